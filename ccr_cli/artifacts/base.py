@@ -1,0 +1,260 @@
+"""What every artifact shares: `artifact.json`, identity, hash-checked reading, atomic writing.
+
+An artifact is a folder. `artifact.json` is written last, so its presence means that the folder is complete.
+`id` is the sha256 of the canonical JSON of kind, schema, request, the parents' ids and the files, so two
+artifacts with one id hold the same bytes made in the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from ccr_cli.errors import ArtifactError
+
+RECORD = "artifact.json"
+FAILURES = "failures.jsonl"
+
+SCHEMAS: dict[str, int] = {
+    "dataset": 1,
+    "translation": 1,
+    "noise": 1,
+    "features": 1,
+    "run": 1,
+    "evaluation": 1,
+    "diagnosis": 1,
+    "report": 1,
+}
+"""The layout version that this ccr writes, by kind."""
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of an artifact: its path inside the folder, its size in bytes and its sha256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Parent:
+    """What an artifact was made from: kind, id, and the path relative to the workspace."""
+
+    kind: str
+    id: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A complete artifact on disk, as `artifact.json` describes it."""
+
+    path: Path
+    kind: str
+    schema: int
+    name: str
+    id: str
+    request: dict[str, Any]
+    parents: tuple[Parent, ...]
+    files: tuple[FileEntry, ...]
+    counts: dict[str, int]
+    about: dict[str, Any] = field(default_factory=dict)
+    """Apart from identity: created, command, versions, environment."""
+    _checked: set[str] = field(default_factory=set, repr=False, compare=False)
+
+    def file(self, name: str, *, hashed: bool = True) -> Path:
+        """Returns the path of one of the artifact's files after checking that it is the one recorded.
+
+        Args:
+            name: Path inside the artifact.
+            hashed: Compare the sha256 (once a process); else the size alone, for files of many gigabytes.
+
+        Raises:
+            ArtifactError: If the file is not part of the artifact, is missing, or was changed.
+        """
+        entry = next((f for f in self.files if f.path == name), None)
+        if entry is None:
+            raise ArtifactError(f"{self.path} has no file {name!r}", hint=self._rebuild_hint())
+        path = self.path / name
+        if name in self._checked:
+            return path
+        if not path.is_file():
+            raise ArtifactError(f"{path} is missing, although the artifact lists it", hint=self._rebuild_hint())
+        if path.stat().st_size != entry.bytes or (hashed and sha256_file(path) != entry.sha256):
+            raise ArtifactError(f"{path} was changed after it was written", hint=self._rebuild_hint())
+        self._checked.add(name)
+        return path
+
+    def has(self, name: str) -> bool:
+        """Says whether the artifact lists a file of that name."""
+        return any(f.path == name for f in self.files)
+
+    def parent(self, kind: str) -> Parent:
+        """Returns the parent of a kind.
+
+        Raises:
+            ArtifactError: If there is none.
+        """
+        for parent in self.parents:
+            if parent.kind == kind:
+                return parent
+        raise ArtifactError(f"{self.path} ({self.kind}) was not made from a {kind}")
+
+    def has_parent(self, kind: str) -> bool:
+        """Says whether the artifact has a parent of a kind."""
+        return any(p.kind == kind for p in self.parents)
+
+    def _rebuild_hint(self) -> str:
+        command = self.about.get("command")
+        return f"rebuild it: {command} --force" if command else f"rebuild it, or see: ccr verify {self.path}"
+
+
+def canonical_json(value: object) -> str:
+    """Serialises a value so that equal values give equal text (sorted keys, no spaces, UTF-8)."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def sha256_text(text: str) -> str:
+    """Returns the sha256 of a text's UTF-8 bytes in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha256_file(path: Path) -> str:
+    """Returns the sha256 of a file in hex."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def identity(
+    kind: str, schema: int, request: Mapping[str, Any], parents: Sequence[Parent], files: Sequence[FileEntry]
+) -> str:
+    """Computes an artifact's id from everything that its content depends on."""
+    return sha256_text(
+        canonical_json(
+            {
+                "kind": kind,
+                "schema": schema,
+                "request": request,
+                "parents": sorted(p.id for p in parents),
+                "files": sorted([f.path, f.bytes, f.sha256] for f in files),
+            }
+        )
+    )
+
+
+@contextmanager
+def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Opens a file that appears under its name only when it is complete and on disk.
+
+    Args:
+        path: The final name; its folder must exist.
+        mode: `wb`, or `w` for UTF-8 text with LF line ends.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    options: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with partial.open(mode, **options) as handle:
+            yield handle
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: object) -> None:
+    """Writes a value as indented JSON, atomically."""
+    with atomic_open(path, "w") as handle:
+        json.dump(value, handle, indent=2, ensure_ascii=False, sort_keys=False, allow_nan=False)
+        handle.write("\n")
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        ArtifactError: If it is not valid JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path} is not valid JSON: {error}") from None
+
+
+def load(path: Path, kind: str | None = None) -> Artifact:
+    """Reads an artifact's record and checks that it is one, is complete, and is what its id says.
+
+    Args:
+        path: The artifact's folder.
+        kind: The kind that is expected, or None for any.
+
+    Raises:
+        ArtifactError: If it is missing, unfinished, of another kind, of a newer schema, or tampered with.
+    """
+    record = path / RECORD
+    if not record.is_file():
+        if path.name.endswith(".partial"):
+            raise ArtifactError(f"{path} is unfinished", hint="run the command that makes it again; it goes on")
+        what = "has no artifact.json, so it is no artifact" if path.exists() else "does not exist"
+        raise ArtifactError(f"{path} {what}", hint="list the workspace's artifacts with: ccr verify")
+    raw = read_json(record)
+    try:
+        artifact = Artifact(
+            path=path.resolve(),
+            kind=raw["kind"],
+            schema=raw["schema"],
+            name=raw["name"],
+            id=raw["id"],
+            request=raw["request"],
+            parents=tuple(Parent(**p) for p in raw["parents"]),
+            files=tuple(FileEntry(**f) for f in raw["files"]),
+            counts=raw["counts"],
+            about={k: raw.get(k) for k in ("created", "command", "versions", "environment")},
+        )
+    except (KeyError, TypeError) as error:
+        raise ArtifactError(f"{record} is not an artifact record: {error}") from None
+    if artifact.kind not in SCHEMAS:
+        raise ArtifactError(f"{path} is of the unknown kind {artifact.kind!r}", hint="upgrade ccr")
+    if artifact.schema > SCHEMAS[artifact.kind]:
+        raise ArtifactError(
+            f"{path} was written by a newer ccr ({artifact.kind} schema {artifact.schema}, "
+            f"this ccr knows {SCHEMAS[artifact.kind]})",
+            hint="upgrade ccr",
+        )
+    if kind is not None and artifact.kind != kind:
+        raise ArtifactError(f"{path} is a {artifact.kind}, not a {kind}")
+    expected = identity(artifact.kind, artifact.schema, artifact.request, artifact.parents, artifact.files)
+    if expected != artifact.id:
+        raise ArtifactError(f"{record} was changed after it was written (its id does not fit)")
+    return artifact
+
+
+def verify(artifact: Artifact) -> list[str]:
+    """Compares every file of an artifact with its record.
+
+    Returns:
+        What is wrong, a line each; empty where all is well.
+    """
+    problems = []
+    listed = {f.path for f in artifact.files} | {RECORD}
+    for entry in artifact.files:
+        path = artifact.path / entry.path
+        if not path.is_file():
+            problems.append(f"missing: {entry.path}")
+        elif path.stat().st_size != entry.bytes:
+            problems.append(f"size: {entry.path} has {path.stat().st_size} bytes, expected {entry.bytes}")
+        elif sha256_file(path) != entry.sha256:
+            problems.append(f"changed: {entry.path}")
+    for path in sorted(p for p in artifact.path.rglob("*") if p.is_file()):
+        name = path.relative_to(artifact.path).as_posix()
+        if name not in listed:
+            problems.append(f"unexpected: {name}")
+    return problems

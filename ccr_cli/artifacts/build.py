@@ -1,0 +1,217 @@
+"""Building an artifact: once, resumable, locked, and never half-finished under its final name."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+import ccr_cli
+from ccr_cli.artifacts import base
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.errors import ArtifactError, LockedError
+
+PLAN = ".plan.json"
+LEASE_SECONDS = 30.0
+
+
+@dataclass
+class Build:
+    """An artifact in the making. `done` is set where the same request has been fulfilled before."""
+
+    folder: Path
+    """Where to write: `<name>.partial/`; what lies there from a stopped attempt can be gone on with."""
+    final: Path
+    kind: str
+    request: dict[str, Any]
+    parents: tuple[base.Parent, ...]
+    done: base.Artifact | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    """Facts apart from identity (device, where the media lie) that `artifact.json` keeps."""
+
+    def finish(self, counts: Mapping[str, int]) -> base.Artifact:
+        """Hashes the files, writes `artifact.json` last, and moves the folder to its final name."""
+        names = sorted(
+            path.relative_to(self.folder).as_posix()
+            for path in self.folder.rglob("*")
+            if path.is_file() and path.name not in (PLAN, base.RECORD) and not path.name.endswith(".tmp")
+        )
+        files = [
+            base.FileEntry(n, (self.folder / n).stat().st_size, base.sha256_file(self.folder / n)) for n in names
+        ]
+        schema = base.SCHEMAS[self.kind]
+        record = {
+            "kind": self.kind,
+            "schema": schema,
+            "name": self.final.name,
+            "id": base.identity(self.kind, schema, self.request, self.parents, files),
+            "request": self.request,
+            "parents": [vars(p) for p in self.parents],
+            "files": [vars(f) for f in files],
+            "counts": dict(counts),
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": shlex.join(["ccr", *sys.argv[1:]]),
+            "versions": {"ccr": ccr_cli.__version__, "python": sys.version.split()[0]},
+            "environment": self.environment,
+        }
+        base.write_json(self.folder / base.RECORD, record)
+        (self.folder / PLAN).unlink(missing_ok=True)
+        _swap_in(self.folder, self.final)
+        self.done = base.load(self.final, self.kind)
+        return self.done
+
+
+@contextmanager
+def building(
+    workspace: Workspace,
+    kind: str,
+    name: str,
+    request: Mapping[str, Any],
+    parents: Sequence[base.Artifact] = (),
+    *,
+    data: str | None = None,
+    force: bool = False,
+    redo_failed: bool = False,
+) -> Iterator[Build]:
+    """Opens the building site of an artifact, or says that it is done already.
+
+    Args:
+        workspace: Where the artifact goes.
+        kind: Its kind.
+        name: Its name.
+        request: Every option that can change the result, JSON values only.
+        parents: What it is made from.
+        data: The data set's name, for kinds kept by data set.
+        force: Rebuild even if it exists; the old one stays until the new one is complete.
+        redo_failed: Go back to building a complete artifact that holds failures, from its own content.
+
+    Yields:
+        The build; its `done` is the artifact where the same request was fulfilled before.
+
+    Raises:
+        ArtifactError: If the name is taken by something made from other inputs or options.
+        LockedError: If another process is building it.
+    """
+    final = workspace.place(kind, name, data)
+    links = tuple(base.Parent(p.kind, p.id, workspace.relative(p.path)) for p in parents)
+    plan = {
+        "kind": kind,
+        "schema": base.SCHEMAS[kind],
+        "request": dict(request),
+        "parents": sorted([p.kind, p.id] for p in links),
+    }
+    build = Build(final.with_name(f"{name}.partial"), final, kind, dict(request), links)
+    if _finished(final, plan, force or redo_failed, build):
+        yield build
+        return
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(final):
+        _recover(final)
+        if _finished(final, plan, force or redo_failed, build):
+            yield build
+            return
+        if redo_failed and not force and (final / base.RECORD).is_file() and not build.folder.exists():
+            shutil.copytree(final, build.folder, ignore=shutil.ignore_patterns(base.RECORD))
+        if not force and _finished(build.folder, plan, False, build):  # stopped just before the rename
+            _swap_in(build.folder, final)
+            build.done = base.load(final, kind)
+            yield build
+            return
+        _prepare(build.folder, plan, force)
+        yield build
+
+
+def _finished(final: Path, plan: Mapping[str, Any], rebuild: bool, build: Build) -> bool:
+    if rebuild or not (final / base.RECORD).is_file():
+        return False
+    artifact = base.load(final)
+    existing = {
+        "kind": artifact.kind,
+        "schema": artifact.schema,
+        "request": artifact.request,
+        "parents": sorted([p.kind, p.id] for p in artifact.parents),
+    }
+    _refuse_other(final, existing, plan)
+    build.done = artifact
+    return True
+
+
+def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
+    """Raises ArtifactError with the differences spelled out, where the two plans differ."""
+    if existing == plan:
+        return
+    lines = []
+    old, new = existing.get("request", {}), plan["request"]
+    for key in sorted({*old, *new}):
+        if old.get(key) != new.get(key):
+            lines.append(f"{key}: {old.get(key)!r} there, {new.get(key)!r} asked for")
+    for kind, id_ in plan["parents"]:
+        theirs = [i for k, i in existing.get("parents", []) if k == kind]
+        if id_ not in theirs:
+            shown = theirs[0][:12] if theirs else "none"
+            lines.append(f"parent {kind}: {shown} there, {id_[:12]} given")
+    for kind, _ in existing.get("parents", []):
+        if kind not in [k for k, _ in plan["parents"]]:
+            lines.append(f"parent {kind}: there, not given")
+    if existing.get("schema") != plan["schema"]:
+        lines.append(f"schema: {existing.get('schema')} there, {plan['schema']} now")
+    raise ArtifactError(
+        f"{where} exists and was made from something else:\n  " + "\n  ".join(lines or ["unreadable plan"]),
+        hint="give another --name, or rebuild it with --force",
+    )
+
+
+def _prepare(folder: Path, plan: Mapping[str, Any], force: bool) -> None:
+    """Makes the partial folder ready: empty, or what a stopped attempt at the same plan left behind."""
+    if folder.exists() and force:
+        shutil.rmtree(folder)
+    if (folder / PLAN).is_file():
+        _refuse_other(folder, base.read_json(folder / PLAN), plan)
+    folder.mkdir(exist_ok=True)
+    for stale in folder.rglob("*.tmp"):
+        stale.unlink()
+    base.write_json(folder / PLAN, plan)
+
+
+def _swap_in(partial: Path, final: Path) -> None:
+    old = final.with_name(f"{final.name}.old")
+    if final.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.rename(final, old)
+    os.rename(partial, final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _recover(final: Path) -> None:
+    """Puts the previous artifact back if a swap was cut off between its two renames."""
+    old = final.with_name(f"{final.name}.old")
+    if old.exists() and not final.exists():
+        os.rename(old, final)
+
+
+@contextmanager
+def _locked(final: Path) -> Iterator[None]:
+    """Keeps a second writer out; a dead one's lock is taken over (host, pid and a heartbeat are in the file)."""
+    path = final.with_name(f"{final.name}.lock")
+    lease = filelock.SoftFileLease(path, lease_duration=LEASE_SECONDS)
+    try:
+        lease.acquire(timeout=0)
+    except filelock.Timeout:
+        holder = " ".join(path.read_text(errors="replace").split()[1:3]) if path.exists() else "unknown"
+        raise LockedError(
+            f"another process is writing {final} ({holder})",
+            hint=f"wait for it; if it is dead for good, remove {path}",
+        ) from None
+    try:
+        yield
+    finally:
+        lease.release()

@@ -1,0 +1,42 @@
+"""diagnosis: what a run believes of every training pair, and how far that is right where the truth is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.tables import read_table
+
+PAIRS = pa.schema(
+    [
+        pa.field("slot_id", pa.string(), nullable=False),
+        pa.field("item_id", pa.string(), nullable=False),
+        pa.field("source_text", pa.string(), nullable=False),
+        pa.field("translation", pa.string(), nullable=False),
+        pa.field("sim_vs", pa.float32(), nullable=False),
+        pa.field("sim_vt", pa.float32(), nullable=False),
+        pa.field("sim_st", pa.float32(), nullable=False),
+        pa.field("evidence_v2t", pa.float32(), nullable=False),
+        pa.field("evidence_t2v", pa.float32(), nullable=False),
+        pa.field("belief", pa.float32(), nullable=False),
+        pa.field("uncertainty", pa.float32(), nullable=False),
+        pa.field("p_clean", pa.float32(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("truth", pa.string()),
+    ]
+)
+"""`verdict` and `truth` are clean or noisy; `truth` is null where no synthetic noise says it."""
+
+
+def summary(artifact: Artifact) -> dict[str, Any]:
+    """Reads the summary of a diagnosis."""
+    value: dict[str, Any] = read_json(artifact.file("summary.json"))
+    return value
+
+
+def read_pairs(artifact: Artifact) -> pd.DataFrame:
+    """Reads the judged pairs."""
+    return read_table(artifact.file("pairs.parquet"), PAIRS)

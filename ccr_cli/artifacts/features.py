@@ -1,0 +1,69 @@
+"""features: one frozen encoder's vectors, in shards of rows, with an index from item to rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.tables import read_table
+from ccr_cli.errors import ArtifactError
+
+SHARD_ITEMS = 4096
+INDEX = pa.schema(
+    [
+        pa.field("item_id", pa.string(), nullable=False),
+        pa.field("shard", pa.int32(), nullable=False),
+        pa.field("first_row", pa.int64(), nullable=False),
+        pa.field("n_rows", pa.int32(), nullable=False),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("error", pa.string()),
+    ]
+)
+"""`n_rows` is 1 for an image, T for a video, 0 for an item that failed."""
+
+
+def shard_name(shard: int) -> str:
+    """File name of a shard."""
+    return f"{shard:05d}.npy"
+
+
+def read_index(artifact: Artifact) -> pd.DataFrame:
+    """Reads the index of a features artifact."""
+    return read_table(artifact.file("index.parquet"), INDEX)
+
+
+def read_pooled(artifact: Artifact, item_ids: Sequence[str]) -> tuple[npt.NDArray[np.float32], list[str]]:
+    """Reads one vector an item (the mean over its rows).
+
+    Args:
+        artifact: A features artifact.
+        item_ids: Which items, in which order.
+
+    Returns:
+        Features (V, D) in float32 and the ids they belong to: those of `item_ids` that have features.
+
+    Raises:
+        ArtifactError: If none of them has features.
+    """
+    index = read_index(artifact).set_index("item_id")
+    known = set(index.index[index["n_rows"] > 0])
+    kept = [i for i in item_ids if i in known]
+    if not kept:
+        raise ArtifactError(f"{artifact.path} has features of none of the {len(item_ids)} items asked for")
+    rows = index.loc[kept]
+    features: npt.NDArray[np.float32] | None = None
+    for shard in sorted(rows["shard"].unique()):
+        block = np.load(artifact.file(shard_name(int(shard))), mmap_mode="r", allow_pickle=False)
+        if features is None:
+            features = np.empty((len(kept), block.shape[1]), dtype=np.float32)
+        for at in np.flatnonzero(rows["shard"].to_numpy() == shard):
+            first, count = int(rows["first_row"].iloc[at]), int(rows["n_rows"].iloc[at])
+            features[at] = block[first : first + count].astype(np.float32).mean(axis=0)
+    assert features is not None
+    return features, kept
+

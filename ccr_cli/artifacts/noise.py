@@ -1,0 +1,27 @@
+"""noise: which training triplets are deliberately mismatched, one row a triplet."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.tables import read_table
+
+PAIRS = pa.schema(
+    [
+        pa.field("slot_id", pa.string(), nullable=False),
+        pa.field("given_item_id", pa.string(), nullable=False),
+        pa.field("given_source_id", pa.string(), nullable=False),
+        pa.field("given_translation_of", pa.string(), nullable=False),
+        pa.field("vs_wrong", pa.bool_(), nullable=False),
+        pa.field("vt_wrong", pa.bool_(), nullable=False),
+        pa.field("st_wrong", pa.bool_(), nullable=False),
+    ]
+)
+"""`slot_id` is the source caption whose place the triplet takes; the rest says what it was given instead."""
+
+
+def read(artifact: Artifact) -> pd.DataFrame:
+    """Reads the pairs of a noise artifact."""
+    return read_table(artifact.file("pairs.parquet"), PAIRS)

@@ -1,0 +1,1 @@
+"""One thin file per subcommand: parse the flags, call one stage, print."""

@@ -1,0 +1,60 @@
+"""The errors that a user can cause, each with the exit code it ends the program with.
+
+Every error says what is wrong and where (`message`) and what to type next (`hint`). Anything else that
+escapes a command is a defect of ccr and exits 1 with a traceback.
+"""
+
+from __future__ import annotations
+
+
+class CcrError(Exception):
+    """A problem that the user can mend.
+
+    Args:
+        message: What is wrong, and where.
+        hint: What to type next, or None where nothing helps.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(CcrError):
+    """Options that contradict each other or name something that does not exist."""
+
+    exit_code = 2
+
+
+class ArtifactError(CcrError):
+    """An artifact that is missing, unfit, tampered with, or refused."""
+
+    exit_code = 4
+
+
+class UnavailableError(CcrError):
+    """A model, an engine or the network that is needed and not there."""
+
+    exit_code = 5
+
+
+class ResourceError(CcrError):
+    """Out of memory or out of disk."""
+
+    exit_code = 6
+
+
+class LockedError(CcrError):
+    """Another process is writing the same artifact."""
+
+    exit_code = 7
+
+
+class Terminated(SystemExit):
+    """SIGTERM: unwinds like Ctrl-C, then exits 143."""
+
+    def __init__(self) -> None:
+        super().__init__(143)

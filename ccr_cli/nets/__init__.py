@@ -1,0 +1,1 @@
+"""Trainable modules: text encoders, projection heads and the dual encoder made of them."""

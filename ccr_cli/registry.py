@@ -1,0 +1,46 @@
+"""Plug-ins are the files of a folder: listed by name, described without an import, imported on demand."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+from ccr_cli.errors import UsageError
+
+_ROOT = Path(__file__).parent
+_NOT_PLUGINS = {"__init__", "base"}
+
+
+def names(group: str) -> list[str]:
+    """Lists the plug-ins of a group, e.g. `names("methods")`.
+
+    Args:
+        group: A folder of the package: methods, encoders, translators or judges.
+
+    Returns:
+        Sorted names; `two_group.py` is `two-group`.
+    """
+    stems = (path.stem for path in (_ROOT / group).glob("*.py"))
+    return sorted(s.replace("_", "-") for s in stems if s not in _NOT_PLUGINS and not s.startswith("_"))
+
+
+def summary(group: str, name: str) -> str:
+    """Returns the first line of a plug-in's docstring without importing it."""
+    source = (_ROOT / group / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+    return (ast.get_docstring(ast.parse(source)) or "").split("\n", 1)[0]
+
+
+def load(group: str, name: str) -> ModuleType:
+    """Imports one plug-in.
+
+    Raises:
+        UsageError: If the group has no plug-in of that name; the known ones are listed.
+    """
+    if name not in names(group):
+        raise UsageError(
+            f"there is no {group[:-1]} named {name!r}",
+            hint=f"known {group}: {', '.join(names(group))}",
+        )
+    return importlib.import_module(f"ccr_cli.{group}.{name.replace('-', '_')}")

@@ -1,0 +1,1 @@
+"""The pipeline as plain functions: artifacts in, one artifact out."""
