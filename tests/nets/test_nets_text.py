@@ -1,0 +1,144 @@
+"""Text encoders: pooling against a loop, independence of the batch, gradients, rebuilding."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    BertConfig,
+    BertModel,
+    CLIPConfig,
+    CLIPModel,
+    T5Config,
+    T5Model,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
+
+from ccr_cli.data.tokens import TokenTable
+from ccr_cli.errors import UnavailableError
+from ccr_cli.nets.text import (
+    NgramTextEncoder,
+    TransformerTextEncoder,
+    build_text_encoder,
+    pad_tokens,
+    text_encoder_from_config,
+)
+
+LISTS = [[5, 6, 7, 8, 9, 10], [11], [12, 13], [5, 5, 5, 14, 15, 16, 17, 18, 19]]
+_SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+
+
+def _table() -> TokenTable:
+    return TokenTable.from_lists(LISTS)
+
+
+def _bert() -> Any:
+    return BertModel(BertConfig(vocab_size=40, **_SMALL))
+
+
+def _roberta() -> Any:
+    return XLMRobertaModel(
+        XLMRobertaConfig(vocab_size=40, max_position_embeddings=40, pad_token_id=1, **_SMALL)
+    )
+
+
+def _t5() -> Any:
+    return T5Model(T5Config(vocab_size=40, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2))
+
+
+def _clip() -> Any:
+    text = {"vocab_size": 40, "max_position_embeddings": 40, "eos_token_id": 2, **_SMALL}
+    vision = {**_SMALL, "image_size": 8, "patch_size": 4}
+    return CLIPModel(CLIPConfig(text_config=text, vision_config=vision))
+
+
+MODELS = {"bert": _bert, "xlm-roberta": _roberta, "t5": _t5, "clip": _clip}
+
+
+def test_ngram_encoder_is_the_mean_of_its_rows() -> None:
+    torch.manual_seed(0)
+    encoder = NgramTextEncoder(32, 6)
+    rows = torch.tensor([3, 1, 1, 0])
+    out_BD = encoder(_table().select(rows))
+    for i, row in enumerate(rows.tolist()):
+        torch.testing.assert_close(out_BD[i], encoder.bag.weight[LISTS[row]].mean(0))
+    assert out_BD.shape == (4, 6) and encoder.dim == 6
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_ngram_encoder_moves_only_the_rows_it_read(sparse: bool) -> None:
+    encoder = NgramTextEncoder(32, 4, sparse=sparse)
+    encoder(_table().select(torch.tensor([1, 2]))).sum().backward()
+    gradient = encoder.bag.weight.grad
+    assert gradient is not None and gradient.is_sparse == sparse
+    dense = gradient.to_dense() if sparse else gradient
+    assert dense.abs().sum(1).nonzero().flatten().tolist() == [11, 12, 13]
+
+
+def test_pad_tokens_matches_the_lists() -> None:
+    ids_BL, mask_BL = pad_tokens(_table().select(torch.tensor([2, 0])), pad_id=1)
+    assert ids_BL.tolist() == [[12, 13, 1, 1, 1, 1], LISTS[0]]
+    assert mask_BL.tolist() == [[True] * 2 + [False] * 4, [True] * 6]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_text_is_the_same_alone_and_in_any_batch(name: str) -> None:
+    torch.manual_seed(0)
+    encoder = TransformerTextEncoder(MODELS[name]()).eval()
+    table = _table()
+    with torch.no_grad():
+        together_BD = encoder(table.select(torch.arange(len(LISTS))))
+        for i in range(len(LISTS)):
+            torch.testing.assert_close(
+                encoder(table.select(torch.tensor([i])))[0], together_BD[i], rtol=1e-4, atol=1e-5
+            )
+    assert together_BD.shape == (len(LISTS), encoder.dim) and encoder.dim == 16
+
+
+def test_pooling_is_the_mean_over_real_tokens() -> None:
+    torch.manual_seed(0)
+    model = _bert().eval()
+    encoder = TransformerTextEncoder(model)
+    with torch.no_grad():
+        alone_LD = model(input_ids=torch.tensor([LISTS[0]])).last_hidden_state[0]
+        pooled_BD = encoder(_table().select(torch.tensor([0, 3])))
+    torch.testing.assert_close(pooled_BD[0], alone_LD.mean(0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_transformer_is_rebuilt_from_its_settings(name: str) -> None:
+    encoder = TransformerTextEncoder(MODELS[name]()).eval()
+    again = text_encoder_from_config(encoder.config()).eval()
+    again.load_state_dict(encoder.state_dict())
+    tokens = _table().select(torch.tensor([3, 1]))
+    with torch.no_grad():
+        torch.testing.assert_close(again(tokens), encoder(tokens))
+
+
+def test_an_ngram_encoder_is_rebuilt_from_its_settings() -> None:
+    encoder: Any = build_text_encoder("ngram", buckets=32, dim=4)
+    again = text_encoder_from_config(encoder.config())
+    again.load_state_dict(encoder.state_dict())
+    assert isinstance(again, NgramTextEncoder) and again.bag.sparse == encoder.bag.sparse
+
+
+def test_an_encoder_is_built_from_a_folder(tmp_path: Path) -> None:
+    model = _bert()
+    model.save_pretrained(tmp_path)
+    encoder: Any = build_text_encoder(str(tmp_path))
+    weight = encoder.model.embeddings.word_embeddings.weight
+    torch.testing.assert_close(weight, model.embeddings.word_embeddings.weight)
+    fresh: Any = build_text_encoder(str(tmp_path), pretrained=False)
+    assert not torch.equal(fresh.model.embeddings.word_embeddings.weight, weight)
+
+
+def test_an_absent_model_is_refused_quickly() -> None:
+    start = time.monotonic()
+    with pytest.raises(UnavailableError, match="no-such-model"):
+        build_text_encoder("nobody/no-such-model")
+    assert time.monotonic() - start < 5
