@@ -1,0 +1,1 @@
+"""Batches, noise, splits, texts as tokens."""
