@@ -1,0 +1,1 @@
+"""Losses: pure functions, tensors in, a tensor out."""
