@@ -1,0 +1,121 @@
+"""How well a probability of being clean finds the mismatched pairs, against a known truth.
+
+Here the *noisy* pairs are what is looked for ("positive"), a pair's score is how little it is believed.
+
+Shape legend: N pairs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+def auroc(score: ArrayLike, truth: ArrayLike) -> float | None:
+    """Probability that a true entry scores higher than a false one, ties counting half (Mann-Whitney).
+
+    Args:
+        score: (N,) any numbers without NaN.
+        truth: (N,) booleans.
+
+    Returns:
+        The area under the ROC curve, or None if one of the two classes is empty.
+
+    Raises:
+        ValueError: If the lengths differ or a score is NaN.
+
+    >>> auroc([0.1, 0.4, 0.4, 0.8], [False, False, True, True])
+    0.875
+    """
+    score_N, truth_N = _pair(score, truth)
+    n_true = int(truth_N.sum())
+    n_false = len(truth_N) - n_true
+    if n_true == 0 or n_false == 0:
+        return None
+    _, code, count = np.unique(score_N, return_inverse=True, return_counts=True)
+    middle = np.cumsum(count) - (count - 1) / 2.0
+    above = float(middle[code][truth_N].sum()) - n_true * (n_true + 1) / 2.0
+    return above / n_true / n_false
+
+
+def average_precision(score: ArrayLike, truth: ArrayLike) -> float | None:
+    """Area under the precision-recall curve as the sum of precision times the gain in recall.
+
+    Entries of equal score pass any threshold together, so they enter the curve as one step (as scikit-learn
+    does); a constant score has the share of true entries as its value.
+
+    Args:
+        score: (N,) any numbers without NaN.
+        truth: (N,) booleans.
+
+    Returns:
+        The area, or None if there is nothing to find.
+
+    Raises:
+        ValueError: If the lengths differ or a score is NaN.
+    """
+    score_N, truth_N = _pair(score, truth)
+    if not truth_N.any():
+        return None
+    values, code = np.unique(-score_N, return_inverse=True)
+    found = np.cumsum(np.bincount(code, weights=truth_N, minlength=len(values)))
+    called = np.cumsum(np.bincount(code, minlength=len(values)))
+    return float((np.diff(found, prepend=0.0) * found / called).sum() / truth_N.sum())
+
+
+def detection(p_clean: ArrayLike, is_noisy: ArrayLike, *, threshold: float = 0.5) -> dict[str, Any]:
+    """Quality of a judge's probabilities against the true mismatches.
+
+    A pair is *called* noisy if its probability of being clean is below the threshold. Genuinely bad
+    translations count as clean in a synthetic truth, so even a perfect judge raises false alarms there.
+
+    Args:
+        p_clean: (N,) the judge's probability that the pair matches (or any score that rises with it).
+        is_noisy: (N,) the truth.
+        threshold: On the scale of `p_clean`.
+
+    Returns:
+        `auroc`, `average_precision` (of the continuous probability); at the threshold `precision`, `recall`
+        (= share of mismatches found), `f1`, `false_alarms` (share of intact pairs called noisy), `accuracy`;
+        and the counts `pairs`, `noisy`, `called`, `found`. What an empty class leaves undefined is None.
+
+    Raises:
+        ValueError: If the lengths differ or a probability is NaN.
+    """
+    clean_N, noisy_N = _pair(p_clean, is_noisy)
+    called_N = clean_N < threshold
+    n, noisy, called = len(noisy_N), int(noisy_N.sum()), int(called_N.sum())
+    found = int((called_N & noisy_N).sum())
+    return {
+        "auroc": auroc(-clean_N, noisy_N),
+        "average_precision": average_precision(-clean_N, noisy_N),
+        "threshold": threshold,
+        "precision": _share(found, called),
+        "recall": _share(found, noisy),
+        "f1": _share(2 * found, noisy + called) if noisy else None,
+        "false_alarms": _share(called - found, n - noisy),
+        "accuracy": _share(n - noisy - called + 2 * found, n),
+        "pairs": n,
+        "noisy": noisy,
+        "called": called,
+        "found": found,
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _pair(score: ArrayLike, truth: ArrayLike) -> tuple[FloatArray, BoolArray]:
+    score_N = np.asarray(score, dtype=np.float64)
+    truth_N = np.asarray(truth).astype(bool)
+    if score_N.ndim != 1 or score_N.shape != truth_N.shape:
+        raise ValueError(f"scores of shape {score_N.shape} against a truth of shape {truth_N.shape}")
+    if np.isnan(score_N).any():
+        raise ValueError(f"{int(np.isnan(score_N).sum())} of {len(score_N)} scores are NaN")
+    return score_N, truth_N

@@ -1,0 +1,104 @@
+"""The line that says how a score was made, so that two scores are compared only if they are comparable.
+
+`data:flickr8kcn|split:test|lang:zh|...|ccr:0.1.0`: every key, always in the same order, the version last
+(after sacrebleu's signatures).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+KEYS = (
+    "data",
+    "split",
+    "lang",
+    "caption_set",
+    "q",
+    "gallery",
+    "dir",
+    "protocol",
+    "pos",
+    "ties",
+    "sim",
+    "fusion",
+    "mt",
+    "noise",
+    "unc",
+    "select",
+    "leak",
+    "ccr",
+)
+
+# what would break a line or a field: the separator, the escape itself, control characters, line separators
+_UNSAFE = re.compile("[|%\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def build(fields: Mapping[str, object]) -> str:
+    """Write a signature.
+
+    Args:
+        fields: A value for each of `KEYS`, in any order. `|`, `%` and control characters are percent-encoded.
+
+    Raises:
+        ValueError: If a key is missing, unknown or empty.
+
+    >>> build(dict.fromkeys(KEYS, "x"))[:24]
+    'data:x|split:x|lang:x|ca'
+    """
+    missing = [key for key in KEYS if key not in fields]
+    unknown = [key for key in fields if key not in KEYS]
+    if missing or unknown:
+        raise ValueError(_complaint(missing, unknown))
+    values = {key: _escape(str(fields[key]).strip()) for key in KEYS}
+    empty = [key for key, value in values.items() if not value]
+    if empty:
+        raise ValueError(f"empty value in a signature for {', '.join(empty)}: write 'none'")
+    return "|".join(f"{key}:{value}" for key, value in values.items())
+
+
+def parse(text: str) -> dict[str, str]:
+    """Read a signature back: every key of `KEYS`, in order, with its value as a string.
+
+    Raises:
+        ValueError: If it is not a complete signature with its keys in order.
+    """
+    fields: dict[str, str] = {}
+    for part in text.strip().split("|"):
+        key, colon, value = part.partition(":")
+        if not colon or not value:
+            raise ValueError(f"not a field of a signature: {part!r}")
+        if key in fields:
+            raise ValueError(f"a signature names {key!r} twice")
+        fields[key] = unquote(value, errors="strict")
+    missing = [key for key in KEYS if key not in fields]
+    unknown = [key for key in fields if key not in KEYS]
+    if missing or unknown:
+        raise ValueError(_complaint(missing, unknown))
+    if tuple(fields) != KEYS:
+        raise ValueError(f"the keys of a signature come in the order {'|'.join(KEYS)}")
+    return fields
+
+
+def differences(first: str, second: str) -> dict[str, tuple[str, str]]:
+    """The fields in which two signatures differ; empty if the scores are comparable.
+
+    Raises:
+        ValueError: If either is not a signature.
+    """
+    one, two = parse(first), parse(second)
+    return {key: (one[key], two[key]) for key in KEYS if one[key] != two[key]}
+
+
+def _escape(value: str) -> str:
+    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), value)
+
+
+def _complaint(missing: list[str], unknown: list[str]) -> str:
+    parts = []
+    if missing:
+        parts.append(f"missing {', '.join(missing)}")
+    if unknown:
+        parts.append(f"unknown {', '.join(unknown)}")
+    return f"keys of a signature: {'; '.join(parts)}"

@@ -1,0 +1,99 @@
+"""Similarities asked for block by block, so that nobody has to build the full matrix.
+
+A `SimBlock` is called with two slices, of queries and of gallery entries, and returns that part of the
+similarity matrix, higher meaning more alike. Everything in `ranks` reads similarities through it.
+
+Shape legend: Q queries, G gallery entries, D embedding, V visual items, T texts; lower case: a block of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+SimBlock = Callable[[slice, slice], Tensor]
+
+
+def matrix_sim(sim_QG: Tensor) -> SimBlock:
+    """Blocks of a matrix that already exists.
+
+    Args:
+        sim_QG: (Q, G) similarities. For the other direction pass `sim_QG.T`.
+    """
+    return lambda queries, gallery: sim_QG[queries, gallery]
+
+
+def dot_sim(query_QD: Tensor, gallery_GD: Tensor) -> SimBlock:
+    """Blocks of the dot product of two sets of embeddings (the cosine if their rows have unit length).
+
+    Args:
+        query_QD: (Q, D) embeddings, float32 or better.
+        gallery_GD: (G, D) embeddings on the same device and of the same dtype.
+    """
+    return lambda queries, gallery: query_QD[queries] @ gallery_GD[gallery].T
+
+
+def transposed(sim: SimBlock) -> SimBlock:
+    """The same similarities in the other direction: what was the gallery asks, what asked is the gallery."""
+    return lambda queries, gallery: sim(gallery, queries).T
+
+
+def blocks(n: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` that cover 0..n."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def extrema(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) -> tuple[float, float]:
+    """Smallest and largest entry of the whole matrix, streamed.
+
+    Raises:
+        ValueError: If there is no entry, or one is not finite.
+    """
+    lowest, highest = float("inf"), float("-inf")
+    for queries in blocks(n_queries, block):
+        for gallery in blocks(n_gallery, block):
+            low, high = (value.item() for value in torch.aminmax(sim(queries, gallery)))
+            lowest, highest = min(lowest, low), max(highest, high)
+            if not (-float("inf") < low and high < float("inf")):
+                raise ValueError("cannot normalise similarities that are not all finite")
+    if lowest > highest:
+        raise ValueError("cannot normalise an empty similarity matrix")
+    return lowest, highest
+
+
+def minmax(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) -> SimBlock:
+    """Similarities moved to [0, 1] by the extrema of the *whole* matrix (NRCCR's code, not its eq. (13)).
+
+    A constant matrix becomes all zeros. The ranks of one matrix do not change by this (but for rounding);
+    those of a sum of two do.
+    """
+    low, high = extrema(sim, n_queries, n_gallery, block=block)
+    scale = 1.0 / (high - low) if high > low else 0.0
+    return lambda queries, gallery: (sim(queries, gallery) - low) * scale
+
+
+def fused(target: SimBlock, translated: SimBlock, beta: float) -> SimBlock:
+    """Fuse two similarities, NRCCR eq. (13): beta * target + (1 - beta) * translated.
+
+    beta = 1 is `target` itself, bit for bit.
+
+    Args:
+        target: Similarities of the query as it was asked.
+        translated: Those of its translation, same shape. Pass both through `minmax` for NRCCR's code.
+        beta: Weight in [0, 1]. It is never chosen on test data.
+
+    Raises:
+        ValueError: If beta lies outside [0, 1].
+    """
+    if not 0.0 <= beta <= 1.0:
+        raise ValueError(f"beta is {beta}, not in [0, 1]")
+    if beta == 1.0:
+        return target
+    if beta == 0.0:
+        return translated
+    return lambda queries, gallery: (
+        beta * target(queries, gallery) + (1.0 - beta) * translated(queries, gallery)
+    )
