@@ -1,0 +1,74 @@
+"""Two Gaussians fitted to the given pairs' similarities; the upper is clean.
+
+The judge of NCR (Huang et al., NeurIPS 2021) on similarities in place of losses. Where nothing is wrong it
+splits the clean pairs all the same; ``two-group`` does not.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from ccr_cli.judges.base import FloatArray, Scope, all_equal, epoch_scores
+
+SCOPE: Scope = "epoch"
+
+
+def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = None) -> FloatArray:
+    """Posterior probability of the component with the larger mean.
+
+    The fit starts from two quantiles of the standardised scores, without randomness, and runs until the
+    likelihood stands still: at scikit-learn's default tolerance 10 % of mismatches come out as 29 %.
+    Gaussians of unequal width cross twice: beyond the outer crossing's turning point the posterior would fall
+    again as the score rises; it is held at its value there, so that a higher score never gives a lower
+    probability.
+
+    Args:
+        score_N: similarity of every given pair, shape (N,).
+        null_M: not used.
+
+    Returns:
+        Shape (N,), in [0, 1]; 1 for all where fewer than two values differ.
+
+    Raises:
+        ValueError: a score that is not finite, or more than one dimension.
+    """
+    score_N = epoch_scores(score_N, "score_N")
+    if len(score_N) < 2 or all_equal(score_N):
+        return np.ones(len(score_N))
+    ordered_N = np.sort(score_N)  # sums do not depend on the order of the pairs
+    mean, deviation = float(ordered_N.mean()), float(ordered_N.std())
+    x_N = (ordered_N - mean) / deviation
+    start = np.quantile(x_N, [0.05, 0.75])
+    if start[0] == start[1]:
+        start = np.array([x_N[0], x_N[-1]])
+    mixture = GaussianMixture(
+        2,
+        means_init=start[:, None],
+        weights_init=[0.5, 0.5],
+        precisions_init=np.ones((2, 1, 1)),
+        reg_covar=1e-4,
+        tol=1e-5,
+        max_iter=1000,
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a split that drifts slowly is still an answer
+        mixture.fit(x_N[:, None])
+    low, high = np.argsort(mixture.means_[:, 0], kind="stable")
+    bounds = _monotone_interval(mixture.means_[:, 0][[low, high]], mixture.covariances_[:, 0, 0][[low, high]])
+    held_N = np.clip((score_N - mean) / deviation, *bounds)
+    return np.asarray(mixture.predict_proba(held_N[:, None])[:, high], dtype=np.float64)
+
+
+def _monotone_interval(mean: FloatArray, variance: FloatArray) -> tuple[float, float]:
+    """Where the log-odds of the upper component, quadratic in the score, rise."""
+    curvature = 1 / variance[0] - 1 / variance[1]  # of the log-odds
+    if abs(curvature) < 1e-12:
+        return -np.inf, np.inf
+    turn = float((mean[0] / variance[0] - mean[1] / variance[1]) / curvature)
+    return (turn, np.inf) if curvature > 0 else (-np.inf, turn)

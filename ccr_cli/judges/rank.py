@@ -1,0 +1,33 @@
+"""The pair ranks among the best tenth of its row and of its column in the batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ccr_cli.judges.base import Scope, batch_scores, beaten_share_B
+
+SCOPE: Scope = "batch"
+
+
+@torch.no_grad()
+def clean_probability(score_BB: Tensor, mask_BB: Tensor | None = None, *, share: float = 0.1) -> Tensor:
+    """1 where at most ``share`` of the rivals score strictly higher, in the row and in the column, else 0.
+
+    Args:
+        score_BB: evidence or similarities, shape (B, B).
+        mask_BB: entries that take part, shape (B, B), or None.
+        share: between 0 (the same as the judge ``mutual``) and 1 (every pair is clean).
+
+    Returns:
+        Shape (B,), no gradient.
+
+    Raises:
+        ValueError: a share outside [0, 1]; scores that are not square or not finite; a mask that does not
+            fit.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"share {share} is not between 0 and 1")
+    score_BB, rival_BB = batch_scores(score_BB, mask_BB)
+    row_B, col_B = beaten_share_B(score_BB, rival_BB), beaten_share_B(score_BB.T, rival_BB.T)
+    return ((row_B <= share) & (col_B <= share)).to(score_BB.dtype)
