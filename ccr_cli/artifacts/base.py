@@ -253,7 +253,7 @@ def verify(artifact: Artifact) -> list[str]:
             problems.append(f"size: {entry.path} has {path.stat().st_size} bytes, expected {entry.bytes}")
         elif sha256_file(path) != entry.sha256:
             problems.append(f"changed: {entry.path}")
-    for path in sorted(p for p in artifact.path.rglob("*") if p.is_file()):
+    for path in sorted(p for p in artifact.path.rglob("*") if p.is_file() and not p.name.startswith(".")):
         name = path.relative_to(artifact.path).as_posix()
         if name not in listed:
             problems.append(f"unexpected: {name}")

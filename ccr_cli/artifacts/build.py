@@ -24,6 +24,14 @@ PLAN = ".plan.json"
 LEASE_SECONDS = 30.0
 
 
+class Planned(Exception):
+    """Raised instead of building in a dry run."""
+
+    def __init__(self, path: Path, plan: dict[str, Any], state: str) -> None:
+        super().__init__(str(path))
+        self.path, self.plan, self.state = path, plan, state
+
+
 @dataclass
 class Build:
     """An artifact in the making. `done` is set where the same request has been fulfilled before."""
@@ -43,11 +51,9 @@ class Build:
         names = sorted(
             path.relative_to(self.folder).as_posix()
             for path in self.folder.rglob("*")
-            if path.is_file() and path.name not in (PLAN, base.RECORD) and not path.name.endswith(".tmp")
+            if path.is_file() and not path.name.startswith(".") and path.name != base.RECORD
         )
-        files = [
-            base.FileEntry(n, (self.folder / n).stat().st_size, base.sha256_file(self.folder / n)) for n in names
-        ]
+        files = [base.FileEntry(n, (self.folder / n).stat().st_size, base.sha256_file(self.folder / n)) for n in names]
         schema = base.SCHEMAS[self.kind]
         record = {
             "kind": self.kind,
@@ -100,6 +106,7 @@ def building(
     Raises:
         ArtifactError: If the name is taken by something made from other inputs or options.
         LockedError: If another process is building it.
+        Planned: In a dry run, instead of anything else.
     """
     final = workspace.place(kind, name, data)
     links = tuple(base.Parent(p.kind, p.id, workspace.relative(p.path)) for p in parents)
@@ -110,7 +117,10 @@ def building(
         "parents": sorted([p.kind, p.id] for p in links),
     }
     build = Build(final.with_name(f"{name}.partial"), final, kind, dict(request), links)
-    if _finished(final, plan, force or redo_failed, build):
+    done = _finished(final, plan, force or redo_failed, build)
+    if workspace.dry_run:
+        raise Planned(final, plan, "done" if done else "unfinished" if build.folder.exists() else "to do")
+    if done:
         yield build
         return
     final.parent.mkdir(parents=True, exist_ok=True)

@@ -66,4 +66,3 @@ def read_pooled(artifact: Artifact, item_ids: Sequence[str]) -> tuple[npt.NDArra
             features[at] = block[first : first + count].astype(np.float32).mean(axis=0)
     assert features is not None
     return features, kept
-

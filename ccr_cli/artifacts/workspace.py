@@ -33,6 +33,8 @@ class Workspace:
     """A folder of artifacts; it can be moved, since everything inside refers to the rest relatively."""
 
     root: Path
+    dry_run: bool = False
+    """Only say what would be built: `artifacts.build.building` raises `Planned`."""
 
     def place(self, kind: str, name: str, data: str | None = None) -> Path:
         """Returns the folder of an artifact.
@@ -84,8 +86,7 @@ class Workspace:
             ) from None
         if parent.id != link.id:
             raise ArtifactError(
-                f"{artifact.path} was made from another state of {link.path} "
-                f"(id {link.id[:12]}, now {parent.id[:12]})",
+                f"{artifact.path} was made from another state of {link.path} (id {link.id[:12]}, now {parent.id[:12]})",
                 hint=artifact._rebuild_hint(),
             )
         return parent

@@ -1,0 +1,236 @@
+"""What all commands share: options, reading artifact paths, printing results, exit codes."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ParamSpec
+
+import typer
+
+from ccr_cli import console
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.build import Planned
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.errors import ArtifactError, CcrError, ResourceError, Terminated, UsageError
+
+if TYPE_CHECKING:
+    from ccr_cli.stages.select import Inputs
+
+P = ParamSpec("P")
+
+_WHERE = "Where and how"
+_RESULT = "Result"
+
+Artifacts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Artifacts to work on, in any order; `-` reads their paths from standard input. "
+        "With none, the one in the workspace that fits.",
+        show_default=False,
+    ),
+]
+WorkspaceOption = Annotated[
+    Path,
+    typer.Option("--workspace", envvar="CCR_WORKSPACE", help="Folder of artifacts.", rich_help_panel=_WHERE),
+]
+Name = Annotated[str | None, typer.Option("--name", help="Name of the artifact.", rich_help_panel=_RESULT)]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Rebuild; the old artifact stays until the new one is complete.",
+        rich_help_panel=_RESULT,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of paths.", rich_help_panel=_RESULT)]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be built, build nothing.", rich_help_panel=_RESULT)
+]
+Device = Annotated[
+    str, typer.Option("--device", envvar="CCR_DEVICE", help="auto, cpu or cuda.", rich_help_panel=_WHERE)
+]
+Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float16.", rich_help_panel=_WHERE)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="An option of the plug-in; repeat for more.", show_default=False),
+]
+MaxFailed = Annotated[
+    float,
+    typer.Option("--max-failed", min=0.0, max=1.0, help="Share of items that may fail.", rich_help_panel=_RESULT),
+]
+RetryFailed = Annotated[
+    bool,
+    typer.Option("--retry-failed", help="Try failed items again, keep the rest.", rich_help_panel=_RESULT),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.", rich_help_panel=_WHERE)]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more.", rich_help_panel=_WHERE)]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+NoiseStyle = Annotated[
+    str, typer.Option("--noise-style", help="caption: captions move singly; image: all of an item together.")
+]
+NoiseTarget = Annotated[
+    str, typer.Option("--noise-target", help="translation: T moves alone; pair: S and T move together.")
+]
+NoiseSeed = Annotated[
+    int | None, typer.Option("--noise-seed", min=0, help="Seed of the mismatch.", show_default="--seed")
+]
+
+
+def guarded(function: Callable[P, None]) -> Callable[P, None]:
+    """Turns what can go wrong into a message and an exit code, never a traceback for a user's mistake."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except CcrError as error:
+            _complain(error)
+            raise typer.Exit(error.exit_code) from None
+        except Planned as planned:
+            _show_plan(planned)
+        except KeyboardInterrupt:
+            console.say("interrupted; what is finished is kept, the same command goes on from there", level=-1)
+            raise typer.Exit(130) from None
+        except Terminated:
+            console.say("terminated; what is finished is kept, the same command goes on from there", level=-1)
+            raise typer.Exit(143) from None
+        except BrokenPipeError:
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - keeps the interpreter's last flush quiet
+            raise typer.Exit(0) from None
+        except (OSError, MemoryError, RuntimeError) as error:
+            known = _resource(error)
+            if known is None:
+                raise
+            _complain(known)
+            raise typer.Exit(known.exit_code) from None
+
+    return wrapper
+
+
+def _resource(error: Exception) -> CcrError | None:
+    """The user's view of an exhausted or unwritable resource; None where the error is something else."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return ResourceError("out of memory", hint="a smaller --batch-size, or --device cpu")
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return ResourceError(f"the disk is full{where}", hint="free some space; the same command goes on")
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return ArtifactError(
+                f"no permission{where}: {error.strerror}", hint="another --workspace, or mend its rights"
+            )
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+            return ArtifactError(f"{error.strerror}{where}", hint="another --workspace or --name")
+    return None
+
+
+def _complain(error: CcrError) -> None:
+    console.say(f"error: {error.message}", level=-1, style="bold red")
+    if error.hint:
+        console.say(f"  try: {error.hint}", level=-1)
+
+
+def _show_plan(planned: Planned) -> None:
+    rows = [("artifact", str(planned.path)), ("state", planned.state)]
+    rows += [(f"parent {kind}", id_[:12]) for kind, id_ in planned.plan["parents"]]
+    rows += [(key, json.dumps(value, ensure_ascii=False)) for key, value in planned.plan["request"].items()]
+    show_table(("what", "value"), rows)
+
+
+def setup(quiet: bool, verbose: int) -> None:
+    """Sets how much is said, and makes SIGTERM unwind like Ctrl-C."""
+    console.verbosity = -1 if quiet else verbose
+
+    def terminate(signum: int, frame: object) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
+
+
+def inputs_from(workspace: Path, artifacts: Sequence[str] | None, *, dry_run: bool = False) -> Inputs:
+    """Loads the artifacts named on the command line, or on standard input where `-` stands.
+
+    Raises:
+        ArtifactError: If `-` brings no path, or a path is no artifact.
+    """
+    from ccr_cli.stages.select import Inputs
+
+    paths: list[str] = []
+    for text in artifacts or []:
+        if text != "-":
+            paths.append(text)
+            continue
+        lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
+        if not lines:
+            raise ArtifactError("no artifact came on standard input", hint="did the command before the pipe fail?")
+        paths += lines
+    return Inputs.from_paths(Workspace(workspace.absolute(), dry_run), paths)
+
+
+def parse_set(values: Sequence[str] | None) -> dict[str, str]:
+    """Splits `--set key=value` options.
+
+    Raises:
+        UsageError: If one has no `=`.
+    """
+    options = {}
+    for value in values or []:
+        key, equals, text = value.partition("=")
+        if not equals:
+            raise UsageError(f"--set {value}: expected key=value")
+        options[key.strip().replace("-", "_")] = text
+    return options
+
+
+def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
+    """Prints what was read and what was made, and exits 3 where some of the items failed."""
+    artifacts = [*inputs.read, *made]
+    unique = list({a.id: a for a in artifacts}.values())
+    if as_json:
+        facts = [{"kind": a.kind, "name": a.name, "id": a.id, "path": str(a.path), "counts": a.counts} for a in unique]
+        print(json.dumps({"read": facts[: len(unique) - len(made)], "made": facts[len(unique) - len(made) :]}))
+    else:
+        for artifact in unique:
+            print(artifact.path)
+    sys.stdout.flush()
+    failed = {a.path: a.counts["failed"] for a in made if a.counts.get("failed")}
+    for path, count in failed.items():
+        console.warn(f"{count} failed; why: {path / 'failures.jsonl'}; again: --retry-failed")
+    if failed:
+        raise typer.Exit(3)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """Prints a table on standard output: drawn on a terminal, TSV otherwise; text is made harmless."""
+    plain = [[console.plain("" if cell is None else str(cell)) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        for row in [list(columns), *plain]:
+            print("\t".join(row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns, title=title)
+    for row in plain:
+        table.add_row(*[Text(cell) for cell in row])
+    Console().print(table)
+
+
+def option_help(group: str) -> str:
+    """The plug-ins of a group with their one-line summaries, for `--help`."""
+    from ccr_cli import registry
+
+    return "; ".join(f"{name}: {registry.summary(group, name).rstrip('.')}" for name in registry.names(group))
+
+
+def examples(*lines: str) -> str:
+    """An epilog of examples."""
+    return "Examples:\n\n" + "\n\n".join(lines)

@@ -1,0 +1,25 @@
+"""ccr doctor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ccr_cli.commands import common as c
+
+
+@c.guarded
+def doctor(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> None:
+    """Say what this machine can do: versions, devices, engines, encoders, and why something is missing."""
+    c.setup(False, 0)
+    from ccr_cli.stages.doctor import examine
+
+    rows = examine(c.Workspace(workspace.absolute()))
+    if json:
+        import json as codec
+
+        print(codec.dumps([dict(zip(("what", "state", "mend"), row, strict=True)) for row in rows], ensure_ascii=False))
+        return
+    c.show_table(("what", "state", "mend"), rows)
+
+
+EPILOG = c.examples("ccr doctor", "ccr doctor --json")

@@ -1,0 +1,75 @@
+"""ccr evaluate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccr_cli.commands import common as c
+
+
+@c.guarded
+def evaluate(
+    artifacts: c.Artifacts = None,
+    split: Annotated[
+        str, typer.Option("--split", help="train, val, test, or a half of val: val-select, val-report.")
+    ] = "test",
+    lang: Annotated[
+        list[str] | None,
+        typer.Option("--lang", help="Query language; repeat for several.", show_default="the run's"),
+    ] = None,
+    zero_shot: Annotated[
+        bool,
+        typer.Option("--zero-shot", help="On the other data sets of the workspace, in every language they have."),
+    ] = False,
+    caption_set: Annotated[str | None, typer.Option("--caption-set", show_default="all")] = None,
+    beta: Annotated[
+        float, typer.Option("--beta", help="Weight of the query itself in score fusion with its translation.")
+    ] = 0.8,
+    fusion: Annotated[str, typer.Option("--fusion", help="raw, or minmax as NRCCR's code normalises.")] = "raw",
+    ties: Annotated[str, typer.Option("--ties", help="mid, optimistic or pessimistic.")] = "mid",
+    device: c.Device = "auto",
+    name: c.Name = None,
+    force: c.Force = False,
+    workspace: c.WorkspaceOption = Path("."),
+    dry_run: c.DryRun = False,
+    json: c.Json = False,
+    quiet: c.Quiet = False,
+    verbose: c.Verbose = 0,
+) -> None:
+    """Measure retrieval in both directions, with a signature for every score.
+
+    Reads a run (its parents say the rest) and writes an evaluation: R@1, R@5, R@10, MedR, MeanR, mAP, SumR, in the
+    target language and in English. The table goes to standard error, the path to standard output.
+    """
+    c.setup(quiet, verbose)
+    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.commands.show import show_evaluation
+    from ccr_cli.stages.evaluate import Options
+    from ccr_cli.stages.evaluate import evaluate as stage
+
+    trained = inputs.one("run", "", hint="ccr train --method uml")
+    for kind in ("dataset", "translation", "features"):
+        inputs.parent(trained, kind)
+    options = Options(
+        split=split,
+        langs=tuple(dict.fromkeys(lang or [])),
+        zero_shot=zero_shot,
+        caption_set=caption_set,
+        beta=beta,
+        fusion=fusion,
+        ties=ties,
+    )
+    made = stage(inputs, trained, options, device=device, name=name, force=force)
+    show_evaluation(made)
+    c.emit(inputs, [made], json)
+
+
+EPILOG = c.examples(
+    "ccr evaluate",
+    "ccr evaluate runs/noto-emoji-es-uml-seed0 --lang es --lang fr",
+    "ccr evaluate --zero-shot",
+    "ccr evaluate runs/mine --split val-report --ties pessimistic --json",
+)

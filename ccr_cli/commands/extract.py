@@ -1,0 +1,76 @@
+"""ccr extract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccr_cli.commands import common as c
+
+
+@c.guarded
+def extract(
+    artifacts: c.Artifacts = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", help=c.option_help("encoders"), show_default="the manifest's, else clip"),
+    ] = None,
+    options: c.Set = None,
+    media_root: Annotated[
+        Path | None,
+        typer.Option(
+            "--media-root",
+            envvar="CCR_MEDIA_ROOT",
+            help="Where the media lie.",
+            show_default="the data set's",
+        ),
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
+    device: c.Device = "auto",
+    dtype: c.Dtype = "float32",
+    max_failed: c.MaxFailed = 0.2,
+    name: c.Name = None,
+    force: c.Force = False,
+    retry_failed: c.RetryFailed = False,
+    workspace: c.WorkspaceOption = Path("."),
+    dry_run: c.DryRun = False,
+    json: c.Json = False,
+    quiet: c.Quiet = False,
+    verbose: c.Verbose = 0,
+) -> None:
+    """Turn media into features with a frozen encoder.
+
+    Reads a dataset and writes features in float16. Items that cannot be decoded are recorded in failures.jsonl and
+    the exit code is 3.
+    """
+    c.setup(quiet, verbose)
+    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.stages.extract import extract as stage
+
+    made = stage(
+        inputs,
+        encoder=encoder,
+        options=c.parse_set(options),
+        media_root=media_root,
+        batch_size=batch_size,
+        device=device,
+        dtype=dtype,
+        max_failed=max_failed,
+        name=name,
+        force=force,
+        retry_failed=retry_failed,
+    )
+    passed = [a for a in inputs.given if a.id != made.id]
+    for artifact in passed:
+        inputs.note(artifact)
+    c.emit(inputs, [made], json)
+
+
+EPILOG = c.examples(
+    "ccr extract",
+    "ccr extract datasets/noto-emoji --encoder efficientnet-lite0 --set image_size=128",
+    "ccr extract datasets/mine --encoder clip --set model=openai/clip-vit-base-patch32 --media-root /data/images",
+    "ccr translate --lang es | ccr extract -",
+)

@@ -1,0 +1,72 @@
+"""Summaries for people, on standard error: standard output carries paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccr_cli import console
+from ccr_cli.artifacts.base import Artifact
+
+_DIRECTIONS = ("t2v", "v2t")
+
+
+_SHOWN = ("R@1", "R@5", "R@10", "MedR", "mAP")
+
+
+def show_evaluation(artifact: Artifact) -> None:
+    """Shows an evaluation's figures and their signatures: a table on a terminal, lines otherwise."""
+    from ccr_cli.artifacts.evaluation import results
+
+    found = results(artifact)
+    if console.stderr().is_terminal and console.verbosity >= 0:
+        _draw(artifact.name, found)
+    else:
+        for result in found:
+            figures = [f"{d.upper()} " + " ".join(f"{k} {_number(result[d][k])}" for k in _SHOWN) for d in _DIRECTIONS]
+            console.say(f"{_what(result)}: SumR {result['SumR']:.1f}; {'; '.join(figures)}")
+    for result in found:
+        console.say(result["signature"], style="dim")
+
+
+def _what(result: dict[str, Any]) -> str:
+    role = " (source)" if result["role"] == "source" else ""
+    fusion = "" if result["fusion"] == "none" else f", fused {result['fusion']}"
+    return f"{result['data']} {result['lang']}{role}{fusion}"
+
+
+def _draw(title: str, found: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title)
+    table.add_column("queries")
+    table.add_column("SumR", justify="right")
+    for direction in _DIRECTIONS:
+        table.add_column(f"{direction.upper()} {' / '.join(_SHOWN)}", justify="right")
+    for result in found:
+        figures = [" / ".join(_number(result[d][k]) for k in _SHOWN) for d in _DIRECTIONS]
+        table.add_row(Text(console.plain(_what(result))), f"{result['SumR']:.1f}", *figures)
+    console.stderr().print(table)
+
+
+def show_diagnosis(artifact: Artifact) -> None:
+    """Shows what a diagnosis found."""
+    from ccr_cli.artifacts.diagnosis import summary
+
+    found = summary(artifact)
+    console.say(
+        f"{found['called_noisy']} of {found['pairs']} training pairs ({found['share_noisy']:.1%}) are called mismatched "
+        f"by {found['judge']} ({found['judge_side']})"
+    )
+    if found["detection"]:
+        d = found["detection"]
+        console.say(
+            f"against the synthetic truth: AUROC {_number(d['auroc'], 3)}, found {_number(d['recall'], 3)} of the "
+            f"mismatched, false alarms {_number(d['false_alarms'], 3)}"
+        )
+    for pair in found["most_suspicious"][:5]:
+        console.say(f"  {pair['p_clean']:.2f}  {pair['source_text']}  ->  {pair['translation']}")
+
+
+def _number(value: float | None, digits: int = 1) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"

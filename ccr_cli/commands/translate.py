@@ -1,0 +1,100 @@
+"""ccr translate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccr_cli.commands import common as c
+
+
+@c.guarded
+def translate(
+    artifacts: c.Artifacts = None,
+    lang: Annotated[
+        list[str] | None,
+        typer.Option("--lang", help="Target language (BCP 47); repeat for several.", show_default=False),
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            help="auto takes recorded translations where the data set ships the pair, else hf. "
+            + c.option_help("translators"),
+        ),
+    ] = "auto",
+    back: Annotated[bool, typer.Option("--back", help="Translate the result back too.")] = False,
+    queries: Annotated[
+        bool,
+        typer.Option("--queries", help="Translate human val and test captions into the source language too."),
+    ] = False,
+    split: Annotated[str | None, typer.Option("--split", help="Only this split.", show_default="all")] = None,
+    noise: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--noise",
+            help="Also draw a synthetic mismatch of this ratio; repeat for several.",
+            show_default=False,
+        ),
+    ] = None,
+    noise_style: c.NoiseStyle = "caption",
+    noise_target: c.NoiseTarget = "translation",
+    seed: c.Seed = 0,
+    options: c.Set = None,
+    device: c.Device = "auto",
+    max_failed: c.MaxFailed = 0.2,
+    name: c.Name = None,
+    force: c.Force = False,
+    retry_failed: c.RetryFailed = False,
+    workspace: c.WorkspaceOption = Path("."),
+    dry_run: c.DryRun = False,
+    json: c.Json = False,
+    quiet: c.Quiet = False,
+    verbose: c.Verbose = 0,
+) -> None:
+    """Machine-translate the captions of a data set.
+
+    Reads a dataset and writes a translation for each --lang (and a noise artifact for each --noise). Captions that
+    could not be translated are recorded in failures.jsonl and the exit code is 3.
+    """
+    c.setup(quiet, verbose)
+    if not lang and not noise:
+        raise c.UsageError("which language? give --lang", hint="ccr translate --lang es")
+    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.stages.noise import make_noise
+    from ccr_cli.stages.translate import training_data
+    from ccr_cli.stages.translate import translate as stage
+
+    made = []
+    for ratio in noise or []:
+        data = training_data(inputs)
+        style = {"style": noise_style, "target": noise_target}
+        made.append(make_noise(inputs.workspace, data, ratio, **style, seed=seed, force=force))
+    for each in dict.fromkeys(lang or []):
+        made.append(
+            stage(
+                inputs,
+                each,
+                engine=engine,
+                options=c.parse_set(options),
+                back=back,
+                queries=queries,
+                split=split,
+                name=name,
+                device=device,
+                max_failed=max_failed,
+                force=force,
+                retry_failed=retry_failed,
+            )
+        )
+    c.emit(inputs, made, json)
+
+
+EPILOG = c.examples(
+    "ccr translate --lang es",
+    "ccr translate --lang es --back --queries --noise 0.4",
+    "ccr translate datasets/mine --lang zh --engine hf --set model=Helsinki-NLP/opus-mt-en-zh",
+    "ccr translate --lang fr --engine apertium | ccr extract -",
+)

@@ -1,0 +1,45 @@
+"""ccr verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from ccr_cli.commands import common as c
+
+
+@c.guarded
+def verify(
+    artifacts: c.Artifacts = None,
+    workspace: c.WorkspaceOption = Path("."),
+    quiet: c.Quiet = False,
+    verbose: c.Verbose = 0,
+) -> None:
+    """Check artifacts: every file against its hash, every parent against its id.
+
+    With none named, all artifacts of the workspace. Exits 4 if something is wrong.
+    """
+    c.setup(quiet, verbose)
+    inputs = c.inputs_from(workspace, artifacts)
+    from ccr_cli.artifacts.base import verify as check
+
+    chosen = inputs.given or inputs.workspace.artifacts()
+    rows = []
+    bad = False
+    for artifact in chosen:
+        problems = check(artifact)
+        for parent in artifact.parents:
+            try:
+                inputs.workspace.parent(artifact, parent.kind)
+            except c.ArtifactError as error:
+                problems.append(error.message)
+        bad = bad or bool(problems)
+        shown = inputs.workspace.relative(artifact.path)
+        rows.append((artifact.kind, shown, artifact.id[:12], "; ".join(problems) or "ok"))
+    c.show_table(("kind", "artifact", "id", "state"), rows)
+    if bad:
+        raise typer.Exit(4)
+
+
+EPILOG = c.examples("ccr verify", "ccr verify runs/noto-emoji-es-uml-seed0")

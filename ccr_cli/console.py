@@ -1,0 +1,120 @@
+"""What the program says beside its results: messages and progress, always on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+
+_LINE_SECONDS = 30.0
+
+verbosity = 0
+"""-1 quiet (errors only), 0 normal, 1 and more verbose; set once by the command line."""
+
+
+def stderr() -> Console:
+    """The console for messages; made anew so that it follows a redirected standard error."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """Replaces control characters, so that data can never steer a terminal.
+
+    Tabs and line breaks become a space; other controls, surrogates and bidirectional overrides become U+FFFD.
+    """
+
+    def safe(char: str) -> str:
+        if char in "\t\n\r\v\f\u2028\u2029":
+            return " "
+        category = unicodedata.category(char)
+        hidden = category in ("Cc", "Cs") or char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+        return "\ufffd" if hidden else char
+
+    return "".join(map(safe, text))
+
+
+def say(message: str, *, level: int = 0, style: str | None = None) -> None:
+    """Prints a line of plain text on standard error.
+
+    Args:
+        message: Never read as markup; line breaks stay, other control characters are replaced.
+        level: Shown from this verbosity on.
+        style: A rich style for the whole line.
+    """
+    if verbosity >= level:
+        lines = "\n".join(plain(line) for line in message.split("\n"))
+        stderr().print(Text(lines, style=style or ""))
+
+
+def warn(message: str) -> None:
+    """Prints a warning on standard error."""
+    say(f"warning: {message}", style="yellow")
+
+
+@contextmanager
+def progress(total: int, what: str, unit: str) -> Iterator[Callable[..., None]]:
+    """Shows progress with rate and remaining time: a bar on a terminal, else a plain line now and then.
+
+    Args:
+        total: How many units there are.
+        what: What is being done, e.g. `extract`.
+        unit: What is counted, e.g. `images`.
+
+    Yields:
+        A function `advance(n=1, note="")`.
+    """
+    if verbosity < 0 or total <= 0:
+        yield lambda n=1, note="": None
+    elif sys.stderr.isatty():
+        with _bar(total, what, unit) as advance:
+            yield advance
+    else:
+        yield _lines(total, what, unit)
+
+
+@contextmanager
+def _bar(total: int, what: str, unit: str) -> Iterator[Callable[..., None]]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}", markup=False),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    with Progress(*columns, console=stderr()) as bars:
+        task = bars.add_task(what, total=total, rate="", note="")
+        start = time.monotonic()
+        done = 0
+
+        def advance(n: int = 1, note: str = "") -> None:
+            nonlocal done
+            done += n
+            rate = done / max(time.monotonic() - start, 1e-6)
+            bars.update(task, advance=n, rate=f"{rate:.4g} {unit}/s", **({"note": plain(note)} if note else {}))
+
+        yield advance
+
+
+def _lines(total: int, what: str, unit: str) -> Callable[..., None]:
+    start = last = time.monotonic()
+    done = 0
+
+    def advance(n: int = 1, note: str = "") -> None:
+        nonlocal done, last
+        done += n
+        now = time.monotonic()
+        if now - last >= _LINE_SECONDS:
+            last = now
+            rate = done / (now - start)
+            left = (total - done) / rate
+            say(f"{what}: {done}/{total} {unit}, {rate:.4g} {unit}/s, {left:.0f} s left{'; ' + note if note else ''}")
+
+    return advance

@@ -1,0 +1,55 @@
+r"""The TSV of ccr's dataset format: UTF-8, LF, a header line, no quoting; `\t`, `\n` and `\\` escaped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ccr_cli.errors import ArtifactError
+
+_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_UNESCAPES = {v: k for k, v in _ESCAPES.items()}
+
+
+def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Reads a table row by row.
+
+    Args:
+        path: The file.
+        columns: The header that it must have.
+
+    Yields:
+        Line number (the header is line 1) and the fields.
+
+    Raises:
+        ArtifactError: With file and line, if the header, the number of fields or the encoding is wrong.
+    """
+    try:
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    except FileNotFoundError:
+        raise ArtifactError(f"{path} is missing") from None
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise ArtifactError(f"{path}, line {line}: not UTF-8") from None
+    if lines[-1] == "":
+        lines.pop()
+    header = lines[0].rstrip("\r").split("\t") if lines else []
+    if header != list(columns):
+        raise ArtifactError(f"{path}, line 1: the header is {header}, expected {list(columns)}")
+    for number, line in enumerate(lines[1:], start=2):
+        fields = line.rstrip("\r").split("\t")
+        if len(fields) != len(columns):
+            raise ArtifactError(f"{path}, line {number}: {len(fields)} fields, expected {len(columns)}")
+        yield number, [_unescape(field) for field in fields]
+
+
+def write_tsv_line(fields: Sequence[str]) -> str:
+    """Returns one line, escaped, with its line end."""
+    return "\t".join(re.sub(r"[\\\t\n\r]", lambda m: _ESCAPES[m.group()], f) for f in fields) + "\n"
+
+
+def _unescape(field: str) -> str:
+    if "\\" not in field:
+        return field
+    return re.sub(r"\\[\\tnr]", lambda m: _UNESCAPES[m.group()], field)

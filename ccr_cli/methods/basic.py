@@ -1,0 +1,43 @@
+"""Triplet ranking on V-S and V-T: the papers' baseline, hardest negatives.
+
+NRCCR's "Basic Model" (Wang et al., ACM MM 2022, section 3.2) and row 0 of UML's Table 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from ccr_cli.losses.triplet import triplet
+from ccr_cli.methods import base
+
+
+@dataclass(frozen=True)
+class Config(base.Config):
+    """Options of `basic`."""
+
+    margin: float = 0.2
+    """Margin of the hinge, in units of cosine similarity."""
+    alpha: float = 0.6
+    """Weight of V-T beside V-S (NRCCR's alpha)."""
+    reduction: Literal["sum", "mean"] = "mean"
+    """Over the batch: `sum` is the reference code's, `mean` does not change with the batch size."""
+
+
+class Method(base.Method):
+    """Hinge with the hardest in-batch negative in both directions."""
+
+    def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
+        super().__init__(config, visual_dim, text_encoder)
+        self.config = config
+
+    def losses(self, batch: base.Batch) -> dict[str, Tensor]:
+        """NRCCR eq. (7): L_tri(V, S) + alpha L_tri(V, T), weighted by the judge's probabilities."""
+        c = self.config
+        sim = base.views(self, batch)
+        p_vs, p_vt = base.clean_probabilities(c, batch, sim.VS, sim.VT, sim.ST, sim.mask)
+        vs = triplet(sim.VS, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p_vs)
+        vt = triplet(sim.VT, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p_vt)
+        return {"triplet_vs": vs, "triplet_vt": c.alpha * vt}

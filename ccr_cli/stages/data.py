@@ -1,0 +1,112 @@
+"""data import: a folder in ccr's dataset format, or a bundled data set by name, becomes a dataset artifact."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.tables import write_table
+from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.data.manifests import Folder, bundled, bundled_root, read_folder
+from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.failures import write_failures
+
+
+def import_data(
+    workspace: Workspace,
+    source: str,
+    *,
+    name: str | None = None,
+    media_root: Path | None = None,
+    force: bool = False,
+) -> base.Artifact:
+    """Makes a dataset artifact.
+
+    Bundled media are copied, so that the workspace is complete in itself; other media stay where they are.
+
+    Args:
+        workspace: Where to.
+        source: Name of a bundled data set, or a folder in the dataset format.
+        name: Name of the artifact; by default the manifest's.
+        media_root: Where the media lie, if not in the folder's `media/`.
+        force: Import again.
+
+    Returns:
+        The artifact.
+
+    Raises:
+        ArtifactError: If there is no such data set, or a file of it is wrong.
+    """
+    path = locate(source)
+    shipped = source in bundled()
+    folder = read_folder(path)
+    name = slug(name or folder.manifest["name"])
+    digests = {f: base.sha256_file(path / f) for f in ("manifest.toml", "items.tsv", "captions.tsv")}
+    digests |= {f"translations/{t.name}": base.sha256_file(t) for t in folder.tables}
+    with building(workspace, "dataset", name, {"name": name, "sources": digests}, force=force) as build:
+        if build.done is None:
+            _copy(folder, build.folder, copy_media=shipped)
+            if not shipped:
+                build.environment["media_root"] = str((media_root or path / "media").resolve())
+            write_failures(build.folder, folder.refused)
+            build.finish(_counts(folder))
+        assert build.done is not None
+        return build.done
+
+
+def _copy(folder: Folder, target: Path, *, copy_media: bool) -> None:
+    write_table(target / "items.parquet", folder.items, dataset.ITEMS)
+    write_table(target / "captions.parquet", folder.captions, dataset.CAPTIONS)
+    shutil.copyfile(folder.path / "manifest.toml", target / "manifest.toml")
+    if folder.tables:
+        (target / "translations").mkdir(exist_ok=True)
+        for table in folder.tables:
+            shutil.copyfile(table, target / "translations" / table.name)
+    if copy_media:
+        shutil.copytree(folder.path / "media", target / "media", dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+def _counts(folder: Folder) -> dict[str, int]:
+    counts = {f"items.{split}": int(n) for split, n in folder.items["split"].value_counts(sort=False).items()}
+    counts |= {f"captions.{lang}": int(n) for lang, n in folder.captions["lang"].value_counts(sort=False).items()}
+    counts["failed"] = len(folder.refused)
+    return dict(sorted(counts.items()))
+
+
+def locate(source: str) -> Path:
+    """Where a bundled data set or a folder lies.
+
+    Raises:
+        ArtifactError: If it is neither.
+    """
+    names = bundled()
+    path = bundled_root() / source if source in names else Path(source)
+    if not path.is_dir():
+        raise ArtifactError(
+            f"{source!r} is neither a bundled data set nor a folder",
+            hint=f"bundled: {', '.join(names) or 'none'}; or: ccr data import FOLDER (docs/dataset-format.md)",
+        )
+    return path
+
+
+def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:
+    """What a data set is: counts, languages, an example, licence and citation, as rows of text."""
+    place = next((p for p in (Path(source), workspace.place("dataset", source)) if (p / base.RECORD).is_file()), None)
+    if place is not None:
+        read = dataset.read(base.load(place, "dataset"))
+        manifest, items, captions = read.manifest, read.items, read.captions
+    else:
+        folder = read_folder(locate(source))
+        manifest, items, captions = folder.manifest, folder.items, folder.captions
+    rows = [(key, str(manifest[key])) for key in ("name", "title", "description", "source_url") if key in manifest]
+    rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
+    rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
+    recorded = [f"{t['source']}->{t['target']} ({t['engine']})" for t in manifest.get("translations", [])]
+    rows.append(("recorded translations", ", ".join(recorded) or "none"))
+    example = captions[captions["item_id"] == items["item_id"].iloc[0]]
+    rows += [(f"example {c['caption_id']}", c["text"]) for c in example.head(8).to_dict("records")]
+    rows += [(key, str(manifest[key])) for key in ("licence", "attribution", "citation") if key in manifest]
+    rows += [("quirk", quirk) for quirk in manifest.get("quirks", [])]
+    return rows

@@ -1,0 +1,174 @@
+"""diagnose: which training pairs a run does not believe, and how far that is right where the truth is known.
+
+Shape suffixes: N triplets, V visual items, K candidates, D embedding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
+from ccr_cli.artifacts.build import Build, building
+from ccr_cli.artifacts.tables import write_table
+from ccr_cli.artifacts.workspace import stem
+from ccr_cli.data.seeds import derive
+from ccr_cli.errors import UsageError
+from ccr_cli.losses.evidential import dirichlet, evidence
+from ccr_cli.metrics.detection import detection
+from ccr_cli.stages import judging
+from ccr_cli.stages.embed import choose_device
+from ccr_cli.stages.evaluate import method_label
+from ccr_cli.stages.load import load_method
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.triplets import Triplets, training_triplets
+
+CANDIDATES = 128
+BLOCK = 1024
+SUSPICIOUS = 20
+DEFAULT_JUDGE = "two-group"
+
+
+def diagnose(
+    inputs: Inputs,
+    trained: base.Artifact,
+    *,
+    judge: str | None = None,
+    judge_side: str | None = None,
+    device: str = "auto",
+    name: str | None = None,
+    force: bool = False,
+) -> base.Artifact:
+    """Judges every training pair of a run with its best model.
+
+    Args:
+        inputs: Where the artifact goes.
+        trained: The run; its parents say the rest.
+        judge: Who judges; by default the run's own judge if it reads a whole epoch, else `two-group`.
+        judge_side: cross_lingual, cross_modal or both; by default the run's.
+        device: `auto`, `cpu` or `cuda`.
+        name: Name of the artifact.
+        force: Diagnose again.
+
+    Returns:
+        The diagnosis.
+    """
+    settings = run.config(trained)
+    own = settings["options"]["judge"]
+    judge = judge or (own if registry.load("judges", own).SCOPE == "epoch" else DEFAULT_JUDGE)
+    registry.load("judges", judge)
+    judge_side = judge_side or settings["options"]["judge_side"]
+    if judge_side not in ("cross_lingual", "cross_modal", "both"):
+        raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
+    request = {"judge": judge, "judge_side": judge_side}
+    name = name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"})
+    with building(inputs.workspace, "diagnosis", name, request, [trained], force=force) as build:
+        if build.done is None:
+            _diagnose(build, inputs, trained, settings, judge, judge_side, choose_device(device))
+        assert build.done is not None
+        return build.done
+
+
+def _diagnose(
+    build: Build,
+    inputs: Inputs,
+    trained: base.Artifact,
+    settings: dict[str, Any],
+    judge: str,
+    side: str,
+    device: torch.device,
+) -> None:
+    parent = inputs.workspace.parent
+    data = dataset.read(parent(trained, "dataset"))
+    pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
+    translations = translation.read(parent(trained, "translation"))
+    triplets = training_triplets(data, translations, pairs, parent(trained, "features"))
+    method, tokenizer = load_method(trained, device)
+    source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
+    embedded = judging.embed_triplets(method, triplets, source, target, device)
+    seed = derive(settings["seed"], "diagnose")
+    opinion = judging.ask(judge, side, embedded, triplets, seed=seed, batch_size=settings["options"]["batch_size"])
+    tau = float(settings["options"].get("tau", 0.1))
+    frame = _table(triplets, embedded, opinion, tau)
+    write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
+    base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, judge, side))
+    called = int((frame["verdict"] == "noisy").sum())
+    build.finish({"pairs": len(frame), "called_noisy": called})
+
+
+def _table(triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opinion, tau: float) -> pd.DataFrame:
+    v_ND = embedded.v_VD[embedded.item_N]
+    own_v2t = _opinions(v_ND, embedded.t_ND, opinion.similarity["VT"], tau)
+    own_t2v = _opinions(embedded.t_ND, embedded.v_VD, opinion.similarity["VT"], tau)
+    noisy = opinion.p_vt < 0.5
+    truth: Any = None
+    if triplets.wrong is not None:
+        truth = np.where(triplets.wrong["vt_wrong"].to_numpy(bool), "noisy", "clean")
+    return pd.DataFrame(
+        {
+            "slot_id": triplets.slot_ids,
+            "item_id": [triplets.item_ids[i] for i in triplets.item_N.tolist()],
+            "source_text": triplets.source,
+            "translation": triplets.target,
+            "sim_vs": opinion.similarity["VS"],
+            "sim_vt": opinion.similarity["VT"],
+            "sim_st": opinion.similarity["ST"],
+            "evidence_v2t": own_v2t[0],
+            "evidence_t2v": own_t2v[0],
+            "belief": (own_v2t[1] + own_t2v[1]) / 2,
+            "uncertainty": (own_v2t[2] + own_t2v[2]) / 2,
+            "p_clean": opinion.p_vt,
+            "verdict": np.where(noisy, "noisy", "clean"),
+            "truth": pd.Series(truth, index=range(len(triplets)), dtype=object),
+        }
+    ).astype({c: np.float32 for c in diagnosis.PAIRS.names if diagnosis.PAIRS.field(c).type == "float"})
+
+
+@torch.no_grad()
+def _opinions(
+    query_ND: Tensor, gallery_GD: Tensor, own_N: npt.NDArray[np.float64], tau: float
+) -> tuple[npt.NDArray[np.float64], ...]:
+    """Evidence of the given pair, belief in it and uncertainty (UML eq. (1), (2)) among the most similar candidates."""
+    own = evidence(torch.from_numpy(own_N).to(query_ND), tau)
+    beliefs, uncertainties = [], []
+    for first in range(0, len(query_ND), BLOCK):
+        sim_BG = query_ND[first : first + BLOCK] @ gallery_GD.T
+        near_BK = sim_BG.topk(min(CANDIDATES, sim_BG.shape[1]), dim=1).values
+        opinion = dirichlet(evidence(near_BK, tau))
+        own_B = own[first : first + BLOCK]
+        beliefs.append(own_B / torch.maximum(opinion.strength_B, own_B + near_BK.shape[1]))
+        uncertainties.append(opinion.uncertainty_B)
+    parts = (own, torch.cat(beliefs), torch.cat(uncertainties))
+    return tuple(part.double().cpu().numpy() for part in parts)
+
+
+def _summary(
+    frame: pd.DataFrame, trained: base.Artifact, settings: dict[str, Any], judge: str, side: str
+) -> dict[str, Any]:
+    known = frame["truth"].notna().all()
+    worst = frame.sort_values(["p_clean", "sim_st"], kind="stable").head(SUSPICIOUS)
+    shown = ["slot_id", "item_id", "source_text", "translation", "p_clean", "uncertainty", "truth"]
+    by_verdict = frame.groupby("verdict")["uncertainty"].mean()
+    mismatch = settings["noise"]
+    return {
+        "run": trained.name,
+        "method": settings["method"],
+        "label": method_label(settings),
+        "noise": mismatch["ratio"] if mismatch else 0.0,
+        "seed": settings["seed"],
+        "lang": settings["lang"],
+        "judge": judge,
+        "judge_side": side,
+        "pairs": len(frame),
+        "called_noisy": int((frame["verdict"] == "noisy").sum()),
+        "share_noisy": float((frame["verdict"] == "noisy").mean()),
+        "detection": detection(frame["p_clean"], frame["truth"] == "noisy") if known else None,
+        "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},
+        "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
+    }

@@ -1,0 +1,101 @@
+"""doctor: what this machine can do, and how to get what is missing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Callable
+
+import ccr_cli
+from ccr_cli import registry
+from ccr_cli.artifacts.workspace import Workspace
+
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "scikit-learn",
+    "sacrebleu",
+    "deep-translator",
+)
+_IMPORTS = {"torchvision": "torchvision", "torchcodec": "torchcodec", "ctranslate2": "ctranslate2"}
+
+Row = tuple[str, str, str]
+
+
+def examine(workspace: Workspace) -> list[Row]:
+    """Examines the machine.
+
+    Returns:
+        Rows of what, its state, and the command that mends it (empty where nothing is wrong).
+    """
+    rows: list[Row] = [("ccr", ccr_cli.__version__, ""), ("python", platform.python_version(), "")]
+    rows += [(name, _version(name), "" if _version(name) != "missing" else f"pip install {name}") for name in _PACKAGES]
+    rows += _devices()
+    rows += [(f"optional {name}", *_imports(module)) for name, module in _IMPORTS.items()]
+    rows += [(f"encoder {name}", *_check("encoders", name)) for name in registry.names("encoders")]
+    rows += [(f"engine {name}", *_check("translators", name)) for name in registry.names("translators")]
+    rows += [
+        ("methods", ", ".join(registry.names("methods")), ""),
+        ("judges", ", ".join(registry.names("judges")), ""),
+    ]
+    rows += _space(workspace)
+    offline = os.environ.get("HF_HUB_OFFLINE", "0")
+    rows.append(("HF_HUB_OFFLINE", offline, ""))
+    return rows
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
+
+
+def _devices() -> list[Row]:
+    import torch
+
+    rows: list[Row] = [("cpu threads", str(torch.get_num_threads()), "")]
+    if not torch.cuda.is_available():
+        return [*rows, ("cuda", "no device", "")]
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        rows.append((f"cuda:{number}", f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB", ""))
+    return rows
+
+
+def _imports(module: str) -> tuple[str, str]:
+    """Tries an import; a broken binary raises anything, so everything is caught."""
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return "not installed", ""
+    except Exception as error:
+        return (
+            f"broken: {type(error).__name__}: {str(error).splitlines()[0][:120]}",
+            f"pip uninstall {module}",
+        )
+    return "works", ""
+
+
+def _check(group: str, name: str) -> tuple[str, str]:
+    """Asks a plug-in whether it could work here, where it can say so without a model."""
+    module = registry.load(group, name)
+    missing: Callable[[], tuple[str, str] | None] | None = getattr(module, "missing", None)
+    found = missing() if missing else None
+    return found if found else ("available", "")
+
+
+def _space(workspace: Workspace) -> list[Row]:
+    folder = next(p for p in (workspace.root, *workspace.root.parents) if p.exists())
+    free = shutil.disk_usage(folder).free / 2**30
+    writable = os.access(folder, os.W_OK)
+    return [
+        ("workspace", f"{workspace.root}, {free:.0f} GiB free", "" if free > 1 else "free some disk space"),
+        ("workspace writable", "yes" if writable else "no", "" if writable else "another --workspace"),
+    ]

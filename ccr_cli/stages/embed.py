@@ -1,0 +1,52 @@
+"""Embedding whole tables in evaluation mode, and ranking both directions.
+
+Shape suffixes: V visual items, T texts, D embedding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer, TokenTable
+from ccr_cli.methods.base import Method
+
+BATCH = 1024
+Tokenizer = NgramTokenizer | HFTokenizer
+
+
+@torch.no_grad()
+def embed_texts(method: Method, table: TokenTable, device: torch.device) -> Tensor:
+    """Embeds every text of a table, in float32 (T, D), on the device."""
+    method.eval()
+    rows = torch.arange(len(table)).split(BATCH)
+    return torch.cat([method.embed_text(table.select(r).to(device)).float() for r in rows])
+
+
+@torch.no_grad()
+def embed_visuals(method: Method, features_VD: Tensor, device: torch.device) -> Tensor:
+    """Embeds every visual item, in float32 (V, D), on the device."""
+    method.eval()
+    return torch.cat([method.embed_visual(f.to(device)).float() for f in features_VD.split(BATCH)])
+
+
+def encode_and_embed(method: Method, tokenizer: Tokenizer, texts: Sequence[str], device: torch.device) -> Tensor:
+    """Tokenises and embeds texts (T, D)."""
+    return embed_texts(method, tokenizer.encode(list(texts)), device)
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` takes CUDA where there is one.
+
+    Raises:
+        UnavailableError: If CUDA is asked for and not there.
+    """
+    from ccr_cli.errors import UnavailableError
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise UnavailableError("there is no CUDA device here", hint="--device cpu, or see: ccr doctor")
+    return torch.device(name)

@@ -1,0 +1,398 @@
+"""evaluate: a run's retrieval figures, on its own data set or on others, each with its signature.
+
+Shape suffixes: V visual items, T texts, D embedding, Q queries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+import ccr_cli
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, evaluation, run, translation
+from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.tables import write_table
+from ccr_cli.artifacts.workspace import stem
+from ccr_cli.console import progress, warn
+from ccr_cli.data.splits import items_of
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.methods.base import Method
+from ccr_cli.metrics import calibration
+from ccr_cli.metrics import signature as signatures
+from ccr_cli.metrics.ranks import TIES, Ranks
+from ccr_cli.metrics.recall import bootstrap_interval, sum_recall, summarise
+from ccr_cli.stages.embed import Tokenizer, choose_device, embed_visuals, encode_and_embed
+from ccr_cli.stages.load import load_method
+from ccr_cli.stages.scoring import Scores, score_gallery
+from ccr_cli.stages.select import Inputs, made_from
+from ccr_cli.stages.triplets import Gallery, gallery
+
+QUERY_BLOCK = 1024
+CURVE_POINTS = 50
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an evaluation measures and how."""
+
+    split: str = "test"
+    langs: tuple[str, ...] = ()
+    """Languages of the queries; by default the run's target language (zero-shot: all that there are)."""
+    zero_shot: bool = False
+    """On every other data set of the workspace that has features of the same encoder."""
+    caption_set: str | None = None
+    """Only captions of this set; by default all."""
+    beta: float = 0.8
+    """Weight of the query as it is in score fusion with its translation, NRCCR eq. (13)."""
+    fusion: str = "raw"
+    """`raw`, or `minmax` as NRCCR's code normalises."""
+    ties: str = "mid"
+    """mid, optimistic or pessimistic."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A data set to evaluate on, with features and perhaps translated queries."""
+
+    data: dataset.Dataset
+    features: base.Artifact
+    translations: pd.DataFrame | None
+    langs: tuple[str, ...]
+    leak: str
+
+
+def evaluate(
+    inputs: Inputs,
+    trained: base.Artifact,
+    options: Options | None = None,
+    *,
+    device: str = "auto",
+    name: str | None = None,
+    force: bool = False,
+) -> base.Artifact:
+    """Evaluates a run.
+
+    The source language is reported beside the target language, and score fusion beside the plain scores where
+    the translation artifact holds translated queries.
+
+    Args:
+        inputs: Where to look for other collections (zero-shot).
+        trained: The run.
+        options: What to measure.
+        device: `auto`, `cpu` or `cuda`.
+        name: Name of the artifact.
+        force: Evaluate again.
+
+    Returns:
+        The evaluation.
+
+    Raises:
+        ArtifactError: If nothing can be evaluated, or an item to be tested was trained on.
+    """
+    options = options or Options()
+    if options.ties not in TIES or options.fusion not in ("raw", "minmax") or not 0 <= options.beta <= 1:
+        raise UsageError("--ties is mid, optimistic or pessimistic; --fusion raw or minmax; --beta lies in 0..1")
+    settings = run.config(trained)
+    targets = (
+        _others(inputs, trained, settings, options) if options.zero_shot else [_own(inputs, trained, settings, options)]
+    )
+    request = {**vars(options), "langs": list(options.langs)}
+    defaults = {**vars(Options()), "langs": [], "split": options.split, "zero_shot": options.zero_shot}
+    readable = f"{trained.name}-{'zero-shot' if options.zero_shot else options.split}"
+    parents = [trained, *(p for t in targets for p in (t.data.artifact, t.features))]
+    name = name or stem(readable, request, defaults)
+    with building(inputs.workspace, "evaluation", name, request, _unique(parents), force=force) as build:
+        if build.done is None:
+            on = choose_device(device)
+            method, tokenizer = load_method(trained, on)
+            job = _Job(
+                method,
+                tokenizer,
+                on,
+                options,
+                settings,
+                trained,
+                inputs.workspace.parent(trained, "translation"),
+            )
+            total = sum(len(t.langs) for t in targets)
+            with progress(total, "evaluate", "languages") as advance:
+                for target in targets:
+                    job.target(target, advance)
+            base.write_json(build.folder / "metrics.json", {"results": job.results})
+            write_table(build.folder / "ranks.parquet", pd.concat(job.ranks, ignore_index=True), evaluation.RANKS)
+            build.finish({"results": len(job.results), "queries": sum(len(r) for r in job.ranks)})
+        assert build.done is not None
+        return build.done
+
+
+def _unique(artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:
+    return list({a.id: a for a in artifacts}.values())
+
+
+def _own(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], options: Options) -> _Target:
+    data = dataset.read(inputs.parent(trained, "dataset"))
+    feats = inputs.parent(trained, "features")
+    translations = translation.read(inputs.parent(trained, "translation"))
+    langs = _with_source(options.langs or (settings["lang"],), data.source_lang)
+    for lang in langs:
+        if lang not in data.languages():
+            shown = ", ".join(data.languages())
+            raise ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"it has: {shown}")
+    leak = "own-split" if options.split != "train" else "trained-on"
+    return _Target(data, feats, translations, langs, leak)
+
+
+def _others(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], options: Options) -> list[_Target]:
+    """Every other collection with features of the run's encoder; leaks are refused."""
+    own = dataset.read(inputs.parent(trained, "dataset"))
+    encoder = base.read_json(inputs.parent(trained, "features").file("encoder.json"))
+    targets = []
+    for artifact in inputs.workspace.artifacts("dataset"):
+        if artifact.id == own.artifact.id:
+            continue
+        fitting = [
+            f
+            for f in inputs.workspace.artifacts("features")
+            if made_from(artifact)(f) and base.read_json(f.file("encoder.json")) == encoder
+        ]
+        if not fitting:
+            warn(f"{artifact.name} is left out: it has no features of the run's encoder (ccr extract {artifact.path})")
+            continue
+        data = dataset.read(artifact)
+        leak = _check_leak(own, data, options.split)
+        langs = options.langs or tuple(data.languages())
+        inputs.note(artifact)
+        inputs.note(fitting[0])
+        found = tuple(lang for lang in _with_source(langs, data.source_lang) if lang in data.languages())
+        targets.append(_Target(data, fitting[0], None, found, leak))
+    if not targets:
+        raise ArtifactError(
+            f"no other data set in {inputs.workspace.root} has features of the run's encoder",
+            hint="import and extract one, e.g.: ccr data import twemoji && ccr extract datasets/twemoji",
+        )
+    return targets
+
+
+def _check_leak(own: dataset.Dataset, other: dataset.Dataset, split: str) -> str:
+    """Compares groups where both manifests say that their ids mean the same things.
+
+    Raises:
+        ArtifactError: If an item to be tested was trained on.
+    """
+    space = own.manifest.get("id_space")
+    if space is None or space != other.manifest.get("id_space"):
+        return "unchecked"
+    trained = set(own.items.loc[own.items["split"] == "train", "group"])
+    leaked = sorted(set(items_of(other.items, split)["group"]) & trained)
+    if leaked:
+        raise ArtifactError(
+            f"{len(leaked)} groups of {other.name} ({split}) were trained on in {own.name}, e.g. {leaked[0]!r}",
+            hint="evaluate on another split, or on a data set without them",
+        )
+    return f"none-by-{space}"
+
+
+def _with_source(langs: Sequence[str], source: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*langs, source]))
+
+
+class _Job:
+    """Collects the results of all targets."""
+
+    def __init__(
+        self,
+        method: Method,
+        tokenizer: Tokenizer,
+        device: torch.device,
+        options: Options,
+        settings: dict[str, Any],
+        trained: base.Artifact,
+        translated: base.Artifact,
+    ) -> None:
+        self.method, self.tokenizer, self.device = method, tokenizer, device
+        self.options, self.settings, self.trained = options, settings, trained
+        self.engine = _engine(translated)
+        self.results: list[dict[str, Any]] = []
+        self.ranks: list[pd.DataFrame] = []
+
+    def target(self, target: _Target, advance: Any) -> None:
+        visual: Tensor | None = None
+        for lang in target.langs:
+            captions = target.data.captions[target.data.captions["lang"] == lang]
+            if self.options.caption_set is not None:
+                captions = captions[captions["caption_set"] == self.options.caption_set]
+            sets = "+".join(sorted(captions["caption_set"].unique()))
+            found = gallery(target.data, target.features, self.options.split, captions, f"human {lang} captions")
+            if found.missing:
+                warn(f"{found.missing} {self.options.split} items of {target.data.name} have no features")
+            if visual is None:
+                visual = embed_visuals(self.method, found.visual_VD, self.device)
+            texts = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
+            self._add(target, lang, sets, found, visual, texts, None)
+            english = _translated_queries(target, found)
+            if english is not None and lang != target.data.source_lang:
+                other = encode_and_embed(self.method, self.tokenizer, english, self.device)
+                self._add(target, lang, sets, found, visual, texts, other)
+            advance(1)
+
+    def _add(
+        self,
+        target: _Target,
+        lang: str,
+        sets: str,
+        found: Gallery,
+        visual_VD: Tensor,
+        text_TD: Tensor,
+        english_TD: Tensor | None,
+    ) -> None:
+        o = self.options
+        scores = score_gallery(
+            found, visual_VD, text_TD, english_TD=english_TD, beta=o.beta, fusion=o.fusion, tie=o.ties
+        )
+        fusion = "none" if english_TD is None else f"{o.beta:g}{o.fusion}"
+        unc = None if english_TD is not None else self._uncertainties(visual_VD, text_TD)
+        interval = bootstrap_interval(
+            (scores.ranks_t2v, scores.ranks_v2t),
+            lambda t2v, v2t: sum_recall(summarise(t2v, tie=o.ties), summarise(v2t, tie=o.ties)),
+            seed=0,
+            samples=200,
+            tie=o.ties,
+            groups=(found.item_T, np.arange(len(found.item_ids))),
+        )
+        mismatch = self.settings["noise"]
+        noise_text = "none"
+        if mismatch:
+            noise_text = f"{mismatch['style']}-{mismatch['target']}-{mismatch['ratio']:g}-seed{mismatch['seed']}"
+        label = signatures.build(
+            {
+                "data": f"{target.data.name}@{target.data.artifact.id[:8]}",
+                "split": o.split,
+                "lang": lang,
+                "caption_set": sets,
+                "q": str(len(found.texts)),
+                "gallery": str(len(found.item_ids)),
+                "dir": "t2v+v2t",
+                "protocol": "zero-shot" if o.zero_shot else "full",
+                "pos": "any",
+                "ties": o.ties,
+                "sim": "cosine",
+                "fusion": fusion,
+                "mt": self.engine,
+                "noise": noise_text,
+                "unc": _uncertainty_name(self.settings) if unc else "none",
+                "select": self.settings["select"],
+                "leak": target.leak,
+                "ccr": ccr_cli.__version__,
+            }
+        )
+        self.results.append(
+            {
+                "run": self.trained.name,
+                "data": target.data.name,
+                "split": o.split,
+                "lang": lang,
+                "caption_set": sets,
+                "role": "source" if lang == target.data.source_lang else "target",
+                "fusion": fusion,
+                "method": self.settings["method"],
+                "label": method_label(self.settings),
+                "noise": mismatch["ratio"] if mismatch else 0.0,
+                "seed": self.settings["seed"],
+                "zero_shot": o.zero_shot,
+                "signature": label,
+                "t2v": _finite(scores.t2v),
+                "v2t": _finite(scores.v2t),
+                "SumR": scores.sum_r,
+                "SumR_interval": [interval.low, interval.high],
+                "calibration": _calibrations(scores, unc),
+            }
+        )
+        number = len(self.results) - 1
+        for direction, ranks, ids in (
+            ("t2v", scores.ranks_t2v, found.caption_ids),
+            ("v2t", scores.ranks_v2t, found.item_ids),
+        ):
+            self.ranks.append(_rank_table(number, direction, ids, ranks, o.ties, unc[direction] if unc else None))
+
+    @torch.no_grad()
+    def _uncertainties(self, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
+        out = {}
+        for direction, query_QD, gallery_GD in (("t2v", text_TD, visual_VD), ("v2t", visual_VD, text_TD)):
+            parts = [self.method.score(block, gallery_GD)[1] for block in query_QD.split(QUERY_BLOCK)]
+            known = [p for p in parts if p is not None]
+            if not known:
+                return None
+            out[direction] = torch.cat(known).double().cpu().numpy()
+        return out
+
+
+def method_label(settings: dict[str, Any]) -> str:
+    """The method, with preset and judge where they are not the method's own."""
+    module = registry.load("methods", settings["method"])
+    judge = settings["options"]["judge"]
+    extra = [settings["preset"]] if settings["preset"] else [judge] if judge != module.Config().judge else []
+    return f"{settings['method']} ({extra[0]})" if extra else str(settings["method"])
+
+
+def _engine(translated: base.Artifact) -> str:
+    frame = translation.read(translated)
+    first = frame.iloc[0]
+    return f"{first['engine']}:{first['model']}"
+
+
+def _uncertainty_name(settings: dict[str, Any]) -> str:
+    candidates = settings["options"].get("candidates", 0)
+    return f"top{candidates}" if candidates else "gallery"
+
+
+def _translated_queries(target: _Target, found: Gallery) -> list[str] | None:
+    """The queries in the source language, in the gallery's order; None unless every one is translated."""
+    if target.translations is None:
+        return None
+    query = target.translations[target.translations["direction"] == "query"]
+    text_of = dict(zip(query["source_caption_id"], query["text"], strict=True))
+    texts = [text_of.get(caption) for caption in found.caption_ids]
+    known = [text for text in texts if text]
+    return known if len(known) == len(texts) else None
+
+
+def _calibrations(scores: Scores, unc: dict[str, np.ndarray] | None) -> dict[str, Any] | None:
+    if unc is None:
+        return None
+    out = {}
+    for direction, ranks in (("t2v", scores.ranks_t2v), ("v2t", scores.ranks_v2t)):
+        curve = calibration.risk_coverage(unc[direction], ranks.middle)
+        at = np.linspace(0, len(curve.coverage) - 1, min(CURVE_POINTS, len(curve.coverage))).round().astype(int)
+        points = {"coverage": curve.coverage[at].tolist(), "risk": curve.risk[at].tolist()}
+        out[direction] = {**calibration.calibration(unc[direction], ranks.middle), "curve": points}
+    return out
+
+
+def _rank_table(
+    number: int, direction: str, ids: list[str], ranks: Ranks, tie: str, unc: np.ndarray | None
+) -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "result": np.int32(number),
+            "direction": direction,
+            "query_id": ids,
+            "rank": ranks.rank(tie),
+            "ties": ranks.ties,
+            "average_precision": ranks.ap(tie),
+            "uncertainty": unc if unc is not None else pd.array([None] * len(ids), dtype="Float64"),
+        }
+    )
+    frame = frame[ranks.valid].astype({"ties": np.int64})
+    return frame
+
+
+def _finite(figures: dict[str, float]) -> dict[str, float | None]:
+    return {key: value if math.isfinite(value) else None for key, value in figures.items()}

@@ -1,0 +1,202 @@
+"""extract: a frozen encoder's features of every item that has media.
+
+Shape suffixes: B images in a batch, D feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from PIL import Image
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.tables import read_table, write_table
+from ccr_cli.artifacts.workspace import stem
+from ccr_cli.console import progress
+from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.embed import choose_device
+from ccr_cli.stages.failures import failure, refuse_too_many, write_failures
+from ccr_cli.stages.options import configure
+from ccr_cli.stages.select import Inputs
+
+DECODERS = 2
+MAX_PIXELS = 64_000_000
+
+
+def extract(
+    inputs: Inputs,
+    *,
+    encoder: str | None = None,
+    options: Mapping[str, str] | None = None,
+    media_root: Path | None = None,
+    batch_size: int = 64,
+    device: str = "auto",
+    dtype: str = "float32",
+    max_failed: float = 0.2,
+    name: str | None = None,
+    force: bool = False,
+    retry_failed: bool = False,
+) -> base.Artifact:
+    """Encodes every image of a data set.
+
+    Args:
+        inputs: Must lead to one data set.
+        encoder: A file of encoders/; by default the one that the data set's manifest names, else `clip`.
+        options: The encoder's own options, as text.
+        media_root: Where the media lie, if not where the data set says.
+        batch_size: Images at once; batches never cross a shard.
+        device: `auto`, `cpu` or `cuda`.
+        dtype: Precision of the encoder: float32, bfloat16 or float16.
+        max_failed: Share of items that may fail.
+        name: Name of the artifact.
+        force: Extract again.
+        retry_failed: Try failed items again, keep the rest.
+
+    Returns:
+        The features artifact; its count `failed` says how many items have none.
+
+    Raises:
+        CcrError: If more than `max_failed` of the items failed.
+    """
+    data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
+    source = dataset.read(data)
+    encoder = encoder or str(source.manifest.get("default_encoder", "clip"))
+    module = registry.load("encoders", encoder)
+    config = configure(module.Config, options or {}, f"encoder {encoder}")
+    request = {"encoder": encoder, "dtype": dtype, **asdict(config)}
+    defaults = {"encoder": encoder, "dtype": "float32", **asdict(module.Config())}
+    name = name or stem(encoder, request, defaults)
+    with building(
+        inputs.workspace,
+        "features",
+        name,
+        request,
+        [data],
+        data=data.name,
+        force=force,
+        redo_failed=retry_failed,
+    ) as build:
+        if build.done is None:
+            root = media_root or dataset.media_root(data)
+            if root is None or not root.is_dir():
+                where = f"its media root {root} is not there" if root else "no media lie beside it"
+                raise ArtifactError(f"{data.name} has no media: {where}", hint="say where: --media-root FOLDER")
+            on = choose_device(device)
+            model = module.Encoder(config, on, getattr(torch, dtype))
+            _encode(build.folder, source, root.resolve(), model, batch_size)
+            index = _finish_index(build.folder, len(source.items))
+            failed = index[index["status"] == "failed"].to_dict("records")
+            records = [failure(r["item_id"], "extract", *str(r["error"]).split(": ", 1)) for r in failed]
+            refuse_too_many(len(failed), len(index), max_failed, "items", str(failed[0]["error"]) if failed else "")
+            write_failures(build.folder, records)
+            base.write_json(build.folder / "encoder.json", model.describe())
+            build.environment["device"] = str(on)
+            build.finish({"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)})
+        assert build.done is not None
+        return build.done
+
+
+def _encode(folder: Path, source: dataset.Dataset, root: Path, model: Any, batch_size: int) -> None:
+    """Writes the shards that are not there yet, each with an index of its own until the end."""
+    items = source.items
+    with progress(len(items), "extract", "images") as advance:
+        for shard, first in enumerate(range(0, len(items), features.SHARD_ITEMS)):
+            part = items.iloc[first : first + features.SHARD_ITEMS]
+            index_path = folder / f"index-{shard:05d}.parquet"
+            if index_path.is_file():
+                advance(len(part))
+                continue
+            rows, errors = _shard(part, root, model, batch_size, advance)
+            with base.atomic_open(folder / features.shard_name(shard)) as handle:
+                np.save(handle, rows, allow_pickle=False)
+            write_table(index_path, _shard_index(part, shard, errors), features.INDEX)
+
+
+def _shard(
+    part: pd.DataFrame, root: Path, model: Any, batch_size: int, advance: Any
+) -> tuple[npt.NDArray[np.float16], list[str | None]]:
+    """Encodes one shard; decoding runs ahead in threads."""
+    errors: list[str | None] = []
+    rows: list[npt.NDArray[np.float16]] = []
+    batch: list[torch.Tensor] = []
+
+    def flush() -> None:
+        if batch:
+            with torch.inference_mode():
+                rows.append(model.encode(torch.stack(batch)).float().cpu().numpy().astype(np.float16))
+            batch.clear()
+
+    for pixels, error in _decoded(list(part["media"]), root, model, batch_size):
+        errors.append(error)
+        if pixels is not None:
+            batch.append(pixels)
+        if len(batch) == batch_size:
+            flush()
+        advance(1)
+    flush()
+    empty = np.zeros((0, model.dim), dtype=np.float16)
+    return (np.concatenate(rows) if rows else empty), errors
+
+
+def _decoded(
+    media: list[str | None], root: Path, model: Any, batch_size: int
+) -> Iterator[tuple[torch.Tensor | None, str | None]]:
+    with ThreadPoolExecutor(DECODERS) as pool:
+        ahead = 4 * batch_size
+        pending = [pool.submit(_load, m, root, model) for m in media[:ahead]]
+        for number in range(len(media)):
+            yield pending[number].result()
+            pending[number] = None  # type: ignore[call-overload]
+            if number + ahead < len(media):
+                pending.append(pool.submit(_load, media[number + ahead], root, model))
+
+
+def _load(media: str | None, root: Path, model: Any) -> tuple[torch.Tensor | None, str | None]:
+    """Decodes and preprocesses one image, or says why not."""
+    if media is None:
+        return None, "NoMedia: the item names no file"
+    path = (root / media).resolve()
+    if not path.is_relative_to(root):
+        return None, f"OutsideMediaRoot: {media} leads out of the media root"
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                return None, f"TooLarge: {image.width} x {image.height} pixels, at most {MAX_PIXELS}"
+            image.load()
+            return model.preprocess(image), None
+    except FileNotFoundError:
+        return None, f"FileNotFound: {media}"
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        return None, f"{type(error).__name__}: {media}: {error}"
+
+
+def _shard_index(part: pd.DataFrame, shard: int, errors: list[str | None]) -> pd.DataFrame:
+    good = np.array([error is None for error in errors])
+    return pd.DataFrame(
+        {
+            "item_id": part["item_id"].to_list(),
+            "shard": np.int32(shard),
+            "first_row": np.where(good, np.cumsum(good) - 1, 0),
+            "n_rows": good.astype(np.int32),
+            "status": np.where(good, "ok", "failed"),
+            "error": pd.array(errors, dtype=object),
+        }
+    )
+
+
+def _finish_index(folder: Path, n_items: int) -> pd.DataFrame:
+    parts = sorted(folder.glob("index-*.parquet"))
+    index = pd.concat([read_table(path, features.INDEX) for path in parts], ignore_index=True)
+    assert len(index) == n_items, "the shards do not cover the items"
+    write_table(folder / "index.parquet", index, features.INDEX)
+    return index

@@ -1,0 +1,51 @@
+"""Items that failed: recorded one by one, never stopping a run unless there are too many."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ccr_cli.artifacts.base import FAILURES, atomic_open
+from ccr_cli.errors import CcrError
+
+_QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
+
+
+def failure(item: str, stage: str, error: str, message: str, attempt: int = 1) -> dict[str, Any]:
+    """Makes a failure record; URL queries, which can carry keys, are dropped from the message."""
+    clean = _QUERY.sub(r"\1", message)[:500]
+    return {"id": item, "stage": stage, "error": error, "message": clean, "attempt": attempt}
+
+
+def write_failures(folder: Path, records: Sequence[dict[str, Any]]) -> None:
+    """Writes `failures.jsonl`, or removes it where nothing failed."""
+    path = folder / FAILURES
+    if not records:
+        path.unlink(missing_ok=True)
+        return
+    with atomic_open(path, "w") as handle:
+        handle.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
+def read_failures(folder: Path) -> list[dict[str, Any]]:
+    """Reads the failures that a folder records."""
+    path = folder / FAILURES
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str) -> None:
+    """Stops a stage most of whose items fail, since the cause is then not in the items.
+
+    Raises:
+        CcrError: If more than the share `limit` of the items failed.
+    """
+    if total and failed / total > limit:
+        raise CcrError(
+            f"{failed} of {total} {what} failed, more than --max-failed {limit:g}; the first: {first}",
+            hint="mend the cause and run the command again (what succeeded is kept), or raise --max-failed",
+        )

@@ -1,0 +1,63 @@
+"""`--set key=value`: options of a plug-in, typed by its Config."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ccr_cli.errors import UsageError
+
+C = TypeVar("C")
+
+
+def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base: C | None = None) -> C:
+    """Makes a Config from text values.
+
+    Args:
+        config_type: A frozen dataclass with defaults for all fields.
+        options: Values by field, as text or already typed.
+        owner: Whose options they are, for messages.
+        base: What to start from; by default the defaults.
+
+    Raises:
+        UsageError: On an unknown key (the known ones are listed) or a value of the wrong type.
+    """
+    hints = typing.get_type_hints(config_type)
+    fields = [f.name for f in dataclasses.fields(config_type)]  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for key, text in options.items():
+        if key not in fields:
+            raise UsageError(f"{owner} has no option {key!r}", hint=f"options: {', '.join(sorted(fields)) or 'none'}")
+        try:
+            values[key] = _parse(text, hints[key]) if isinstance(text, str) else text
+        except ValueError as error:
+            raise UsageError(f"--set {key}={text}: {error}") from None
+    try:
+        return dataclasses.replace(base if base is not None else config_type(), **values)  # type: ignore[type-var]
+    except ValueError as error:
+        raise UsageError(f"{owner}: {error}") from None
+
+
+def _parse(text: str, hint: Any) -> Any:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        if text not in arguments:
+            raise ValueError(f"expected one of {', '.join(map(str, arguments))}")
+        return text
+    if origin in (typing.Union, types.UnionType):
+        if type(None) in arguments and text.lower() in ("none", ""):
+            return None
+        return _parse(text, next(a for a in arguments if a is not type(None)))
+    if hint is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError("expected true or false")
+        return text.lower() == "true"
+    if hint in (int, float):
+        try:
+            return hint(text)
+        except ValueError:
+            raise ValueError(f"expected {'a whole number' if hint is int else 'a number'}") from None
+    return text

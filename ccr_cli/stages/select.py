@@ -1,0 +1,121 @@
+"""Which artifacts a stage works on: those given, their parents, or the one in the workspace that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ccr_cli.artifacts import base
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.errors import ArtifactError
+
+
+@dataclass
+class Inputs:
+    """The artifacts given on the command line, and what was read in the end."""
+
+    workspace: Workspace
+    given: list[base.Artifact] = field(default_factory=list)
+    read: list[base.Artifact] = field(default_factory=list)
+
+    @classmethod
+    def from_paths(cls, workspace: Workspace, paths: Iterable[str]) -> Inputs:
+        """Loads the artifacts at the given paths, told apart by their kind; a path twice counts once.
+
+        Raises:
+            ArtifactError: If one of them is no artifact.
+        """
+        inputs = cls(workspace)
+        for path in dict.fromkeys(paths):
+            artifact = base.load(_find(workspace, path))
+            if artifact.id not in {a.id for a in inputs.given}:
+                inputs.given.append(artifact)
+        return inputs
+
+    def one(
+        self,
+        kind: str,
+        asked: str,
+        fits: Callable[[base.Artifact], bool] = lambda artifact: True,
+        hint: str | None = None,
+    ) -> base.Artifact:
+        """Takes the one artifact of a kind that fits.
+
+        Looks among those given; if none of the kind was given, in the workspace.
+
+        Args:
+            kind: Its kind.
+            asked: What was asked for, for messages, e.g. `of multi30k in de`.
+            fits: Whether an artifact fits.
+            hint: The command that would make it.
+
+        Raises:
+            ArtifactError: If none fits, or several do (they are listed).
+        """
+        found = self.maybe(kind, asked, fits)
+        if found is None:
+            given = [a for a in self.given if a.kind == kind]
+            if given:
+                raise ArtifactError(f"{given[0].path} is no {kind} {asked}".rstrip(), hint=hint)
+            raise ArtifactError(f"there is no {kind} {asked}".rstrip() + f" in {self.workspace.root}", hint=hint)
+        return found
+
+    def maybe(
+        self, kind: str, asked: str, fits: Callable[[base.Artifact], bool] = lambda artifact: True
+    ) -> base.Artifact | None:
+        """Like `one`, but None where nothing fits."""
+        given = [a for a in self.given if a.kind == kind]
+        found = [a for a in (given or self.workspace.artifacts(kind)) if fits(a)]
+        if len(found) > 1:
+            shown = "\n  ".join(self.workspace.relative(a.path) for a in found)
+            raise ArtifactError(
+                f"several {kind} artifacts fit {asked}".rstrip() + f":\n  {shown}",
+                hint="name the one you mean",
+            )
+        if found:
+            self.note(found[0])
+        return found[0] if found else None
+
+    def all(self, kind: str, fits: Callable[[base.Artifact], bool] = lambda artifact: True) -> list[base.Artifact]:
+        """Takes every artifact of a kind that fits: those given, else those of the workspace."""
+        given = [a for a in self.given if a.kind == kind]
+        found = [a for a in (given or self.workspace.artifacts(kind)) if fits(a)]
+        for artifact in found:
+            self.note(artifact)
+        return found
+
+    def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
+        """Takes an artifact's parent, as it was when the artifact was made."""
+        parent = self.workspace.parent(artifact, kind)
+        self.note(parent)
+        return parent
+
+    def note(self, artifact: base.Artifact) -> None:
+        """Remembers that an artifact was read, for the list that the stage prints."""
+        if artifact.id not in {a.id for a in self.read}:
+            self.read.append(artifact)
+
+
+def made_from(parent: base.Artifact) -> Callable[[base.Artifact], bool]:
+    """A filter for artifacts that were made from exactly this parent."""
+    return lambda artifact: any(p.id == parent.id for p in artifact.parents)
+
+
+def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
+    """Checks that an artifact was made from exactly this parent.
+
+    Raises:
+        ArtifactError: If it was made from another one.
+    """
+    if not made_from(parent)(artifact):
+        raise ArtifactError(
+            f"{artifact.path} was not made from {parent.path} as it is now",
+            hint="give artifacts of one data set; after importing it again, rebuild what was made from it",
+        )
+
+
+def _find(workspace: Workspace, path: str) -> Path:
+    direct = Path(path)
+    inside = workspace.root / path
+    return direct if direct.exists() or not inside.exists() else inside

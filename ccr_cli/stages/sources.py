@@ -1,0 +1,65 @@
+"""What a run is trained from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ccr_cli.artifacts import base, translation
+from ccr_cli.stages.noise import make_noise
+from ccr_cli.stages.select import Inputs, made_from, require_parent
+
+
+@dataclass
+class Sources:
+    """The artifacts that a run is trained from."""
+
+    data: base.Artifact
+    translation: base.Artifact
+    features: base.Artifact
+    noise: base.Artifact | None
+
+    @property
+    def parents(self) -> list[base.Artifact]:
+        """All of them."""
+        return [a for a in (self.data, self.translation, self.noise, self.features) if a is not None]
+
+
+def find_sources(inputs: Inputs, lang: str | None) -> Sources:
+    """Finds the data set, translation and features to train from, without noise.
+
+    Raises:
+        ArtifactError: If one is missing, several fit, or they are not of one data set.
+    """
+
+    def fits(artifact: base.Artifact) -> bool:
+        return lang is None or translation.language(artifact) == lang
+
+    asked = f"into {lang}" if lang else ""
+    translated = inputs.one("translation", asked, fits, hint=f"ccr translate --lang {lang or 'LANG'}")
+    data = inputs.parent(translated, "dataset")
+    for given in inputs.given:
+        if given.kind == "dataset":
+            require_parent(translated, given)
+    feats = inputs.one("features", f"of {data.name}", made_from(data), hint=f"ccr extract {data.path}")
+    require_parent(feats, data)
+    return Sources(data, translated, feats, None)
+
+
+def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: str, target: str, seed: int) -> Sources:
+    """Adds the noise that is asked for: the artifact given, or the one of that ratio, drawn if it is not there yet.
+
+    Without a ratio, and with no noise artifact given, training is clean whatever lies in the workspace.
+
+    Raises:
+        ArtifactError: If the given noise is of another data set.
+    """
+    given = [a for a in inputs.given if a.kind == "noise"]
+    if given and ratio is None:
+        chosen = inputs.one("noise", "")
+        require_parent(chosen, sources.data)
+        return replace(sources, noise=chosen)
+    if not ratio:
+        return sources
+    drawn = make_noise(inputs.workspace, sources.data, ratio, style=style, target=target, seed=seed)
+    inputs.note(drawn)
+    return replace(sources, noise=drawn)

@@ -1,0 +1,94 @@
+"""train: a data set, its translation and its features become a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, translation
+from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.workspace import stem
+from ccr_cli.errors import UsageError
+from ccr_cli.stages.embed import choose_device
+from ccr_cli.stages.options import configure
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.sources import Sources
+from ccr_cli.stages.trainer import Trainer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def train(
+    inputs: Inputs,
+    sources: Sources,
+    method: str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    preset: str | None = None,
+    seed: int = 0,
+    select_on: str = "mt",
+    device: str = "auto",
+    dtype: str = "float32",
+    name: str | None = None,
+    force: bool = False,
+) -> base.Artifact:
+    """Trains one method.
+
+    Args:
+        inputs: Where the run goes.
+        sources: What to train from; its noise, if any, decides the mismatch.
+        method: A file of methods/.
+        options: What differs from the method's Config (or the preset), as text or typed.
+        preset: A named setting of the method.
+        seed: Of initialisation, order and dropout.
+        select_on: Which validation queries choose the best epoch: machine-translated (`mt`) or `human`.
+        device: `auto`, `cpu` or `cuda`.
+        dtype: float32, or bfloat16/float16 autocast.
+        name: Name of the run.
+        force: Train again.
+
+    Returns:
+        The run.
+
+    Raises:
+        CcrError: If the loss stops being finite.
+    """
+    if dtype not in DTYPES or select_on not in ("mt", "human"):
+        raise UsageError(f"--dtype is one of {', '.join(DTYPES)}; --select-on is mt or human")
+    module = registry.load("methods", method)
+    if preset is not None and preset not in module.Method.PRESETS:
+        known = ", ".join(module.Method.PRESETS) or "none"
+        raise UsageError(f"{method} has no preset {preset!r}", hint=f"presets: {known}")
+    start = configure(module.Config, module.Method.PRESETS[preset], method) if preset else module.Config()
+    config = configure(module.Config, options or {}, f"method {method}", start)
+    lang = translation.language(sources.translation)
+    mismatch = sources.noise.request if sources.noise else None
+    request = {
+        "method": method,
+        "lang": lang,
+        "seed": seed,
+        "noise": mismatch,
+        "preset": preset,
+        "select_on": select_on,
+        "dtype": dtype,
+        **asdict(config),
+    }
+    defaults = {**request, "preset": None, "select_on": "mt", "dtype": "float32", **asdict(module.Config())}
+    if mismatch and (mismatch["style"], mismatch["target"]) == ("caption", "translation") and mismatch["seed"] == seed:
+        defaults["noise"] = mismatch
+    else:
+        defaults["noise"] = None
+    if preset:
+        defaults |= asdict(start) | {"preset": preset}
+    ratio = f"-noise{mismatch['ratio']:g}" if mismatch else ""
+    readable = f"{sources.data.name}-{lang}-{method}{'-' + preset if preset else ''}{ratio}-seed{seed}"
+    name = name or stem(readable, request, defaults)
+    with building(inputs.workspace, "run", name, request, sources.parents, force=force) as build:
+        if build.done is None:
+            Trainer(build, sources, module, config, request, choose_device(device), DTYPES[dtype]).train()
+        assert build.done is not None
+        return build.done

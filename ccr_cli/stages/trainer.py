@@ -1,0 +1,325 @@
+"""The training loop: one for every method, resumable after every epoch, the best epoch chosen on validation.
+
+Shape suffixes: N triplets, B triplets in a batch, V visual items, D dimension.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, noise, run, translation
+from ccr_cli.artifacts.build import Build
+from ccr_cli.artifacts.tables import write_table
+from ccr_cli.console import progress, say, warn
+from ccr_cli.data.seeds import derive
+from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer
+from ccr_cli.errors import ArtifactError, CcrError
+from ccr_cli.methods.base import Batch, Method
+from ccr_cli.nets.dual import parameter_groups
+from ccr_cli.nets.text import build_text_encoder
+from ccr_cli.stages import judging
+from ccr_cli.stages.checkpoint import load_state, save_state, save_tensors
+from ccr_cli.stages.embed import Tokenizer, embed_visuals, encode_and_embed
+from ccr_cli.stages.scoring import score_gallery
+from ccr_cli.stages.sources import Sources
+from ccr_cli.stages.triplets import Gallery, gallery, training_triplets
+
+TIMING = ".timing.jsonl"
+
+
+@dataclass
+class _Progress:
+    """Everything that changes from epoch to epoch, and therefore is saved for resuming."""
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best: float = -math.inf
+    p_vs: Tensor = field(default_factory=lambda: torch.empty(0))
+    p_vt: Tensor = field(default_factory=lambda: torch.empty(0))
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Trainer:
+    """Trains one run inside a building folder, going on where an earlier attempt stopped."""
+
+    def __init__(
+        self,
+        build: Build,
+        sources: Sources,
+        module: Any,
+        config: Any,
+        request: Mapping[str, Any],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.build, self.config, self.device, self.dtype = build, config, device, dtype
+        self.seed, self.request = int(request["seed"]), request
+        data = dataset.read(sources.data)
+        translations = translation.read(sources.translation)
+        pairs = noise.read(sources.noise) if sources.noise else None
+        self.triplets = training_triplets(data, translations, pairs, sources.features)
+        if self.triplets.dropped:
+            warn(f"{self.triplets.dropped} triplets left out: an item without features or a caption untranslated")
+        self.validation = _validation(data, translations, sources, str(request["select_on"]))
+        self.tokenizer = _tokenizer(config)
+        say("tokenising", level=1)
+        self.source, self.target = (self.tokenizer.encode(t) for t in (self.triplets.source, self.triplets.target))
+        torch.manual_seed(derive(self.seed, "init"))
+        text = build_text_encoder(config.text_encoder, buckets=config.buckets, dim=config.dim)
+        self.method: Method = module.Method(config, self.triplets.visual_VD.shape[1], text).to(device)
+        dense, sparse = parameter_groups(self.method)
+        self.optimizers: list[torch.optim.Optimizer] = []
+        if dense:
+            self.optimizers.append(torch.optim.Adam(dense, lr=config.lr, fused=True))
+        if sparse:
+            self.optimizers.append(torch.optim.SparseAdam(sparse, lr=config.lr))
+        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
+        self.visual_VD = self.triplets.visual_VD.to(device)
+        self.item_N = self.triplets.item_N.to(device)
+        truth_vs, truth_vt = judging.truth(self.triplets)
+        oracle = registry.load("judges", config.judge).SCOPE == "truth"
+        ones = torch.ones(len(self.triplets), device=device)
+        self.state = _Progress(
+            p_vs=torch.from_numpy(truth_vs).float().to(device) if oracle else ones,
+            p_vt=torch.from_numpy(truth_vt).float().to(device) if oracle else ones.clone(),
+        )
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps an epoch; a last batch of one triplet is left out."""
+        full, rest = divmod(len(self.triplets), self.config.batch_size)
+        return full + (rest >= 2)
+
+    def train(self) -> None:
+        """Trains to the last epoch and finishes the artifact."""
+        self._write_static()
+        self._resume()
+        epochs = self.config.epochs
+        what = f"train {self.request['method']}"
+        with progress((epochs - self.state.epoch) * self.steps, what, "steps") as advance:
+            while self.state.epoch < epochs:
+                self._epoch(self.state.epoch + 1, advance)
+        self._finish()
+
+    def _write_static(self) -> None:
+        folder = self.build.folder
+        tokenizer = folder / "tokenizer"
+        tokenizer.mkdir(exist_ok=True)
+        self.tokenizer.save(tokenizer)
+        base.write_json(
+            folder / "config.json",
+            {
+                **{k: self.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
+                "select": self.request["select_on"],
+                "data": self.build.parents[0].path.rsplit("/", 1)[-1],
+                "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
+                "visual_dim": self.triplets.visual_VD.shape[1],
+                "text_encoder": self.method.encoder.text_encoder.config(),
+                "triplets": len(self.triplets),
+                "dropped": self.triplets.dropped,
+                "options": asdict(self.config),
+            },
+        )
+
+    def _epoch(self, epoch: int, advance: Any) -> None:
+        started = time.perf_counter()
+        self.method.start_epoch(epoch)
+        self.method.train()
+        torch.manual_seed(derive(self.seed, "dropout", epoch))
+        generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
+        order = torch.randperm(len(self.triplets), generator=generator)
+        sums: dict[str, Tensor] = {}
+        for step in range(self.steps):
+            rows = order[step * self.config.batch_size : (step + 1) * self.config.batch_size]
+            lr = self._set_lr((epoch - 1) * self.steps + step)
+            for term, value in self._step(rows, epoch).items():
+                sums[term] = sums.get(term, torch.zeros((), device=self.device)) + value
+            note = f"epoch {epoch}/{self.config.epochs}"
+            advance(1, note=note if self.state.best < 0 else f"{note}, best SumR {self.state.best:.1f}")
+        loss = {term: float(value) / self.steps for term, value in sums.items()}
+        if not all(map(math.isfinite, loss.values())):
+            raise CcrError(
+                f"the loss is not finite in epoch {epoch}: {loss}",
+                hint="lower the learning rate (--set lr=...); the last good epoch is kept and training goes on from it",
+            )
+        trained = time.perf_counter() - started
+        entry = {"epoch": epoch, "lr": lr, "loss": {**loss, "total": sum(loss.values())}}
+        entry["val"] = self._validate(epoch)
+        entry["judge"] = self._judge(epoch)
+        entry["best"] = self.state.best_epoch == epoch
+        self.state.history.append(entry)
+        self._save(epoch)
+        timing = {"epoch": epoch, "train_seconds": trained, "seconds": time.perf_counter() - started}
+        timing["triplets_per_second"] = len(self.triplets) / trained
+        with (self.build.folder / TIMING).open("a", encoding="utf-8") as handle:
+            handle.write(json.dumps(timing) + "\n")
+
+    def _set_lr(self, step: int) -> float:
+        lr = self.config.lr * 0.5 * (1 + math.cos(math.pi * step / (self.steps * self.config.epochs)))
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+        return float(lr)
+
+    def _step(self, rows: Tensor, epoch: int) -> dict[str, Tensor]:
+        on_device = rows.to(self.device)
+        items = self.item_N[on_device]
+        batch = Batch(
+            visual_BD=self.visual_VD[items],
+            source=self.source.select(rows).to(self.device),
+            target=self.target.select(rows).to(self.device),
+            item_B=items,
+            p_vs_B=self.state.p_vs[on_device],
+            p_vt_B=self.state.p_vt[on_device],
+            judged=epoch > self.config.warmup_epochs,
+        )
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not torch.float32):
+            terms = self.method.losses(batch)
+        total = torch.stack([value.float() for value in terms.values()]).sum()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        self.scaler.scale(total).backward()
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
+        self.scaler.update()
+        return {term: value.detach() for term, value in terms.items()}
+
+    def _validate(self, epoch: int) -> dict[str, Any] | None:
+        """Scores the validation half that selects; the best epoch's model is written at once."""
+        if self.validation is None:
+            self.state.best_epoch = epoch
+            self._save_model()
+            return None
+        visual = embed_visuals(self.method, self.validation.visual_VD, self.device)
+        texts = encode_and_embed(self.method, self.tokenizer, self.validation.texts, self.device)
+        scores = score_gallery(self.validation, visual, texts)
+        figures = {"SumR": scores.sum_r, "t2v": scores.t2v, "v2t": scores.v2t}
+        if scores.sum_r > self.state.best:
+            self.state.best, self.state.best_epoch = scores.sum_r, epoch
+            self._save_model()
+        return figures
+
+    def _judge(self, epoch: int) -> dict[str, Any] | None:
+        """Lets the judge see the whole training set; from the end of the warm-up on, its word counts."""
+        c = self.config
+        if registry.load("judges", c.judge).SCOPE == "truth" or c.judge == "none":
+            return None
+        embedded = judging.embed_triplets(self.method, self.triplets, self.source, self.target, self.device)
+        opinion = judging.ask(
+            c.judge,
+            c.judge_side,
+            embedded,
+            self.triplets,
+            seed=derive(self.seed, "null", epoch),
+            batch_size=c.batch_size,
+        )
+        if epoch >= c.warmup_epochs and registry.load("judges", c.judge).SCOPE == "epoch":
+            self.state.p_vs = torch.from_numpy(opinion.p_vs).float().to(self.device)
+            self.state.p_vt = torch.from_numpy(opinion.p_vt).float().to(self.device)
+        folder = self.build.folder / "evidence"
+        folder.mkdir(exist_ok=True)
+        frame = pd.DataFrame(
+            {
+                "slot_id": self.triplets.slot_ids,
+                **{f"sim_{k.lower()}": opinion.similarity[k].astype(np.float32) for k in ("VS", "VT", "ST")},
+                "p_clean": opinion.p_vt.astype(np.float32),
+            }
+        )
+        write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.EVIDENCE)
+        return judging.quality(opinion, self.triplets)
+
+    def _save_model(self) -> None:
+        save_tensors(self.build.folder / "model.safetensors", self.method.state_dict())
+
+    def _save(self, epoch: int) -> None:
+        self.state.epoch = epoch
+        with base.atomic_open(self.build.folder / "history.jsonl", "w") as handle:
+            handle.writelines(json.dumps(entry) + "\n" for entry in self.state.history)
+        state = {
+            "model": self.method.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "scaler": self.scaler.state_dict(),
+            "epoch": epoch,
+            "best_epoch": self.state.best_epoch,
+            "best": self.state.best if math.isfinite(self.state.best) else None,
+            "p_vs": self.state.p_vs,
+            "p_vt": self.state.p_vt,
+            "history": [json.dumps(entry) for entry in self.state.history],
+        }
+        save_state(self.build.folder / "last", epoch, state)
+
+    def _resume(self) -> None:
+        state = load_state(self.build.folder / "last")
+        if state is None:
+            return
+        self.method.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.scaler.load_state_dict(state["scaler"])
+        self.state = _Progress(
+            epoch=state["epoch"],
+            best_epoch=state["best_epoch"],
+            best=-math.inf if state["best"] is None else state["best"],
+            p_vs=state["p_vs"].to(self.device),
+            p_vt=state["p_vt"].to(self.device),
+            history=[json.loads(entry) for entry in state["history"]],
+        )
+        if self.state.epoch < self.config.epochs:
+            say(f"going on after epoch {self.state.epoch} of {self.config.epochs}")
+
+    def _finish(self) -> None:
+        timings = [json.loads(line) for line in (self.build.folder / TIMING).read_text().splitlines()]
+        seconds = {t["epoch"]: t for t in timings}
+        self.build.environment |= {
+            "device": str(self.device),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "seconds": round(sum(t["seconds"] for t in seconds.values()), 3),
+            "triplets_per_second": round(float(np.median([t["triplets_per_second"] for t in timings])), 1),
+        }
+        (self.build.folder / TIMING).unlink()
+        shutil.rmtree(self.build.folder / "last")
+        self.build.finish(
+            {
+                "epochs": self.config.epochs,
+                "best_epoch": self.state.best_epoch,
+                "triplets": len(self.triplets),
+                "steps": self.steps * self.config.epochs,
+                "parameters": sum(p.numel() for p in self.method.parameters()),
+            }
+        )
+
+
+def _tokenizer(config: Any) -> Tokenizer:
+    if config.text_encoder == "ngram":
+        return NgramTokenizer(buckets=config.buckets)
+    return HFTokenizer(config.text_encoder, config.max_tokens)
+
+
+def _validation(data: dataset.Dataset, translations: pd.DataFrame, sources: Sources, select_on: str) -> Gallery | None:
+    """The validation half that selects, with the queries that may: machine-translated by default."""
+    lang = translation.language(sources.translation)
+    if select_on == "human":
+        captions = data.captions[data.captions["lang"] == lang]
+        what = f"human {lang} captions"
+    else:
+        forward = translations[translations["direction"] == "forward"]
+        captions = forward[["caption_id", "item_id", "text"]]
+        what = f"translations into {lang}"
+    try:
+        return gallery(data, sources.features, "val-select", captions, what)
+    except ArtifactError as error:
+        warn(f"no model selection, the last epoch is kept: {error.message}")
+        return None
