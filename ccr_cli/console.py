@@ -98,7 +98,7 @@ def _bar(total: int, what: str, unit: str) -> Iterator[Callable[..., None]]:
             nonlocal done
             done += n
             rate = done / max(time.monotonic() - start, 1e-6)
-            bars.update(task, advance=n, rate=f"{rate:.4g} {unit}/s", **({"note": plain(note)} if note else {}))
+            bars.update(task, advance=n, rate=f"{rate:.4g} {unit}/s", note=plain(note))
 
         yield advance
 

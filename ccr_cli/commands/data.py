@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands import common as c
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, verify.", rich_markup_mode="rich")
@@ -49,7 +50,7 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
     c.setup(False, 0)
     from ccr_cli.stages.data import card
 
-    c.show_table(("what", "value"), card(c.Workspace(workspace.absolute()), source))
+    c.show_table(("what", "value"), card(Workspace(workspace.absolute()), source))
 
 
 @app.command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands import common as c
 
 
@@ -13,7 +14,7 @@ def doctor(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> No
     c.setup(False, 0)
     from ccr_cli.stages.doctor import examine
 
-    rows = examine(c.Workspace(workspace.absolute()))
+    rows = examine(Workspace(workspace.absolute()))
     if json:
         import json as codec
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ccr_cli.commands import common as c
+from ccr_cli.console import plain
 
 
 @c.guarded
@@ -40,7 +41,7 @@ def search(
         return
     unsure = "" if answer.uncertainty is None else f"{answer.uncertainty:.3f}"
     rows = [(h.place, f"{h.similarity:.3f}", h.item_id, h.caption, h.image or "", unsure) for h in answer.hits]
-    c.show_table(("place", "similarity", "item", "caption", "image", "uncertainty"), rows, title=c.console.plain(query))
+    c.show_table(("place", "similarity", "item", "caption", "image", "uncertainty"), rows, title=plain(query))
 
 
 EPILOG = c.examples(

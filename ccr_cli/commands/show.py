@@ -22,7 +22,8 @@ def show_evaluation(artifact: Artifact) -> None:
         _draw(artifact.name, found)
     else:
         for result in found:
-            figures = [f"{d.upper()} " + " ".join(f"{k} {_number(result[d][k])}" for k in _SHOWN) for d in _DIRECTIONS]
+            parts = {d: " ".join(f"{k} {_number(result[d][k])}" for k in _SHOWN) for d in _DIRECTIONS}
+            figures = [f"{d.upper()} {text}" for d, text in parts.items()]
             console.say(f"{_what(result)}: SumR {result['SumR']:.1f}; {'; '.join(figures)}")
     for result in found:
         console.say(result["signature"], style="dim")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ccr_cli.commands import common as c
+from ccr_cli.errors import UsageError
 
 
 @c.guarded
@@ -61,7 +62,7 @@ def translate(
     """
     c.setup(quiet, verbose)
     if not lang and not noise:
-        raise c.UsageError("which language? give --lang", hint="ccr translate --lang es")
+        raise UsageError("which language? give --lang", hint="ccr translate --lang es")
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.stages.noise import make_noise
     from ccr_cli.stages.translate import training_data

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from ccr_cli.commands import common as c
+from ccr_cli.errors import ArtifactError
 
 
 @c.guarded
@@ -32,7 +33,7 @@ def verify(
         for parent in artifact.parents:
             try:
                 inputs.workspace.parent(artifact, parent.kind)
-            except c.ArtifactError as error:
+            except ArtifactError as error:
                 problems.append(error.message)
         bad = bad or bool(problems)
         shown = inputs.workspace.relative(artifact.path)

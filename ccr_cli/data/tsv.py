@@ -30,8 +30,8 @@ def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
     except FileNotFoundError:
         raise ArtifactError(f"{path} is missing") from None
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise ArtifactError(f"{path}, line {line}: not UTF-8") from None
+        at = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise ArtifactError(f"{path}, line {at}: not UTF-8") from None
     if lines[-1] == "":
         lines.pop()
     header = lines[0].rstrip("\r").split("\t") if lines else []

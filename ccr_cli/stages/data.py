@@ -100,7 +100,9 @@ def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:
     else:
         folder = read_folder(locate(source))
         manifest, items, captions = folder.manifest, folder.items, folder.captions
-    rows = [(key, str(manifest[key])) for key in ("name", "title", "description", "source_url") if key in manifest]
+    rows: list[tuple[str, str]] = [
+        (key, str(manifest[key])) for key in ("name", "title", "description", "source_url") if key in manifest
+    ]
     rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
     rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
     recorded = [f"{t['source']}->{t['target']} ({t['engine']})" for t in manifest.get("translations", [])]

@@ -21,7 +21,7 @@ Tokenizer = NgramTokenizer | HFTokenizer
 def embed_texts(method: Method, table: TokenTable, device: torch.device) -> Tensor:
     """Embeds every text of a table, in float32 (T, D), on the device."""
     method.eval()
-    rows = torch.arange(len(table)).split(BATCH)
+    rows = torch.split(torch.arange(len(table)), BATCH)
     return torch.cat([method.embed_text(table.select(r).to(device)).float() for r in rows])
 
 
@@ -29,7 +29,7 @@ def embed_texts(method: Method, table: TokenTable, device: torch.device) -> Tens
 def embed_visuals(method: Method, features_VD: Tensor, device: torch.device) -> Tensor:
     """Embeds every visual item, in float32 (V, D), on the device."""
     method.eval()
-    return torch.cat([method.embed_visual(f.to(device)).float() for f in features_VD.split(BATCH)])
+    return torch.cat([method.embed_visual(f.to(device)).float() for f in torch.split(features_VD, BATCH)])
 
 
 def encode_and_embed(method: Method, tokenizer: Tokenizer, texts: Sequence[str], device: torch.device) -> Tensor:

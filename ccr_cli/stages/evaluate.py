@@ -326,7 +326,7 @@ class _Job:
     def _uncertainties(self, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
         out = {}
         for direction, query_QD, gallery_GD in (("t2v", text_TD, visual_VD), ("v2t", visual_VD, text_TD)):
-            parts = [self.method.score(block, gallery_GD)[1] for block in query_QD.split(QUERY_BLOCK)]
+            parts = [self.method.score(block, gallery_GD)[1] for block in torch.split(query_QD, QUERY_BLOCK)]
             known = [p for p in parts if p is not None]
             if not known:
                 return None

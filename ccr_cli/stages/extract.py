@@ -96,7 +96,10 @@ def extract(
             _encode(build.folder, source, root.resolve(), model, batch_size)
             index = _finish_index(build.folder, len(source.items))
             failed = index[index["status"] == "failed"].to_dict("records")
-            records = [failure(r["item_id"], "extract", *str(r["error"]).split(": ", 1)) for r in failed]
+            records = []
+            for row in failed:
+                kind, _, message = str(row["error"]).partition(": ")
+                records.append(failure(row["item_id"], "extract", kind, message))
             refuse_too_many(len(failed), len(index), max_failed, "items", str(failed[0]["error"]) if failed else "")
             write_failures(build.folder, records)
             base.write_json(build.folder / "encoder.json", model.describe())

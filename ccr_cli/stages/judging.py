@@ -138,7 +138,7 @@ def _by_batch(module: Any, embedded: Embedded, seed: int, batch_size: int) -> di
     n = len(embedded.item_N)
     order = torch.from_numpy(np.random.default_rng(derive(seed, "judge")).permutation(n)).to(embedded.item_N.device)
     out = {name: np.ones(n) for name in ("VS", "VT", "ST")}
-    for rows in order.split(batch_size):
+    for rows in torch.split(order, batch_size):
         items = embedded.item_N[rows]
         v, s, t = embedded.v_VD[items], embedded.s_ND[rows], embedded.t_ND[rows]
         mask = negatives_BB(items, items)

@@ -99,8 +99,8 @@ class Trainer:
     @property
     def steps(self) -> int:
         """Optimiser steps an epoch; a last batch of one triplet is left out."""
-        full, rest = divmod(len(self.triplets), self.config.batch_size)
-        return full + (rest >= 2)
+        full, rest = divmod(len(self.triplets), int(self.config.batch_size))
+        return full + int(rest >= 2)
 
     def train(self) -> None:
         """Trains to the last epoch and finishes the artifact."""
@@ -190,7 +190,7 @@ class Trainer:
         total = torch.stack([value.float() for value in terms.values()]).sum()
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        self.scaler.scale(total).backward()
+        self.scaler.scale(total).backward()  # type: ignore[no-untyped-call]
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
         self.scaler.update()

@@ -140,7 +140,7 @@ class _Job:
             return {}
         frame = read_table(path, translation.CAPTIONS)
         good = frame[frame["status"] == "ok"]
-        return {row["caption_id"]: row for row in good.to_dict("records")}
+        return {str(row["caption_id"]): dict(row) for row in good.to_dict("records")}  # type: ignore[arg-type]
 
     def forward(self, split: str | None) -> pd.DataFrame:
         work = self._captions(self.source.source_lang, split)
