@@ -126,7 +126,7 @@ class Method(nn.Module, ABC):
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
-        return self.encoder.embed_text(tokens)
+        return self.encoder.embed_text(tokens.ids_N, tokens.offsets_B1)
 
     def score(self, query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, Tensor | None]:
         """Compares queries with a gallery, either of them visual.

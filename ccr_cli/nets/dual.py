@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ccr_cli.data.tokens import Tokens
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
 
@@ -44,9 +43,9 @@ class DualEncoder(nn.Module):
         """Return unit vectors (B, D) of visual features."""
         return functional.normalize(self.visual_head(features_BD), dim=-1)
 
-    def embed_text(self, tokens: Tokens) -> torch.Tensor:
+    def embed_text(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
         """Return unit vectors (B, D) of texts."""
-        out_BD = self.text_encoder(tokens)
+        out_BD = self.text_encoder(ids_N, offsets_B1)
         if self.text_head is not None:
             out_BD = self.text_head(out_BD)
         return functional.normalize(out_BD, dim=-1)

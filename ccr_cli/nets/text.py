@@ -1,5 +1,7 @@
 """Text encoders: a batch of tokenised texts in, one vector a text out.
 
+A batch is one flat vector of ids and the offsets where each text begins.
+
 Shape suffixes: B texts, N ids of the batch, L longest text, D dimension.
 """
 
@@ -10,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import UnavailableError
 
 
@@ -36,9 +37,9 @@ class NgramTextEncoder(nn.Module):
         self.bag = nn.EmbeddingBag(buckets, dim, mode="mean", include_last_offset=True, sparse=sparse)
         nn.init.normal_(self.bag.weight, std=scale)
 
-    def forward(self, tokens: Tokens) -> torch.Tensor:
+    def forward(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
         """Return (B, D), not normalised."""
-        out_BD: torch.Tensor = self.bag(tokens.ids_N, tokens.offsets_B1)
+        out_BD: torch.Tensor = self.bag(ids_N, offsets_B1)
         return out_BD
 
     def config(self) -> dict[str, Any]:
@@ -69,9 +70,9 @@ class TransformerTextEncoder(nn.Module):
         self.pad_id = 0 if pad is None else int(pad)
         self._config: dict[str, Any] = config.to_dict()
 
-    def forward(self, tokens: Tokens) -> torch.Tensor:
+    def forward(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
         """Return (B, D), not normalised."""
-        ids_BL, mask_BL = pad_tokens(tokens, self.pad_id)
+        ids_BL, mask_BL = pad_tokens(ids_N, offsets_B1, self.pad_id)
         output: Any = self.model(input_ids=ids_BL, attention_mask=mask_BL.long())
         hidden_BLD: torch.Tensor = output.last_hidden_state
         weight_BL1 = mask_BL.unsqueeze(-1).to(hidden_BLD.dtype)
@@ -82,18 +83,18 @@ class TransformerTextEncoder(nn.Module):
         return {"kind": "transformers", "model": self._config}
 
 
-def pad_tokens(tokens: Tokens, pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+def pad_tokens(ids_N: torch.Tensor, offsets_B1: torch.Tensor, pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Turn flat ids into a matrix, padded on the right.
 
     Returns:
         int64 ids (B, L) and a bool mask (B, L) that is true on real tokens.
     """
-    lengths_B = tokens.offsets_B1.diff()
-    width = int(lengths_B.max()) if len(tokens) else 0
+    lengths_B = offsets_B1.diff()
+    width = int(lengths_B.max()) if len(lengths_B) else 0
     columns_L = torch.arange(width, device=lengths_B.device)
     mask_BL = columns_L < lengths_B.unsqueeze(1)
     ids_BL = torch.full(mask_BL.shape, pad_id, dtype=torch.int64, device=lengths_B.device)
-    ids_BL[mask_BL] = tokens.ids_N  # both run text by text
+    ids_BL[mask_BL] = ids_N  # both run text by text
     return ids_BL, mask_BL
 
 

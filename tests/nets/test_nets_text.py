@@ -19,7 +19,7 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from ccr_cli.data.tokens import TokenTable
+from ccr_cli.data.tokens import Tokens, TokenTable
 from ccr_cli.errors import UnavailableError
 from ccr_cli.nets.text import (
     NgramTextEncoder,
@@ -31,6 +31,10 @@ from ccr_cli.nets.text import (
 
 LISTS = [[5, 6, 7, 8, 9, 10], [11], [12, 13], [5, 5, 5, 14, 15, 16, 17, 18, 19]]
 _SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+
+
+def _flat(tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor]:
+    return tokens.ids_N, tokens.offsets_B1
 
 
 def _table() -> TokenTable:
@@ -64,7 +68,7 @@ def test_ngram_encoder_is_the_mean_of_its_rows() -> None:
     torch.manual_seed(0)
     encoder = NgramTextEncoder(32, 6)
     rows = torch.tensor([3, 1, 1, 0])
-    out_BD = encoder(_table().select(rows))
+    out_BD = encoder(*_flat(_table().select(rows)))
     for i, row in enumerate(rows.tolist()):
         torch.testing.assert_close(out_BD[i], encoder.bag.weight[LISTS[row]].mean(0))
     assert out_BD.shape == (4, 6) and encoder.dim == 6
@@ -73,7 +77,7 @@ def test_ngram_encoder_is_the_mean_of_its_rows() -> None:
 @pytest.mark.parametrize("sparse", [True, False])
 def test_ngram_encoder_moves_only_the_rows_it_read(sparse: bool) -> None:
     encoder = NgramTextEncoder(32, 4, sparse=sparse)
-    encoder(_table().select(torch.tensor([1, 2]))).sum().backward()
+    encoder(*_flat(_table().select(torch.tensor([1, 2])))).sum().backward()
     gradient = encoder.bag.weight.grad
     assert gradient is not None and gradient.is_sparse == sparse
     dense = gradient.to_dense() if sparse else gradient
@@ -81,7 +85,7 @@ def test_ngram_encoder_moves_only_the_rows_it_read(sparse: bool) -> None:
 
 
 def test_pad_tokens_matches_the_lists() -> None:
-    ids_BL, mask_BL = pad_tokens(_table().select(torch.tensor([2, 0])), pad_id=1)
+    ids_BL, mask_BL = pad_tokens(*_flat(_table().select(torch.tensor([2, 0]))), pad_id=1)
     assert ids_BL.tolist() == [[12, 13, 1, 1, 1, 1], LISTS[0]]
     assert mask_BL.tolist() == [[True] * 2 + [False] * 4, [True] * 6]
 
@@ -92,10 +96,10 @@ def test_a_text_is_the_same_alone_and_in_any_batch(name: str) -> None:
     encoder = TransformerTextEncoder(MODELS[name]()).eval()
     table = _table()
     with torch.no_grad():
-        together_BD = encoder(table.select(torch.arange(len(LISTS))))
+        together_BD = encoder(*_flat(table.select(torch.arange(len(LISTS)))))
         for i in range(len(LISTS)):
             torch.testing.assert_close(
-                encoder(table.select(torch.tensor([i])))[0], together_BD[i], rtol=1e-4, atol=1e-5
+                encoder(*_flat(table.select(torch.tensor([i]))))[0], together_BD[i], rtol=1e-4, atol=1e-5
             )
     assert together_BD.shape == (len(LISTS), encoder.dim) and encoder.dim == 16
 
@@ -106,7 +110,7 @@ def test_pooling_is_the_mean_over_real_tokens() -> None:
     encoder = TransformerTextEncoder(model)
     with torch.no_grad():
         alone_LD = model(input_ids=torch.tensor([LISTS[0]])).last_hidden_state[0]
-        pooled_BD = encoder(_table().select(torch.tensor([0, 3])))
+        pooled_BD = encoder(*_flat(_table().select(torch.tensor([0, 3]))))
     torch.testing.assert_close(pooled_BD[0], alone_LD.mean(0), rtol=1e-4, atol=1e-5)
 
 
@@ -117,7 +121,7 @@ def test_a_transformer_is_rebuilt_from_its_settings(name: str) -> None:
     again.load_state_dict(encoder.state_dict())
     tokens = _table().select(torch.tensor([3, 1]))
     with torch.no_grad():
-        torch.testing.assert_close(again(tokens), encoder(tokens))
+        torch.testing.assert_close(again(*_flat(tokens)), encoder(*_flat(tokens)))
 
 
 def test_an_ngram_encoder_is_rebuilt_from_its_settings() -> None:
