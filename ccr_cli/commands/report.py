@@ -14,6 +14,15 @@ from ccr_cli.commands import common as c
 def report(
     artifacts: c.Artifacts = None,
     title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
+    searches: Annotated[
+        int,
+        typer.Option(
+            "--searches",
+            min=0,
+            help="Show so many example searches a language, with the run that is best on validation.",
+        ),
+    ] = 0,
+    device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
     workspace: c.WorkspaceOption = Path("."),
@@ -24,13 +33,18 @@ def report(
 ) -> None:
     """Make tables, figures and one self-contained HTML page from evaluations and diagnoses.
 
-    With none named, from all of the workspace.
+    With none named, from all of the workspace. The example queries are human test captions drawn by a fixed seed.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.stages.report import report as stage
+    from ccr_cli.stages.samples import sample_searches
 
-    c.emit(inputs, [stage(inputs, name=name, title=title, force=force)], json)
+    shown = sample_searches(inputs, searches, device=device) if searches else []
+    c.emit(inputs, [stage(inputs, name=name, title=title, searches=shown, force=force)], json)
 
 
-EPILOG = c.examples("ccr report", "ccr report evaluations/a evaluations/b diagnoses/a --title 'Two methods'")
+EPILOG = c.examples(
+    "ccr report --searches 3",
+    "ccr report evaluations/a evaluations/b diagnoses/a --title 'Two methods'",
+)

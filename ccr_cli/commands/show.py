@@ -56,8 +56,8 @@ def show_diagnosis(artifact: Artifact) -> None:
 
     found = summary(artifact)
     console.say(
-        f"{found['called_noisy']} of {found['pairs']} training pairs ({found['share_noisy']:.1%}) are called mismatched "
-        f"by {found['judge']} ({found['judge_side']})"
+        f"{found['called_noisy']} of {found['pairs']} training pairs ({found['share_noisy']:.1%}) are called "
+        f"mismatched by {found['judge']} ({found['judge_side']})"
     )
     if found["detection"]:
         d = found["detection"]

@@ -37,6 +37,8 @@ from ccr_cli.stages.sources import Sources
 from ccr_cli.stages.triplets import Gallery, gallery, training_triplets
 
 TIMING = ".timing.jsonl"
+SAVE_SECONDS = 10.0
+"""The state for resuming is saved after an epoch when the last save is at least this long ago."""
 
 
 @dataclass
@@ -106,6 +108,7 @@ class Trainer:
         """Trains to the last epoch and finishes the artifact."""
         self._write_static()
         self._resume()
+        self._saved = time.monotonic()
         epochs = self.config.epochs
         what = f"train {self.request['method']}"
         with progress((epochs - self.state.epoch) * self.steps, what, "steps") as advance:
@@ -245,6 +248,10 @@ class Trainer:
 
     def _save(self, epoch: int) -> None:
         self.state.epoch = epoch
+        now = time.monotonic()
+        if now - self._saved < SAVE_SECONDS and epoch < self.config.epochs:
+            return
+        self._saved = now
         with base.atomic_open(self.build.folder / "history.jsonl", "w") as handle:
             handle.writelines(json.dumps(entry) + "\n" for entry in self.state.history)
         state = {
