@@ -1,0 +1,1 @@
+"""Frozen media encoders, one file a family, found by listing this folder."""

@@ -1,0 +1,1 @@
+"""Translation engines, one file each, found by listing this folder."""

@@ -1,0 +1,65 @@
+"""Language codes: BCP 47 (ccr), ISO 639-3 (Apertium, OPUS-MT) and language_Script (NLLB)."""
+
+from __future__ import annotations
+
+# One language an entry: BCP 47 primary subtag, ISO 639-3, script.
+_TABLE = """
+af afr Latn, am amh Ethi, an arg Latn, ar ara Arab, as asm Beng, ast ast Latn, az aze Latn, ba bak Cyrl,
+be bel Cyrl, bg bul Cyrl, bn ben Beng, bo bod Tibt, br bre Latn, bs bos Latn, ca cat Latn, ceb ceb Latn,
+cs ces Latn, cy cym Latn, da dan Latn, de deu Latn, el ell Grek, en eng Latn, eo epo Latn, es spa Latn,
+et est Latn, eu eus Latn, fa fas Arab, fi fin Latn, fo fao Latn, fr fra Latn, frp frp Latn, fur fur Latn,
+ga gle Latn, gd gla Latn, gl glg Latn, gu guj Gujr, ha hau Latn, he heb Hebr, hi hin Deva, hr hrv Latn,
+ht hat Latn, hu hun Latn, hy hye Armn, id ind Latn, ig ibo Latn, ilo ilo Latn, is isl Latn, it ita Latn,
+ja jpn Jpan, jv jav Latn, ka kat Geor, kk kaz Cyrl, km khm Khmr, kn kan Knda, ko kor Hang, ku kmr Latn,
+ky kir Cyrl, lb ltz Latn, lo lao Laoo, lt lit Latn, lv lav Latn, mg mlg Latn, mi mri Latn, mk mkd Cyrl,
+ml mal Mlym, mn mon Cyrl, mr mar Deva, ms msa Latn, mt mlt Latn, my mya Mymr, nb nob Latn, ne nep Deva,
+nl nld Latn, nn nno Latn, no nor Latn, ny nya Latn, oc oci Latn, or ori Orya, pa pan Guru, pl pol Latn,
+ps pus Arab, pt por Latn, ro ron Latn, ru rus Cyrl, sa san Deva, sc srd Latn, scn scn Latn, sd snd Arab,
+se sme Latn, sh hbs Latn, si sin Sinh, sk slk Latn, sl slv Latn, sn sna Latn, so som Latn, sq sqi Latn,
+sr srp Cyrl, st sot Latn, su sun Latn, sv swe Latn, sw swa Latn, szl szl Latn, ta tam Taml, te tel Telu,
+tg tgk Cyrl, th tha Thai, tk tuk Latn, tl tgl Latn, tr tur Latn, tt tat Cyrl, ug uig Arab, uk ukr Cyrl,
+ur urd Arab, uz uzb Latn, vi vie Latn, wo wol Latn, xh xho Latn, yi yid Hebr, yo yor Latn, yue yue Hant,
+zh zho Hans, zu zul Latn
+"""
+_ROWS = [tuple(entry.split()) for entry in _TABLE.replace("\n", " ").split(",")]
+_ISO3 = {bcp47: iso3 for bcp47, iso3, _ in _ROWS}
+_BCP47 = {iso3: bcp47 for bcp47, iso3, _ in _ROWS} | {"zlm": "ms"}
+_SCRIPT = {bcp47: script for bcp47, _, script in _ROWS}
+# NLLB names one member of a macrolanguage (arb for Arabic) where ISO 639-3 also has a code for the whole.
+_NLLB = {
+    "ar": "arb", "az": "azj", "fa": "pes", "lv": "lvs", "mg": "plt", "mn": "khk", "ms": "zsm", "ne": "npi",
+    "no": "nob", "or": "ory", "ps": "pbt", "sq": "als", "sw": "swh", "uz": "uzn", "yi": "ydd",
+}  # fmt: skip
+_TRADITIONAL = {"hant", "tw", "hk", "mo"}
+
+
+def primary(lang: str) -> str:
+    """Returns the language alone, in lower case: `pt-BR` is `pt`."""
+    return lang.split("-")[0].lower()
+
+
+def iso3(lang: str) -> str:
+    """Returns the ISO 639-3 code of a BCP 47 tag; a code unknown here comes back as it is."""
+    return _ISO3.get(primary(lang), primary(lang))
+
+
+def bcp47(code: str) -> str:
+    """Returns the BCP 47 primary subtag of an ISO 639-3 (or 639-1) code; an unknown one as it is."""
+    return _BCP47.get(code, code)
+
+
+def script(lang: str) -> str | None:
+    """Returns the script of a tag: named in it (`zh-Hant`), implied by its region (`zh-TW`), or usual."""
+    subtags = lang.split("-")[1:]
+    named = [tag.title() for tag in subtags if len(tag) == 4 and tag.isalpha()]
+    if named:
+        return named[0]
+    if primary(lang) == "zh" and _TRADITIONAL & {tag.lower() for tag in subtags}:
+        return "Hant"
+    return _SCRIPT.get(primary(lang))
+
+
+def nllb(lang: str) -> str:
+    """Returns the code of NLLB-200 and FLORES-200, e.g. `deu_Latn`; of an unknown language its own tag."""
+    writing = script(lang)
+    return f"{_NLLB.get(primary(lang), iso3(lang))}_{writing}" if writing else lang

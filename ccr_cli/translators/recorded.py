@@ -1,0 +1,160 @@
+"""Replays translations recorded beforehand: the data set's own tables, or a table of yours.
+
+A data set ships them as `translations/<engine>-<source>-<target>.tsv` with the columns `source` and
+`target`, one sentence a line, escaped as in all tables of the dataset format; its manifest says which
+engine, version and command made each. A text is looked up exactly, after Unicode NFC and without space at
+its ends; nothing is guessed for one that is not there.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ccr_cli.data.tsv import read_tsv
+from ccr_cli.errors import ArtifactError, UnavailableError
+from ccr_cli.translators.base import Translation
+
+_LANG = r"([a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-[0-9]{3})?)"
+_NAME = re.compile(rf"(.+)-{_LANG}-{_LANG}")
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of the engine."""
+
+    table: str = ""
+    """A TSV of your own with the columns source and target; by default the data set's tables."""
+
+    engine: str = ""
+    """Whose recording, where a data set has several of a pair (e.g. apertium); by default the first."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    path: Path
+    source: str
+    target: str
+    engine: str
+    version: str = ""
+    command: str = ""
+    licence: str = ""
+
+
+class Translator:
+    """Looks texts up in one table.
+
+    Args:
+        source: Language of the texts, BCP 47.
+        target: Language of the translations.
+        config: Options.
+        dataset_dir: The data set's folder, with `translations/` in it.
+        device: Not used.
+
+    Raises:
+        UnavailableError: If the pair is not recorded; the recorded ones are listed.
+        ArtifactError: If the table is damaged or contradicts itself.
+    """
+
+    def __init__(self, source: str, target: str, config: Config, *, dataset_dir: Path | None, device: str) -> None:
+        self.source, self.target = source, target
+        self._table = self._choose(config, dataset_dir)
+        self._entries = _read(self._table.path)
+
+    def _choose(self, config: Config, dataset_dir: Path | None) -> _Table:
+        if config.table:
+            path = Path(config.table).expanduser()
+            if not path.is_file():
+                raise UnavailableError(f"there is no table {path}", hint="--set table=FILE.tsv")
+            return _Table(path, self.source, self.target, path.name)
+        tables = _tables(dataset_dir)
+        for table in tables:
+            asked = (self.source, self.target, config.engine or table.engine)
+            if (table.source, table.target, table.engine) == asked:
+                return table
+        shown = [f"{t.source}->{t.target}" + (f" ({t.engine})" if config.engine else "") for t in tables]
+        wanted = f"{self.source}->{self.target}" + (f" by {config.engine}" if config.engine else "")
+        raise UnavailableError(
+            f"no translations {wanted} are recorded in {dataset_dir or 'no data set'}",
+            hint=f"recorded pairs: {', '.join(dict.fromkeys(shown)) or 'none'}; "
+            "or --set table=FILE.tsv, or --engine apertium, or --engine hf",
+        )
+
+    def translate(self, texts: list[str]) -> list[Translation]:
+        """Looks every text up; one that is not in the table fails with `not recorded`."""
+        return [self._look_up(text) for text in texts]
+
+    def _look_up(self, text: str) -> Translation:
+        key = _key(text)
+        if not key:
+            return Translation("")
+        found = self._entries.get(key)
+        if found is None:
+            return Translation(None, error="not recorded")
+        return Translation(found) if found else Translation(None, error="recorded as empty")
+
+    def describe(self) -> dict[str, str]:
+        """Says what was recorded and how."""
+        return {
+            "engine": "recorded",
+            "model": self._table.engine,
+            "version": self._table.version,
+            "command": self._table.command,
+            "licence": self._table.licence,
+            "table": self._table.path.name,
+        }
+
+
+def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
+    """Lists the recorded pairs of a data set, each once."""
+    return list(dict.fromkeys((table.source, table.target) for table in _tables(dataset_dir)))
+
+
+def _tables(dataset_dir: Path | None) -> list[_Table]:
+    """The tables that exist: in the manifest's order, then those that only their file name describes."""
+    if dataset_dir is None:
+        return []
+    tables: dict[Path, _Table] = {}
+    manifest = dataset_dir / "manifest.toml"
+    if manifest.is_file():
+        try:
+            entries: list[dict[str, Any]] = tomllib.loads(manifest.read_text("utf-8")).get("translations", [])
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ArtifactError(f"{manifest} is not valid TOML: {error}") from None
+        for entry in entries:
+            text = {key: str(value) for key, value in entry.items()}
+            path = dataset_dir / text.get("file", "")
+            if not path.is_file():
+                path = dataset_dir / "translations" / text.get("file", "")
+            if path.is_file() and path.resolve().is_relative_to(dataset_dir.resolve()):
+                tables[path] = _Table(
+                    path,
+                    text.get("source", ""),
+                    text.get("target", ""),
+                    text.get("engine", ""),
+                    text.get("version", ""),
+                    text.get("command", ""),
+                    text.get("licence", ""),
+                )
+    for path in sorted((dataset_dir / "translations").glob("*.tsv")):
+        if parts := _NAME.fullmatch(path.stem):
+            engine, source, target = parts.groups()
+            tables.setdefault(path, _Table(path, source, target, engine))
+    return list(tables.values())
+
+
+def _read(path: Path) -> dict[str, str]:
+    entries: dict[str, str] = {}
+    for line, (source, target) in read_tsv(path, ("source", "target")):
+        key, text = _key(source), unicodedata.normalize("NFC", target.strip())
+        if entries.setdefault(key, text) != text:
+            raise ArtifactError(f"{path}, line {line}: {source!r} has another translation further up")
+    return entries
+
+
+def _key(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip()

