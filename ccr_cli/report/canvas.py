@@ -1,0 +1,186 @@
+"""What all figures share: colours, fonts, and saving with the same bytes every time.
+
+Figures are drawn without pyplot, so no global state is touched. Ink and grid have colours of their own that the
+page replaces, so that a figure inside it follows light and dark.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import matplotlib
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from ccr_cli.report.compare import BASELINE, is_oracle
+
+INK = "#23272e"
+FAINT = "#6b7280"
+GRID = "#dfe3e8"
+PNG_DPI = 200
+PAGE_SCALE = 1.28
+"""Pixels a point on the page, where there is room."""
+
+CLEAN = "#0072b2"
+NOISY = "#d55e00"
+"""Intact and mismatched pairs, wherever they are drawn."""
+
+_FIXED = {"basic": "#737a85", BASELINE: "#0072b2", "uml": "#d55e00"}
+_CYCLE = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
+# Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
+
+_CJK = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans SC",
+    "Noto Sans JP",
+    "Source Han Sans SC",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "IPAGothic",
+    "Hiragino Sans",
+    "PingFang SC",
+)
+_SCRIPTS = ("Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai")
+
+Style = dict[str, Any]
+
+
+@cache
+def fonts() -> list[str]:
+    """Font families in order of preference: matplotlib's own, then one for each further script if installed."""
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    cjk = [name for name in _CJK if name in installed][:1]
+    return ["DejaVu Sans", *cjk, *(name for name in _SCRIPTS if name in installed)]
+
+
+def styles(labels: Sequence[str]) -> dict[str, Style]:
+    """Colour, marker and line of each method; the same whatever else is drawn, as far as colours reach."""
+    free = iter(_CYCLE * (1 + len(labels) // len(_CYCLE)))
+    out: dict[str, Style] = {}
+    for place, label in enumerate(labels):
+        if is_oracle(label):
+            out[label] = {"color": INK, "linestyle": (0, (4, 2)), "marker": "", "linewidth": 1.6}
+            continue
+        color = _FIXED[label] if label in _FIXED else next(free)
+        out[label] = {"color": color, "linestyle": "-", "marker": _MARKERS[place % len(_MARKERS)], "linewidth": 2.0}
+    return out
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """The settings under which figures are made and saved; left as they were afterwards."""
+    settings: dict[Any, Any] = {
+        "font.family": fonts(),
+        "font.size": 10.5,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": FAINT,
+        "axes.linewidth": 0.8,
+        "axes.titlesize": 11,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.color": GRID,
+        "grid.linewidth": 0.8,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "legend.frameon": False,
+        "svg.hashsalt": "ccr",
+        "svg.fonttype": "path",
+        "text.usetex": False,
+        "text.parse_math": False,
+        "axes.unicode_minus": True,
+    }
+    log = logging.getLogger("matplotlib.font_manager")
+    level = log.level
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(level)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure; sizes in inches. Only inside `drawing`."""
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def panels(figure: Figure, rows: int, columns: int, **options: Any) -> list[list[Axes]]:
+    """A grid of axes."""
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    return [list(line) for line in grid]
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as SVG text, the same bytes for the same figure; only inside `drawing`."""
+    out = io.StringIO()
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(out, metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+def to_png(figure: Figure) -> bytes:
+    """The figure as PNG bytes; only inside `drawing`."""
+    out = io.BytesIO()
+    figure.set_dpi(PNG_DPI)
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.print_png(out, metadata={"Software": None})
+    return out.getvalue()
+
+
+def inline_svg(svg: str, name: str, alternative: str) -> str:
+    """Makes an SVG fit for an HTML page beside others: ids of its own, ink and grid that follow the page.
+
+    Args:
+        svg: From `to_svg`.
+        name: Prefix of its ids; letters, digits and hyphens.
+        alternative: What it shows, for those who do not see it (already escaped).
+    """
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', body)
+    body = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{name}-\1"', body)
+    body = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", body)
+    body = re.sub(r'(<g id="[^"]*-patch_1">\s*<path [^>]*style=")[^"]*', r"\1fill: none", body, count=1)
+    for color, variable in _REPLACED.items():
+        body = re.sub(color, variable, body, flags=re.I)
+    size = re.search(r' width="([\d.]+)pt" height="[\d.]+pt"', body)
+    assert size is not None, "matplotlib writes its sizes in points"
+    width = f' style="width: {float(size[1]) * PAGE_SCALE:.0f}px"'
+    body = body.replace(size[0], width, 1)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{alternative}" ', 1)
+
+
+_REPLACED: Mapping[str, str] = {
+    INK: "currentColor",
+    FAINT: "var(--faint)",
+    GRID: "var(--grid)",
+    "#ffffff": "var(--card)",
+    "#0072b2": "var(--blue)",
+    "#d55e00": "var(--orange)",
+    "#737a85": "var(--grey)",
+    "#009e73": "var(--green)",
+    "#8c6bb1": "var(--violet)",
+    "#7a5c3d": "var(--brown)",
+}

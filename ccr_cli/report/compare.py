@@ -1,0 +1,283 @@
+"""Results of many evaluations and diagnoses side by side, and only where they are comparable.
+
+Two scores stand in one table only if their signatures agree in everything but the noise's ratio and seed and the
+candidate set of the uncertainty. Each such setting becomes a `View`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ccr_cli.metrics import signature
+
+RECALLS = ("R@1", "R@5", "R@10")
+DIRECTION_METRICS = (*RECALLS, "MedR", "MeanR", "mAP", "MRR")
+METRICS = ("SumR", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in DIRECTION_METRICS))
+"""Columns of a results frame that hold a figure."""
+
+DETECTION = ("recall", "false_alarms", "precision", "auroc", "average_precision")
+DIAGNOSIS_FIGURES = (*DETECTION, "share_noisy", "uncertainty.clean", "uncertainty.noisy")
+"""Columns of a diagnoses frame that hold a figure."""
+
+BASELINE = "infonce"
+ORACLE = "infonce (oracle)"
+PLAIN = ("basic", BASELINE)
+"""Methods that know nothing of noise."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a comparison needs to know of a run beside its results."""
+
+    run: str
+    label: str
+    lang: str = ""
+    data: str = ""
+    noise_kind: str = "none"
+    """`none`, or style and target, e.g. `caption-translation`."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Results that may be compared: one data set, split, language, query set and way of scoring."""
+
+    title: str
+    data: str
+    split: str
+    lang: str
+    role: str
+    fusion: str
+    zero_shot: bool
+    noise_kind: str
+    trained_lang: str
+    frame: pd.DataFrame
+    """Rows of a results frame."""
+
+    @property
+    def main_rank(self) -> tuple[Any, ...]:
+        """Sorts the view that a reader wants first to the front."""
+        foreign = bool(self.trained_lang) and self.role == "target" and self.lang != self.trained_lang
+        other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, self.split != "test")
+        return (*other, -len(self.frame), self.noise_kind != "caption-translation", self.title)
+
+
+def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
+    """Names the kind of a run's synthetic noise, e.g. `caption-translation`; `none` without."""
+    return f"{mismatch['style']}-{mismatch['target']}" if mismatch else "none"
+
+
+def variant_labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+    """Tells runs apart that bear one label, on one data set and language, but were trained with other options.
+
+    Args:
+        runs: By id, the label and the run's config.json.
+
+    Returns:
+        By id, the label, followed by the options that vary among the runs of that label, e.g. `uml [beta=0.5]`.
+    """
+    groups: dict[tuple[str, Any, Any], list[str]] = {}
+    for run, (label, config) in runs.items():
+        groups.setdefault((label, config.get("data"), config.get("lang")), []).append(run)
+    out = {}
+    for (label, _, _), members in groups.items():
+        settings = {run: _settings(runs[run][1]) for run in members}
+        keys = sorted({key for each in settings.values() for key in each})
+        varying = [k for k in keys if len({repr(settings[run].get(k)) for run in members}) > 1]
+        for run in members:
+            shown = ", ".join(f"{key.rsplit('.', 1)[-1]}={settings[run].get(key)}" for key in varying)
+            out[run] = f"{label} [{shown}]" if shown else label
+    return out
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    named = {key: config.get(key) for key in ("preset", "features", "dtype")}
+    return named | {f"options.{key}": value for key, value in (config.get("options") or {}).items()}
+
+
+def results_frame(
+    results: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, RunFacts] | None = None
+) -> pd.DataFrame:
+    """Puts results in one frame, a row a result.
+
+    Args:
+        results: The id of the run (any text that tells runs apart) and an entry of `metrics.json`.
+        facts: What is known of the runs, by id.
+
+    Returns:
+        Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, zero_shot,
+        signature, queries, trained_lang, noise_kind, key, SumR_low, SumR_high and `METRICS`. A result that is
+        there twice (same run, same signature) counts once.
+    """
+    rows = []
+    for run_id, result in results:
+        fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), str(result["label"]))
+        low, high = result.get("SumR_interval") or (None, None)
+        row = {
+            "run_id": run_id,
+            **{k: result.get(k) for k in ("run", "data", "split", "lang", "caption_set", "role", "fusion", "method")},
+            "label": fact.label,
+            "noise": round(float(result.get("noise") or 0.0), 6),
+            "seed": int(result.get("seed") or 0),
+            "zero_shot": bool(result.get("zero_shot")),
+            "signature": str(result.get("signature") or ""),
+            "queries": (result.get("t2v") or {}).get("queries"),
+            "trained_lang": fact.lang,
+            "SumR": result.get("SumR"),
+            "SumR_low": low,
+            "SumR_high": high,
+        }
+        for direction in ("t2v", "v2t"):
+            figures = result.get(direction) or {}
+            row |= {f"{direction}.{m}": figures.get(m) for m in DIRECTION_METRICS}
+        row["noise_kind"], row["key"] = _comparable(row, fact)
+        rows.append(row)
+    names = ["run_id", "label", "noise", "seed", "noise_kind", "key", "signature", *METRICS]
+    frame = pd.DataFrame(rows, columns=None if rows else names)
+    for name in (*METRICS, "SumR_low", "SumR_high"):
+        if name in frame:
+            frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
+    return frame.drop_duplicates(["run_id", "signature"], ignore_index=True)
+
+
+def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, str]:
+    """The kind of noise, and everything that must agree between two comparable scores."""
+    own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang")
+    try:
+        fields = signature.parse(row["signature"])
+    except ValueError:
+        return fact.noise_kind, "|".join(f"{k}:{row[k]}" for k in own)
+    noise = fields.pop("noise")
+    fields.pop("unc")
+    kind = fact.noise_kind
+    if kind == "none" and noise != "none":  # style-target-ratio-seedN
+        kind = "-".join(noise.split("-")[:2])
+    rest = {**fields, "trained_lang": str(row["trained_lang"])}
+    return kind, "|".join(f"{key}:{value}" for key, value in rest.items())
+
+
+def views(frame: pd.DataFrame) -> list[View]:
+    """Splits a results frame into what may be compared, the main view first.
+
+    A kind of noise has a view of its own; results without noise belong to every one.
+    """
+    found = []
+    for _, rows in frame.groupby("key", sort=True):
+        kinds = sorted(set(rows["noise_kind"]) - {"none"}) or ["none"]
+        for kind in kinds:
+            part = rows[rows["noise_kind"].isin([kind, "none"])].reset_index(drop=True)
+            first = part.iloc[0]
+            names = ("data", "split", "lang", "role", "fusion", "zero_shot", "trained_lang")
+            found.append(View(title=_title(first, kind), noise_kind=kind, frame=part, **{n: first[n] for n in names}))
+    found = _tell_apart(sorted(found, key=lambda view: view.main_rank))
+    return found
+
+
+def _title(row: pd.Series[Any], kind: str) -> str:
+    parts = [f"{row['data']} {row['split']}", f"queries in {row['lang']}"]
+    if row["zero_shot"]:
+        parts.append("zero-shot")
+    if row["fusion"] != "none":
+        parts.append(f"fused with their translation ({row['fusion']})")
+    if kind not in ("none", "caption-translation"):
+        parts.append(f"{kind} noise")
+    return ", ".join(parts)
+
+
+def _tell_apart(found: Sequence[View]) -> list[View]:
+    """Appends what differs to titles that several views share."""
+    out = []
+    for view in found:
+        same = [v for v in found if v.title == view.title]
+        keys = [dict(p.partition(":")[::2] for p in str(v.frame["key"].iloc[0]).split("|")) for v in same]
+        varying = [k for k in keys[0] if len({key.get(k) for key in keys}) > 1]
+        own = keys[next(i for i, v in enumerate(same) if v is view)]
+        extra = "; ".join(f"{k} {own[k]}" for k in varying)
+        out.append(View(**{**vars(view), "title": f"{view.title} ({extra})"}) if extra else view)
+    return out
+
+
+def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:
+    """Mean, standard deviation and number over seeds.
+
+    Args:
+        frame: A row a seed.
+        by: Columns that name a group.
+        figures: Columns to summarise.
+
+    Returns:
+        A row a group, sorted by `by` (methods by `method_order`); columns (figure, mean|sd|n). `sd` (n - 1 in the
+        denominator) is nan for n = 1.
+    """
+    grouped = frame.groupby(list(by), sort=False, dropna=False)[list(figures)]
+    table = pd.concat({"mean": grouped.mean(), "sd": grouped.std(ddof=1), "n": grouped.count()}, axis=1)
+    table = table.swaplevel(axis=1)
+    labels = list(by).index("label") if "label" in by else -1
+
+    def order(index: Any) -> tuple[Any, ...]:
+        key = index if isinstance(index, tuple) else (index,)
+        return tuple(method_order(str(k)) if i == labels else k for i, k in enumerate(key))
+
+    return table.loc[sorted(table.index, key=order)]
+
+
+def is_oracle(label: str) -> bool:
+    """Says whether a method knows the truth, so that it is a ceiling and no competitor."""
+    return "(oracle" in label
+
+
+def method_order(label: str) -> tuple[int, str]:
+    """Sorts the plain methods first, the ceilings last."""
+    if label in PLAIN:
+        return PLAIN.index(label), label
+    return (9 if is_oracle(label) else 5), label
+
+
+def methods(frame: pd.DataFrame) -> list[str]:
+    """The methods of a frame, in the order of every table and figure."""
+    return sorted(set(frame["label"]), key=method_order)
+
+
+def diagnoses_frame(
+    summaries: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, RunFacts] | None = None
+) -> pd.DataFrame:
+    """Puts the summaries of diagnoses in one frame, a row a diagnosis.
+
+    Args:
+        summaries: The id of the run and the content of `summary.json`.
+        facts: What is known of the runs, by id.
+
+    Returns:
+        Columns run_id, run, label, noise, seed, lang, data, noise_kind, judge, judge_side, pairs and
+        `DIAGNOSIS_FIGURES` (shares in [0, 1], nan where the truth is not known).
+    """
+    rows = []
+    for run_id, summary in summaries:
+        fact = (facts or {}).get(run_id) or RunFacts(str(summary.get("run")), str(summary["label"]))
+        found, uncertainty = summary.get("detection") or {}, summary.get("uncertainty") or {}
+        rows.append(
+            {
+                "run_id": run_id,
+                "run": summary.get("run"),
+                "label": fact.label,
+                "noise": round(float(summary.get("noise") or 0.0), 6),
+                "seed": int(summary.get("seed") or 0),
+                "lang": summary.get("lang"),
+                "data": fact.data,
+                "noise_kind": fact.noise_kind,
+                "judge": summary.get("judge"),
+                "judge_side": summary.get("judge_side"),
+                "pairs": summary.get("pairs"),
+                "share_noisy": summary.get("share_noisy"),
+                **{name: found.get(name) for name in DETECTION},
+                **{f"uncertainty.{side}": uncertainty.get(side) for side in ("clean", "noisy")},
+            }
+        )
+    names = ["run_id", "label", "noise", "seed", "judge", "judge_side", *DIAGNOSIS_FIGURES]
+    frame = pd.DataFrame(rows, columns=None if rows else names)
+    for name in DIAGNOSIS_FIGURES:
+        frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
+    return frame.drop_duplicates(["run_id", "judge", "judge_side"], ignore_index=True)

@@ -1,0 +1,322 @@
+"""The figures of a comparison: SumR against noise, training, what a judge believes, risk against coverage.
+
+Every function takes plain data, and returns a figure or None where there is nothing to draw. To be called inside
+`canvas.drawing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
+
+from ccr_cli.report import compare
+from ccr_cli.report.canvas import CLEAN, FAINT, INK, NOISY, new_figure, panels, styles
+
+PLAIN_NAMES = {"caption-translation": "switched translations", "image-translation": "switched translations"}
+
+
+def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure | None:
+    """SumR against noise, a line a method with a band of one standard deviation over seeds; ceilings dashed."""
+    frame = view.frame.dropna(subset=["SumR"])
+    if frame.empty:
+        return None
+    labels, ratios = compare.methods(frame), sorted(set(frame["noise"]))
+    table = compare.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"]
+    figure = new_figure(width, height)
+    axes = figure.subplots()
+    seeds = frame.groupby(["label", "noise"])["seed"].nunique()
+    if len(ratios) == 1:
+        _dots(axes, table, labels)
+    else:
+        ends = {}
+        for label, style in styles(labels).items():
+            line = table.loc[label]
+            x, mean, sd = (np.asarray(v, dtype=float) for v in (100 * line.index, line["mean"], line["sd"].fillna(0)))
+            axes.fill_between(x, mean - sd, mean + sd, color=style["color"], alpha=0.18, linewidth=0)
+            axes.plot(x, mean, **style, markersize=5.5, markeredgecolor="#ffffff", markeredgewidth=0.8, clip_on=False)
+            ends[label] = (x[-1], mean[-1], style["color"])
+        axes.set_xticks([100 * r for r in ratios])
+        axes.xaxis.set_major_formatter(PercentFormatter(decimals=0))
+        span = 100 * (ratios[-1] - ratios[0])
+        axes.set_xlim(100 * ratios[0] - 0.02 * span, 100 * ratios[-1] + 0.02 * span)
+        axes.set_xlabel(f"training pairs with {PLAIN_NAMES.get(view.noise_kind, 'a mismatch')}")
+        axes.set_ylabel("SumR")
+        axes.grid(axis="x", visible=False)
+        _label_ends(axes, ends)
+    n = sorted({int(v) for v in seeds})
+    spread = "band: ± 1 sd over seeds" if n[-1] > 1 and len(ratios) > 1 else ""
+    axes.set_title(view.title, fontsize=11)
+    note = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
+    axes.text(
+        1,
+        1.02,
+        f"{spread}, {note}".strip(", "),
+        transform=axes.transAxes,
+        ha="right",
+        va="bottom",
+        fontsize=8.5,
+        color=FAINT,
+    )
+    return figure
+
+
+def _dots(axes: Axes, table: Any, labels: Sequence[str]) -> None:
+    """One noise ratio: a dot a method, with its standard deviation."""
+    places = np.arange(len(labels))[::-1]
+    for place, (label, style) in zip(places, styles(labels).items(), strict=True):
+        line = table.loc[label].iloc[0]
+        sd = None if np.isnan(line["sd"]) else float(line["sd"])
+        axes.errorbar(
+            float(line["mean"]),
+            place,
+            xerr=sd,
+            fmt=style["marker"] or "|",
+            color=style["color"],
+            markersize=9,
+            capsize=3,
+        )
+        axes.annotate(
+            f"{line['mean']:.1f}",
+            (float(line["mean"]), float(place)),
+            (0, 9),
+            textcoords="offset points",
+            ha="center",
+            fontsize=9,
+        )
+    axes.set_yticks(places, list(labels))
+    axes.set_ylim(-0.6, len(labels) - 0.4)
+    axes.grid(axis="y", visible=False)
+    axes.margins(x=0.15)
+    axes.set_xlabel("SumR")
+
+
+def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 0.062) -> None:
+    """Names each line at its right end, moved apart where the ends are close."""
+    low, high = axes.get_ylim()
+    order = sorted(ends, key=lambda label: ends[label][1])
+    wanted = [(ends[label][1] - low) / (high - low) for label in order]
+    placed = _apart(wanted, gap)
+    for label, at in zip(order, placed, strict=True):
+        _, y, color = ends[label]
+        axes.annotate(
+            label,
+            (1.0, (y - low) / (high - low)),
+            (1.035, at),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=color,
+            va="center",
+            fontweight="bold",
+            fontsize=10,
+            annotation_clip=False,
+        )
+
+
+def _apart(wanted: Sequence[float], gap: float) -> list[float]:
+    """Moves sorted places as little as needed so that neighbours are at least `gap` apart."""
+    groups: list[list[float]] = []
+    for value in wanted:
+        groups.append([value])
+        while len(groups) > 1 and _start(groups[-1], gap) - _end(groups[-2], gap) < gap - 1e-12:
+            last = groups.pop()
+            groups[-1] += last
+    return [_start(group, gap) + gap * i for group in groups for i in range(len(group))]
+
+
+def _start(group: Sequence[float], gap: float) -> float:
+    return sum(group) / len(group) - gap * (len(group) - 1) / 2
+
+
+def _end(group: Sequence[float], gap: float) -> float:
+    return _start(group, gap) + gap * (len(group) - 1)
+
+
+def training(histories: Sequence[Mapping[str, Any]], width: float = 9.2) -> Figure | None:
+    """Validation SumR and the judge's AUROC by epoch, a column a noise ratio, a thin line a run.
+
+    Args:
+        histories: label, noise, seed and `history` (frame with epoch, val.SumR, judge.auroc where known).
+        width: In inches.
+    """
+    known = [h for h in histories if "val.SumR" in h["history"] and h["history"]["val.SumR"].notna().any()]
+    if not known:
+        return None
+    ratios = sorted({h["noise"] for h in known})
+    judged = any(_judged(h["history"]) for h in known)
+    labels = sorted({h["label"] for h in known}, key=compare.method_order)
+    style = styles(labels)
+    figure = new_figure(max(width * min(len(ratios), 4) / 4, 5.0), 4.9 if judged else 2.9)
+    axes = panels(figure, 2 if judged else 1, len(ratios), sharex="col", sharey="row")
+    for column, noise in enumerate(ratios):
+        top = axes[0][column]
+        top.set_title(f"{100 * noise:.3g} % noise")
+        for each in (h for h in known if h["noise"] == noise):
+            line = {k: v for k, v in style[each["label"]].items() if k in ("color", "linestyle")}
+            frame = each["history"]
+            top.plot(frame["epoch"], frame["val.SumR"], **line, linewidth=1.4, alpha=0.9)
+            if "best" in frame and frame["best"].astype(bool).any():
+                best = frame[frame["best"].astype(bool)].iloc[-1]
+                top.plot(best["epoch"], best["val.SumR"], "o", color=line["color"], markersize=3.5)
+            if judged and _judged(frame):
+                axes[1][column].plot(frame["epoch"], frame["judge.auroc"], **line, linewidth=1.4, alpha=0.9)
+        axes[-1][column].set_xlabel("epoch")
+        axes[-1][column].xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+        if judged and not axes[1][column].lines:
+            axes[1][column].text(
+                0.5,
+                0.5,
+                "nothing to find" if noise == 0 else "no judge",
+                color=FAINT,
+                fontsize=9,
+                transform=axes[1][column].transAxes,
+                ha="center",
+            )
+    axes[0][0].set_ylabel("validation SumR")
+    if judged:
+        axes[1][0].set_ylabel("judge's AUROC")
+    handles = [top.plot([], [], **{**style[m], "marker": ""}, label=m)[0] for m in labels]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), 5), fontsize=9.5)
+    return figure
+
+
+def _judged(history: pd.DataFrame) -> bool:
+    return "judge.auroc" in history and bool(history["judge.auroc"].notna().any())
+
+
+def beliefs(pairs: pd.DataFrame, title: str = "", width: float = 8.6, height: float = 3.1) -> Figure | None:
+    """Histograms of sim_ST, sim_VT and P(clean) of the training pairs, intact against switched where it is known.
+
+    Args:
+        pairs: The table of a diagnosis.
+        title: Over the figure.
+        width: In inches.
+        height: In inches.
+    """
+    if pairs.empty:
+        return None
+    known = bool(pairs["truth"].notna().all())
+    sides = (
+        {"intact": pairs["truth"] == "clean", "switched": pairs["truth"] == "noisy"}
+        if known
+        else {"called clean": pairs["verdict"] == "clean", "called noisy": pairs["verdict"] == "noisy"}
+    )
+    figure = new_figure(width, height)
+    columns = {
+        "sim_st": "similarity of English\nand its translation",
+        "sim_vt": "similarity of picture\nand translation",
+        "p_clean": "P(clean)",
+    }
+    axes = panels(figure, 1, len(columns))[0]
+    for ax, (column, name) in zip(axes, columns.items(), strict=True):
+        values = pairs[column].to_numpy(float)
+        low, high = (0.0, 1.0) if column == "p_clean" else (values.min(), values.max() + 1e-9)
+        bins = np.linspace(low, high, 41)
+        for (label, which), color in zip(sides.items(), (CLEAN, NOISY), strict=True):
+            part = values[which.to_numpy()]
+            if len(part):
+                ax.hist(part, bins=bins.tolist(), color=color, alpha=0.55, label=label, linewidth=0)
+                ax.hist(part, bins=bins.tolist(), color=color, histtype="step", linewidth=1.3)
+        ax.set_xlabel(name)
+        ax.grid(axis="x", visible=False)
+        ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes[2].set_yscale("symlog", linthresh=10)
+    axes[2].set_yticks([t for t in (0, 10, 100, 1000, 10_000, 100_000) if t <= len(pairs)])
+    axes[2].yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes[2].yaxis.set_minor_locator(NullLocator())
+    axes[2].axvline(0.5, color=INK, linewidth=1, linestyle=":")
+    axes[0].set_ylabel("training pairs")
+    axes[2].set_title("log scale above 10", fontsize=8.5, fontweight="normal", color=FAINT, loc="right")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=9.5)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return figure
+
+
+def judges(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None:
+    """ROC and precision-recall curves of what each diagnosis says of the switched pairs.
+
+    Args:
+        curves: By name, the table of a diagnosis with a known truth.
+        title: Over the figure.
+    """
+    known = {k: p for k, p in curves.items() if p["truth"].notna().all() and p["truth"].nunique() == 2}
+    if not known:
+        return None
+    figure = new_figure(8.2, 3.7)
+    roc, pr = panels(figure, 1, 2)[0]
+    style = styles(sorted(known, key=compare.method_order))
+    for name, look in style.items():
+        truth = (known[name]["truth"] == "noisy").to_numpy()
+        recall, alarms, precision = roc_points(1 - known[name]["p_clean"].to_numpy(float), truth)
+        line = {"color": look["color"], "linewidth": 1.8, "linestyle": look["linestyle"]}
+        roc.plot(alarms, recall, **line, label=name)
+        pr.step(recall[1:], precision[1:], where="pre", **line, label=name)
+    share = float(np.mean([(p["truth"] == "noisy").mean() for p in known.values()]))
+    roc.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=":")
+    pr.axhline(share, color=FAINT, linewidth=1, linestyle=":")
+    pr.annotate("chance", (0.02, share), (0, 4), textcoords="offset points", color=FAINT, fontsize=8.5)
+    roc.set(xlabel="false alarms", ylabel="share found", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+    pr.set(xlabel="share found", ylabel="precision", xlim=(-0.01, 1.01), ylim=(min(share, 0.5) - 0.05, 1.02))
+    for ax in (roc, pr):
+        ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    roc.legend(loc="lower right", fontsize=9)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return figure
+
+
+def roc_points(score: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Share found, false alarms and precision at every threshold, equal scores passing together.
+
+    Args:
+        score: (N,) higher means more suspicious.
+        truth: (N,) True where the pair is mismatched; both classes are there.
+
+    Returns:
+        Three arrays of (distinct scores + 1), beginning with nothing called (its precision is 1).
+    """
+    values, code = np.unique(-score, return_inverse=True)
+    found = np.cumsum(np.bincount(code, weights=truth, minlength=len(values)))
+    called = np.cumsum(np.bincount(code, minlength=len(values)))
+    recall, alarms = found / truth.sum(), (called - found) / (~truth).sum()
+    return np.r_[0.0, recall], np.r_[0.0, alarms], np.r_[1.0, found / called]
+
+
+def risk(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | None:
+    """Risk against coverage: how often the first result is wrong when only the surest queries are answered.
+
+    Args:
+        curves: By method, `coverage`, `risk` and the overall failure rate `aurc_random`.
+        title: Over the figure.
+    """
+    if not curves:
+        return None
+    figure = new_figure(6.4, 3.7)
+    axes = figure.subplots()
+    for name, look in styles(sorted(curves, key=compare.method_order)).items():
+        curve = curves[name]
+        axes.plot(
+            curve["coverage"],
+            curve["risk"],
+            color=look["color"],
+            linestyle=look["linestyle"],
+            linewidth=1.9,
+            label=name,
+        )
+        if curve.get("aurc_random") is not None:
+            axes.axhline(curve["aurc_random"], color=look["color"], linewidth=1, linestyle=":", alpha=0.8)
+    axes.set(xlabel="queries answered, surest first", ylabel="first result wrong", xlim=(0, 1.0))
+    axes.set_ylim(0, min(1.0, axes.get_ylim()[1] * 1.08))
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.legend(loc="lower right", fontsize=9)
+    axes.set_title(title or "dotted: an uncertainty that knows nothing", fontsize=10.5)
+    return figure

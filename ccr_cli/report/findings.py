@@ -1,0 +1,146 @@
+"""What the numbers say, in sentences; nothing is said that they do not hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+from ccr_cli.report import compare
+from ccr_cli.report.recovery import Recovery, recovery
+from ccr_cli.report.summaries import percent
+
+HEADLINE_NOISE = 0.4
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure that deserves to be read from afar."""
+
+    value: str
+    what: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The headline, what else matters, and which method and noise ratio they speak of."""
+
+    headline: str
+    more: tuple[str, ...]
+    tiles: tuple[Tile, ...]
+    method: str
+    noise: float
+
+
+def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
+    """Says how the best noise-robust method stands against infonce at the headline noise ratio.
+
+    The method is the best of those that are neither a plain one nor an oracle (if there is none, the best plain
+    one); the noise ratio is 40 % if it was run, else the highest.
+
+    Args:
+        view: The main view.
+        diagnoses: A diagnoses frame, may be empty.
+    """
+    noise = _headline_noise(view.frame)
+    at = view.frame[view.frame["noise"] == noise]
+    means = at.groupby("label")["SumR"].mean()
+    rivals = [m for m in means.index if not compare.is_oracle(m)] or list(means.index)
+    robust = [m for m in rivals if m not in compare.PLAIN] or rivals
+    method = str(means[robust].idxmax())
+    win = recovery(view.frame, method, noise)
+    values = at.loc[at["label"] == method, "SumR"]
+    stands = _mean_sd(values)
+    kind = "switched translations" if view.noise_kind.endswith("translation") else "mismatched pairs"
+    where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
+    chosen = f"{method} (the best of {len(robust)} noise-robust methods)" if len(robust) > 1 and win else method
+    headline = f"{where}, {chosen} reaches SumR {stands}{_seeds(len(values))}"
+    headline += f", {_against(win)}." if win else "."
+    more = []
+    gap = _recovered(win)
+    if gap:
+        more.append(gap)
+    clean = recovery(view.frame, method, 0.0) if noise else None
+    if clean:
+        more.append(f"Without noise it is {_signed(clean)} infonce.")
+    tiles = [Tile(f"{values.mean():.1f}", f"SumR of {method}", f"{percent(noise)} noise, of 600")]
+    if win:
+        tiles.append(Tile(f"{win.difference:+.1f}", "against infonce", _paired(win)))
+    if win and win.value is not None:
+        tiles.append(Tile(f"{100 * win.value:.0f} %", "of the gap to the oracle recovered", _interval(win)))
+    said, tile = _detection(diagnoses, view, method, noise)
+    more += said
+    return Findings(headline, tuple(more), (*tiles, *tile), method, noise)
+
+
+def _headline_noise(frame: pd.DataFrame) -> float:
+    """40 % if it was run, else the highest; only ratios at which infonce was run too, if there are any."""
+    shared = set(frame.loc[frame["label"] == compare.BASELINE, "noise"])
+    others = set(frame.loc[frame["label"] != compare.BASELINE, "noise"])
+    ratios = shared & others or set(frame["noise"])
+    return HEADLINE_NOISE if HEADLINE_NOISE in ratios else float(max(ratios))
+
+
+def _mean_sd(values: pd.Series[float]) -> str:
+    return f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" if len(values) > 1 else f"{values.mean():.1f}"
+
+
+def _seeds(n: int) -> str:
+    return f" ({n} seeds)" if n > 1 else " (one seed)"
+
+
+def _signed(win: Recovery) -> str:
+    """How far above or below, never `above` by nothing."""
+    if abs(win.difference) < 0.05:
+        return "level with"
+    spread = f" ± {win.difference_sd:.1f}" if win.difference_sd is not None else ""
+    return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'}"
+
+
+def _against(win: Recovery) -> str:
+    return f"{_signed(win)} infonce, which knows nothing of noise"
+
+
+def _recovered(win: Recovery | None) -> str | None:
+    if win is None or win.value is None:
+        return None
+    share = f"{100 * win.value:.0f} %"
+    interval = _interval(win)
+    return (
+        f"Of what an oracle that knows the mismatched pairs would gain, it wins {share}"
+        f"{f' ({interval})' if interval else ''}."
+    )
+
+
+def _interval(win: Recovery) -> str:
+    if win.low is None or win.high is None:
+        return ""
+    return f"95 % interval {100 * win.low:.0f} to {100 * win.high:.0f} %"
+
+
+def _paired(win: Recovery) -> str:
+    spread = f"sd {win.difference_sd:.1f}, " if win.difference_sd is not None else ""
+    return f"SumR, paired; {spread}n = {win.seeds}"
+
+
+def _detection(diagnoses: pd.DataFrame, view: compare.View, method: str, noise: float) -> tuple[list[str], list[Tile]]:
+    if diagnoses.empty:
+        return [], []
+    rows = diagnoses[(diagnoses["label"] == method) & (diagnoses["noise"] == noise)]
+    rows = rows[rows["run_id"].isin(set(view.frame["run_id"])) & (rows["judge"] != "oracle")]
+    if rows.empty:
+        return [], []
+    judge = str(rows["judge"].mode().iloc[0])
+    rows = rows[rows["judge"] == judge]
+    found, alarms, auroc = (float(rows[name].mean()) for name in ("recall", "false_alarms", "auroc"))
+    if not math.isfinite(found):
+        called = 100 * float(rows["share_noisy"].mean())
+        return [f"It calls {called:.1f} % of the training pairs noisy, although none was switched."], []
+    what = "switched" if view.noise_kind.endswith("translation") else "mismatched"
+    said = f"It finds {100 * found:.0f} % of the {what} training pairs"
+    said += f" with {100 * alarms:.1f} % false alarms" if math.isfinite(alarms) else ""
+    said += f" (AUROC {auroc:.3f}, judge {judge})." if math.isfinite(auroc) else f" (judge {judge})."
+    detail = f"{100 * alarms:.1f} % false alarms" if math.isfinite(alarms) else ""
+    return [said], [Tile(f"{100 * found:.0f} %", f"of {what} pairs found", detail)]

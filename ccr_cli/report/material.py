@@ -1,0 +1,75 @@
+"""What a report is made from: plain data, gathered by the stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ccr_cli.report import compare
+from ccr_cli.report.searches import Search
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A diagnosis: its summary, and its pairs when they are asked for."""
+
+    run_id: str
+    summary: Mapping[str, Any]
+    load_pairs: Callable[[], pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class History:
+    """How a run was trained, an epoch a row."""
+
+    run_id: str
+    noise: float
+    seed: int
+    frame: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A data set: its manifest, and where the image of an item lies (None where it cannot be shown)."""
+
+    name: str
+    manifest: Mapping[str, Any]
+    image: Callable[[str], Path | None] = lambda item_id: None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An artifact that the report rests on."""
+
+    kind: str
+    name: str
+    id: str
+    command: str
+    parents: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything that a report shows."""
+
+    results: Sequence[tuple[str, Mapping[str, Any]]]
+    """Id of the run and an entry of `metrics.json`."""
+    facts: Mapping[str, compare.RunFacts] = field(default_factory=dict)
+    diagnoses: Sequence[Diagnosis] = ()
+    histories: Sequence[History] = ()
+    searches: Sequence[Search] = ()
+    collections: Sequence[Collection] = ()
+    origins: Sequence[Origin] = ()
+    title: str | None = None
+
+    def label(self, run_id: str, known: str) -> str:
+        """The name of a run's method among the others."""
+        return self.facts[run_id].label if run_id in self.facts else known
+
+    def collection(self, name: str) -> Collection | None:
+        """The data set of a name."""
+        return next((c for c in self.collections if c.name == name), None)

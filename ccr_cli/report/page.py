@@ -1,0 +1,180 @@
+"""The page: one HTML file that needs nothing else, no network and no script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+import ccr_cli
+from ccr_cli.report import compare, markup, provenance, suspects
+from ccr_cli.report.canvas import inline_svg
+from ccr_cli.report.findings import Findings
+from ccr_cli.report.material import Diagnosis, Material
+from ccr_cli.report.searches import Search
+from ccr_cli.report.style import CSS
+from ccr_cli.report.summaries import percent
+from ccr_cli.report.tables import Table
+from ccr_cli.report.thumbnails import Embedded
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+HIT, HITS = 176, 5
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure for the page: the SVG, what it shows in a sentence, and what is written under it."""
+
+    svg: str
+    alternative: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What was computed from the material."""
+
+    material: Material
+    views: Sequence[compare.View]
+    findings: Findings
+    tables: Mapping[str, Table]
+    plots: Mapping[str, Plot]
+    suspects: Sequence[Diagnosis]
+    """Diagnoses of the method that the findings speak of, one a noise ratio."""
+
+
+def render(content: Content) -> str:
+    """Writes the page."""
+    main, found = content.views[0], content.findings
+    title = content.material.title or f"{main.data}: cross-lingual retrieval in {main.lang} under noisy translation"
+    sections = [
+        _result(content),
+        markup.section("retrieval", "Retrieval in full", [_table(content, "retrieval"), _table(content, "recovery")]),
+        _detection(content),
+        _searches(content),
+        markup.section("uncertainty", "Does the uncertainty know when retrieval fails?", [_plot(content, "risk")]),
+        markup.section("settings", "Other languages and settings", [_table(content, "settings", title=False)]),
+        markup.section("training", "Training", [_plot(content, "training")]),
+        provenance.measured(content.material, content.views),
+        provenance.data(content.material),
+    ]
+    links = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in _contents(sections))
+    tiles = "".join(
+        f"<div class=tile><b>{markup.prose(t.value)}</b><span>{markup.prose(t.what)}</span>"
+        f"<small>{markup.prose(t.detail)}</small></div>"
+        for t in found.tiles
+    )
+    body = "\n".join(
+        [
+            "<header>",
+            f"<h1>{markup.text(title)}</h1>",
+            f"<p class=headline>{markup.prose(found.headline)}</p>",
+            *(f"<p class=more>{markup.prose(sentence)}</p>" for sentence in found.more),
+            f"<p class=byline>{markup.prose(_byline(content))}</p>",
+            f"<div class=tiles>{tiles}</div>",
+            f"<nav>{links}</nav>",
+            "</header>",
+            *(s for s in sections if s),
+            f"<footer>Made with ccr {markup.text(ccr_cli.__version__)}.</footer>",
+        ]
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{markup.text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _contents(sections: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for part in sections:
+        if part:
+            anchor = part.partition('id="')[2].partition('"')[0]
+            yield anchor, part.partition("<h2>")[2].partition("</h2>")[0]
+
+
+def _byline(content: Content) -> str:
+    main, results = content.views[0], pd.concat([v.frame for v in content.views])
+    runs, seeds = results["run_id"].nunique(), main.frame["seed"].nunique()
+    ratios = ", ".join(percent(n) for n in sorted(set(main.frame["noise"])))
+    asked = main.frame["queries"].max()
+    parts = [
+        f"{main.title}" + (f" ({int(asked):,} queries)" if pd.notna(asked) else ""),
+        f"{runs} {'run' if runs == 1 else 'runs'}",
+        f"{seeds} {'seed' if seeds == 1 else 'seeds'}",
+        f"noise {ratios}",
+    ]
+    return " · ".join(parts)
+
+
+def _table(content: Content, name: str, *, title: bool = True) -> str:
+    return markup.table(content.tables[name], title=title) if name in content.tables else ""
+
+
+def _plot(content: Content, name: str) -> str:
+    plot = content.plots.get(name)
+    if plot is None:
+        return ""
+    svg = inline_svg(plot.svg, name, markup.text(plot.alternative))
+    caption = f"<figcaption>{markup.prose(plot.caption)}</figcaption>" if plot.caption else ""
+    return f'<figure class="plot">{svg}{caption}</figure>'
+
+
+def _result(content: Content) -> str:
+    parts = [f'<div class="pair">{_plot(content, "sumr")}{_table(content, "sumr", title=False)}</div>']
+    return markup.section("result", "SumR by method and noise", parts)
+
+
+def _detection(content: Content) -> str:
+    table = _table(content, "detection", title=False)
+    intro = (
+        ""
+        if not table
+        else markup.paragraph(
+            "Which training pairs (picture, translated caption) does the judge not believe? Where translations were "
+            "switched on purpose the truth is known, and the table counts; where none was, read the first list below."
+        )
+    )
+    lists = [
+        part for diagnosis in content.suspects for part in suspects.lists(content.material, diagnosis, content.findings)
+    ]
+    parts = [intro, table, _plot(content, "beliefs"), _plot(content, "judges"), *lists]
+    return markup.section("detection", "Wrong translations found", parts)
+
+
+def _searches(content: Content) -> str:
+    images = Embedded(HIT)
+    parts = [_search(search, images) for search in content.material.searches]
+    runs = sorted({s.run for s in content.material.searches if s.run})
+    note = f" Model: {', '.join(runs)}." if runs else ""
+    if parts:
+        words = (
+            "The first images of each query and their similarity; a green frame marks an item that the query describes."
+        )
+        parts.append(markup.paragraph(words + note, "note"))
+    return markup.section("searches", "Searches", parts)
+
+
+def _search(search: Search, images: Embedded) -> str:
+    hits = []
+    for found in search.results[:HITS]:
+        address = images.address(found.image)
+        shown = (
+            f'<img src="{address}" alt="{markup.text(found.caption)}">'
+            if address
+            else "<span class=none>no image</span>"
+        )
+        kind = "frame right" if found.correct else "frame"
+        mark = " ✓" if found.correct else ""
+        hits.append(
+            f'<li><div class="{kind}">{shown}</div><b>{found.similarity:.2f}{mark}</b>'
+            f"<span>{markup.foreign(found.caption)}</span></li>"
+        )
+    gloss = f" · {markup.foreign(search.gloss)}" if search.gloss else ""
+    unsure = "" if search.uncertainty is None else f"<small>uncertainty {search.uncertainty:.2f}</small>"
+    return (
+        f'<div class="search"><div><q>{markup.foreign(search.query, search.lang)}</q>'
+        f"<small>{markup.text(search.lang)}{gloss}</small>{unsure}</div><ol class=hits>{''.join(hits)}</ol></div>"
+    )

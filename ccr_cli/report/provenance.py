@@ -1,0 +1,86 @@
+"""The last sections of the page: how every figure was measured, and whose the data are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ccr_cli.report import compare, markup
+from ccr_cli.report.material import Material
+from ccr_cli.report.summaries import percent
+from ccr_cli.report.tables import MISSING
+
+
+def measured(material: Material, views: Sequence[compare.View]) -> str:
+    """Signatures in full, commands and parents."""
+    main = views[0].frame.iloc[0]
+    parts = [
+        markup.paragraph(
+            "Ranks count every item of the gallery; ties take the middle rank. SumR is the sum of R@1, R@5 and R@10 of "
+            "both directions in percent. Only scores whose signatures agree (but for the noise and its seed) share a table. "
+            "The spread is over training seeds; the interval beside each single result below is a bootstrap over test "
+            "items."
+        ),
+        f"<p class=sign>{markup.signature(main['signature'])}</p>" if main["signature"] else "",
+    ]
+    lines = []
+    seen: set[tuple[str, str]] = set()
+    for view in views:
+        for _, row in view.frame.iterrows():
+            key = (str(row["run_id"]), str(row["signature"]))
+            if key in seen:
+                continue
+            seen.add(key)
+            low, high = row["SumR_low"], row["SumR_high"]
+            interval = f'<span class="one">{low:.1f} to {high:.1f}</span>' if low == low and high == high else MISSING
+            lines.append(
+                [
+                    markup.text(row["label"]),
+                    markup.text(percent(row["noise"])),
+                    markup.text(row["seed"]),
+                    f"{row['SumR']:.1f}" if row["SumR"] == row["SumR"] else MISSING,
+                    interval,
+                    markup.signature(row["signature"]),
+                ]
+            )
+    heads = ["method", "noise", "seed", "SumR", "95 %", "signature"]
+    parts.append(markup.details(f"All {len(lines)} results with their signatures", markup.rows(heads, lines)))
+    origins = [
+        [
+            markup.text(o.kind),
+            f"<code>{markup.text(o.name)}</code>",
+            f"<code>{markup.text(o.id[:12])}</code>",
+            f"<code>{markup.text(o.command)}</code>",
+            "<br>".join(f"<code>{markup.text(parent)}</code>" for parent in o.parents),
+        ]
+        for o in material.origins
+    ]
+    if origins:
+        heads = ["kind", "name", "id", "made by", "from"]
+        parts.append(markup.details(f"The {len(origins)} artifacts behind this page", markup.rows(heads, origins)))
+    return markup.section("measured", "How it was measured", parts)
+
+
+def data(material: Material) -> str:
+    """Attribution and licences of the data sets."""
+    parts = []
+    for collection in material.collections:
+        about = collection.manifest
+        parts.append(f"<h3>{markup.text(about.get('title') or collection.name)}</h3>")
+        for key in ("attribution", "citation"):
+            if about.get(key):
+                parts.append(markup.paragraph(str(about[key])))
+        if about.get("source_url"):
+            parts.append(f"<p>{markup.web_link(about['source_url'])}</p>")
+        lines = [
+            [
+                markup.text(entry.get("what", "")),
+                markup.text(entry.get("licence", "")),
+                markup.text(entry.get("file", "")),
+            ]
+            for entry in about.get("licences") or []
+        ]
+        if lines:
+            parts.append(markup.rows(["what", "licence", "text in"], lines))
+        elif about.get("licence"):
+            parts.append(markup.paragraph(f"Licence: {about['licence']}"))
+    return markup.section("data", "Data and licences", parts)

@@ -1,0 +1,128 @@
+"""The strip of searches: each query with its first images, the right one framed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from ccr_cli.console import plain
+from ccr_cli.report.canvas import FAINT, GRID, INK, new_figure
+from ccr_cli.report.searches import Search
+from ccr_cli.report.thumbnails import thumbnail
+
+RIGHT = "#009e73"
+SIDE = 160
+
+
+def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0) -> Figure | None:
+    """Draws searches, a row a query: its text and meaning, then the images found with their similarity.
+
+    Args:
+        searches: The queries with their results.
+        top: Most images a query.
+        width: In inches.
+    """
+    if not searches:
+        return None
+    columns = min(top, max(len(s.results) for s in searches))
+    row = 1.22
+    figure = new_figure(width, row * len(searches) + 0.12)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(0, row * len(searches) + 0.12))
+    axes.axis("off")
+    text_width = width - columns * 1.12 - 0.1
+    for line, search in enumerate(searches):
+        bottom = row * (len(searches) - 1 - line) + 0.12
+        middle = bottom + 0.62
+        axes.text(
+            0.12,
+            middle + 0.03,
+            _wrap(search.query, text_width - 0.2, 0.135, 2),
+            fontsize=13,
+            va="bottom",
+            fontweight="bold",
+        )
+        axes.text(
+            0.12, middle - 0.07, _wrap(_gloss(search), text_width - 0.2, 0.082, 2), fontsize=9.5, va="top", color=FAINT
+        )
+        if line:
+            axes.plot([0.12, width - 0.12], [bottom + row - 0.06] * 2, color=GRID, linewidth=0.8)
+        for place, found in enumerate(search.results[:columns]):
+            left = text_width + place * 1.12 + 0.14
+            image = thumbnail(found.image, SIDE)
+            box = (left, left + 0.84, bottom + 0.24, bottom + 1.08)
+            if image is None:
+                axes.text(
+                    left + 0.42,
+                    middle + 0.04,
+                    _wrap(found.caption or found.item_id, 0.84, 0.058, 3),
+                    fontsize=7,
+                    ha="center",
+                    va="center",
+                    color=FAINT,
+                )
+            else:
+                square = _square(np.asarray(image))
+                axes.imshow(square, extent=box, aspect="auto", interpolation="lanczos", zorder=2)
+            if found.correct:
+                frame = FancyBboxPatch(
+                    (left - 0.02, bottom + 0.22),
+                    0.88,
+                    0.88,
+                    boxstyle="round,pad=0.02,rounding_size=0.08",
+                    fill=False,
+                    edgecolor=RIGHT,
+                    linewidth=2.6,
+                    zorder=3,
+                )
+                axes.add_patch(frame)
+            axes.text(
+                left + 0.42,
+                bottom + 0.1,
+                f"{found.similarity:.2f}" + ("  ✓" if found.correct else ""),
+                fontsize=8.5,
+                ha="center",
+                va="center",
+                color=RIGHT if found.correct else INK,
+                fontweight="bold" if found.correct else "normal",
+            )
+    return figure
+
+
+def _gloss(search: Search) -> str:
+    parts = [search.lang, *([f"“{search.gloss}”"] if search.gloss else [])]
+    return "  ".join(parts)
+
+
+def _square(image: np.ndarray) -> np.ndarray:
+    """Pads an image (H, W, 3) with white to a square."""
+    height, width = image.shape[:2]
+    side = max(height, width)
+    out = np.full((side, side, 3), 255, dtype=np.uint8)
+    top, left = (side - height) // 2, (side - width) // 2
+    out[top : top + height, left : left + width] = image
+    return out
+
+
+def _wrap(text: str, width: float, per_letter: float, lines: int) -> str:
+    """Breaks a text into lines of a width in inches and cuts what does not fit; wide (CJK) letters count more."""
+    out = [""]
+    room = width / per_letter
+    for word in re.findall(r"[\u2e80-\uffff]|[^\s\u2e80-\uffff]+|\s+", plain(text).strip()):
+        if out[-1] and _letters(out[-1] + word.rstrip()) > room:
+            out.append("")
+        out[-1] += word if out[-1] else word.lstrip()
+    cut = len(out) > lines
+    out = out[:lines]
+    while _letters(out[-1] + "…" * cut) > room:
+        out[-1], cut = out[-1][:-1], True
+    return "\n".join(line.rstrip() for line in out) + "…" * cut
+
+
+def _letters(text: str) -> float:
+    return sum(1.5 if ord(char) > 0x2E80 else 1.0 for char in text)

@@ -1,0 +1,184 @@
+"""The tables of a report, made from results and diagnoses frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pandas as pd
+
+from ccr_cli.report import compare
+from ccr_cli.report.recovery import Recovery, recovery
+from ccr_cli.report.tables import MINUS, Cell, Column, Row, Table
+
+T2V, V2T = "text → image", "image → text"
+SD_NOTE = "Mean ± standard deviation over seeds (n); best in bold, the oracle knows the truth and does not compete."
+
+
+def percent(ratio: float) -> str:
+    """A share as percent, without needless digits."""
+    return f"{100 * ratio:.3g} %"
+
+
+def ladder(view: compare.View) -> Table:
+    """SumR of every method at every noise ratio: a row a method, a column a ratio."""
+    frame = view.frame
+    ratios = sorted(set(frame["noise"]))
+    table = compare.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"]
+    columns = [Column("method", "method", text=True), *_ratio_columns(ratios), Column("seeds", "n", format=".0f")]
+    rows = []
+    for label in compare.methods(frame):
+        known = [(label, noise) in table.index for noise in ratios]
+        cells = [_spread(table.loc[(label, n)]) if there else Cell() for n, there in zip(ratios, known, strict=True)]
+        rows.append(Row([Cell(label), *cells, _seeds(frame, label)], ceiling=compare.is_oracle(label)))
+    return Table("sumr", f"SumR (of 600) by method and noise: {view.title}", columns, rows, [SD_NOTE])
+
+
+def _ratio_columns(ratios: Sequence[float]) -> list[Column]:
+    return [Column(f"sumr_noise_{n:g}", f"{percent(n)} noise", "high", group="SumR") for n in ratios]
+
+
+def _seeds(frame: pd.DataFrame, label: str) -> Cell:
+    """How many seeds there are; from few to many where that depends on the noise."""
+    counts = frame[frame["label"] == label].groupby("noise")["seed"].nunique()
+    few, many = int(counts.min()), int(counts.max())
+    return Cell(few, shown=None if few == many else f"{few} to {many}")
+
+
+def recoveries(view: compare.View) -> Table | None:
+    """What each method wins back of what noise costs infonce; None where there is nothing to compare with."""
+    frame = view.frame
+    ratios = sorted(set(frame["noise"]))
+    labels = [m for m in compare.methods(frame) if m != compare.BASELINE and not compare.is_oracle(m)]
+    won = {(m, n): win for m in labels for n in ratios if (win := recovery(frame, m, n)) is not None}
+    if not won:
+        return None
+    columns = [Column("method", "method", text=True)]
+    for noise in ratios:
+        columns.append(
+            Column(f"gain_noise_{noise:g}", f"SumR {MINUS} infonce", "high", "+.1f", f"{percent(noise)} noise")
+        )
+        if any(win.value is not None for (_, n), win in won.items() if n == noise):
+            columns.append(Column(f"recovery_noise_{noise:g}", "recovered", "high", ".2f", f"{percent(noise)} noise"))
+    columns.append(Column("seeds", "n", format=".0f"))
+    rows = []
+    for label in labels:
+        cells = [Cell(label)]
+        for column in columns[1:-1]:
+            what, _, noise = column.key.split("_")
+            win = won.get((label, float(noise)))
+            cells.append(Cell() if win is None else _gain(win) if what == "gain" else _recovered(win))
+        pairs = [win.seeds for (m, _), win in won.items() if m == label]
+        cells.append(Cell(max(pairs)) if pairs else Cell())
+        rows.append(Row(cells))
+    notes = [
+        f"Paired over seeds (n). Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of means "
+        "over seeds with its 95 % bootstrap interval; undefined without noise, where the difference stands alone."
+    ]
+    return Table("recovery", f"What is won back from noise: {view.title}", columns, rows, notes)
+
+
+def _gain(win: Recovery) -> Cell:
+    return Cell(win.difference, win.difference_sd)
+
+
+def _recovered(win: Recovery) -> Cell:
+    if win.value is None or win.low is None or win.high is None:
+        return Cell(win.value)
+    return Cell(win.value, shown=f"{win.value:.2f} ({win.low:.2f} to {win.high:.2f})".replace("-", MINUS))
+
+
+def retrieval(view: compare.View, noise: float | None = None) -> Table:
+    """Methods x noise: SumR, R@1/5/10 both ways, MedR and mAP, mean and spread over seeds.
+
+    Args:
+        view: What may be compared.
+        noise: Only this ratio; None for all, a block each.
+    """
+    columns = [
+        Column("noise", "noise", format=".3g", text=True),
+        Column("method", "method", text=True),
+        Column("n", "n", format=".0f"),
+        Column("sumr", "SumR", "high"),
+    ]
+    names = {"R@1": "r1", "R@5": "r5", "R@10": "r10", "MedR": "medr", "mAP": "map"}
+    for direction, group in (("t2v", T2V), ("v2t", V2T)):
+        for metric, short in names.items():
+            better: Any = "low" if metric == "MedR" else "high"
+            columns.append(Column(f"{direction}_{short}", metric, better, group=group))
+    figures = ["SumR", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in names)]
+    rows = []
+    table = compare.aggregate(view.frame, ["noise", "label"], figures)
+    for key, line in table.iterrows():
+        ratio, label = cast(tuple[float, str], key)
+        if noise is not None and ratio != noise:
+            continue
+        cells = [Cell(float(ratio), shown=percent(ratio)), Cell(label), Cell(int(line[("SumR", "n")]))]
+        cells += [_spread(line[figure]) for figure in figures]
+        rows.append(Row(cells, block=percent(ratio), ceiling=compare.is_oracle(str(label))))
+    where = "" if noise is None else f" at {percent(noise)} noise"
+    name = "retrieval" if noise is None else f"retrieval-noise{noise:g}"
+    notes = [SD_NOTE, "R@K and mAP in percent, MedR a rank (lower is better)."]
+    return Table(name, f"Retrieval{where}: {view.title}", columns, rows, notes)
+
+
+def detection(frame: pd.DataFrame) -> Table:
+    """How well the mismatched pairs are found: share found, false alarms, precision, AUROC."""
+    by = ["data", "lang", "noise", "noise_kind", "label", "judge", "judge_side"]
+    columns = [
+        Column("noise", "noise", format=".3g", text=True),
+        Column("method", "method", text=True),
+        Column("judge", "judge", text=True),
+        Column("n", "n", format=".0f"),
+        Column("found", "found, %", "high", scale=100),
+        Column("false_alarms", "false alarms, %", "low", scale=100),
+        Column("precision", "precision, %", "high", scale=100),
+        Column("auroc", "AUROC", "high", format=".3f"),
+        Column("called_noisy", "called noisy, %", scale=100),
+        Column("uncertainty_clean", "uncertainty if called clean", format=".3f"),
+        Column("uncertainty_noisy", "if called noisy", format=".3f"),
+    ]
+    figures = ["recall", "false_alarms", "precision", "auroc", "share_noisy", "uncertainty.clean", "uncertainty.noisy"]
+    several = frame[["data", "lang"]].drop_duplicates().shape[0] > 1
+    rows = []
+    for key, line in compare.aggregate(frame, by, figures).iterrows():
+        data, lang, noise, kind, label, judge, side = cast(tuple[Any, ...], key)
+        block = " ".join([percent(noise), *([data, lang] if several else []), *([kind] if kind not in _USUAL else [])])
+        name = str(judge) if side == "cross_lingual" else f"{judge}, {side}"
+        cells = [Cell(float(noise), shown=block), Cell(label), Cell(name), Cell(int(line[("share_noisy", "n")]))]
+        cells += [_spread(line[figure]) for figure in figures]
+        rows.append(Row(cells, block=block, ceiling=judge == "oracle"))
+    notes = [
+        "Found: share of the switched pairs that are called noisy. False alarms: share of the intact pairs that are; "
+        "a translation that is genuinely bad counts as intact there. Mean ± standard deviation over seeds (n)."
+    ]
+    return Table("detection", "Mismatched training pairs found", columns, rows, notes)
+
+
+_USUAL = ("none", "caption-translation")
+
+
+def overview(views: Sequence[compare.View]) -> Table:
+    """SumR of every method in every setting: other languages, fusion, other collections."""
+    ratios = sorted({noise for view in views for noise in view.frame["noise"]})
+    columns = [Column("setting", "data, split and queries", text=True), Column("method", "method", text=True)]
+    columns += [*_ratio_columns(ratios), Column("seeds", "n", format=".0f")]
+    rows = []
+    for view in views:
+        table = compare.aggregate(view.frame, ["label", "noise"], ["SumR"])["SumR"]
+        for label in compare.methods(view.frame):
+            cells = [Cell(view.title), Cell(label)]
+            for noise in ratios:
+                known = (label, noise) in table.index
+                cells.append(_spread(table.loc[(label, noise)]) if known else Cell())
+            cells.append(_seeds(view.frame, label))
+            rows.append(Row(cells, block=view.title, ceiling=compare.is_oracle(label)))
+    return Table("settings", "SumR (of 600) in every language and setting", columns, rows, [SD_NOTE])
+
+
+def _spread(line: Any) -> Cell:
+    mean, sd, n = float(line["mean"]), float(line["sd"]), int(line["n"])
+    if not math.isfinite(mean):
+        return Cell()
+    return Cell(mean, sd if n > 1 and math.isfinite(sd) else None)

@@ -1,0 +1,270 @@
+"""One table, many renderings: terminal, TSV, CSV, Markdown, LaTeX (booktabs), HTML.
+
+The best figure of each column stands out within its block of rows; ceilings (methods that know the truth) never
+compete. Whatever the cells hold, it is escaped for where it goes.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from ccr_cli.console import plain
+
+MISSING = "\u2013"
+"""What stands where a figure is not defined or not known: an en dash."""
+MINUS = "\u2212"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, how its figures are written, and which of them is best."""
+
+    key: str
+    """Name in CSV and TSV."""
+    title: str
+    better: Literal["high", "low"] | None = None
+    format: str = ".1f"
+    group: str = ""
+    """A heading over neighbouring columns of the same group."""
+    scale: float = 1.0
+    """Figures are multiplied by it in print (100 for percent), not in CSV and TSV."""
+    text: bool = False
+    """Holds words, so it is aligned to the left."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure with its standard deviation, or words."""
+
+    value: float | str | None = None
+    sd: float | None = None
+    shown: str | None = None
+    """What is printed instead of the formatted figure."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row; rows of one block compete for the best figure."""
+
+    cells: Sequence[Cell]
+    block: str = ""
+    ceiling: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption and notes."""
+
+    name: str
+    """File name without its end."""
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def best(self) -> set[tuple[int, int]]:
+        """Row and column of every best figure: equal to the best as printed, at least two competitors."""
+        found = set()
+        for block in dict.fromkeys(row.block for row in self.rows):
+            rivals = [i for i, row in enumerate(self.rows) if row.block == block and not row.ceiling]
+            for c, column in enumerate(self.columns):
+                known = {i: v for i in rivals if (v := _number(self.rows[i].cells[c])) is not None}
+                if column.better is None or len(known) < 2:
+                    continue
+                top = (max if column.better == "high" else min)(known.values())
+                printed = format(top * column.scale, column.format)
+                found |= {(i, c) for i, v in known.items() if format(v * column.scale, column.format) == printed}
+        return found
+
+    def printed(self, r: int, c: int, pm: str | None = " ± ") -> str:
+        """What a cell shows; without `pm` only the mean."""
+        cell, column = self.rows[r].cells[c], self.columns[c]
+        if cell.shown is not None:
+            return cell.shown
+        if isinstance(cell.value, str):
+            return cell.value
+        number = _number(cell)
+        if number is None:
+            return MISSING
+        text = format(number * column.scale, column.format).replace("-", MINUS)
+        if pm is None or cell.sd is None or not math.isfinite(cell.sd):
+            return text
+        return f"{text}{pm}{format(cell.sd * column.scale, column.format.lstrip('+'))}"
+
+    def starts_block(self, r: int) -> bool:
+        """Says whether a row is the first of a later block."""
+        return r > 0 and self.rows[r].block != self.rows[r - 1].block
+
+    def heading(self, c: int) -> str:
+        """A column's heading where there is no second line for its group."""
+        column = self.columns[c]
+        return f"{_SHORT.get(column.group, '')} {column.title}".strip()
+
+
+_SHORT = {"text → image": "t→v", "image → text": "v→t"}
+
+
+def _number(cell: Cell) -> float | None:
+    good = isinstance(cell.value, (int, float)) and math.isfinite(cell.value)
+    return float(cell.value) if good and cell.value is not None else None
+
+
+def to_rich(table: Table, *, spread: bool = True) -> RichTable:
+    """For a terminal; data is plain text there, never markup.
+
+    Args:
+        table: The table.
+        spread: Show standard deviations; without them a wide table fits a narrow terminal.
+    """
+    out = RichTable(title=Text(plain(table.title)), title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for c, column in enumerate(table.columns):
+        out.add_column(Text(plain(table.heading(c))), justify="left" if column.text else "right")
+    best = table.best()
+    for r, row in enumerate(table.rows):
+        if table.starts_block(r):
+            out.add_section()
+        style = "dim italic" if row.ceiling else ""
+        cells = [
+            Text(
+                plain(table.printed(r, c) if spread else table.printed(r, c, pm=None)),
+                style="bold green" if (r, c) in best else style,
+            )
+            for c in range(len(table.columns))
+        ]
+        out.add_row(*cells)
+    if table.notes:
+        out.caption = Text(plain(" ".join(table.notes)), style="dim")
+        out.caption_justify = "left"
+    return out
+
+
+def _records(table: Table) -> Iterator[list[str]]:
+    """Header and rows with full figures; a column with standard deviations is followed by theirs."""
+    spread = [any(row.cells[c].sd is not None for row in table.rows) for c in range(len(table.columns))]
+    header = []
+    for column, wide in zip(table.columns, spread, strict=True):
+        header += [column.key, f"{column.key}_sd"] if wide else [column.key]
+    yield [guard(name) for name in header]
+    for row in table.rows:
+        fields = []
+        for cell, wide in zip(row.cells, spread, strict=True):
+            number = _number(cell)
+            if isinstance(cell.value, str):
+                fields.append(guard(cell.value))
+            else:
+                fields.append("" if number is None else f"{number:.10g}")
+            if wide:
+                fields.append(f"{cell.sd:.10g}" if cell.sd is not None and math.isfinite(cell.sd) else "")
+        yield fields
+
+
+def guard(text: str) -> str:
+    """Keeps a spreadsheet from reading a text as a formula, and a line from breaking."""
+    flat = plain(text)
+    return f"'{flat}" if flat.lstrip()[:1] in ("=", "+", "-", "@") or text[:1] in ("\t", "\r", "\n") else flat
+
+
+def to_csv(table: Table) -> str:
+    """RFC 4180 with LF line ends; texts that a spreadsheet would run are quoted by a leading apostrophe."""
+
+    def quoted(text: str) -> str:
+        return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n') else text
+
+    return "".join(",".join(map(quoted, record)) + "\n" for record in _records(table))
+
+
+def to_tsv(table: Table) -> str:
+    """Tab-separated, no quoting: no field holds a tab or a line break."""
+    return "".join("\t".join(record) + "\n" for record in _records(table))
+
+
+def markdown_text(text: str) -> str:
+    """Escapes a text for a cell of a Markdown table."""
+    flat = html.escape(plain(text), quote=False)
+    return "".join(f"\\{c}" if c in r"\`*_[]|~$#!" else c for c in flat)
+
+
+def to_markdown(table: Table) -> str:
+    """A GitHub table with its title and notes."""
+    best = table.best()
+    heads = [markdown_text(table.heading(c)) for c in range(len(table.columns))]
+    lines = [f"**{markdown_text(table.title)}**", "", "| " + " | ".join(heads) + " |"]
+    lines.append("|" + "|".join(":---" if c.text else "---:" for c in table.columns) + "|")
+    for r, row in enumerate(table.rows):
+        mark = ["**" if (r, c) in best else "_" if row.ceiling else "" for c in range(len(row.cells))]
+        cells = [f"{m}{markdown_text(table.printed(r, c))}{m}" for c, m in enumerate(mark)]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", *(f"{markdown_text(note)}  " for note in table.notes)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_LATEX = {
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "→": r"$\rightarrow$",
+    "±": r"$\pm$",
+    MISSING: "--",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    MINUS: "$-$",
+    "\u00d7": r"$\times$",
+}
+
+
+def latex_text(text: str) -> str:
+    """Escapes a text for LaTeX."""
+    return "".join(_LATEX.get(char, char) for char in plain(text))
+
+
+def to_latex(table: Table) -> str:
+    """A booktabs table; needs the packages booktabs and fontenc with T1."""
+    n, best = len(table.columns), table.best()
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(table.title)}}}"]
+    lines += [rf"\begin{{tabular}}{{{''.join('l' if c.text else 'r' for c in table.columns)}}}", r"\toprule"]
+    spans = column_groups(table)
+    if any(title for title, _, _ in spans):
+        cells = [rf"\multicolumn{{{w}}}{{c}}{{{latex_text(t)}}}" if t else "& " * (w - 1) for t, _, w in spans]
+        rules = [rf"\cmidrule(lr){{{first + 1}-{first + width}}}" for t, first, width in spans if t]
+        lines += [" & ".join(cells) + r" \\", " ".join(rules)]
+    lines += [" & ".join(latex_text(c.title) for c in table.columns) + r" \\", r"\midrule"]
+    for r, row in enumerate(table.rows):
+        if table.starts_block(r):
+            lines.append(r"\midrule")
+        cells = []
+        for c in range(n):
+            font = r"\textbf" if (r, c) in best else r"\textit" if row.ceiling else ""
+            cells.append(f"{font}{{{latex_text(table.printed(r, c))}}}" if font else latex_text(table.printed(r, c)))
+        lines.append(" & ".join(cells) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    if table.notes:
+        lines += ["", r"\smallskip", rf"{{\footnotesize {latex_text(' '.join(table.notes))}}}"]
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+def column_groups(table: Table) -> list[tuple[str, int, int]]:
+    """Headings over columns: title, first column, width."""
+    spans: list[tuple[str, int, int]] = []
+    for c, column in enumerate(table.columns):
+        if spans and spans[-1][0] == column.group:
+            title, first, width = spans[-1]
+            spans[-1] = (title, first, width + 1)
+        else:
+            spans.append((column.group, c, 1))
+    return spans
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
+"""What a report writes, by file name ending."""

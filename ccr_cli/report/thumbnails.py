@@ -1,0 +1,69 @@
+"""Small copies of images, for pages and figures."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from pathlib import Path
+
+from PIL import Image
+
+MAX_PIXELS = 100_000_000
+"""Larger images are not opened (a small file can unpack to gigabytes)."""
+
+
+def thumbnail(path: Path | None, side: int) -> Image.Image | None:
+    """Opens an image, shrinks it to fit a square, and puts it on white.
+
+    Args:
+        path: Where it lies.
+        side: Longest side in pixels; smaller images stay as they are.
+
+    Returns:
+        An RGB image, or None where there is none, or none that can be read.
+    """
+    if path is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    return None
+                image.draft("RGB", (side, side))
+                rgba = image.convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    if max(rgba.size) > side:
+        rgba.thumbnail((side, side), Image.Resampling.LANCZOS)
+    white = Image.new("RGBA", rgba.size, "white")
+    return Image.alpha_composite(white, rgba).convert("RGB")
+
+
+class Embedded:
+    """Images as data addresses inside a page; one that is used twice is read once."""
+
+    def __init__(self, side: int = 96) -> None:
+        self.side = side
+        self._known: dict[Path, str | None] = {}
+
+    def address(self, path: Path | None) -> str | None:
+        """The `data:` address of an image's small copy, or None where it cannot be shown."""
+        if path is None:
+            return None
+        if path not in self._known:
+            self._known[path] = self._encode(path)
+        return self._known[path]
+
+    def _encode(self, path: Path) -> str | None:
+        image = thumbnail(path, self.side)
+        if image is None:
+            return None
+        candidates = []
+        for kind, options in (("png", {"optimize": True}), ("jpeg", {"quality": 85})):
+            out = io.BytesIO()
+            image.save(out, kind, **options)
+            candidates.append((len(out.getvalue()), kind, out.getvalue()))
+        _, kind, data = candidates[0] if candidates[0][0] < 6000 else min(candidates)
+        return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

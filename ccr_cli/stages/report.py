@@ -1,0 +1,200 @@
+"""report: many evaluations and diagnoses become tables, figures and one self-contained page."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, run
+from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.tables import read_table
+from ccr_cli.artifacts.workspace import slug
+from ccr_cli.console import warn
+from ccr_cli.errors import ArtifactError
+from ccr_cli.report import compare, compose
+from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
+from ccr_cli.report.searches import Search
+from ccr_cli.stages.select import Inputs
+
+HINT = "make one with: ccr evaluate"
+
+
+def report(
+    inputs: Inputs,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    searches: Sequence[Search] = (),
+    force: bool = False,
+) -> base.Artifact:
+    """Reports on evaluations and diagnoses.
+
+    Takes the evaluations and diagnoses given, and those in the workspace of the runs given; with none of these
+    given, all of the workspace. What was made from a run that has been trained anew since is left out.
+
+    Args:
+        inputs: The artifacts given, and where the report goes.
+        name: Name of the report; by default the main data set and language, and six hex digits of what it is
+            made from, so that a report on other results is another one.
+        title: Heading of the page.
+        searches: Searches to show.
+        force: Write it again.
+
+    Returns:
+        The report.
+
+    Raises:
+        ArtifactError: If there is no evaluation.
+    """
+    material, parents = _gather(inputs, title, searches)
+    request = {"title": title, "searches": [search.request() for search in searches]}
+    name = name or _name(material, request, parents)
+    with building(inputs.workspace, "report", name, request, parents, force=force) as build:
+        if build.done is None:
+            build.finish(compose.write(material, build.folder))
+        assert build.done is not None
+        return build.done
+
+
+def summary(inputs: Inputs) -> compose.Overview:
+    """What the evaluations and diagnoses say, without writing anything; for showing it on a terminal.
+
+    Args:
+        inputs: As for `report`.
+
+    Raises:
+        ArtifactError: If there is no evaluation.
+    """
+    return compose.overview(_gather(inputs, None, ())[0])
+
+
+def _gather(inputs: Inputs, title: str | None, searches: Sequence[Search]) -> tuple[Material, list[base.Artifact]]:
+    """Reads all that a report shows, and says from which artifacts."""
+    evaluations, diagnoses, runs = _select(inputs)
+    results = [(_run_id(e), result) for e in evaluations for result in evaluation.results(e)]
+    summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
+    labels = {_run_id(d): str(told["label"]) for d, told in summaries}
+    labels |= {run_id: str(result["label"]) for run_id, result in results}
+    parents = [*evaluations, *diagnoses, *runs.values()]
+    material = Material(
+        results=results,
+        facts=_facts(runs, labels),
+        diagnoses=[Diagnosis(_run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
+        histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
+        searches=searches,
+        collections=_collections(inputs, [*evaluations, *runs.values()]),
+        origins=[_origin(artifact) for artifact in parents],
+        title=title,
+    )
+    return material, parents
+
+
+def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], dict[str, base.Artifact]]:
+    """Evaluations, diagnoses, and their runs by id."""
+    given = {kind: [a for a in inputs.given if a.kind == kind] for kind in ("run", "evaluation", "diagnosis")}
+    wanted = {a.id for a in given["run"]} | {_run_id(a) for k in ("evaluation", "diagnosis") for a in given[k]}
+    explicit = {a.id for artifacts in given.values() for a in artifacts}
+    runs: dict[str, base.Artifact] = {}
+    kept: dict[str, list[base.Artifact]] = {}
+    for kind in ("evaluation", "diagnosis"):
+        found = inputs.all(kind, lambda a: not wanted or a.id in explicit or _run_id(a) in wanted)
+        kept[kind] = [a for a in found if _current(inputs, a, runs, explicit)]
+    if not kept["evaluation"]:
+        whose = "of the runs given " if wanted else ""
+        raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
+    return kept["evaluation"], kept["diagnosis"], runs
+
+
+def _run_id(artifact: base.Artifact) -> str:
+    """The id of the run behind an artifact; its own where it has none (a model that was not trained here)."""
+    return artifact.parent("run").id if artifact.has_parent("run") else artifact.id
+
+
+def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artifact], explicit: set[str]) -> bool:
+    """Notes an artifact's run and says whether the artifact speaks of it as it is now.
+
+    A run that was deleted leaves its evaluation as it is; one that was trained anew makes it stale.
+
+    Raises:
+        ArtifactError: If an artifact that was given is stale.
+    """
+    if not artifact.has_parent("run") or _run_id(artifact) in runs:
+        return True
+    try:
+        runs[_run_id(artifact)] = inputs.parent(artifact, "run")
+    except ArtifactError as error:
+        link = artifact.parent("run")
+        if not (inputs.workspace.root / link.path).exists():
+            warn(f"{link.path} is gone: {artifact.name} is reported without its training")
+            return True
+        if artifact.id in explicit:
+            raise
+        warn(f"{artifact.name} is left out: {error.message}")
+        return False
+    return True
+
+
+def _facts(runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, compare.RunFacts]:
+    """What the runs' configurations say; labels are told apart where runs of one label differ in their options."""
+    configs = {run_id: run.config(artifact) for run_id, artifact in runs.items()}
+    labels = compare.variant_labels({run_id: (known[run_id], config) for run_id, config in configs.items()})
+    return {
+        run_id: compare.RunFacts(
+            run=runs[run_id].name,
+            label=labels[run_id],
+            lang=str(config.get("lang") or ""),
+            data=str(config.get("data") or ""),
+            noise_kind=compare.noise_kind(config.get("noise")),
+        )
+        for run_id, config in configs.items()
+    }
+
+
+def _history(run_id: str, artifact: base.Artifact) -> History:
+    config = run.config(artifact)
+    mismatch = config.get("noise")
+    noise = round(float(mismatch["ratio"]), 6) if mismatch else 0.0
+    return History(run_id, noise, int(config.get("seed") or 0), run.history(artifact))
+
+
+def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Collection]:
+    """The data sets behind the results, each with its manifest and images; one that is gone is left out."""
+    links = {p.id: p for artifact in artifacts for p in artifact.parents if p.kind == "dataset"}
+    found = []
+    for link in links.values():
+        try:
+            data = base.load(inputs.workspace.root / link.path, "dataset")
+            if data.id != link.id:
+                raise ArtifactError(f"{link.path} was imported anew")
+            manifest = tomllib.loads(data.file("manifest.toml").read_text(encoding="utf-8"))
+        except ArtifactError as error:
+            warn(f"no images and no licence of {link.path}: {error.message}")
+            continue
+        inputs.note(data)
+        items = read_table(data.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
+        media = dict(zip(items["item_id"], items["media"], strict=True))
+        found.append(Collection(data.name, manifest, partial(_image, dataset.media_root(data), media)))
+    return found
+
+
+def _image(root: Path | None, media: dict[str, str | None], item_id: str) -> Path | None:
+    """Where an item's picture lies; nothing outside the media root is ever read."""
+    name = media.get(item_id)
+    if root is None or not name:
+        return None
+    path = (root / name).resolve()
+    return path if path.is_relative_to(root.resolve()) and path.is_file() else None
+
+
+def _origin(artifact: base.Artifact) -> Origin:
+    parents = [f"{p.kind} {p.path} {p.id[:12]}" for p in artifact.parents]
+    return Origin(artifact.kind, artifact.name, artifact.id, str(artifact.about.get("command") or ""), parents)
+
+
+def _name(material: Material, request: dict[str, Any], parents: Sequence[base.Artifact]) -> str:
+    main = compare.views(compare.results_frame(material.results, material.facts))[0]
+    content = base.canonical_json([request, sorted(artifact.id for artifact in parents)])
+    return f"{slug(f'{main.data}-{main.lang}')[:100]}-{base.sha256_text(content)[:6]}"
