@@ -1,0 +1,136 @@
+"""One direction of dependency: the table of layers, held by reading the imports.
+
+A layer is a line of the table; a module may import from lines below its own, and from its own folder.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ccr_cli
+from ccr_cli import registry
+
+PACKAGE = Path(ccr_cli.__file__).parent
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("__main__",),
+    ("cli",),
+    ("commands",),
+    ("stages",),
+    ("methods", "encoders", "translators", "report"),
+    ("losses", "judges", "nets", "data", "metrics"),
+    ("artifacts",),
+    ("registry", "console"),
+    ("errors",),
+    ("__init__",),
+)
+FORBIDDEN = {
+    "losses": {"artifacts", "data"},
+    "judges": {"artifacts", "data"},
+    "nets": {"artifacts", "data"},
+    "metrics": {"artifacts", "data", "losses", "judges", "nets", "methods"},
+    "report": {"methods"},
+}
+"""What a folder may not import whatever its line says: these know nothing of files, or of our torch modules."""
+GROUPS = ("methods", "encoders", "translators", "judges")
+PLUGINS = [(group, name) for group in GROUPS for name in registry.names(group)]
+LONGEST_FILE = 400
+LONGEST_SUMMARY = 79
+
+
+def part(module: str) -> str:
+    """`ccr_cli.nets.text` is of the part `nets`, `ccr_cli` itself of `__init__`."""
+    names = module.split(".")
+    return names[1] if len(names) > 1 else "__init__"
+
+
+def level(name: str) -> int:
+    """The line of the table, from the top."""
+    return next(number for number, line in enumerate(LAYERS) if name in line)
+
+
+def imports(path: Path, root: Path = PACKAGE) -> Iterator[tuple[int, str]]:
+    """Line and full name of every module of ccr that a file imports, wherever in the file."""
+    package = ("ccr_cli", *path.relative_to(root).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            origin = ".".join([*above, *([node.module] if node.module else [])])
+            found = [f"{origin}.{alias.name}" for alias in node.names] if is_folder(origin, root) else [origin]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in found if name.split(".")[0] == "ccr_cli")
+
+
+def is_folder(module: str, root: Path) -> bool:
+    """Whether a module is one of ccr's folders, so that what is imported from it is a module too."""
+    names = module.split(".")
+    return names[0] == "ccr_cli" and root.joinpath(*names[1:]).is_dir()
+
+
+def sources() -> list[Path]:
+    """Every module of the package."""
+    return sorted(p for p in PACKAGE.rglob("*.py") if "data_manifests" not in p.parts)
+
+
+def test_every_module_has_a_line_of_the_table() -> None:
+    known = {name for line in LAYERS for name in line}
+    found = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in sources()}
+    assert found <= known, f"not in the table: {sorted(found - known)}"
+
+
+def test_imports_lead_downwards() -> None:
+    wrong = []
+    for path in sources():
+        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for line, module in imports(path):
+            other = part(module)
+            if other == own:
+                continue
+            if level(other) <= level(own) or other in FORBIDDEN.get(own, ()):
+                wrong.append(f"{path.relative_to(CHECKOUT)}:{line}: {own} must not import {module}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_reader_sees_all_forms_of_import(tmp_path: Path) -> None:
+    package = tmp_path / "ccr_cli"
+    (package / "nets").mkdir(parents=True)
+    (package / "data").mkdir()
+    module = package / "nets" / "text.py"
+    module.write_text(
+        "import os, ccr_cli.data.tokens\n"
+        "from ccr_cli import registry\n"
+        "from ..data import tsv\n"
+        "from .heads import Projection\n"
+        "def f():\n    from ccr_cli.stages.train import train\n"
+    )
+    assert [name for _, name in imports(module, package)] == [
+        "ccr_cli.data.tokens",
+        "ccr_cli.registry",
+        "ccr_cli.data.tsv",
+        "ccr_cli.nets.heads",
+        "ccr_cli.stages.train",
+    ]
+
+
+@pytest.mark.parametrize(("group", "name"), PLUGINS, ids=[f"{group}-{name}" for group, name in PLUGINS])
+def test_first_docstring_line_of_a_plugin_is_its_help(group: str, name: str) -> None:
+    summary = registry.summary(group, name)
+    assert summary, f"{group}/{name} has no docstring"
+    assert len(summary) <= LONGEST_SUMMARY, f"{group}/{name}: {len(summary)} characters"
+    assert summary.endswith("."), f"{group}/{name}: the first line is a sentence of its own"
+
+
+def test_files_are_small() -> None:
+    folders = ("ccr_cli", "tests", "benchmarks", "data_manifests", "docs")
+    paths = [path for folder in folders for path in (CHECKOUT / folder).rglob("*.py")]
+    lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    long = [f"{path.relative_to(CHECKOUT)}: {n} lines" for path, n in lines.items() if n > LONGEST_FILE]
+    assert not long, "\n".join(long)
