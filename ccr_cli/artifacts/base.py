@@ -33,6 +33,17 @@ SCHEMAS: dict[str, int] = {
 }
 """The layout version that this ccr writes, by kind."""
 
+_FIELDS: dict[str, type] = {
+    "kind": str,
+    "schema": int,
+    "name": str,
+    "id": str,
+    "request": dict,
+    "parents": list,
+    "files": list,
+    "counts": dict,
+}
+
 
 @dataclass(frozen=True)
 class FileEntry:
@@ -205,22 +216,7 @@ def load(path: Path, kind: str | None = None) -> Artifact:
             raise ArtifactError(f"{path} is unfinished", hint="run the command that makes it again; it goes on")
         what = "has no artifact.json, so it is no artifact" if path.exists() else "does not exist"
         raise ArtifactError(f"{path} {what}", hint="list the workspace's artifacts with: ccr verify")
-    raw = read_json(record)
-    try:
-        artifact = Artifact(
-            path=path.resolve(),
-            kind=raw["kind"],
-            schema=raw["schema"],
-            name=raw["name"],
-            id=raw["id"],
-            request=raw["request"],
-            parents=tuple(Parent(**p) for p in raw["parents"]),
-            files=tuple(FileEntry(**f) for f in raw["files"]),
-            counts=raw["counts"],
-            about={k: raw.get(k) for k in ("created", "command", "versions", "environment")},
-        )
-    except (KeyError, TypeError) as error:
-        raise ArtifactError(f"{record} is not an artifact record: {error}") from None
+    artifact = _parse(read_json(record), record)
     if artifact.kind not in SCHEMAS:
         raise ArtifactError(f"{path} is of the unknown kind {artifact.kind!r}", hint="upgrade ccr")
     if artifact.schema > SCHEMAS[artifact.kind]:
@@ -234,6 +230,36 @@ def load(path: Path, kind: str | None = None) -> Artifact:
     expected = identity(artifact.kind, artifact.schema, artifact.request, artifact.parents, artifact.files)
     if expected != artifact.id:
         raise ArtifactError(f"{record} was changed after it was written (its id does not fit)")
+    return artifact
+
+
+def _parse(raw: Any, record: Path) -> Artifact:
+    """Makes an artifact of what a record holds.
+
+    Raises:
+        ArtifactError: If a field is missing or of another type, or a file lies outside the artifact.
+    """
+    try:
+        for key, wanted in _FIELDS.items():
+            if not isinstance(raw[key], wanted):
+                raise TypeError(f"{key} is {raw[key]!r}")
+        artifact = Artifact(
+            path=record.parent.resolve(),
+            kind=raw["kind"],
+            schema=raw["schema"],
+            name=raw["name"],
+            id=raw["id"],
+            request=raw["request"],
+            parents=tuple(Parent(**p) for p in raw["parents"]),
+            files=tuple(FileEntry(**f) for f in raw["files"]),
+            counts=raw["counts"],
+            about={k: raw.get(k) for k in ("created", "command", "versions", "environment")},
+        )
+        outside = [f.path for f in artifact.files if Path(f.path).is_absolute() or ".." in Path(f.path).parts]
+    except (KeyError, TypeError) as error:
+        raise ArtifactError(f"{record} is not an artifact record: {error}") from None
+    if outside:
+        raise ArtifactError(f"{record} lists a file outside the artifact: {outside[0]}")
     return artifact
 
 

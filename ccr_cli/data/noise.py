@@ -16,6 +16,7 @@ from ccr_cli.errors import UsageError
 
 STYLES = ("caption", "image")
 TARGETS = ("translation", "pair")
+_DRAWS = 100
 
 
 def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str, seed: int) -> pd.DataFrame:
@@ -60,9 +61,19 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str, seed
 
 def _by_caption(codes: npt.NDArray[np.intp], ratio: float, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     given = np.arange(len(codes))
-    chosen = rng.permutation(len(codes))[: int(ratio * len(codes) + 1e-9)]
+    chosen = _choose(codes, int(ratio * len(codes) + 1e-9), rng)
     given[chosen] = chosen[_derange(codes[chosen], rng)]
     return given
+
+
+def _choose(codes: npt.NDArray[np.intp], count: int, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    """Draws `count` captions, again while more than half of them are of one item, since these cannot all move."""
+    chosen = rng.permutation(len(codes))[:count]
+    for _ in range(_DRAWS):
+        if count == 0 or 2 * int(np.bincount(codes[chosen]).max()) <= count:
+            break
+        chosen = rng.permutation(len(codes))[:count]
+    return chosen
 
 
 def _by_item(codes: npt.NDArray[np.intp], ratio: float, rng: np.random.Generator) -> npt.NDArray[np.intp]:

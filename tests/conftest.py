@@ -1,0 +1,76 @@
+"""A tiny data set, and the whole chain run on it once through the public commands."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import toy
+from toy import Chain
+
+from ccr_cli import console
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _verbosity() -> Iterator[None]:
+    """Commands set how much is said; the next test starts as a new process would."""
+    before = console.verbosity
+    yield
+    console.verbosity = before
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy data set in the folder format; read only."""
+    return toy.toy().write(tmp_path_factory.mktemp("source") / "toy")
+
+
+@pytest.fixture(scope="session")
+def sources(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
+    """A workspace with dataset, translation, noise and features; read only."""
+    root = tmp_path_factory.mktemp("sources")
+    toy.ok("data", "import", folder, workspace=root)
+    toy.ok("translate", "--lang", "es", "--back", "--queries", "--noise", "0.4", workspace=root)
+    toy.ok("extract", *toy.ENCODER, workspace=root)
+    return Chain(folder, root)
+
+
+@pytest.fixture(scope="session")
+def chain(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> Chain:
+    """A workspace in which every stage has run; read only."""
+    root = tmp_path_factory.mktemp("chain") / "workspace"
+    shutil.copytree(sources.root, root)
+    for method, noise in (("uml", ("--noise", "0.4")), ("infonce", ())):
+        epochs = ("--epochs", "6", "--set", "lr=0.02")
+        made = toy.ok("train", "--method", method, *noise, *epochs, *toy.SMALL, workspace=root).paths[-1]
+        evaluation = toy.ok("evaluate", made, "--device", "cpu", workspace=root).paths[-1]
+        toy.ok("diagnose", made, evaluation, "--device", "cpu", workspace=root)
+    return Chain(sources.folder, root)
+
+
+@pytest.fixture
+def workspace(sources: Chain, tmp_path: Path) -> Chain:
+    """A copy of the workspace of sources for a test to change."""
+    root = tmp_path / "workspace"
+    shutil.copytree(sources.root, root)
+    return Chain(sources.folder, root)
+
+
+@pytest.fixture
+def finished(chain: Chain, tmp_path: Path) -> Chain:
+    """A copy of the workspace in which every stage has run, for a test to change."""
+    root = tmp_path / "workspace"
+    shutil.copytree(chain.root, root)
+    return Chain(chain.folder, root)
