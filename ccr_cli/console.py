@@ -14,7 +14,10 @@ from rich.text import Text
 _LINE_SECONDS = 30.0
 
 verbosity = 0
-"""-1 quiet (errors only), 0 normal, 1 and more verbose; set once by the command line."""
+"""-1 quiet (errors only), 0 normal, 1 and more verbose; set by the command line."""
+
+brief = False
+"""Whether results are shown in a line each: set by `ccr demo`, which runs many commands."""
 
 
 def stderr() -> Console:

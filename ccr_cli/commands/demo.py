@@ -15,7 +15,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.errors import CcrError, UnavailableError
+from ccr_cli.errors import UnavailableError
 
 DATA, OTHER, LANG = "noto-emoji", "twemoji", "es"
 METHODS: dict[str, tuple[str, ...]] = {
@@ -25,6 +25,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "uml": (),
 }
 ORACLE = "infonce (oracle)"
+TABLES = ("sumr", "retrieval", "recovery", "detection")
 SIZE = ("--set", "image_size=128")
 
 
@@ -34,7 +35,9 @@ def demo(
     epochs: Annotated[
         int | None, typer.Option("--epochs", min=1, help="Epochs of every run, to try the chain quickly.")
     ] = None,
-    workspace: c.WorkspaceOption = Path("demo"),
+    workspace: Annotated[
+        Path | None, typer.Option("--workspace", help="Folder of artifacts.", show_default="demo, or demo-full")
+    ] = None,
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
@@ -45,8 +48,10 @@ def demo(
     printed, so that it can be repeated by hand. About three minutes on two CPU cores; --full takes up to thirty.
     """
     c.setup(quiet, verbose)
+    console.brief = verbose == 0
     started = time.monotonic()
     _need_encoder()
+    workspace = workspace or Path("demo-full" if full else "demo")
     run = _Runner(workspace)
     noises, seeds = ((0.0, 0.2, 0.4, 0.6), (0, 1, 2)) if full else ((0.0, 0.4), (0,))
     few = ("--epochs", str(epochs)) if epochs else ()
@@ -54,7 +59,6 @@ def demo(
     translated = run("translate", data, "--lang", LANG, "--back", "--queries")
     feats = run("extract", data, *SIZE)
     run("extract", other, *SIZE)
-    runs, made = [], []
     for seed in seeds:
         for noise in noises:
             for label, options in METHODS.items():
@@ -63,14 +67,13 @@ def demo(
                 switched = ("--noise", f"{noise:g}") if noise else ()
                 method = ("--method", label.split()[0], *options)
                 trained = run("train", data, translated, feats, *method, *switched, "--seed", str(seed), *few)
-                runs.append(trained)
-                made.append(run("evaluate", trained))
+                run("evaluate", trained)
                 if label != ORACLE:
-                    made.append(run("diagnose", trained))
+                    run("diagnose", trained)
                 if label == "uml" and not noise and seed == 0:
-                    made.append(run("evaluate", trained, "--zero-shot"))
-    page = run("report", *made, *runs, "--searches", "6", "--title", "ccr demo: emoji in Spanish")
-    _show(workspace, page, time.monotonic() - started)
+                    run("evaluate", trained, "--zero-shot")
+    page = run("report", "--searches", "6", "--title", "Emoji, searched in Spanish")
+    _show(workspace, Path(page), time.monotonic() - started)
 
 
 class _Runner:
@@ -128,13 +131,10 @@ def _need_encoder() -> None:
             )
 
 
-def _show(workspace: Path, page: str, seconds: float) -> None:
-    """Prints the result: the tables, what was found, and where everything lies."""
-    folder = Path(page)
-    text = folder / "tables" / "results.txt"
-    if not text.is_file():
-        raise CcrError(f"{text} is missing from the report")
-    print(text.read_text(encoding="utf-8"))
+def _show(workspace: Path, folder: Path, seconds: float) -> None:
+    """Prints the result: the tables, a few searches, and where everything lies."""
+    for table in TABLES:
+        print((folder / "tables" / f"{table}.md").read_text(encoding="utf-8"))
     root = workspace.absolute()
     for what, path in (
         ("the page to look at", folder / "report.html"),

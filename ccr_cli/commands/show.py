@@ -18,6 +18,10 @@ def show_evaluation(artifact: Artifact) -> None:
     from ccr_cli.artifacts.evaluation import results
 
     found = results(artifact)
+    if console.brief:
+        say = ", ".join(f"{_what(r)} {r['SumR']:.1f}" for r in found)
+        console.say(f"  SumR: {say}")
+        return
     if console.stderr().is_terminal and console.verbosity >= 0:
         _draw(artifact.name, found)
     else:
@@ -65,7 +69,7 @@ def show_diagnosis(artifact: Artifact) -> None:
             f"against the synthetic truth: AUROC {_number(d['auroc'], 3)}, found {_number(d['recall'], 3)} of the "
             f"mismatched, false alarms {_number(d['false_alarms'], 3)}"
         )
-    for pair in found["most_suspicious"][:5]:
+    for pair in [] if console.brief else found["most_suspicious"][:5]:
         console.say(f"  {pair['p_clean']:.2f}  {pair['source_text']}  ->  {pair['translation']}")
 
 

@@ -46,6 +46,13 @@ class Tokens:
         """Return the same batch on ``device``."""
         return Tokens(self.ids_N.to(device), self.offsets_B1.to(device))
 
+    def join(self, other: Tokens) -> Tokens:
+        """Return one batch of these texts and then the other's, so that both pass the encoder in one call."""
+        return Tokens(
+            torch.cat([self.ids_N, other.ids_N]),
+            torch.cat([self.offsets_B1, other.offsets_B1[1:] + self.offsets_B1[-1]]),
+        )
+
     def __len__(self) -> int:
         """Return B, the number of texts."""
         return int(self.offsets_B1.shape[0]) - 1
@@ -107,7 +114,7 @@ class NgramTokenizer:
     kind = "ngram"
 
     def __init__(
-        self, buckets: int = 1 << 16, ngram_min: int = 3, ngram_max: int = 5, cjk_max: int = 3
+        self, buckets: int = 1 << 15, ngram_min: int = 3, ngram_max: int = 3, cjk_max: int = 2
     ) -> None:
         """Make the tokenizer.
 

@@ -38,19 +38,21 @@ class Config:
     """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name."""
     max_tokens: int = 64
     """Longest caption in tokens, for a transformers encoder."""
-    buckets: int = 65536
+    buckets: int = 32768
     """Rows of the n-gram table."""
     dim: int = 256
     """Dimension of the common space."""
     hidden: int = 0
     """Hidden units of the visual head; 0 is a linear map."""
-    dropout: float = 0.1
-    """Dropout of the visual head."""
+    dropout: float = 0.4
+    """Dropout of the visual features."""
+    text_dropout: float = 0.2
+    """Dropout of the text vectors."""
     judge: str = "none"
     """Who says which pair is noisy: a file of judges/."""
     judge_side: Side = "cross_lingual"
     """What the judge reads: S-T similarity, each visual view's own, or both."""
-    warmup_epochs: int = 2
+    warmup_epochs: int = 1
     """Epochs in which every pair counts as clean, before the judge speaks."""
 
     def __post_init__(self) -> None:
@@ -105,7 +107,7 @@ class Method(nn.Module, ABC):
         super().__init__()
         visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
         text_head = None if text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
-        self.encoder = DualEncoder(visual_head, text_encoder, text_head)
+        self.encoder = DualEncoder(visual_head, text_encoder, text_head, config.text_dropout)
         self.epoch, self.epochs = 1, config.epochs
 
     @abstractmethod
@@ -156,7 +158,7 @@ class Views:
 def views(method: Method, batch: Batch) -> Views:
     """Embeds a batch and compares its three sides."""
     v_BD = method.embed_visual(batch.visual_BD)
-    s_BD, t_BD = method.embed_text(batch.source), method.embed_text(batch.target)
+    s_BD, t_BD = method.embed_text(batch.source.join(batch.target)).split(len(v_BD))
     mask_BB = negatives_BB(batch.item_B, batch.item_B)
     return Views(v_BD @ s_BD.T, v_BD @ t_BD.T, s_BD @ t_BD.T, mask_BB)
 

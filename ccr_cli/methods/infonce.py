@@ -24,6 +24,8 @@ class Config(base.Config):
     """Of the softmax; the start value where it is learned."""
     learn_temperature: bool = False
     """Learn it as CLIP does: the logarithm of its inverse, clamped to at most 100."""
+    cross_lingual_weight: float = 0.0
+    """Weight of InfoNCE on S-T, weighted by the judge like V-T."""
 
 
 class Method(base.Method):
@@ -47,7 +49,10 @@ class Method(base.Method):
         sim = base.views(self, batch)
         p_vs, p_vt = base.clean_probabilities(self.config, batch, sim.VS, sim.VT, sim.ST, sim.mask)
         tau = self.temperature()
-        return {
+        terms = {
             "infonce_vs": infonce(sim.VS, tau, sim.mask, p_vs),
             "infonce_vt": infonce(sim.VT, tau, sim.mask, p_vt),
         }
+        if self.config.cross_lingual_weight:
+            terms["infonce_st"] = self.config.cross_lingual_weight * infonce(sim.ST, tau, sim.mask, p_vt)
+        return terms

@@ -53,6 +53,8 @@ class Config(base.Config):
     """Weight of an InfoNCE anchor on V-S and (by the judge's probability) V-T; 0 is the paper."""
     anchor_temperature: float = 0.07
     """Temperature of the anchor."""
+    cross_lingual_weight: float = 0.5
+    """Weight of InfoNCE on S-T, part of the anchor, weighted by the judge; 0 is the paper."""
     candidates: int = 128
     """Candidates that the uncertainty of a query looks at, the most similar ones; 0 is the whole gallery."""
     judge: str = "two-group"
@@ -63,6 +65,7 @@ _LITERAL = {
     "evidence": "paper",
     "phi": 0.01,
     "anchor_weight": 0.0,
+    "cross_lingual_weight": 0.0,
     "noisy_target": "zero",
     "judge": "argmax",
     "judge_side": "cross_modal",
@@ -117,6 +120,8 @@ class Method(base.Method):
             anchor = infonce(sim.VS, c.anchor_temperature, sim.mask, p_vs)
             anchor = anchor + infonce(sim.VT, c.anchor_temperature, sim.mask, p_vt)
             terms["anchor"] = c.anchor_weight * anchor
+        if c.cross_lingual_weight:
+            terms["cross_lingual"] = c.cross_lingual_weight * infonce(sim.ST, c.anchor_temperature, sim.mask, p_vt)
         return terms
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:

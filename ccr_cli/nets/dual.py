@@ -26,6 +26,7 @@ class DualEncoder(nn.Module):
         visual_head: Projection,
         text_encoder: NgramTextEncoder | TransformerTextEncoder,
         text_head: Projection | None = None,
+        text_dropout: float = 0.0,
     ) -> None:
         """Put the parts together.
 
@@ -33,10 +34,12 @@ class DualEncoder(nn.Module):
             visual_head: from the features' dimension to D.
             text_encoder: shared by all languages.
             text_head: from the text encoder's dimension to D; None when the encoder's is D already.
+            text_dropout: share of the text vectors' units that training switches off.
         """
         super().__init__()
         assert (text_head or text_encoder).dim == visual_head.dim, "the two sides differ in dimension"
         self.visual_head, self.text_encoder, self.text_head = visual_head, text_encoder, text_head
+        self.text_dropout = nn.Dropout(text_dropout)
         self.dim = visual_head.dim
 
     def embed_visual(self, features_BD: torch.Tensor) -> torch.Tensor:
@@ -48,7 +51,7 @@ class DualEncoder(nn.Module):
         out_BD = self.text_encoder(ids_N, offsets_B1)
         if self.text_head is not None:
             out_BD = self.text_head(out_BD)
-        return functional.normalize(out_BD, dim=-1)
+        return functional.normalize(self.text_dropout(out_BD), dim=-1)
 
 
 def parameter_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

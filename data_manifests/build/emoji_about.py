@@ -79,6 +79,7 @@ ABOUT: dict[str, dict[str, Any]] = {
         "source_lang": "en",
         "query_langs": ["de", "fr", "es", "cs", "zh", "ja"],
         "default_encoder": "efficientnet-lite0",
+        "id_space": "unicode-emoji",
         "licence": "Apache-2.0 AND Unicode-3.0",
         "attribution": f"{_NOTO} {_CAPTIONS}",
         "citation": "Google LLC, Noto Emoji; The Unicode Consortium, Unicode CLDR 48.2, character annotations.",
@@ -95,6 +96,7 @@ ABOUT: dict[str, dict[str, Any]] = {
         "source_lang": "en",
         "query_langs": ["de", "fr", "es", "cs", "zh", "ja"],
         "default_encoder": "efficientnet-lite0",
+        "id_space": "unicode-emoji",
         "licence": "CC-BY-4.0 AND Unicode-3.0",
         "attribution": f"{_TWEMOJI} {_CAPTIONS}",
         "citation": "Twitter, Inc and other contributors, Twemoji; The Unicode Consortium, Unicode CLDR "

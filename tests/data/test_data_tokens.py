@@ -15,7 +15,7 @@ from ccr_cli.errors import ArtifactError, UnavailableError
 
 
 def test_a_word_gives_itself_and_its_ngrams() -> None:
-    assert NgramTokenizer().features("Cats") == [
+    assert NgramTokenizer(ngram_max=5).features("Cats") == [
         "<cats>",
         *("<ca", "cat", "ats", "ts>"),
         *("<cat", "cats", "ats>"),
@@ -29,7 +29,7 @@ def test_a_short_word_is_not_counted_twice() -> None:
 
 def test_a_cjk_run_gives_one_to_three_characters() -> None:
     assert NgramTokenizer().features("小狗\uff0c跑。") == ["小", "狗", "小狗", "跑"]
-    assert NgramTokenizer().features("한국어") == ["한", "국", "어", "한국", "국어", "한국어"]
+    assert NgramTokenizer(cjk_max=3).features("한국어") == ["한", "국", "어", "한국", "국어", "한국어"]
     assert NgramTokenizer().features("ラーメン")[:4] == ["ラ", "ー", "メ", "ン"]
 
 
