@@ -23,6 +23,7 @@ from ccr_cli.encoders.base import rgb_on_white, sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
 WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_PART_PIXELS = 4 * 224 * 224
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,10 @@ class Encoder:
             )
         network = EfficientNet.from_name("efficientnet-lite0", image_size=config.image_size)
         network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"), strict=True)
-        self._network = network.eval().requires_grad_(False).to(device=device, dtype=dtype)
+        network.eval().requires_grad_(False)
+        self._network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
+        # A processor is three times faster on parts whose maps stay in its cache than on a whole batch.
+        self._part = max(1, _PART_PIXELS // config.image_size**2) if device.type == "cpu" else 1024
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
         """Lays the picture on white, squashes it to a square (bicubic, antialiased), scales it.
@@ -98,7 +102,11 @@ class Encoder:
     @torch.inference_mode()
     def encode(self, pixels_BCHW: torch.Tensor) -> torch.Tensor:
         """Returns (B, 1280) float32 on the CPU, not normalised."""
-        pixels_BCHW = pixels_BCHW.to(device=self.device, dtype=self.dtype)
+        parts = [self._encode_part(part_BCHW) for part_BCHW in torch.split(pixels_BCHW, self._part)]
+        return torch.cat(parts) if parts else torch.empty(0, self.dim)
+
+    def _encode_part(self, pixels_BCHW: torch.Tensor) -> torch.Tensor:
+        pixels_BCHW = pixels_BCHW.to(self.device, self.dtype, memory_format=torch.channels_last)
         map_BDhw: torch.Tensor = self._network.extract_features(pixels_BCHW)
         return map_BDhw.float().mean(dim=(2, 3)).cpu()
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccr_cli.console import warn
 from ccr_cli.errors import ResourceError
+from ccr_cli.translators import recorded
 from ccr_cli.translators._hub import locate, transformers_loading
 from ccr_cli.translators.base import Translation
 
@@ -31,7 +32,6 @@ en-ar en-bg en-cs en-da en-de en-es en-et en-fi en-fr en-hi en-hu en-id en-it en
 en-vi en-zh ar-en bg-en cs-en da-en de-en es-en et-en fi-en fr-en hi-en hu-en id-en it-en ja-en ko-en nl-en
 pl-en ru-en sv-en tr-en uk-en vi-en zh-en de-es de-fr es-de es-fr fr-de fr-es
 """
-_ALTERNATIVES = "--set model=FOLDER for a model you have; or --engine recorded (ccr data show), or --engine apertium"
 _NON_COMMERCIAL = "CC-BY-NC-4.0"
 _LICENCES = {
     "nllb": _NON_COMMERCIAL,
@@ -104,6 +104,13 @@ def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:
     return None
 
 
+def _alternatives(dataset_dir: Path | None) -> str:
+    """What to do without the model: other engines, and the pairs that need none."""
+    text = "or --set model=FOLDER, --engine apertium, or --engine recorded"
+    known = ", ".join(f"{a}->{b}" for a, b in recorded.pairs(dataset_dir))
+    return f"{text} (recorded in this data set: {known or 'nothing'})" if dataset_dir else text
+
+
 class Translator:
     """A sequence-to-sequence model set up for one pair.
 
@@ -111,7 +118,7 @@ class Translator:
         source: Language of the texts, BCP 47.
         target: Language of the translations.
         config: Options.
-        dataset_dir: Not used.
+        dataset_dir: The data set's folder; its recorded pairs are named where the model is missing.
         device: `auto`, or a torch device.
 
     Raises:
@@ -122,7 +129,8 @@ class Translator:
 
     def __init__(self, source: str, target: str, config: Config, *, dataset_dir: Path | None, device: str) -> None:
         self.config = config
-        self._located = locate(config.model or default_model(source, target), config.revision, _ALTERNATIVES)
+        name = config.model or default_model(source, target)
+        self._located = locate(name, config.revision, _alternatives(dataset_dir))
         import torch
 
         from ccr_cli.translators._seq2seq import route

@@ -56,6 +56,9 @@ def test_shape_type_and_independence_of_the_batch(encoder: lite0.Encoder) -> Non
     both = encoder.encode(pixels)
     assert both.shape == (2, encoder.dim) == (2, 1280) and both.dtype == torch.float32
     assert torch.allclose(both[:1], encoder.encode(pixels[:1]), atol=1e-4)
+    many = encoder.encode(pixels.repeat(4, 1, 1, 1))
+    assert many.shape == (8, 1280) and torch.allclose(many[6:], both, atol=1e-4)
+    assert encoder.encode(pixels[:0]).shape == (0, 1280)
     assert torch.isfinite(both).all() and (both >= 0).all() and both.std() > 0
 
 

@@ -298,13 +298,16 @@ def test_no_model_and_no_network_is_said_at_once(
 
     if not offline:
         monkeypatch.setattr(huggingface_hub.HfApi, "model_info", hang)
+    folder = tmp_path / "data"
+    (folder / "translations").mkdir(parents=True)
+    (folder / "translations" / "apertium-en-es.tsv").write_text("source\ttarget\n")
     start = time.monotonic()
     with pytest.raises(UnavailableError) as caught:
-        hf.Translator("en", "zh", hf.Config(), dataset_dir=None, device="cpu")
+        hf.Translator("en", "zh", hf.Config(), dataset_dir=folder, device="cpu")
     assert time.monotonic() - start < 5
     assert "Helsinki-NLP/opus-mt-en-zh" in caught.value.message
     assert "hf download Helsinki-NLP/opus-mt-en-zh" in (caught.value.hint or "")
-    assert "--engine recorded" in (caught.value.hint or "")
+    assert "--engine recorded (recorded in this data set: en->es)" in (caught.value.hint or "")
 
 
 def test_a_broken_torchvision_does_no_harm(marian: Path, tmp_path: Path) -> None:
