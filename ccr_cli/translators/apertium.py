@@ -1,4 +1,4 @@
-r"""Apertium, the rule-based engine of Debian and Ubuntu: runs on any CPU, needs no model.
+r"""Apertium, the rule-based engine of Debian and Ubuntu; needs no model.
 
 Forcada et al., "Apertium: a free/open-source platform for rule-based machine translation", Machine
 Translation 25, 2011. A pair that is not installed is chained over one pivot (en -> ca -> fr).

@@ -1,4 +1,4 @@
-"""Neural translation models of transformers: Marian (OPUS-MT), M2M100, NLLB, MADLAD, by name or folder.
+"""Neural models of transformers: OPUS-MT, M2M100, NLLB, MADLAD; local.
 
 Runs on this machine; no caption is sent anywhere. Where no model is named, the pair decides: OPUS-MT
 (Tiedemann & Thottingal, EAMT 2020) where it has one, else M2M100 418M (Fan et al., JMLR 2021).

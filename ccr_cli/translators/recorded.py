@@ -1,4 +1,4 @@
-"""Replays translations recorded beforehand: the data set's own tables, or a table of yours.
+"""Replays recorded translations: the data set's tables, or one of yours.
 
 A data set ships them as `translations/<engine>-<source>-<target>.tsv` with the columns `source` and
 `target`, one sentence a line, escaped as in all tables of the dataset format; its manifest says which
