@@ -113,9 +113,7 @@ class NgramTokenizer:
 
     kind = "ngram"
 
-    def __init__(
-        self, buckets: int = 1 << 15, ngram_min: int = 3, ngram_max: int = 3, cjk_max: int = 2
-    ) -> None:
+    def __init__(self, buckets: int = 1 << 15, ngram_min: int = 3, ngram_max: int = 3, cjk_max: int = 2) -> None:
         """Make the tokenizer.
 
         Args:
@@ -280,9 +278,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         if kind == HFTokenizer.kind:
             return HFTokenizer(directory, int(config["max_length"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
-        raise ArtifactError(
-            f"cannot read the tokenizer in {path}: {error}", "train the model again"
-        ) from error
+        raise ArtifactError(f"cannot read the tokenizer in {path}: {error}", "train the model again") from error
     raise ArtifactError(f"unknown tokenizer '{kind}' in {path}", "upgrade ccr")
 
 

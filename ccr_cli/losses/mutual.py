@@ -21,9 +21,7 @@ from ccr_cli.losses.masks import full_mask_BB, masked_log_softmax_BK
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 
 
-def consistency(
-    sim_VT: Tensor, sim_VS: Tensor, mask_BB: Tensor | None = None, *, temperature: float = 0.1
-) -> Tensor:
+def consistency(sim_VT: Tensor, sim_VS: Tensor, mask_BB: Tensor | None = None, *, temperature: float = 0.1) -> Tensor:
     """L_c of each triplet: 1/2 [JS(q_v2t || q_v2s) + JS(q_t2v || q_s2v)], UML eq. (14).
 
     JS(p || q) = 1/2 KL(p || m) + 1/2 KL(q || m) with m = (p + q)/2, natural logarithm: between 0 and log 2.

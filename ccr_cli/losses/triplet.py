@@ -58,9 +58,7 @@ def triplet(
         )
 
 
-def _one_direction(
-    sim_BB: Tensor, mask_BB: Tensor, margin: float, reduction: str, weight_B: Tensor
-) -> Tensor:
+def _one_direction(sim_BB: Tensor, mask_BB: Tensor, margin: float, reduction: str, weight_B: Tensor) -> Tensor:
     """Hinge of the rows' hardest negatives, reduced."""
     kept_B = kept_rows_B(mask_BB)
     negative_BB = mask_BB & ~torch.eye(len(mask_BB), dtype=torch.bool, device=mask_BB.device)

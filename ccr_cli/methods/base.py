@@ -158,7 +158,7 @@ class Views:
 def views(method: Method, batch: Batch) -> Views:
     """Embeds a batch and compares its three sides."""
     v_BD = method.embed_visual(batch.visual_BD)
-    s_BD, t_BD = method.embed_text(batch.source.join(batch.target)).split(len(v_BD))
+    s_BD, t_BD = torch.split(method.embed_text(batch.source.join(batch.target)), len(v_BD))
     mask_BB = negatives_BB(batch.item_B, batch.item_B)
     return Views(v_BD @ s_BD.T, v_BD @ t_BD.T, s_BD @ t_BD.T, mask_BB)
 

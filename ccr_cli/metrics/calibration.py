@@ -84,9 +84,7 @@ class Reliability:
         return float((self.count * np.abs(self.accuracy - self.confidence)).sum() / total) if total else None
 
 
-def reliability(
-    uncertainty: ArrayLike, rank: ArrayLike, *, bins: int = 10, binning: str = "mass"
-) -> Reliability:
+def reliability(uncertainty: ArrayLike, rank: ArrayLike, *, bins: int = 10, binning: str = "mass") -> Reliability:
     """Bins of confidence = 1 - uncertainty.
 
     Args:

@@ -22,7 +22,8 @@ def count(values_qg: Tensor, score_qM: Tensor) -> tuple[Tensor, Tensor]:
     if score_qM.shape[1] > COUNT_EACH:
         return _binned(values_qg, score_qM)
     above, level = [], []
-    flag_qg = torch.empty(values_qg.shape, dtype=torch.float32, device=values_qg.device)
+    # of the same memory layout as the values: a transposed block costs twenty times as much otherwise
+    flag_qg = torch.empty_like(values_qg, dtype=torch.float32)
     for j in range(score_qM.shape[1]):
         score_q1 = score_qM[:, j : j + 1]
         above.append(torch.gt(values_qg, score_q1, out=flag_qg).sum(dim=1))

@@ -179,9 +179,7 @@ def round_trip_chrf(sources: Sequence[str], round_trips: Sequence[str]) -> tuple
     if not sources or len(sources) != len(round_trips):
         raise ValueError("chrF needs at least one sentence, and as many round trips as sources")
     metric = CHRF()
-    each = [
-        metric.sentence_score(back, [source]).score for back, source in zip(round_trips, sources, strict=True)
-    ]
+    each = [metric.sentence_score(back, [source]).score for back, source in zip(round_trips, sources, strict=True)]
     corpus = metric.corpus_score(list(round_trips), [list(sources)])
     return np.array(each, dtype=np.float64), float(corpus.score), str(metric.get_signature())
 

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from ccr_cli.metrics.counting import EXACT, count
 from ccr_cli.metrics.positives import IntArray, Positives
-from ccr_cli.metrics.sims import SimBlock, blocks, transposed
+from ccr_cli.metrics.sims import SimBlock, blocks, matrix_sim, transposed
 
 FloatArray = NDArray[np.float64]
 
@@ -165,6 +165,8 @@ def rank_both(
 ) -> tuple[Ranks, Ranks]:
     """Both directions of one similarity: text to visual, and visual to text.
 
+    A matrix of at most `keep` entries is computed once and held; a larger one is streamed for each direction.
+
     Args:
         sim_VT: Similarities with visual rows and text columns.
         n_visual: V.
@@ -179,9 +181,24 @@ def rank_both(
     Raises:
         ValueError: As `rank_queries`.
     """
+    if 0 < n_visual * n_texts <= keep:
+        sim_VT = _held(sim_VT, n_visual, n_texts, block)
     t2v = rank_queries(transposed(sim_VT), n_texts, n_visual, visual_of_text, block=block, keep=keep)
     back = visual_of_text.reversed(n_visual)
     return t2v, rank_queries(sim_VT, n_visual, n_texts, back, block=block, keep=keep)
+
+
+def _held(sim_VT: SimBlock, n_visual: int, n_texts: int, block: int) -> SimBlock:
+    """The same similarities, computed once."""
+    full_VT: Tensor | None = None
+    for visual in blocks(n_visual, block):
+        for texts in blocks(n_texts, block):
+            sim_vt = _checked(sim_VT(visual, texts), visual, texts)
+            if full_VT is None:
+                full_VT = sim_vt.new_empty(n_visual, n_texts)
+            full_VT[visual, texts] = sim_vt
+    assert full_VT is not None
+    return matrix_sim(full_VT)
 
 
 def _stripe(
@@ -230,20 +247,16 @@ def _checked(sim_qg: Tensor, queries: slice, gallery: slice) -> Tensor:
     if tuple(sim_qg.shape) != expected:
         raise ValueError(f"similarities of shape {tuple(sim_qg.shape)}, expected {expected}")
     if sim_qg.dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            f"similarities in {sim_qg.dtype}: ranks need float32 or better, or they tie by rounding"
-        )
+        raise ValueError(f"similarities in {sim_qg.dtype}: ranks need float32 or better, or they tie by rounding")
     sim_qg = sim_qg.detach()
     # A sum is NaN if an entry is, and also for inf - inf: look closer only then.
     if bool(sim_qg.sum().isnan()) and bool(sim_qg.isnan().any()):
         bad = int(queries.start + sim_qg.isnan().any(dim=1).nonzero()[0].item())
-        raise ValueError(f"NaN among the similarities of query {bad}: they cannot be ranked")
+        raise ValueError(f"NaN among the similarities in row {bad}: they cannot be ranked")
     return sim_qg
 
 
-def _place(
-    target_qM: Tensor, sim_qg: Tensor, row: NDArray[np.intp], column: NDArray[np.intp], at: IntArray
-) -> None:
+def _place(target_qM: Tensor, sim_qg: Tensor, row: NDArray[np.intp], column: NDArray[np.intp], at: IntArray) -> None:
     """Copy the positives that lie in this block into their places."""
     if len(row):
         device = sim_qg.device

@@ -108,9 +108,7 @@ def bootstrap_interval(
     parts = [ranks] if isinstance(ranks, Ranks) else list(ranks)
     if groups is None:
         if len(parts) > 1:
-            raise ValueError(
-                "several directions can be resampled together only by groups: give each query's item"
-            )
+            raise ValueError("several directions can be resampled together only by groups: give each query's item")
         keys = [np.arange(len(parts[0]), dtype=np.int64)]
     elif isinstance(groups, np.ndarray):
         keys = [groups]
@@ -134,9 +132,7 @@ def bootstrap_interval(
     values = np.empty(samples)
     for i in range(samples):
         drawn = rng.integers(0, n_groups, n_groups)
-        values[i] = compute(
-            *(part.take(member.of(drawn)) for part, member in zip(parts, members, strict=True))
-        )
+        values[i] = compute(*(part.take(member.of(drawn)) for part, member in zip(parts, members, strict=True)))
     tail = 50.0 * (1.0 - level)
     # a resample in which one direction has no query at all says nothing
     low, high = np.nanpercentile(values, [tail, 100.0 - tail])

@@ -94,6 +94,4 @@ def fused(target: SimBlock, translated: SimBlock, beta: float) -> SimBlock:
         return target
     if beta == 0.0:
         return translated
-    return lambda queries, gallery: (
-        beta * target(queries, gallery) + (1.0 - beta) * translated(queries, gallery)
-    )
+    return lambda queries, gallery: beta * target(queries, gallery) + (1.0 - beta) * translated(queries, gallery)

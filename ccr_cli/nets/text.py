@@ -118,9 +118,7 @@ def build_text_encoder(
     try:
         if pretrained:
             return TransformerTextEncoder(auto_model.from_pretrained(name, local_files_only=True))
-        return TransformerTextEncoder(
-            auto_model.from_config(auto_config.from_pretrained(name, local_files_only=True))
-        )
+        return TransformerTextEncoder(auto_model.from_config(auto_config.from_pretrained(name, local_files_only=True)))
     except (OSError, ValueError) as error:
         raise UnavailableError(f"no text encoder '{name}' on this machine", f"hf download {name}") from error
 

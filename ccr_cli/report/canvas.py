@@ -7,6 +7,7 @@ page replaces, so that a figure inside it follows light and dark.
 from __future__ import annotations
 
 import io
+import itertools
 import logging
 import re
 import warnings
@@ -37,7 +38,8 @@ NOISY = "#d55e00"
 
 _FIXED = {"basic": "#737a85", BASELINE: "#0072b2", "uml": "#d55e00"}
 _CYCLE = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
+_MARKS = {"basic": "o", BASELINE: "s", "uml": "^"}
+_FREE_MARKS = ("D", "v", "P", "X", "*", "h")
 # Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
 
 _CJK = (
@@ -68,14 +70,14 @@ def fonts() -> list[str]:
 
 def styles(labels: Sequence[str]) -> dict[str, Style]:
     """Colour, marker and line of each method; the same whatever else is drawn, as far as colours reach."""
-    free = iter(_CYCLE * (1 + len(labels) // len(_CYCLE)))
+    free = iter(zip(itertools.cycle(_CYCLE), itertools.cycle(_FREE_MARKS)))
     out: dict[str, Style] = {}
-    for place, label in enumerate(labels):
+    for label in labels:
         if is_oracle(label):
             out[label] = {"color": INK, "linestyle": (0, (4, 2)), "marker": "", "linewidth": 1.6}
             continue
-        color = _FIXED[label] if label in _FIXED else next(free)
-        out[label] = {"color": color, "linestyle": "-", "marker": _MARKERS[place % len(_MARKERS)], "linewidth": 2.0}
+        color, marker = (_FIXED[label], _MARKS[label]) if label in _FIXED else next(free)
+        out[label] = {"color": color, "linestyle": "-", "marker": marker, "linewidth": 2.0}
     return out
 
 

@@ -28,11 +28,12 @@ def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure
         return None
     labels, ratios = compare.methods(frame), sorted(set(frame["noise"]))
     table = compare.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"]
-    figure = new_figure(width, height)
+    figure = new_figure(width, height if len(ratios) > 1 else 1.3 + 0.55 * len(labels))
     axes = figure.subplots()
     seeds = frame.groupby(["label", "noise"])["seed"].nunique()
     if len(ratios) == 1:
         _dots(axes, table, labels)
+        axes.set_xlabel(f"SumR, {100 * ratios[0]:.3g} % noise")
     else:
         ends = {}
         for label, style in styles(labels).items():
@@ -93,7 +94,6 @@ def _dots(axes: Axes, table: Any, labels: Sequence[str]) -> None:
     axes.set_ylim(-0.6, len(labels) - 0.4)
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.15)
-    axes.set_xlabel("SumR")
 
 
 def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 0.062) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 from ccr_cli.report import compare
 from ccr_cli.report.recovery import Recovery, recovery
 from ccr_cli.report.summaries import percent
+from ccr_cli.report.tables import MINUS
 
 HEADLINE_NOISE = 0.4
 
@@ -57,17 +58,17 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
     chosen = f"{method} (the best of {len(robust)} noise-robust methods)" if len(robust) > 1 and win else method
     headline = f"{where}, {chosen} reaches SumR {stands}{_seeds(len(values))}"
-    headline += f", {_against(win)}." if win else "."
+    headline += f", {_signed(win)}, which knows nothing of noise." if win else "."
     more = []
     gap = _recovered(win)
     if gap:
         more.append(gap)
     clean = recovery(view.frame, method, 0.0) if noise else None
     if clean:
-        more.append(f"Without noise it is {_signed(clean)} infonce.")
+        more.append(f"Without noise it is {_signed(clean)}.")
     tiles = [Tile(f"{values.mean():.1f}", f"SumR of {method}", f"{percent(noise)} noise, of 600")]
     if win:
-        tiles.append(Tile(f"{win.difference:+.1f}", "against infonce", _paired(win)))
+        tiles.append(Tile(f"{win.difference:+.1f}".replace("-", MINUS), "against infonce", _paired(win)))
     if win and win.value is not None:
         tiles.append(Tile(f"{100 * win.value:.0f} %", "of the gap to the oracle recovered", _interval(win)))
     said, tile = _detection(diagnoses, view, method, noise)
@@ -92,15 +93,12 @@ def _seeds(n: int) -> str:
 
 
 def _signed(win: Recovery) -> str:
-    """How far above or below, never `above` by nothing."""
-    if abs(win.difference) < 0.05:
-        return "level with"
+    """How far above or below infonce; level with it where the difference is within its own spread over seeds."""
     spread = f" ± {win.difference_sd:.1f}" if win.difference_sd is not None else ""
-    return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'}"
-
-
-def _against(win: Recovery) -> str:
-    return f"{_signed(win)} infonce, which knows nothing of noise"
+    if abs(win.difference) < 0.05 or abs(win.difference) <= (win.difference_sd or 0.0):
+        sign = "+" if win.difference >= 0 else MINUS
+        return f"level with infonce ({sign}{abs(win.difference):.1f}{spread})"
+    return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'} infonce"
 
 
 def _recovered(win: Recovery | None) -> str | None:

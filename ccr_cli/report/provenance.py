@@ -16,9 +16,9 @@ def measured(material: Material, views: Sequence[compare.View]) -> str:
     parts = [
         markup.paragraph(
             "Ranks count every item of the gallery; ties take the middle rank. SumR is the sum of R@1, R@5 and R@10 of "
-            "both directions in percent. Only scores whose signatures agree (but for the noise and its seed) share a table. "
-            "The spread is over training seeds; the interval beside each single result below is a bootstrap over test "
-            "items."
+            "both directions in percent. Only scores whose signatures agree (but for the noise and its seed) share a "
+            "table. The spread is over training seeds; the interval beside each single result below is a bootstrap "
+            "over test items."
         ),
         f"<p class=sign>{markup.signature(main['signature'])}</p>" if main["signature"] else "",
     ]

@@ -177,9 +177,7 @@ def make_case(size: int, kind: str, mask_kind: str) -> tuple[list[Array], Mask, 
     return sims, mask, weight
 
 
-def slope(
-    oracle: Oracle, sims: list[Array], mask: Mask, weight: Array, steps: list[Array], h: float = 1e-4
-) -> float:
+def slope(oracle: Oracle, sims: list[Array], mask: Mask, weight: Array, steps: list[Array], h: float = 1e-4) -> float:
     """Directional derivative by the central difference of fourth order."""
 
     def at(t: float) -> float:
@@ -188,9 +186,7 @@ def slope(
     return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
 
 
-def gradient(
-    loss: Loss, sims: list[Array], mask: Mask, weight: Array, dtype: torch.dtype
-) -> tuple[float, list[Array]]:
+def gradient(loss: Loss, sims: list[Array], mask: Mask, weight: Array, dtype: torch.dtype) -> tuple[float, list[Array]]:
     tensors = [torch.tensor(x, dtype=dtype, requires_grad=True) for x in sims]
     value = loss(tensors, torch.tensor(mask), torch.tensor(weight, dtype=dtype))
     assert value.dtype == dtype

@@ -145,9 +145,7 @@ def test_uncertainty_over_a_fixed_candidate_set_still_tells_queries_apart_in_a_l
     matched, unmatched = evidential.query_uncertainty(sim).tolist()
     assert matched / unmatched < 0.9
     few = sim[:, :50]
-    torch.testing.assert_close(
-        evidential.query_uncertainty(few), evidential.query_uncertainty(few, candidates=None)
-    )
+    torch.testing.assert_close(evidential.query_uncertainty(few), evidential.query_uncertainty(few, candidates=None))
 
 
 def test_unknown_options_are_refused() -> None:

@@ -15,9 +15,7 @@ BACK = ["A dog is running in the snow.", "Two men on a bench", "green bottle"]
 
 def test_chrf_is_sacrebleus() -> None:
     each, corpus, signature = round_trip_chrf(SOURCES, BACK)
-    expected = [
-        sacrebleu.sentence_chrf(back, [source]).score for back, source in zip(BACK, SOURCES, strict=True)
-    ]
+    expected = [sacrebleu.sentence_chrf(back, [source]).score for back, source in zip(BACK, SOURCES, strict=True)]
     assert each.tolist() == pytest.approx(expected)
     assert corpus == pytest.approx(sacrebleu.corpus_chrf(BACK, [SOURCES]).score)
     assert each[1] == pytest.approx(100.0)

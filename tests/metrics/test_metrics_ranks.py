@@ -39,9 +39,7 @@ def oracle(sim_QG: NDArray[np.float64], lists: list[list[int]]) -> dict[str, lis
         above, level = sum(s > best for s in wrong), sum(s == best for s in wrong)
         ap = []
         for weight in (0.5, 0.0, 1.0):
-            positions = sorted(
-                sum(s > p for s in wrong) + weight * sum(s == p for s in wrong) for p in sim_G[right]
-            )
+            positions = sorted(sum(s > p for s in wrong) + weight * sum(s == p for s in wrong) for p in sim_G[right])
             ap.append(np.mean([k / (k + n) for k, n in enumerate(positions, start=1)]))
         row = (1 + above + level / 2, 1 + above, 1 + above + level, level, 1 / (1 + above + level / 2), *ap)
         for name, value in zip(FIELDS, row, strict=True):
@@ -74,9 +72,7 @@ def problem(seed: int, n_items: int, captions: int, levels: int) -> tuple[NDArra
 def test_both_directions_agree_with_the_oracle(block: int, keep: int, levels: int) -> None:
     sim_VT, item_of_text = problem(seed=levels % 97, n_items=13, captions=5, levels=levels)
     texts = Positives.from_ids(item_of_text, range(13))
-    t2v, v2t = rank_both(
-        matrix_sim(torch.from_numpy(sim_VT)), 13, len(item_of_text), texts, block=block, keep=keep
-    )
+    t2v, v2t = rank_both(matrix_sim(torch.from_numpy(sim_VT)), 13, len(item_of_text), texts, block=block, keep=keep)
     check(t2v, sim_VT.T, [[item] for item in item_of_text])
     check(v2t, sim_VT, [[t for t, i in enumerate(item_of_text) if i == v] for v in range(13)])
     assert t2v.gallery == 13 and v2t.gallery == len(item_of_text)
@@ -221,7 +217,7 @@ def test_the_callers_matrix_is_left_alone_and_gradients_do_not_matter() -> None:
 def test_nan_is_refused_and_infinity_is_not(keep: int) -> None:
     sim = torch.zeros(5, 5)
     sim[3, 2] = float("nan")
-    with pytest.raises(ValueError, match="NaN among the similarities of query 3"):
+    with pytest.raises(ValueError, match="NaN among the similarities in row 3"):
         rank(sim, [[i] for i in range(5)], block=2, keep=keep)
     sim[3] = torch.tensor([float("inf"), 0.0, -float("inf"), 1.0, -float("inf")])
     assert rank(sim, [[i] for i in range(5)], block=2, keep=keep).middle[3] == 2.0
@@ -264,6 +260,22 @@ def test_blocks_asked_for_stay_small() -> None:
     streamed = rank_queries(watched, 300, 500, positives, block=64, keep=1000)
     assert largest <= 64 * 64
     np.testing.assert_array_equal(streamed.middle, rank_queries(matrix_sim(sim), 300, 500, positives).middle)
+
+
+# 599: text to visual once (its stripes fit), visual to text twice (its stripe of 600 does not)
+@pytest.mark.parametrize(("keep", "times"), [(600, 1), (599, 3)])
+def test_both_directions_share_what_fits(keep: int, times: int) -> None:
+    sim = torch.randn(20, 30, generator=torch.Generator().manual_seed(2))
+    asked = 0
+
+    def watched(queries: slice, gallery: slice) -> torch.Tensor:
+        nonlocal asked
+        block = sim[queries, gallery]
+        asked += block.numel()
+        return block
+
+    rank_both(watched, 20, 30, Positives.from_lists([[t % 20] for t in range(30)]), block=20, keep=keep)
+    assert asked == times * 600
 
 
 def test_positives_say_what_is_wrong_with_them() -> None:

@@ -18,9 +18,7 @@ from ccr_cli.metrics.sims import dot_sim, matrix_sim
 def with_ranks(wanted: list[int], gallery: int = 100) -> Ranks:
     """Queries whose only answer stands at the wanted ranks."""
     sim = torch.arange(gallery, 0, -1, dtype=torch.float64).repeat(len(wanted), 1)
-    return rank_queries(
-        matrix_sim(sim), len(wanted), gallery, Positives.from_lists([[r - 1] for r in wanted])
-    )
+    return rank_queries(matrix_sim(sim), len(wanted), gallery, Positives.from_lists([[r - 1] for r in wanted]))
 
 
 def test_summary_by_hand() -> None:

@@ -33,9 +33,7 @@ def test_round_trip_with_colons_bars_and_line_ends() -> None:
 
 
 @settings(database=None, deadline=None)
-@given(
-    st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda value: bool(value.strip()))
-)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda value: bool(value.strip())))
 def test_any_text_comes_back_but_for_surrounding_space(value: str) -> None:
     text = build(fields(sim=value))
     assert len(text.splitlines()) == 1

@@ -46,9 +46,7 @@ def _bert() -> Any:
 
 
 def _roberta() -> Any:
-    return XLMRobertaModel(
-        XLMRobertaConfig(vocab_size=40, max_position_embeddings=40, pad_token_id=1, **_SMALL)
-    )
+    return XLMRobertaModel(XLMRobertaConfig(vocab_size=40, max_position_embeddings=40, pad_token_id=1, **_SMALL))
 
 
 def _t5() -> Any:

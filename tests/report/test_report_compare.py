@@ -1,0 +1,196 @@
+"""Comparison and recovery against hand-computed cases and enumeration written here."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccr_cli.report import compare, summaries
+from ccr_cli.report.findings import findings
+from ccr_cli.report.recovery import recovery
+from ccr_cli.report.tables import MINUS
+
+KEYS = "data:d@1|split:test|lang:{lang}|caption_set:c|q:9|gallery:9|dir:t2v+v2t|protocol:full|pos:any|ties:{ties}|"
+REST = "sim:cosine|fusion:none|mt:m|noise:{noise}|unc:{unc}|select:mt|leak:none|ccr:0.1.0"
+
+
+def result(label: str, noise: float, seed: int, total: float, **other: Any) -> tuple[str, dict[str, Any]]:
+    kind = other.pop("kind", "caption-translation")
+    mismatch = f"{kind}-{noise:g}-seed{seed}" if noise else "none"
+    fields = {"lang": "es", "ties": "mid", "unc": "none", "noise": mismatch} | other
+    figures = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "MedR": 4.0, "MeanR": 5.0, "mAP": 6.0, "MRR": 7.0, "queries": 9}
+    entry = {
+        "run": f"{label}-{noise}-{seed}",
+        "data": "d",
+        "split": "test",
+        "lang": fields["lang"],
+        "caption_set": "c",
+        "role": "target",
+        "fusion": "none",
+        "method": label.split(" ")[0],
+        "label": label,
+        "noise": noise,
+        "seed": seed,
+        "zero_shot": False,
+        "signature": (KEYS + REST).format(**fields),
+        "t2v": figures,
+        "v2t": figures,
+        "SumR": total,
+        "SumR_interval": [total - 1, total + 1],
+        "calibration": None,
+    }
+    return f"{label}-{noise}-{seed}-{kind}", entry
+
+
+GAINS = {0: (100.0, 120.0, 130.0), 1: (90.0, 115.0, 118.0), 2: (95.0, 100.0, 125.0)}
+
+
+def three_seeds() -> list[tuple[str, dict[str, Any]]]:
+    out = []
+    for seed, (plain, mine, best) in GAINS.items():
+        out += [result("infonce", 0.4, seed, plain), result("uml", 0.4, seed, mine)]
+        out.append(result("infonce (oracle)", 0.4, seed, best))
+        out += [result("infonce", 0.0, seed, 150.0 + seed), result("uml", 0.0, seed, 149.0 + seed)]
+    return out
+
+
+def test_mean_sd_and_n_are_over_seeds() -> None:
+    table = compare.aggregate(compare.results_frame(three_seeds()), ["label", "noise"], ["SumR"])["SumR"]
+    line = table.loc[("uml", 0.4)]
+    values = np.array([120.0, 115.0, 100.0])
+    assert line["mean"] == pytest.approx(values.mean())
+    assert line["sd"] == pytest.approx(np.sqrt(((values - values.mean()) ** 2).sum() / 2))
+    assert line["n"] == 3
+    assert [label for label, _ in table.index] == ["infonce"] * 2 + ["uml"] * 2 + ["infonce (oracle)"]
+
+
+def test_one_seed_has_no_standard_deviation() -> None:
+    view = compare.views(compare.results_frame([result("uml", 0.0, 0, 10.0)]))[0]
+    assert summaries.ladder(view).printed(0, 1) == "10.0"
+    assert "±" not in str([summaries.retrieval(view).printed(0, c) for c in range(4)])
+
+
+def test_recovery_is_the_ratio_of_means_with_an_enumerated_bootstrap() -> None:
+    frame = compare.results_frame(three_seeds())
+    win = recovery(frame, "uml", 0.4)
+    assert win is not None
+    gain = np.array([20.0, 25.0, 5.0])
+    gap = np.array([30.0, 28.0, 30.0])
+    assert win.value == pytest.approx(gain.mean() / gap.mean())
+    ratios = [gain[list(d)].mean() / gap[list(d)].mean() for d in itertools.product(range(3), repeat=3)]
+    assert (win.low, win.high) == pytest.approx(tuple(np.percentile(ratios, [2.5, 97.5])))
+    assert win.seeds == 3
+    assert win.difference == pytest.approx(gain.mean())
+    assert win.difference_sd == pytest.approx(gain.std(ddof=1))
+
+
+def test_recovery_without_noise_is_only_a_difference() -> None:
+    win = recovery(compare.results_frame(three_seeds()), "uml", 0.0)
+    assert win is not None and win.value is None and win.low is None
+    assert win.difference == pytest.approx(-1.0)
+
+
+def test_recovery_pairs_only_seeds_that_all_three_have() -> None:
+    rows = [r for r in three_seeds() if r[0] != "infonce (oracle)-0.4-1-caption-translation"]
+    win = recovery(compare.results_frame(rows), "uml", 0.4)
+    assert win is not None and win.seeds == 2
+    assert win.value == pytest.approx((20 + 5) / (30 + 30))
+
+
+def test_recovery_is_undefined_where_the_oracle_gains_nothing() -> None:
+    rows = [
+        result(m, 0.4, s, v) for m, v in (("infonce", 9.0), ("uml", 8.0), ("infonce (oracle)", 9.0)) for s in (0, 1)
+    ]
+    win = recovery(compare.results_frame(rows), "uml", 0.4)
+    assert win is not None and win.value is None and win.difference == -1.0
+    assert recovery(compare.results_frame(rows[2:4]), "uml", 0.4) is None
+
+
+def test_results_of_other_signatures_never_share_a_table() -> None:
+    rows = [result("uml", 0.4, 0, 10.0), result("infonce", 0.4, 0, 9.0, ties="optimistic", unc="top128")]
+    found = compare.views(compare.results_frame(rows))
+    assert [len(v.frame) for v in found] == [1, 1]
+    assert {v.title for v in found} == {"d test, queries in es (ties mid)", "d test, queries in es (ties optimistic)"}
+
+
+def test_the_uncertainty_candidates_and_the_noise_seed_do_not_divide() -> None:
+    rows = [result("uml", 0.4, 0, 10.0, unc="top128"), result("infonce", 0.4, 1, 9.0), result("infonce", 0.0, 0, 9.0)]
+    assert len(compare.views(compare.results_frame(rows))) == 1
+
+
+def test_kinds_of_noise_have_a_view_each_and_share_the_clean_results() -> None:
+    rows = [result("uml", 0.4, 0, 10.0), result("uml", 0.4, 0, 8.0, kind="caption-pair"), result("uml", 0.0, 0, 12.0)]
+    found = compare.views(compare.results_frame(rows))
+    assert [v.noise_kind for v in found] == ["caption-translation", "caption-pair"]
+    assert [sorted(v.frame["SumR"]) for v in found] == [[10.0, 12.0], [8.0, 12.0]]
+
+
+def test_the_same_result_twice_counts_once() -> None:
+    assert len(compare.results_frame([result("uml", 0.4, 0, 10.0)] * 2)) == 1
+
+
+def test_an_unreadable_signature_still_compares_by_what_is_known() -> None:
+    run, entry = result("uml", 0.4, 0, 10.0)
+    facts = {run: compare.RunFacts(run, "uml", noise_kind="image-pair")}
+    frame = compare.results_frame([(run, {**entry, "signature": "", "SumR_interval": None, "v2t": None})], facts)
+    assert frame["noise_kind"].tolist() == ["image-pair"] and np.isnan(frame["v2t.R@1"].iloc[0])
+    assert len(compare.views(frame)) == 1
+
+
+def test_runs_of_one_label_with_other_options_are_told_apart() -> None:
+    def config(beta: float, lr: float = 0.1) -> dict[str, Any]:
+        return {"data": "d", "lang": "es", "preset": None, "options": {"beta": beta, "lr": lr}}
+
+    runs = {"a": ("uml", config(0.3)), "b": ("uml", config(0.5)), "c": ("basic", config(0.3, 0.2))}
+    assert compare.variant_labels(runs) == {"a": "uml [beta=0.3]", "b": "uml [beta=0.5]", "c": "basic"}
+    assert compare.variant_labels({"a": runs["a"], "d": runs["a"]}) == {"a": "uml", "d": "uml"}
+
+
+def test_findings_speak_of_the_headline_noise_and_do_not_flatter() -> None:
+    view = compare.views(compare.results_frame(three_seeds()))[0]
+    found = findings(view, compare.diagnoses_frame([]))
+    assert found.method == "uml" and found.noise == 0.4
+    assert "SumR 111.7 ± 10.4 (3 seeds), 16.7 ± 10.4 above infonce" in found.headline
+    assert any("57 %" in s for s in found.more)
+    assert "Without noise it is 1.0 ± 0.0 below infonce." in found.more
+    level = [result("infonce", 0.4, s, v) for s, v in ((0, 10.0), (1, 20.0))]
+    level += [result("uml", 0.4, s, v) for s, v in ((0, 12.0), (1, 19.0))]
+    said = findings(compare.views(compare.results_frame(level))[0], compare.diagnoses_frame([])).headline
+    assert "level with infonce (+0.5 ± 2.1)" in said
+
+
+def test_findings_report_the_judge() -> None:
+    rows = three_seeds()
+    summary = {"run": "r", "label": "uml", "noise": 0.4, "seed": 0, "lang": "es", "judge": "two-group"}
+    summary |= {"judge_side": "cross_lingual", "pairs": 10, "share_noisy": 0.41, "uncertainty": {}}
+    summary |= {"detection": {"recall": 0.934, "false_alarms": 0.021, "precision": 0.9, "auroc": 0.981}}
+    frame = compare.diagnoses_frame([("uml-0.4-0-caption-translation", summary)] * 2)
+    assert len(frame) == 1
+    said = " ".join(findings(compare.views(compare.results_frame(rows))[0], frame).more)
+    assert (
+        "It finds 93 % of the switched training pairs with 2.1 % false alarms (AUROC 0.981, judge two-group)." in said
+    )
+    table = summaries.detection(frame)
+    shown = ["40 %", "uml", "two-group", "1", "93.4", "2.1", "90.0", "0.981", "41.0"]
+    assert [table.printed(0, c) for c in range(9)] == shown
+
+
+def test_tables_say_what_was_won_back() -> None:
+    view = compare.views(compare.results_frame(three_seeds()))[0]
+    table = summaries.recoveries(view)
+    assert table is not None
+    assert [c.key for c in table.columns] == ["method", "gain_noise_0", "gain_noise_0.4", "recovery_noise_0.4", "seeds"]
+    assert [table.printed(0, c) for c in (0, 1, 2)] == ["uml", f"{MINUS}1.0 ± 0.0", "+16.7 ± 10.4"]
+    alone = compare.views(compare.results_frame([result("uml", 0.4, 0, 1.0)]))[0]
+    assert summaries.recoveries(alone) is None
+
+
+def test_the_main_view_is_the_target_language_on_its_own_test_split() -> None:
+    other = result("uml", 0.0, 0, 99.0, lang="en")
+    other[1]["role"] = "source"
+    frame = pd.concat([compare.results_frame([other] * 1), compare.results_frame([result("uml", 0.0, 0, 1.0)])])
+    assert [v.lang for v in compare.views(frame.reset_index(drop=True))] == ["es", "en"]

@@ -1,0 +1,142 @@
+"""Figures: the same bytes each time, nothing global touched, nothing drawn from nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from ccr_cli.report import canvas, compare, figures
+from ccr_cli.report.searches import Found, Search
+from ccr_cli.report.strip import strip
+from ccr_cli.report.thumbnails import Embedded, thumbnail
+
+
+def view(ratios: tuple[float, ...] = (0.0, 0.4), labels: tuple[str, ...] = ("infonce", "uml")) -> compare.View:
+    rows = [(m, n, s, 100 - 50 * n + s) for m in labels for n in ratios for s in (0, 1)]
+    frame = pd.DataFrame(rows, columns=["label", "noise", "seed", "SumR"])
+    return compare.View("d test", "d", "test", "es", "target", "none", False, "caption-translation", "es", frame)
+
+
+def pairs(n: int = 200, known: bool = True) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    wrong = rng.random(n) < 0.4
+    p = np.clip(np.where(wrong, 0.2, 0.8) + rng.normal(0, 0.2, n), 0, 1)
+    truth = np.where(wrong, "noisy", "clean") if known else np.full(n, None, dtype=object)
+    verdict = np.where(p < 0.5, "noisy", "clean")
+    return pd.DataFrame({"sim_st": p, "sim_vt": p / 2, "p_clean": p, "truth": truth, "verdict": verdict})
+
+
+def _settings() -> dict[str, object]:
+    """All but the backend, which matplotlib chooses when it is asked for."""
+    return {key: matplotlib.rcParams[key] for key in matplotlib.rcParams if key != "backend"}
+
+
+def test_figures_are_made_without_pyplot() -> None:
+    sources = Path(canvas.__file__).parent.glob("*.py")
+    assert not [
+        path.name for path in sources if "import pyplot" in path.read_text() or "matplotlib.pyplot" in path.read_text()
+    ]
+
+
+def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
+    before = _settings()
+    made = []
+    for _ in range(2):
+        with canvas.drawing():
+            figure = figures.sum_r(view())
+            assert figure is not None
+            made.append((canvas.to_svg(figure), canvas.to_png(figure)))
+    assert made[0] == made[1]
+    assert _settings() == before
+    assert "<dc:date>" not in made[0][0]
+
+
+@pytest.mark.parametrize("ratios", [(0.0,), (0.4,), (0.0, 0.2, 0.4)])
+def test_any_number_of_noise_ratios_is_drawn(ratios: tuple[float, ...]) -> None:
+    with canvas.drawing():
+        assert figures.sum_r(view(ratios, ("basic", "infonce", "uml", "x", "infonce (oracle)"))) is not None
+
+
+def test_nothing_is_drawn_from_nothing() -> None:
+    empty = view().frame.iloc[:0]
+    with canvas.drawing():
+        assert figures.sum_r(compare.View(**{**vars(view()), "frame": empty})) is None
+        assert figures.training([]) is None
+        assert figures.judges({"uml": pairs(known=False)}) is None
+        assert figures.beliefs(pairs(0)) is None
+        assert figures.risk({}) is None
+        assert strip([]) is None
+
+
+def test_beliefs_and_judges_are_drawn_with_and_without_a_truth() -> None:
+    with canvas.drawing():
+        assert figures.beliefs(pairs()) is not None
+        assert figures.beliefs(pairs(known=False)) is not None
+        assert figures.judges({"uml": pairs(), "infonce": pairs(50)}) is not None
+
+
+def test_roc_points_agree_with_counting() -> None:
+    score = np.array([0.9, 0.9, 0.5, 0.4, 0.1])
+    truth = np.array([True, False, True, False, False])
+    recall, alarms, precision = figures.roc_points(score, truth)
+    for at, threshold in enumerate([0.9, 0.5, 0.4, 0.1], start=1):
+        called = score >= threshold
+        assert recall[at] == (called & truth).sum() / 2
+        assert alarms[at] == (called & ~truth).sum() / 3
+        assert precision[at] == (called & truth).sum() / called.sum()
+
+
+def test_labels_are_moved_apart_as_little_as_needed() -> None:
+    placed = figures._apart([0.1, 0.5, 0.51, 0.9], 0.06)
+    assert placed == pytest.approx([0.1, 0.475, 0.535, 0.9])
+    assert min(np.diff(figures._apart([0.5] * 6, 0.06))) > 0.0599
+
+
+def test_oracles_are_dashed_and_methods_keep_their_colours() -> None:
+    few, many = canvas.styles(["uml"]), canvas.styles(["basic", "infonce", "other", "uml", "infonce (oracle)"])
+    assert few["uml"] == many["uml"] and many["infonce (oracle)"]["linestyle"] != "-"
+    assert len({style["color"] for style in many.values()}) == 5
+
+
+def test_scripts_without_a_font_draw_no_warning(tmp_path: Path) -> None:
+    Image.new("LA", (64, 20), (9, 128)).save(tmp_path / "a.png")
+    found = [Found("a", "A", 0.5, tmp_path / "a.png", True), Found("b", "B $x$ <b>", 0.4)]
+    queries = ["雪地里的狗", "小さな猫が木の上で眠っている", "कुत्ता", "a very long query " * 9, "x" * 200]
+    with canvas.drawing():
+        figure = strip([Search(q, "zh", found, "a gloss $", "run", 0.1) for q in queries])
+        assert figure is not None
+        assert canvas.to_png(figure).startswith(b"\x89PNG") and "<svg" in canvas.to_svg(figure)
+
+
+def test_inline_figures_do_not_share_ids_and_follow_the_page() -> None:
+    with canvas.drawing():
+        figure = figures.sum_r(view())
+        assert figure is not None
+        svg = canvas.inline_svg(canvas.to_svg(figure), "one", "A figure")
+    assert svg.startswith('<svg role="img" aria-label="A figure"') and "<metadata" not in svg
+    assert 'id="one-' in svg and "currentColor" in svg and "#23272e" not in svg
+    assert 'href="#' not in svg.replace('href="#one-', "") and "url(#" not in svg.replace("url(#one-", "")
+
+
+def test_thumbnails_are_small_and_forgiving(tmp_path: Path) -> None:
+    Image.new("RGBA", (400, 200), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    (tmp_path / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    small = thumbnail(tmp_path / "clear.png", 100)
+    assert small is not None and small.size == (100, 50) and small.getpixel((5, 5)) == (255, 255, 255)
+    images = Embedded(32)
+    assert images.address(tmp_path / "bad.png") is None and images.address(None) is None
+    assert images.address(tmp_path / "absent.png") is None
+    assert str(images.address(tmp_path / "clear.png")).startswith("data:image/png;base64,")
+
+
+def test_an_image_that_unpacks_to_too_many_pixels_is_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("L", (50, 50)).save(tmp_path / "big.png")
+    monkeypatch.setattr("ccr_cli.report.thumbnails.MAX_PIXELS", 100)
+    assert thumbnail(tmp_path / "big.png", 10) is None

@@ -1,0 +1,131 @@
+"""Every rendering escapes what data could do to it, and agrees with the others."""
+
+from __future__ import annotations
+
+import csv
+import io
+from html.parser import HTMLParser
+
+import pytest
+from rich.console import Console
+
+from ccr_cli.report import markup
+from ccr_cli.report.tables import (
+    Cell,
+    Column,
+    Row,
+    Table,
+    guard,
+    latex_text,
+    markdown_text,
+    to_csv,
+    to_latex,
+    to_markdown,
+    to_rich,
+    to_tsv,
+)
+
+HOSTILE = '=HYPERLINK("x")|<img src=x>\t[red]\\input{a}%\x1b[31m'
+
+
+def sample() -> Table:
+    columns = [
+        Column("method", "method", text=True),
+        Column("r1", "R@1", "high", group="text → image"),
+        Column("medr", "MedR", "low", group="text → image"),
+        Column("auroc", "AUROC", "high", format=".3f"),
+    ]
+    rows = [
+        Row([Cell(HOSTILE), Cell(10.04, 0.25), Cell(3.0, 1.0), Cell(0.98)], block="a"),
+        Row([Cell("uml"), Cell(10.01, 0.5), Cell(2.0), Cell(None)], block="a"),
+        Row([Cell("oracle"), Cell(50.0), Cell(1.0), Cell(0.99)], block="a", ceiling=True),
+        Row([Cell("uml"), Cell(-1.0), Cell(9.0), Cell(float("nan"))], block="b"),
+    ]
+    return Table("t", "A <title> & 100 %", columns, rows, ["A note_1."])
+
+
+def test_the_best_is_best_as_printed_within_its_block_and_never_a_ceiling() -> None:
+    assert sample().best() == {(0, 1), (1, 1), (1, 2)}
+
+
+def test_csv_is_read_back_with_full_figures_and_no_formula() -> None:
+    rows = list(csv.reader(io.StringIO(to_csv(sample()))))
+    assert rows[0] == ["method", "r1", "r1_sd", "medr", "medr_sd", "auroc"]
+    assert rows[1][0].startswith("'=HYPERLINK") and "\x1b" not in rows[1][0]
+    assert rows[1][1:] == ["10.04", "0.25", "3", "1", "0.98"]
+    assert rows[4][1:] == ["-1", "", "9", "", ""]
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "\t=1", " =1", "\r=1"])
+def test_formulas_are_guarded(text: str) -> None:
+    assert guard(text).startswith("'")
+
+
+def test_plain_words_are_not_guarded() -> None:
+    assert guard("infonce (oracle)") == "infonce (oracle)"
+
+
+def test_tsv_has_as_many_fields_in_every_line() -> None:
+    lines = to_tsv(sample()).splitlines()
+    assert {line.count("\t") for line in lines} == {5} and len(lines) == 5
+
+
+def test_markdown_escapes_and_marks_the_best() -> None:
+    text = to_markdown(sample())
+    assert r"\|&lt;img src=x&gt;" in text and r"\[red\]" in text
+    assert "**10.0 ± 0.2**" in text and "_50.0_" in text
+    bars = [line.replace(r"\|", "").count("|") for line in text.splitlines() if line.startswith("|")]
+    assert set(bars) == {5}
+    assert markdown_text("a*b_c`") == r"a\*b\_c\`"
+
+
+def test_latex_escapes_every_special_character() -> None:
+    text = to_latex(sample())
+    assert r"\textbackslash{}input\{a\}\%" in text and r"\textbar{}\textless{}img" in text
+    assert r"\textbf{10.0 $\pm$ 0.2}" in text and r"\toprule" in text
+    assert r"\multicolumn{2}{c}{text $\rightarrow$ image}" in text
+    assert text.count(r"\\") == 6
+    assert latex_text("&%$#_{}~^") == r"\&\%\$\#\_\{\}\textasciitilde{}\textasciicircum{}"
+
+
+def test_the_terminal_gets_plain_text() -> None:
+    out = io.StringIO()
+    Console(file=out, width=200, force_terminal=False).print(to_rich(sample()))
+    shown = out.getvalue()
+    assert "[red]" in shown and "\x1b" not in shown and "10.0 ± 0.2" in shown and "t→v R@1" in shown
+    narrow = io.StringIO()
+    Console(file=narrow, width=200).print(to_rich(sample(), spread=False))
+    assert "±" not in narrow.getvalue()
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        if tag not in ("img", "meta", "br", "wbr"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_html_is_balanced_and_holds_no_foreign_tag() -> None:
+    tags = Tags()
+    tags.feed(markup.table(sample()))
+    assert not tags.open and "img" not in tags.seen
+    assert "<b>10.0</b>" in markup.table(sample())
+
+
+def test_addresses_are_links_only_if_they_are_of_the_web() -> None:
+    assert "<a " not in markup.web_link("javascript:alert(1)")
+    assert markup.web_link("https://example.org/?a=1&b=2").startswith('<a href="https://example.org/?a=1&amp;b=2"')
+
+
+def test_a_text_cannot_leave_its_attribute_or_turn_its_neighbours() -> None:
+    assert '"' not in markup.text('" onload="x')
+    assert "\u202e" not in markup.foreign("\u202eabc") and "dir=" in markup.foreign("abc", 'x"y')
+    assert 'lang="x&quot;y"' in markup.foreign("abc", 'x"y')
