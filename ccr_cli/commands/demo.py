@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,6 +31,7 @@ SIZE = ("--set", "image_size=128")
 
 @c.guarded
 def demo(
+    context: typer.Context,
     full: Annotated[bool, typer.Option("--full", help="0, 20, 40, 60 % noise and three seeds.")] = False,
     epochs: Annotated[
         int | None, typer.Option("--epochs", min=1, help="Epochs of every run, to try the chain quickly.")
@@ -52,7 +53,7 @@ def demo(
     started = time.monotonic()
     _need_encoder()
     workspace = workspace or Path("demo-full" if full else "demo")
-    run = _Runner(workspace)
+    run = _Runner(context.find_root().command, workspace)
     noises, seeds = ((0.0, 0.2, 0.4, 0.6), (0, 1, 2)) if full else ((0.0, 0.4), (0,))
     few = ("--epochs", str(epochs)) if epochs else ()
     data, other = run("data", "import", DATA), run("data", "import", OTHER)
@@ -79,12 +80,10 @@ def demo(
 class _Runner:
     """Runs public commands in this process and returns the path that each one made."""
 
-    def __init__(self, workspace: Path) -> None:
-        self.workspace = workspace
+    def __init__(self, ccr: Any, workspace: Path) -> None:
+        self.ccr, self.workspace = ccr, workspace
 
     def __call__(self, *arguments: str) -> str:
-        from ccr_cli.cli import app
-
         shown = [self._short(argument) for argument in arguments]
         console.say(f"$ ccr {shlex.join(shown)}", style="bold")
         output = io.StringIO()
@@ -92,7 +91,7 @@ class _Runner:
         with contextlib.redirect_stdout(output), _arguments(arguments):
             extra = ["--workspace", str(self.workspace), *(["-q"] if loud < 0 else ["-v"] * loud)]
             try:
-                app([*arguments, *extra])
+                self.ccr([*arguments, *extra])
             except SystemExit as stop:
                 if stop.code not in (0, 3, None):
                     raise

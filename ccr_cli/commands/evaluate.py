@@ -24,7 +24,9 @@ def evaluate(
         bool,
         typer.Option("--zero-shot", help="On the other data sets of the workspace, in every language they have."),
     ] = False,
-    caption_set: Annotated[str | None, typer.Option("--caption-set", show_default="all")] = None,
+    caption_set: Annotated[
+        str | None, typer.Option("--caption-set", help="Only the captions of this set.", show_default="all")
+    ] = None,
     beta: Annotated[
         float, typer.Option("--beta", help="Weight of the query itself in score fusion with its translation.")
     ] = 0.8,

@@ -27,8 +27,13 @@ def train(
     noise_seed: c.NoiseSeed = None,
     preset: Annotated[str | None, typer.Option("--preset", help="Named settings of the method, e.g. paper.")] = None,
     options: c.Set = None,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, show_default="the method's")] = None,
-    batch_size: Annotated[int | None, typer.Option("--batch-size", min=2, show_default="the method's")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option("--epochs", min=1, help="Passes over the training triplets.", show_default="the method's"),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=2, help="Triplets a step.", show_default="the method's")
+    ] = None,
     seed: c.Seed = 0,
     select_on: Annotated[
         str,

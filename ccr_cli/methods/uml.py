@@ -1,4 +1,4 @@
-"""Uncertainty-aware mutual learning: evidential dual views, trusted judge, anchor.
+"""Uncertainty-aware mutual learning: evidential views, trusted judge, anchor.
 
 Liu et al., "UML", Sci China Inf Sci 69(3):132107, 2026, doi 10.1007/s11432-024-4696-2.
 
