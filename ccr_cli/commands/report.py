@@ -33,15 +33,20 @@ def report(
 ) -> None:
     """Make tables, figures and one self-contained HTML page from evaluations and diagnoses.
 
-    With none named, from all of the workspace. The example queries are human test captions drawn by a fixed seed.
+    With none named, from all of the workspace. The tables are shown on standard error too. The example queries are
+    human test captions drawn by a fixed seed.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.commands.show import show_report
     from ccr_cli.stages.report import report as stage
+    from ccr_cli.stages.report import summary
     from ccr_cli.stages.samples import sample_searches
 
     shown = sample_searches(inputs, searches, device=device) if searches else []
-    c.emit(inputs, [stage(inputs, name=name, title=title, searches=shown, force=force)], json)
+    made = stage(inputs, name=name, title=title, searches=shown, force=force)
+    show_report(summary(inputs, shown))
+    c.emit(inputs, [made], json)
 
 
 EPILOG = c.examples(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
 from ccr_cli.artifacts.base import Artifact
+
+if TYPE_CHECKING:
+    from ccr_cli.report.compose import Overview
 
 _DIRECTIONS = ("t2v", "v2t")
 
@@ -71,6 +74,20 @@ def show_diagnosis(artifact: Artifact) -> None:
         )
     for pair in [] if console.brief else found["most_suspicious"][:5]:
         console.say(f"  {pair['p_clean']:.2f}  {pair['source_text']}  ->  {pair['translation']}")
+
+
+def show_report(found: Overview) -> None:
+    """Shows what a report says: its headline and its tables, drawn on a terminal, Markdown otherwise."""
+    from ccr_cli.report.tables import to_markdown, to_rich
+
+    err = console.stderr()
+    console.say(found.findings.headline, style="bold")
+    for table in found.tables.values():
+        if console.verbosity >= 0:
+            err.print()
+            err.print(
+                to_rich(table) if err.is_terminal else to_markdown(table), markup=False, soft_wrap=not err.is_terminal
+            )
 
 
 def _number(value: float | None, digits: int = 1) -> str:

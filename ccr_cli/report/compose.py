@@ -30,14 +30,17 @@ class Overview:
     diagnoses: pd.DataFrame
     findings: Findings
     tables: dict[str, Table]
-    """By name: sumr, retrieval, and where there is something to say recovery, detection, settings."""
+    """By name: sumr, retrieval, and where there is something to say recovery, detection, settings, searches."""
 
 
 def overview(material: Material) -> Overview:
     """Computes the sentences and tables of a report; `material` has at least one result."""
     views = compare.views(compare.results_frame(material.results, material.facts))
     diagnoses = compare.diagnoses_frame([(d.run_id, d.summary) for d in material.diagnoses], material.facts)
-    return Overview(views, diagnoses, findings(views[0], diagnoses), make_tables(views, diagnoses))
+    tables = make_tables(views, diagnoses)
+    if material.searches:
+        tables["searches"] = summaries.searches(material.searches)
+    return Overview(views, diagnoses, findings(views[0], diagnoses), tables)
 
 
 def write(material: Material, folder: Path) -> dict[str, int]:

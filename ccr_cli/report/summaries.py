@@ -10,6 +10,7 @@ import pandas as pd
 
 from ccr_cli.report import compare
 from ccr_cli.report.recovery import Recovery, recovery
+from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import MINUS, Cell, Column, Row, Table
 
 T2V, V2T = "text → image", "image → text"
@@ -182,3 +183,29 @@ def _spread(line: Any) -> Cell:
     if not math.isfinite(mean):
         return Cell()
     return Cell(mean, sd if n > 1 and math.isfinite(sd) else None)
+
+
+def searches(found: Sequence[Search], top: int = 3) -> Table:
+    """Queries with the captions of the first `top` results, the right one marked, and the first result's picture."""
+    keys = [
+        ("lang", ""),
+        ("query", "query"),
+        ("meaning", "in English"),
+        *((f"hit_{i}", f"{i}.") for i in range(1, top + 1)),
+    ]
+    columns = [Column(key, title, text=True) for key, title in [*keys, ("image", "picture of 1.")]]
+    rows = []
+    for search in found:
+        hits = [f"{'✓ ' if hit.correct else ''}{hit.caption}" for hit in search.results[:top]]
+        image = search.results[0].image if search.results else None
+        words = [
+            search.lang,
+            search.query,
+            search.gloss,
+            *hits,
+            *[None] * (top - len(hits)),
+            image.name if image else None,
+        ]
+        rows.append(Row([Cell(word) for word in words], block=search.lang))
+    notes = ["Queries drawn by a fixed seed among the human captions of test items; ✓ is the item that was meant."]
+    return Table("searches", "Searches", columns, rows, notes)

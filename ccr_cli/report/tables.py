@@ -105,10 +105,10 @@ class Table:
     def heading(self, c: int) -> str:
         """A column's heading where there is no second line for its group."""
         column = self.columns[c]
-        return f"{_SHORT.get(column.group, '')} {column.title}".strip()
+        return f"{_SHORT.get(column.group, column.group)} {column.title}".strip()
 
 
-_SHORT = {"text → image": "t→v", "image → text": "v→t"}
+_SHORT = {"text → image": "t→v", "image → text": "v→t", "SumR": ""}
 
 
 def _number(cell: Cell) -> float | None:

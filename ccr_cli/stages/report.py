@@ -59,16 +59,17 @@ def report(
         return build.done
 
 
-def summary(inputs: Inputs) -> compose.Overview:
+def summary(inputs: Inputs, searches: Sequence[Search] = ()) -> compose.Overview:
     """What the evaluations and diagnoses say, without writing anything; for showing it on a terminal.
 
     Args:
         inputs: As for `report`.
+        searches: Likewise.
 
     Raises:
         ArtifactError: If there is no evaluation.
     """
-    return compose.overview(_gather(inputs, None, ())[0])
+    return compose.overview(_gather(inputs, None, searches)[0])
 
 
 def _gather(inputs: Inputs, title: str | None, searches: Sequence[Search]) -> tuple[Material, list[base.Artifact]]:
