@@ -1,0 +1,256 @@
+"""What every training method has to keep; a new file in methods/ is held to it with no edit here.
+
+Shape suffixes: B triplets in a batch, V visual items, T texts, D embedding, Q queries, G gallery.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toy
+from safetensors.torch import load_file
+from toy import Chain
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base as records
+from ccr_cli.data.tokens import NgramTokenizer, Tokens
+from ccr_cli.methods import base
+from ccr_cli.nets.dual import parameter_groups
+from ccr_cli.nets.text import build_text_encoder
+from ccr_cli.stages.checkpoint import save_tensors
+from ccr_cli.stages.options import configure
+
+METHODS = registry.names("methods")
+PRESETS = [(name, p) for name in METHODS for p in registry.load("methods", name).Method.PRESETS]
+SMALL: dict[str, Any] = {"buckets": 512, "dim": 16, "dropout": 0.0, "text_dropout": 0.0}
+VISUAL_DIM = 12
+SOURCE = [f"{colour} {shape}" for colour, shape in zip(toy.COLOURS, itertools.cycle(toy.SHAPES), strict=False)]
+TARGET = [f"{toy.SHAPES[shape]} {toy.COLOURS[colour]}" for colour, shape in (text.split() for text in SOURCE)]
+
+every_method = pytest.mark.parametrize("name", METHODS)
+
+
+def make(name: str, seed: int = 0, **options: Any) -> base.Method:
+    """A small model of a method, without dropout."""
+    module = registry.load("methods", name)
+    config = configure(module.Config, {**SMALL, **options}, name)
+    torch.manual_seed(seed)
+    text = build_text_encoder("ngram", buckets=config.buckets, dim=config.dim)
+    method: base.Method = module.Method(config, VISUAL_DIM, text)
+    method.start_epoch(1)
+    return method.train()
+
+
+def tokens(texts: list[str]) -> Tokens:
+    return NgramTokenizer(buckets=SMALL["buckets"]).encode(texts).select(torch.arange(len(texts)))
+
+
+def batch(
+    source: list[str] = SOURCE,
+    target: list[str] = TARGET,
+    items: list[int] | None = None,
+    clean: list[float] | None = None,
+    judged: bool = True,
+) -> base.Batch:
+    """A batch in which equal items have equal features."""
+    item_B = torch.tensor(items or list(range(len(source))))
+    features = torch.randn(64, VISUAL_DIM, generator=torch.Generator().manual_seed(5))
+    p_B = torch.tensor(clean or [1.0] * len(source))
+    return base.Batch(features[item_B], tokens(source), tokens(target), item_B, p_B, p_B.clone(), judged)
+
+
+def total(terms: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.stack([value.float() for value in terms.values()]).sum()
+
+
+def gradients(method: base.Method) -> dict[str, torch.Tensor]:
+    found = {name: weight.grad for name, weight in method.named_parameters() if weight.requires_grad}
+    missing = [name for name, grad in found.items() if grad is None]
+    assert not missing, f"no gradient reaches {missing}"
+    return {name: grad.to_dense() for name, grad in found.items() if grad is not None}
+
+
+@every_method
+def test_every_parameter_gets_gradient(name: str) -> None:
+    method = make(name)
+    total(method.losses(batch())).backward()  # type: ignore[no-untyped-call]
+    for weight, grad in gradients(method).items():
+        assert grad.isfinite().all() and grad.abs().sum() > 0, weight
+
+
+@every_method
+def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> None:
+    method, given = make(name), batch()
+    before = given.visual_BD.clone(), given.p_vt_B.clone()
+    terms = method.losses(given)
+    assert terms and all(value.shape == () for value in terms.values())
+    assert torch.equal(given.visual_BD, before[0]) and torch.equal(given.p_vt_B, before[1])
+
+
+@every_method
+def test_overfits_eight_pairs(name: str) -> None:
+    method = make(name)
+    given = batch(judged=False)
+    dense, sparse = parameter_groups(method)
+    optimizers = [torch.optim.Adam(dense, lr=0.02), torch.optim.SparseAdam(sparse, lr=0.02)]
+    losses = []
+    for _ in range(80):
+        loss = total(method.losses(given))
+        losses.append(loss.item())
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        for optimizer in optimizers:
+            optimizer.step()
+    assert losses[-1] < losses[0]
+    method.eval()
+    with torch.no_grad():
+        v_VD = method.embed_visual(given.visual_BD)
+        for texts in (given.source, given.target):
+            t_TD = method.embed_text(texts)
+            for query_QD, gallery_GD in ((t_TD, v_VD), (v_VD, t_TD)):
+                sim_QG, _ = method.score(query_QD, gallery_GD)
+                assert torch.equal(sim_QG.argmax(dim=1), torch.arange(len(SOURCE))), "R@1 is not 100"
+
+
+@every_method
+def test_same_seed_same_bytes(name: str, workspace: Chain) -> None:
+    def train(label: str, seed: int) -> records.Artifact:
+        options = ("--method", name, "--epochs", "2", "--noise", "0.4", *toy.SMALL)
+        return toy.ok(
+            "train", *options, "--noise-seed", "0", "--seed", str(seed), "--name", label, workspace=workspace.root
+        ).made
+
+    first, again, other = train("first", 0), train("again", 0), train("other", 1)
+    assert first.files == again.files and first.id == again.id
+    weights = {a.name: a.file("model.safetensors").read_bytes() for a in (first, other)}
+    assert weights["first"] != weights["other"]
+
+
+@every_method
+def test_saved_and_loaded_gives_the_same_scores(name: str, tmp_path: Path) -> None:
+    first, second = make(name, seed=1).eval(), make(name, seed=2).eval()
+    given = batch()
+
+    def scores(method: base.Method) -> torch.Tensor:
+        with torch.no_grad():
+            return method.score(method.embed_text(given.target), method.embed_visual(given.visual_BD))[0]
+
+    assert not torch.equal(scores(first), scores(second))
+    save_tensors(tmp_path / "model.safetensors", first.state_dict())
+    second.load_state_dict(load_file(tmp_path / "model.safetensors"))
+    assert torch.equal(scores(first), scores(second))
+
+
+@every_method
+def test_embeddings_are_unit_vectors(name: str) -> None:
+    method, given = make(name).eval(), batch()
+    for out_BD in (method.embed_visual(given.visual_BD), method.embed_text(given.source)):
+        torch.testing.assert_close(out_BD.norm(dim=-1), torch.ones(len(SOURCE)))
+
+
+@every_method
+@pytest.mark.parametrize("gallery", [1, 2, 300])
+def test_uncertainty_lies_between_0_and_1_or_there_is_none(name: str, gallery: int) -> None:
+    method = make(name).eval()
+    g_GD = torch.nn.functional.normalize(torch.randn(gallery, SMALL["dim"]), dim=-1)
+    q_QD = torch.cat([g_GD[:1], -g_GD[:1], torch.zeros(1, SMALL["dim"])])
+    sim_QG, unc_Q = method.score(q_QD, g_GD)
+    assert sim_QG.shape == (3, gallery)
+    torch.testing.assert_close(sim_QG, q_QD @ g_GD.T)
+    assert (unc_Q is None) == (method.score(q_QD[:1], g_GD)[1] is None)
+    if unc_Q is not None:
+        assert unc_Q.shape == (3,) and unc_Q.isfinite().all()
+        assert (unc_Q >= 0).all() and (unc_Q <= 1).all()
+        assert unc_Q[0] <= unc_Q[1], "a query that matches is not the less certain one"
+
+
+@every_method
+@pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize(
+    ("source", "target", "items", "clean"),
+    [
+        pytest.param(SOURCE, TARGET, None, None, id="ordinary"),
+        pytest.param(["red ring"] * 8, ["anillo rojo"] * 8, None, None, id="identical captions"),
+        pytest.param(SOURCE, TARGET, [0, 0, 1, 2, 3, 4, 5, 6], None, id="two captions of one item"),
+        pytest.param(SOURCE, TARGET, [3] * 8, None, id="all captions of one item"),
+        pytest.param(SOURCE[:2], TARGET[:2], None, None, id="batch of two"),
+        pytest.param(SOURCE[:2], TARGET[:2], [1, 1], None, id="batch of two of one item"),
+        pytest.param(SOURCE, TARGET, None, [0.0] * 8, id="all noisy"),
+        pytest.param(SOURCE, TARGET, None, [0.0, 1.0, 0.5] + [1.0] * 5, id="some noisy"),
+        pytest.param([" ", "red"], ["?", "rojo"], None, None, id="captions without words"),
+    ],
+)
+def test_terms_and_gradients_are_finite_in_bfloat16(
+    name: str, source: list[str], target: list[str], items: list[int] | None, clean: list[float] | None, judged: bool
+) -> None:
+    method = make(name)
+    given = batch(source, target, items, clean, judged)
+    with torch.autocast("cpu", torch.bfloat16):
+        terms = method.losses(given)
+    assert all(value.isfinite() for value in terms.values()), terms
+    total(terms).backward()  # type: ignore[no-untyped-call]
+    for weight, grad in gradients(method).items():
+        assert grad.isfinite().all(), weight
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS, ids=["-".join(p) for p in PRESETS])
+def test_presets_construct_and_give_losses(name: str, preset: str) -> None:
+    settings = registry.load("methods", name).Method.PRESETS[preset]
+    method = make(name, **{**settings, **SMALL, "text_encoder": "ngram"})
+    assert all(value.isfinite() for value in method.losses(batch()).values())
+
+
+@every_method
+def test_options_are_frozen_and_documented(name: str) -> None:
+    config: Any = registry.load("methods", name).Config
+    assert base.Config in config.__mro__
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config().epochs = 3
+    documented = {field for each in config.__mro__ if dataclasses.is_dataclass(each) for field in _documented(each)}
+    assert {f.name for f in dataclasses.fields(config)} - documented == set()
+
+
+def _documented(config: type) -> set[str]:
+    """Fields of a class, its own ones, that a docstring follows."""
+    (body,) = [node.body for node in ast.parse(inspect.getsource(config)).body if isinstance(node, ast.ClassDef)]
+    found = set()
+    for field, after in itertools.pairwise(body):
+        text = after.value if isinstance(after, ast.Expr) else None
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Constant) and isinstance(text.value, str):
+            assert isinstance(field.target, ast.Name) and text.value.strip()
+            found.add(field.target.id)
+    return found
+
+
+@every_method
+def test_an_unknown_option_is_refused_with_the_known_ones(name: str, sources: Chain) -> None:
+    done = sources.ccr("train", "--method", name, "--set", "nonsense=1", "--device", "cpu")
+    assert done.code == 2 and done.out == ""
+    assert f"method {name} has no option 'nonsense'" in done.err
+    for field in dataclasses.fields(registry.load("methods", name).Config):
+        assert field.name in done.err
+    assert not (sources.root / "runs").exists()
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("epochs=x", "expected a whole number"),
+        ("lr=-1", "lr > 0"),
+        ("judge=nobody", "judges: argmax"),
+        ("judge_side=left", "expected one of cross_lingual"),
+        ("batch_size", "expected key=value"),
+    ],
+)
+def test_a_wrong_value_is_refused(name: str, option: str, message: str, sources: Chain) -> None:
+    done = sources.ccr("train", "--method", name, "--set", option, "--device", "cpu")
+    assert done.code == 2 and message in done.err, done.err
