@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ def building(
         "parents": sorted([p.kind, p.id] for p in links),
     }
     build = Build(final.with_name(f"{name}.partial"), final, kind, dict(request), links)
-    done = _finished(final, plan, force or redo_failed, build)
+    done = _fulfilled(final, plan, force, redo_failed, build)
     if workspace.dry_run:
         raise Planned(final, plan, "done" if done else "unfinished" if build.folder.exists() else "to do")
     if done:
@@ -126,7 +127,7 @@ def building(
     final.parent.mkdir(parents=True, exist_ok=True)
     with _locked(final):
         _recover(final)
-        if _finished(final, plan, force or redo_failed, build):
+        if _fulfilled(final, plan, force, redo_failed, build):
             yield build
             return
         if redo_failed and not force and (final / base.RECORD).is_file() and not build.folder.exists():
@@ -138,6 +139,15 @@ def building(
             return
         _prepare(build.folder, plan, force)
         yield build
+
+
+def _fulfilled(final: Path, plan: Mapping[str, Any], force: bool, redo_failed: bool, build: Build) -> bool:
+    """Whether nothing is left to do: failures count as left only where they are to be tried again."""
+    done = _finished(final, plan, force, build)
+    if done and redo_failed and build.done is not None and build.done.counts.get("failed"):
+        build.done = None
+        return False
+    return done
 
 
 def _finished(final: Path, plan: Mapping[str, Any], rebuild: bool, build: Build) -> bool:
@@ -208,13 +218,21 @@ def _recover(final: Path) -> None:
         os.rename(old, final)
 
 
+def _silent(lock: Path) -> bool:
+    """Whether a lock has missed its heartbeat. Whoever watches it for one more lease may take it over."""
+    try:
+        return time.time() - lock.stat().st_mtime > LEASE_SECONDS
+    except FileNotFoundError:
+        return False
+
+
 @contextmanager
 def _locked(final: Path) -> Iterator[None]:
     """Keeps a second writer out; a dead one's lock is taken over (host, pid and a heartbeat are in the file)."""
     path = final.with_name(f"{final.name}.lock")
     lease = filelock.SoftFileLease(path, lease_duration=LEASE_SECONDS)
     try:
-        lease.acquire(timeout=0)
+        lease.acquire(timeout=2 * LEASE_SECONDS if _silent(path) else 0)
     except filelock.Timeout:
         holder = " ".join(path.read_text(errors="replace").split()[1:3]) if path.exists() else "unknown"
         raise LockedError(

@@ -175,6 +175,21 @@ def test_second_writer_is_kept_out_and_a_dead_one_taken_over(tmp_path: Path) -> 
     assert [f.path for f in made.files] == ["half.txt", "text.txt"]
 
 
+def test_lock_of_a_writer_that_died_on_another_host_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "LEASE_SECONDS", 0.5)
+    (tmp_path / "reports").mkdir()
+    lock = tmp_path / "reports" / "a.lock"
+    token, start = "0" * 32, 10**57
+    lock.write_text(f"filelock/2\npid=1\nhost=elsewhere\nmode=lease\ntoken={token}\nduration=0.5\nstart={start}\n")
+    with pytest.raises(LockedError, match="pid=1 host=elsewhere"):
+        write(tmp_path)
+    os.utime(lock, (0, 0))
+    assert write(tmp_path).has("text.txt")
+    assert not lock.exists()
+
+
 def test_readers_take_no_lock(tmp_path: Path) -> None:
     old = write(tmp_path)
     with other_writer(tmp_path, "force"):
