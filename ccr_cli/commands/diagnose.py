@@ -44,6 +44,8 @@ def diagnose(
     made = stage(inputs, trained, judge=judge, judge_side=judge_side, device=device, name=name, force=force)
     for artifact in inputs.given:
         inputs.note(artifact)
+    for parent in trained.parents:
+        inputs.parent(trained, parent.kind)
     show_diagnosis(made)
     c.emit(inputs, [made], json)
 

@@ -35,10 +35,12 @@ def save_state(folder: Path, epoch: int, state: dict[str, Any]) -> None:
 
 
 def load_state(folder: Path) -> dict[str, Any] | None:
-    """Loads the newest state, or None where there is none."""
+    """Loads the newest state, or None where there is none (any more)."""
     if not (folder / _STATE).is_file():
         return None
     record = read_json(folder / _STATE)
+    if not (folder / record["tensors"]).is_file():  # stopped while the state was removed
+        return None
     state: dict[str, Any] = _restore(record["state"], load_file(folder / record["tensors"]))
     return state
 

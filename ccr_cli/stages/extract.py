@@ -5,6 +5,7 @@ Shape suffixes: B images in a batch, D feature.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -25,7 +26,7 @@ from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.embed import choose_device
-from ccr_cli.stages.failures import failure, refuse_too_many, write_failures
+from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs
 
@@ -96,11 +97,13 @@ def extract(
             _encode(build.folder, source, root.resolve(), model, batch_size)
             index = _finish_index(build.folder, len(source.items))
             failed = index[index["status"] == "failed"].to_dict("records")
+            refuse_too_many(len(failed), len(index), max_failed, "items", str(failed[0]["error"]) if failed else "")
+            attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if retry_failed else {}
             records = []
             for row in failed:
                 kind, _, message = str(row["error"]).partition(": ")
-                records.append(failure(row["item_id"], "extract", kind, message))
-            refuse_too_many(len(failed), len(index), max_failed, "items", str(failed[0]["error"]) if failed else "")
+                attempt = attempts.get(row["item_id"], 0) + 1
+                records.append(failure(row["item_id"], "extract", kind, message, attempt))
             write_failures(build.folder, records)
             base.write_json(build.folder / "encoder.json", model.describe())
             build.environment["device"] = str(on)
@@ -110,8 +113,13 @@ def extract(
 
 
 def _encode(folder: Path, source: dataset.Dataset, root: Path, model: Any, batch_size: int) -> None:
-    """Writes the shards that are not there yet, each with an index of its own until the end."""
+    """Writes the shards that are not there yet, each with an index of its own until the end.
+
+    Where an earlier attempt came to the end, only what failed in it is tried again.
+    """
     items = source.items
+    whole = folder / "index.parquet"
+    earlier = read_table(whole, features.INDEX) if whole.is_file() else None
     with progress(len(items), "extract", "images") as advance:
         for shard, first in enumerate(range(0, len(items), features.SHARD_ITEMS)):
             part = items.iloc[first : first + features.SHARD_ITEMS]
@@ -119,10 +127,43 @@ def _encode(folder: Path, source: dataset.Dataset, root: Path, model: Any, batch
             if index_path.is_file():
                 advance(len(part))
                 continue
-            rows, errors = _shard(part, root, model, batch_size, advance)
-            with base.atomic_open(folder / features.shard_name(shard)) as handle:
-                np.save(handle, rows, allow_pickle=False)
+            path = folder / features.shard_name(shard)
+            good, kept = _kept(path, part, shard, earlier)
+            todo = part[~good]
+            advance(len(part) - len(todo))
+            rows, failed = _shard(todo, root, model, batch_size, advance)
+            errors = np.full(len(part), None, dtype=object)
+            errors[~good] = failed
+            if kept is not None:
+                rows = _merged(kept, rows, good[[error is None for error in errors]])
+            buffer = io.BytesIO()
+            np.save(buffer, rows, allow_pickle=False)
+            with base.atomic_open(path) as handle:
+                handle.write(buffer.getbuffer())
             write_table(index_path, _shard_index(part, shard, errors), features.INDEX)
+
+
+def _kept(
+    path: Path, part: pd.DataFrame, shard: int, earlier: pd.DataFrame | None
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float16] | None]:
+    """Which items of a shard an earlier attempt encoded, and their rows."""
+    nothing = np.zeros(len(part), dtype=bool)
+    if earlier is None or not path.is_file():
+        return nothing, None
+    old = earlier[earlier["shard"] == shard]
+    good = old["n_rows"].to_numpy() > 0
+    rows: npt.NDArray[np.float16] = np.load(path, allow_pickle=False)
+    if len(old) != len(part) or good.sum() != len(rows):  # stopped between writing the rows and their index
+        return nothing, None
+    return good, rows
+
+
+def _merged(
+    kept: npt.NDArray[np.float16], new: npt.NDArray[np.float16], was_kept: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float16]:
+    rows = np.empty((len(was_kept), kept.shape[1]), dtype=np.float16)
+    rows[was_kept], rows[~was_kept] = kept, new
+    return rows
 
 
 def _shard(
@@ -183,7 +224,7 @@ def _load(media: str | None, root: Path, model: Any) -> tuple[torch.Tensor | Non
         return None, f"{type(error).__name__}: {media}: {error}"
 
 
-def _shard_index(part: pd.DataFrame, shard: int, errors: list[str | None]) -> pd.DataFrame:
+def _shard_index(part: pd.DataFrame, shard: int, errors: npt.NDArray[np.object_]) -> pd.DataFrame:
     good = np.array([error is None for error in errors])
     return pd.DataFrame(
         {
@@ -192,7 +233,7 @@ def _shard_index(part: pd.DataFrame, shard: int, errors: list[str | None]) -> pd
             "first_row": np.where(good, np.cumsum(good) - 1, 0),
             "n_rows": good.astype(np.int32),
             "status": np.where(good, "ok", "failed"),
-            "error": pd.array(errors, dtype=object),
+            "error": errors,
         }
     )
 
@@ -202,4 +243,6 @@ def _finish_index(folder: Path, n_items: int) -> pd.DataFrame:
     index = pd.concat([read_table(path, features.INDEX) for path in parts], ignore_index=True)
     assert len(index) == n_items, "the shards do not cover the items"
     write_table(folder / "index.parquet", index, features.INDEX)
+    for path in parts:
+        path.unlink()
     return index

@@ -287,16 +287,21 @@ class Trainer:
             say(f"going on after epoch {self.state.epoch} of {self.config.epochs}")
 
     def _finish(self) -> None:
-        timings = [json.loads(line) for line in (self.build.folder / TIMING).read_text().splitlines()]
-        seconds = {t["epoch"]: t for t in timings}
         self.build.environment |= {
             "device": str(self.device),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
-            "seconds": round(sum(t["seconds"] for t in seconds.values()), 3),
-            "triplets_per_second": round(float(np.median([t["triplets_per_second"] for t in timings])), 1),
         }
-        (self.build.folder / TIMING).unlink()
+        timing = self.build.folder / TIMING
+        if timing.is_file():  # gone where an earlier attempt was stopped from here on
+            timings = [json.loads(line) for line in timing.read_text().splitlines()]
+            seconds = {t["epoch"]: t["seconds"] for t in timings}
+            rate = float(np.median([t["triplets_per_second"] for t in timings]))
+            self.build.environment |= {
+                "seconds": round(sum(seconds.values()), 3),
+                "triplets_per_second": round(rate, 1),
+            }
+            timing.unlink()
         shutil.rmtree(self.build.folder / "last")
         self.build.finish(
             {

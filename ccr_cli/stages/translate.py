@@ -19,7 +19,7 @@ from ccr_cli.console import progress, say
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import UsageError
 from ccr_cli.metrics.mtquality import quality
-from ccr_cli.stages.failures import failure, refuse_too_many, write_failures
+from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs
 
@@ -95,7 +95,7 @@ def translate(
                 frame = pd.concat([frame, job.back(frame)], ignore_index=True)
             if queries:
                 frame = pd.concat([frame, job.queries(split)], ignore_index=True)
-            _finish(build, frame, source, lang, max_failed)
+            _finish(build, frame, source, lang, max_failed, retry_failed)
         assert build.done is not None
         return build.done
 
@@ -134,7 +134,7 @@ class _Job:
         self._done = self._earlier()
 
     def _earlier(self) -> dict[str, dict[str, Any]]:
-        """Captions translated by an earlier, complete artifact that is being retried."""
+        """Captions that an earlier attempt translated before it came to its end."""
         path = self.build.folder / "captions.parquet"
         if not path.is_file():
             return {}
@@ -217,24 +217,32 @@ class _Job:
         return pd.DataFrame(rows, columns=translation.CAPTIONS.names)
 
 
-def _finish(build: Build, frame: pd.DataFrame, source: dataset.Dataset, lang: str, max_failed: float) -> None:
+def _finish(
+    build: Build, frame: pd.DataFrame, source: dataset.Dataset, lang: str, max_failed: float, retried: bool
+) -> None:
     failed = frame[frame["status"] != "ok"]
+    attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if retried else {}
     records = [
-        failure(row["caption_id"], "translate", "NotTranslated", row["status"].removeprefix("failed: "))
+        failure(
+            row["caption_id"],
+            "translate",
+            "NotTranslated",
+            row["status"].removeprefix("failed: "),
+            attempts.get(row["caption_id"], 0) + 1,
+        )
         for row in failed.to_dict("records")
     ]
-    first = records[0]["message"] if records else ""
-    refuse_too_many(len(records), len(frame), max_failed, "captions", first)
     write_table(
         build.folder / "captions.parquet",
         frame.assign(status=frame["status"].where(frame["status"] == "ok", "failed")),
         translation.CAPTIONS,
     )
-    write_failures(build.folder, records)
-    base.write_json(build.folder / "quality.json", _quality(frame, source, lang))
     for shard in (build.folder / "shards").iterdir():
         shard.unlink()
     (build.folder / "shards").rmdir()
+    refuse_too_many(len(records), len(frame), max_failed, "captions", records[0]["message"] if records else "")
+    write_failures(build.folder, records)
+    base.write_json(build.folder / "quality.json", _quality(frame, source, lang))
     counts = {str(k): int(n) for k, n in frame["direction"].value_counts(sort=False).items()}
     build.finish({**counts, "failed": len(records)})
 
