@@ -67,7 +67,7 @@ def documented() -> list[Any]:
 
 def commands(group: Any = ROOT, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
     """Every command that does something, with the words that call it."""
-    found = []
+    found: list[tuple[tuple[str, ...], Any]] = []
     for name, command in group.commands.items():
         inside = hasattr(command, "commands")
         found += commands(command, (*above, name)) if inside else [((*above, name), command)]
@@ -87,7 +87,8 @@ def test_every_command_has_help_with_examples(words: tuple[str, ...], command: A
 
 @pytest.mark.parametrize("call", documented())
 def test_commands_shown_exist_with_their_options(call: list[str]) -> None:
-    command, rest, words = ROOT, list(call), []
+    command, rest = ROOT, list(call)
+    words: list[str] = []
     while hasattr(command, "commands"):
         if not rest or rest[0].startswith("-"):
             assert set(rest) <= {"--help", "-h", "--version"}, rest
