@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Annotated
 
 import typer
@@ -63,5 +65,8 @@ def root(
 
 
 def main() -> None:
-    """Runs the program."""
+    """Runs the program; that standard output or standard error is closed is no error."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     app()

@@ -18,8 +18,8 @@ import filelock
 
 import ccr_cli
 from ccr_cli.artifacts import base
-from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError, LockedError
+from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.errors import ArtifactError, LockedError, UsageError
 
 PLAN = ".plan.json"
 LEASE_SECONDS = 30.0
@@ -107,8 +107,12 @@ def building(
     Raises:
         ArtifactError: If the name is taken by something made from other inputs or options.
         LockedError: If another process is building it.
+        UsageError: If the name cannot be that of an artifact.
         Planned: In a dry run, instead of anything else.
     """
+    name = slug(name)
+    if name.endswith((".partial", ".old", ".lock")):
+        raise UsageError(f"an artifact's name does not end as {name!r} does", hint="give another --name")
     final = workspace.place(kind, name, data)
     links = tuple(base.Parent(p.kind, p.id, workspace.relative(p.path)) for p in parents)
     plan = {

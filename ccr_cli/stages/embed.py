@@ -5,12 +5,14 @@ Shape suffixes: V visual items, T texts, D embedding.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer, TokenTable
+from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.methods.base import Method
 
 BATCH = 1024
@@ -42,11 +44,12 @@ def choose_device(name: str) -> torch.device:
 
     Raises:
         UnavailableError: If CUDA is asked for and not there.
+        UsageError: If there is no such kind of device.
     """
-    from ccr_cli.errors import UnavailableError
-
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise UnavailableError("there is no CUDA device here", hint="--device cpu, or see: ccr doctor")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise UsageError(f"--device is auto, cpu or cuda, not {name!r}")
     return torch.device(name)

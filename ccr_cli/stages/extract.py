@@ -24,13 +24,14 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import read_table, write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs
 
 DECODERS = 2
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 MAX_PIXELS = 64_000_000
 
 
@@ -68,7 +69,10 @@ def extract(
 
     Raises:
         CcrError: If more than `max_failed` of the items failed.
+        UsageError: If there is no such precision.
     """
+    if dtype not in DTYPES:
+        raise UsageError(f"--dtype is one of {', '.join(DTYPES)}")
     data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
     source = dataset.read(data)
     encoder = encoder or str(source.manifest.get("default_encoder", "clip"))
@@ -93,7 +97,7 @@ def extract(
                 where = f"its media root {root} is not there" if root else "no media lie beside it"
                 raise ArtifactError(f"{data.name} has no media: {where}", hint="say where: --media-root FOLDER")
             on = choose_device(device)
-            model = module.Encoder(config, on, getattr(torch, dtype))
+            model = module.Encoder(config, on, DTYPES[dtype])
             _encode(build.folder, source, root.resolve(), model, batch_size)
             index = _finish_index(build.folder, len(source.items))
             failed = index[index["status"] == "failed"].to_dict("records")

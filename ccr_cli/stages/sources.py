@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ccr_cli.artifacts import base, translation
+from ccr_cli.artifacts.build import Planned
 from ccr_cli.stages.noise import make_noise
 from ccr_cli.stages.select import Inputs, made_from, require_parent
 
@@ -60,6 +61,11 @@ def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: 
         return replace(sources, noise=chosen)
     if not ratio:
         return sources
-    drawn = make_noise(inputs.workspace, sources.data, ratio, style=style, target=target, seed=seed)
+    try:
+        drawn = make_noise(inputs.workspace, sources.data, ratio, style=style, target=target, seed=seed)
+    except Planned as planned:
+        if planned.state != "done":
+            raise
+        drawn = base.load(planned.path, "noise")
     inputs.note(drawn)
     return replace(sources, noise=drawn)
