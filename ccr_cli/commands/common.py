@@ -89,12 +89,13 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            function(*args, **kwargs)
+            try:
+                function(*args, **kwargs)
+            except Planned as planned:
+                _show_plan(planned)
         except CcrError as error:
             _complain(error)
             raise typer.Exit(error.exit_code) from None
-        except Planned as planned:
-            _show_plan(planned)
         except KeyboardInterrupt:
             console.say("interrupted; what is finished is kept, the same command goes on from there", level=-1)
             raise typer.Exit(130) from None
