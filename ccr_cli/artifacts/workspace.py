@@ -72,17 +72,24 @@ class Workspace:
         return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else str(resolved)
 
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
-        """Loads an artifact's parent and checks that it is still the one that it was made from.
+        """Loads an artifact's (first) parent of a kind.
+
+        Raises:
+            ArtifactError: If there is none, or it is gone or has been replaced.
+        """
+        return self.linked(artifact, artifact.parent(kind))
+
+    def linked(self, artifact: base.Artifact, link: base.Parent) -> base.Artifact:
+        """Loads one of an artifact's parents and checks that it is still the one that it was made from.
 
         Raises:
             ArtifactError: If the parent is gone or has been replaced.
         """
-        link = artifact.parent(kind)
         try:
-            parent = base.load(self.root / link.path, kind)
+            parent = base.load(self.root / link.path, link.kind)
         except ArtifactError as error:
             raise ArtifactError(
-                f"{artifact.path} was made from the {kind} {link.path}: {error.message}", hint=error.hint
+                f"{artifact.path} was made from the {link.kind} {link.path}: {error.message}", hint=error.hint
             ) from None
         if parent.id != link.id:
             raise ArtifactError(

@@ -32,7 +32,7 @@ def verify(
         problems = check(artifact)
         for parent in artifact.parents:
             try:
-                inputs.workspace.parent(artifact, parent.kind)
+                inputs.workspace.linked(artifact, parent)
             except ArtifactError as error:
                 problems.append(error.message)
         bad = bad or bool(problems)

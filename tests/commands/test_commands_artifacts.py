@@ -1,0 +1,279 @@
+"""Artifacts on the command line: missing, ambiguous, tampered, mismatched, from the future, done already."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base
+from ccr_cli.artifacts.workspace import FOLDERS, Workspace
+
+TRAIN = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL)
+CPU = ("--device", "cpu")
+
+
+def everything(root: Path) -> dict[str, tuple[int, str]]:
+    """Time and digest of every file of a workspace."""
+    return {name: ((root / name).stat().st_mtime_ns, digest) for name, digest in toy.digests(root).items()}
+
+
+def edit_record(artifact: base.Artifact, **changes: Any) -> None:
+    """Changes a record and makes its id fit again."""
+    record = json.loads((artifact.path / base.RECORD).read_text()) | changes
+    parents = [base.Parent(**p) for p in record["parents"]]
+    files = [base.FileEntry(**f) for f in record["files"]]
+    record["id"] = base.identity(record["kind"], record["schema"], record["request"], parents, files)
+    base.write_json(artifact.path / base.RECORD, record)
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "hint"),
+    [
+        (("translate", "--lang", "es"), "dataset", "ccr data import"),
+        (("extract",), "dataset", "ccr data import"),
+        (("train",), "translation", "ccr translate --lang"),
+        (("train", "--lang", "fr"), "translation", "ccr translate --lang fr"),
+        (("evaluate",), "run", "ccr train"),
+        (("diagnose",), "run", "ccr train"),
+        (("search", "rojo"), "run", "ccr train"),
+        (("report",), "evaluation", "ccr evaluate"),
+    ],
+)
+def test_nothing_there(command: tuple[str, ...], kind: str, hint: str, tmp_path: Path) -> None:
+    done = toy.ccr(*command, workspace=tmp_path)
+    assert (done.code, done.out) == (4, "")
+    assert kind in done.err and hint in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_features_are_missing(workspace: Chain) -> None:
+    shutil.rmtree(workspace.root / "features")
+    done = workspace.ccr(*TRAIN)
+    assert done.code == 4 and "there is no features of toy" in done.err and "ccr extract" in done.err
+
+
+@pytest.mark.parametrize("command", [("evaluate",), ("diagnose",), ("search", "rojo")])
+def test_several_fit(command: tuple[str, ...], chain: Chain) -> None:
+    done = chain.ccr(*command)
+    assert (done.code, done.out) == (4, "")
+    for run in Workspace(chain.root).artifacts("run"):
+        assert f"runs/{run.name}" in done.err
+    assert "name the one you mean" in done.err
+
+
+def test_several_are_given(chain: Chain) -> None:
+    done = chain.ccr("diagnose", *(a.path for a in Workspace(chain.root).artifacts("run")))
+    assert done.code == 4 and "several run artifacts fit" in done.err
+
+
+def test_a_file_is_tampered_with(finished: Chain) -> None:
+    run = finished.find("run", "uml")
+    weights = run.path / "model.safetensors"
+    raw = bytearray(weights.read_bytes())
+    raw[-1] ^= 1
+    weights.write_bytes(raw)
+    done = finished.ccr("verify")
+    states = {line.split("\t")[1]: line.split("\t")[3] for line in done.out.splitlines()[1:]}
+    assert done.code == 4
+    assert states.pop(f"runs/{run.name}") == "changed: model.safetensors"
+    assert set(states.values()) == {"ok"}
+    for command in ("diagnose", "evaluate"):
+        done = finished.ccr(command, run.path, *CPU, "--force")
+        assert (done.code, done.out) == (4, "")
+        assert str(weights) in done.err and "was changed after it was written" in done.err
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "missing: config.json"),
+        (lambda folder: (folder / "history.jsonl").write_text("{}"), "size: history.jsonl"),
+        (lambda folder: (folder / "more.txt").write_text("x"), "unexpected: more.txt"),
+    ],
+)
+def test_verify_says_what_is_wrong(damage: Callable[[Path], None], message: str, finished: Chain) -> None:
+    run = finished.find("run", "uml")
+    damage(run.path)
+    done = finished.ccr("verify", run.path)
+    assert done.code == 4 and message in done.out
+
+
+def test_a_record_is_tampered_with(finished: Chain) -> None:
+    record = finished.find("run", "uml").path / base.RECORD
+    record.write_text(record.read_text().replace('"seed": 0', '"seed": 1'))
+    for command in (("verify",), ("evaluate", record.parent)):
+        done = finished.ccr(*command)
+        assert done.code == 4 and f"{record} was changed after it was written" in done.err
+
+
+def test_verify_looks_at_every_parent(finished: Chain) -> None:
+    """Of a report, which has several parents of one kind."""
+    report = toy.ok("report", workspace=finished.root).made
+    last = [p for p in report.parents if p.kind == "diagnosis"][-1]
+    shutil.rmtree(finished.root / last.path)
+    done = finished.ccr("verify", report.path)
+    assert done.code == 4 and f"made from the diagnosis {last.path}" in done.out
+
+
+@pytest.mark.parametrize("kind", sorted(FOLDERS))
+def test_a_newer_schema_is_refused(kind: str, finished: Chain) -> None:
+    if kind == "report":
+        toy.ok("report", workspace=finished.root)
+    artifact = Workspace(finished.root).artifacts(kind)[0]
+    edit_record(artifact, schema=base.SCHEMAS[kind] + 1)
+    done = finished.ccr("verify", artifact.path)
+    assert done.code == 4 and "newer ccr" in done.err and "upgrade ccr" in done.err
+
+
+def test_artifacts_of_two_data_sets(workspace: Chain, tmp_path: Path) -> None:
+    other = toy.toy("other")
+    other.captions[0][4] += " indeed"
+    other.tables["en-es"][other.captions[0][4]] = "sí"
+    toy.ok("data", "import", other.write(tmp_path / "other"), workspace=workspace.root)
+    data = Workspace(workspace.root).place("dataset", "other")
+    features = toy.ok("extract", data, *toy.ENCODER, workspace=workspace.root).made
+    ours, theirs = workspace.find("translation").path, workspace.root / "noise" / "other"
+    toy.ok("translate", data, "--noise", "0.5", workspace=workspace.root)
+    for given, message in (
+        (features.path, "is no features of toy"),
+        (data, "was not made from"),
+        (next(theirs.iterdir()), "was not made from"),
+    ):
+        done = workspace.ccr(*TRAIN, ours, given)
+        assert (done.code, done.out) == (4, ""), given
+        assert message in done.err
+
+
+def test_a_parent_was_replaced(finished: Chain) -> None:
+    run = finished.find("run", "uml")
+    edit_record(finished.find("features"), request={"encoder": "another"})
+    for command in (("evaluate", "--force"), ("diagnose", "--force"), ("verify",)):
+        more = () if command == ("verify",) else CPU
+        done = finished.ccr(*command, *more, run.path)
+        assert done.code == 4 and "made from another state of features/toy/" in done.out + done.err
+
+
+def test_same_request_twice_does_no_work_twice(chain: Chain) -> None:
+    before = everything(chain.root)
+    run = chain.find("run", "uml")
+    calls = (
+        ("data", "import", chain.folder),
+        ("translate", "--lang", "es", "--back", "--queries", "--noise", "0.4"),
+        ("extract", *toy.ENCODER),
+        ("train", "--method", "uml", "--noise", "0.4", "--epochs", "6", "--set", "lr=0.02", *toy.SMALL),
+        ("evaluate", run.path, *CPU),
+        ("diagnose", run.path, *CPU),
+    )
+    for call in calls:
+        artifact = toy.ok(*call, workspace=chain.root).made
+        assert artifact.id in {a.id for a in Workspace(chain.root).artifacts(artifact.kind)}
+    assert everything(chain.root) == before
+
+
+def test_one_name_for_two_requests(workspace: Chain) -> None:
+    first = toy.ok(*TRAIN, "--name", "mine", workspace=workspace.root).made
+    before = everything(first.path)
+    done = workspace.ccr(*TRAIN, "--name", "mine", "--seed", "7", "--noise", "0.4")
+    assert (done.code, done.out) == (4, "")
+    assert "seed: 0 there, 7 asked for" in done.err and "parent noise: none there" in done.err
+    assert "give another --name, or rebuild it with --force" in done.err
+    assert everything(first.path) == before
+    broken = workspace.ccr(*TRAIN, "--name", "mine", "--set", "lr=1e38", "--force")
+    assert broken.code == 1 and "the loss is not finite" in broken.err
+    assert everything(first.path) == before, "the old run stays until the new one is complete"
+    second = toy.ok(*TRAIN, "--name", "mine", "--seed", "7", "--force", workspace=workspace.root).made
+    assert second.path == first.path and second.request["seed"] == 7
+    assert sorted(os.listdir(workspace.root / "runs")) == ["mine"]
+
+
+@pytest.mark.parametrize(("name", "code"), [("../../evil", 0), ("a/b c", 0), ("...", 2), ("x.partial", 2)])
+def test_a_name_never_leads_elsewhere(name: str, code: int, workspace: Chain) -> None:
+    done = workspace.ccr(*TRAIN, "--name", name)
+    assert done.code == code, done.err
+    made = sorted(os.listdir(workspace.root / "runs")) if (workspace.root / "runs").exists() else []
+    assert made == ({"../../evil": ["evil"], "a/b c": ["a--b-c"]}.get(name, []))
+    assert not list(workspace.root.parent.glob("**/evil.partial"))
+
+
+def test_a_moved_workspace(chain: Chain, tmp_path: Path) -> None:
+    root = tmp_path / "moved"
+    shutil.copytree(chain.root, tmp_path / "first")
+    (tmp_path / "first").rename(root)
+    run = next(a for a in Workspace(root).artifacts("run") if "uml" in a.name)
+    assert toy.ok("verify", workspace=root).out.count("\tok") == len(Workspace(root).artifacts())
+    for call in (("evaluate", run.path, "--force"), ("diagnose", run.path, "--force"), ("search", "rojo", run.path)):
+        done = toy.ok(*call, *CPU, workspace=root)
+        assert str(chain.root) not in done.out
+    old = chain.find("evaluation", "uml")
+    assert base.load(root / "evaluations" / old.name).files == old.files
+
+
+def test_a_dry_run_builds_nothing(chain: Chain, tmp_path: Path) -> None:
+    before = everything(chain.root)
+    run = chain.find("run", "uml").path
+    calls: list[tuple[tuple[str | Path, ...], str, str]] = [
+        (("data", "import", chain.folder, "--name", "again"), "datasets/again", "to do"),
+        (("data", "import", chain.folder), "datasets/toy", "done"),
+        (("translate", "--lang", "es"), "translations/toy/es-recorded", "to do"),
+        (("extract", *toy.ENCODER, "--set", "image_size=64"), "features/toy/efficientnet-lite0-", "to do"),
+        (("train", "--noise", "0.4"), "runs/toy-es-uml-noise0.4-seed0", "to do"),
+        (("train", "--noise", "0.3"), "noise/toy/caption-translation-0.3-seed0", "to do"),
+        (("evaluate", run), "evaluations/", "done"),
+        (("evaluate", run, "--split", "val"), "evaluations/", "to do"),
+        (("diagnose", run, "--judge", "gmm"), "diagnoses/", "to do"),
+        (("report", "--title", "A"), "reports/", "to do"),
+    ]
+    for call, place, state in calls:
+        done = toy.ok(*call, "--dry-run", workspace=chain.root)
+        rows = dict(line.split("\t", 1) for line in done.out.splitlines())
+        assert rows["artifact"].startswith(str(chain.root / place)), call
+        assert rows["state"] == state, call
+    assert everything(chain.root) == before
+
+
+@contextmanager
+def unwritable(root: Path) -> Iterator[None]:
+    """Takes the right to write away, from the superuser too."""
+    if os.geteuid() != 0:
+        for folder in [root, *(p for p in root.rglob("*") if p.is_dir())]:
+            folder.chmod(0o500)
+        yield
+        for folder in [root, *(p for p in root.rglob("*") if p.is_dir())]:
+            folder.chmod(0o700)
+        return
+    bound = subprocess.run(["mount", "--bind", root, root], capture_output=True)
+    if bound.returncode:
+        pytest.skip("the superuser can write anywhere and may not mount here")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", root], check=True, capture_output=True)
+        yield
+    finally:
+        subprocess.run(["umount", root], check=True)
+
+
+def test_a_workspace_that_cannot_be_written(finished: Chain) -> None:
+    run = finished.find("run", "uml").path
+    with unwritable(finished.root):
+        for call in (("translate", "--lang", "es"), ("evaluate", run, "--split", "val", *CPU), TRAIN):
+            done = finished.ccr(*call)
+            assert (done.code, done.out) == (4, ""), call
+            assert "no permission" in done.err and "--workspace" in done.err
+        assert toy.ok("search", "rojo", run, *CPU, workspace=finished.root).out
+        assert toy.ok("evaluate", run, *CPU, workspace=finished.root).made.kind == "evaluation"
+
+
+def test_a_file_where_the_workspace_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = toy.ccr("data", "import", "twemoji", workspace=tmp_path / "file")
+    assert done.code == 4 and "--workspace" in done.err
+    assert (tmp_path / "file").read_text() == "mine"
