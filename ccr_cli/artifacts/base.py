@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -186,6 +187,14 @@ def write_json(path: Path, value: object) -> None:
     with atomic_open(path, "w") as handle:
         json.dump(value, handle, indent=2, ensure_ascii=False, sort_keys=False, allow_nan=False)
         handle.write("\n")
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copies the files of a folder and of those in it; unlike `copytree` it stops at the first error and raises it."""
+    for path in sorted(p for p in source.rglob("*") if p.is_file()):
+        place = target / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
 
 
 def read_json(path: Path) -> Any:

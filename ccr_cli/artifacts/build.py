@@ -135,7 +135,7 @@ def building(
             yield build
             return
         if redo_failed and not force and (final / base.RECORD).is_file() and not build.folder.exists():
-            shutil.copytree(final, build.folder, ignore=shutil.ignore_patterns(base.RECORD))
+            _copy_back(final, build.folder)
         if not force and _finished(build.folder, plan, False, build):  # stopped just before the rename
             _swap_in(build.folder, final)
             build.done = base.load(final, kind)
@@ -204,6 +204,15 @@ def _prepare(folder: Path, plan: Mapping[str, Any], force: bool) -> None:
     for stale in folder.rglob("*.tmp"):
         stale.unlink()
     base.write_json(folder / PLAN, plan)
+
+
+def _copy_back(final: Path, folder: Path) -> None:
+    """Makes a building folder of a complete artifact, whole or not at all."""
+    copy = final.with_name(f".{final.name}.copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    base.copy_files(final, copy)
+    (copy / base.RECORD).unlink()
+    os.rename(copy, folder)
 
 
 def _swap_in(partial: Path, final: Path) -> None:

@@ -117,7 +117,8 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
 
 def _resource(error: Exception) -> CcrError | None:
     """The user's view of an exhausted or unwritable resource; None where the error is something else."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    refused = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    if refused or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return ResourceError("out of memory", hint="a smaller --batch-size, or --device cpu")
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""

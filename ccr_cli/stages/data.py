@@ -65,7 +65,7 @@ def _copy(folder: Folder, target: Path, *, copy_media: bool) -> None:
         for table in folder.tables:
             shutil.copyfile(table, target / "translations" / table.name)
     if copy_media:
-        shutil.copytree(folder.path / "media", target / "media", dirs_exist_ok=True, copy_function=shutil.copyfile)
+        base.copy_files(folder.path / "media", target / "media")
 
 
 def _counts(folder: Folder) -> dict[str, int]:

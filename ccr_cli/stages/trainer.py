@@ -36,7 +36,6 @@ from ccr_cli.stages.scoring import score_gallery
 from ccr_cli.stages.sources import Sources
 from ccr_cli.stages.triplets import Gallery, gallery, training_triplets
 
-TIMING = ".timing.jsonl"
 SAVE_SECONDS = 10.0
 """The state for resuming is saved after an epoch when the last save is at least this long ago."""
 
@@ -51,6 +50,7 @@ class _Progress:
     p_vs: Tensor = field(default_factory=lambda: torch.empty(0))
     p_vt: Tensor = field(default_factory=lambda: torch.empty(0))
     history: list[dict[str, Any]] = field(default_factory=list)
+    timing: list[dict[str, float]] = field(default_factory=list)
 
 
 class Trainer:
@@ -163,11 +163,8 @@ class Trainer:
         entry["judge"] = self._judge(epoch)
         entry["best"] = self.state.best_epoch == epoch
         self.state.history.append(entry)
+        self.state.timing.append({"train": trained, "all": time.perf_counter() - started})
         self._save(epoch)
-        timing = {"epoch": epoch, "train_seconds": trained, "seconds": time.perf_counter() - started}
-        timing["triplets_per_second"] = len(self.triplets) / trained
-        with (self.build.folder / TIMING).open("a", encoding="utf-8") as handle:
-            handle.write(json.dumps(timing) + "\n")
 
     def _set_lr(self, step: int) -> float:
         lr = self.config.lr * 0.5 * (1 + math.cos(math.pi * step / (self.steps * self.config.epochs)))
@@ -264,6 +261,7 @@ class Trainer:
             "p_vs": self.state.p_vs,
             "p_vt": self.state.p_vt,
             "history": [json.dumps(entry) for entry in self.state.history],
+            "timing": self.state.timing,
         }
         save_state(self.build.folder / "last", epoch, state)
 
@@ -282,26 +280,20 @@ class Trainer:
             p_vs=state["p_vs"].to(self.device),
             p_vt=state["p_vt"].to(self.device),
             history=[json.loads(entry) for entry in state["history"]],
+            timing=state["timing"],
         )
         if self.state.epoch < self.config.epochs:
             say(f"going on after epoch {self.state.epoch} of {self.config.epochs}")
 
     def _finish(self) -> None:
+        rates = [len(self.triplets) / t["train"] for t in self.state.timing]
         self.build.environment |= {
             "device": str(self.device),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
+            "seconds": round(sum(t["all"] for t in self.state.timing), 3),
+            "triplets_per_second": round(float(np.median(rates)), 1),
         }
-        timing = self.build.folder / TIMING
-        if timing.is_file():  # gone where an earlier attempt was stopped from here on
-            timings = [json.loads(line) for line in timing.read_text().splitlines()]
-            seconds = {t["epoch"]: t["seconds"] for t in timings}
-            rate = float(np.median([t["triplets_per_second"] for t in timings]))
-            self.build.environment |= {
-                "seconds": round(sum(seconds.values()), 3),
-                "triplets_per_second": round(rate, 1),
-            }
-            timing.unlink()
         shutil.rmtree(self.build.folder / "last")
         self.build.finish(
             {

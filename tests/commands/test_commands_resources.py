@@ -1,0 +1,112 @@
+"""Out of disk or memory: exit 6, nothing lost, and the same command goes on when there is room again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base
+from ccr_cli.artifacts.workspace import Workspace
+
+SIZE = 4 << 20
+PAGE = 4096
+CPU = ("--device", "cpu")
+TRAIN = ("train", "--method", "infonce", "--noise", "0.4", "--epochs", "2", *toy.SMALL)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", place], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no small file system can be mounted here: {mounted.stderr.decode().strip()}")
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+def leave(place: Path, room: int) -> None:
+    """Fills the file system until only so many bytes are left."""
+    filler = place / "filler"
+    filler.unlink(missing_ok=True)
+    state = os.statvfs(place)
+    taken = state.f_bavail * state.f_frsize - room
+    assert taken > 0
+    with filler.open("wb") as handle:
+        handle.write(bytes(taken))
+
+
+def fill_up_and_go_on(place: Path, *command: str | Path) -> tuple[base.Artifact, int]:
+    """Runs a command with more and more room until it succeeds, and says how often it did not."""
+    room = failures = 0
+    while True:
+        before = {a.path: toy.digests(a.path) for a in Workspace(place).artifacts()}
+        leave(place, room)
+        done = toy.ccr(*command, workspace=place)
+        (place / "filler").unlink()
+        for path, files in before.items():
+            same = toy.digests(path) == files
+            assert same or (done.code == 0 and path == done.made.path), "an artifact that was complete has changed"
+        if done.code == 0:
+            assert toy.ok("verify", workspace=place)
+            return done.made, failures
+        assert (done.code, done.out) == (6, ""), done.err
+        assert "the disk is full" in done.err and "the same command goes on" in done.err
+        failures += 1
+        room = max(room + PAGE, int(room * 1.4) // PAGE * PAGE)
+        assert room < SIZE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("translate", "--lang", "es", "--split", "train"),
+        ("extract", *toy.ENCODER, "--set", "image_size=64"),
+        TRAIN,
+        ("evaluate", *CPU, "--split", "val"),
+        ("diagnose", *CPU, "--judge", "gmm"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_full_disk(command: tuple[str, ...], disk: Path, workspace: Chain) -> None:
+    if command[0] in ("evaluate", "diagnose"):
+        toy.ok(*TRAIN, workspace=workspace.root)
+    shutil.copytree(workspace.root, disk, dirs_exist_ok=True)
+    wanted = toy.ok(*command, workspace=workspace.root).made
+    made, failures = fill_up_and_go_on(disk, *command)
+    assert failures > 1
+    assert (made.files, made.id) == (wanted.files, wanted.id)
+
+
+def test_a_full_disk_during_an_import_with_pictures(disk: Path, tmp_path: Path) -> None:
+    room = tmp_path / "room"
+    wanted = toy.ok("data", "import", "twemoji", workspace=room).made
+    made, failures = fill_up_and_go_on(disk, "data", "import", "twemoji")
+    assert failures > 1 and made.files == wanted.files
+
+
+def test_a_full_disk_while_failed_items_are_tried_again(disk: Path, folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(folder, source)
+    broken = source / "media" / "red-circle.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(b"no picture")
+    toy.ok("data", "import", source, workspace=disk)
+    assert toy.ccr("extract", *toy.ENCODER, workspace=disk).code == 3
+    broken.write_bytes(whole)
+    made, failures = fill_up_and_go_on(disk, "extract", *toy.ENCODER, "--retry-failed")
+    assert failures > 1 and made.counts["failed"] == 0
+
+
+def test_out_of_memory(workspace: Chain) -> None:
+    done = workspace.ccr(*TRAIN, "--set", "dim=1000000000")
+    assert (done.code, done.out) == (6, "")
+    assert "out of memory" in done.err and "--batch-size" in done.err
