@@ -1,0 +1,160 @@
+"""Training that is stopped and goes on: the files are those of a run that nobody stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base
+from ccr_cli.stages import trainer
+
+SAVES_EVERY_EPOCH = """
+from ccr_cli.stages import trainer
+trainer.SAVE_SECONDS = 0.0
+from ccr_cli.cli import main
+main()
+"""
+COMMAND = ("train", "--method", "uml", "--noise", "0.4", "--set", "warmup_epochs=4", *toy.SMALL, "--name", "mine")
+EPOCHS = ("--epochs", "40")
+
+
+def start(workspace: Chain, *options: str) -> subprocess.Popen[str]:
+    """Starts training in a process of its own."""
+    return toy.python(SAVES_EVERY_EPOCH, *COMMAND, *(options or EPOCHS), workspace=workspace.root)
+
+
+def partial(workspace: Chain) -> Path:
+    return workspace.root / "runs" / "mine.partial"
+
+
+def saved(workspace: Chain) -> int:
+    """The epoch that the state for resuming is of; 0 where there is none."""
+    record = partial(workspace) / "last" / "state.json"
+    return int(base.read_json(record)["tensors"][6:10]) if record.is_file() else 0
+
+
+def wait_for(workspace: Chain, process: subprocess.Popen[str], epoch: int) -> int:
+    """Waits until an epoch has been saved."""
+    while (reached := saved(workspace)) < epoch:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+    return reached
+
+
+def stop(workspace: Chain, process: subprocess.Popen[str], epoch: int, number: int) -> str:
+    """Sends a signal once an epoch has been saved, and returns what the process said."""
+    reached = wait_for(workspace, process, epoch)
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert reached <= saved(workspace) < 40
+    assert not (workspace.root / "runs" / "mine").exists()
+    return said
+
+
+@pytest.fixture(scope="module")
+def whole(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> base.Artifact:
+    """The same run without a stop, with state saved at other times."""
+    root = tmp_path_factory.mktemp("whole")
+    toy.shell(f"cp -r {sources.root}/. .", root)
+    return toy.ok(*COMMAND, *EPOCHS, workspace=root).made
+
+
+def test_interrupted_terminated_killed_and_finished(workspace: Chain, whole: base.Artifact) -> None:
+    process = start(workspace)
+    said = stop(workspace, process, 2, signal.SIGINT)
+    assert process.returncode == 130 and "the same command goes on" in said
+    assert {p.suffix for p in (partial(workspace) / "last").iterdir()} == {".safetensors", ".json"}
+
+    first = saved(workspace)
+    process = start(workspace)
+    said = stop(workspace, process, first + 2, signal.SIGTERM)
+    assert process.returncode == 143 and f"going on after epoch {first} of 40" in said
+
+    second = saved(workspace)
+    process = start(workspace)
+    stop(workspace, process, second + 2, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert (workspace.root / "runs" / "mine.lock").exists()
+
+    third = saved(workspace)
+    done = toy.ok(*COMMAND, *EPOCHS, workspace=workspace.root)
+    assert f"going on after epoch {third} of 40" in done.err
+    assert (done.made.files, done.made.id) == (whole.files, whole.id)
+    assert os.listdir(workspace.root / "runs") == ["mine"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
+def test_killed_at_any_moment(seconds: float, workspace: Chain, whole: base.Artifact) -> None:
+    """Some time after the building folder is there, which may be before the first state is."""
+    process = start(workspace)
+    while not partial(workspace).exists():
+        assert process.poll() is None
+    time.sleep(seconds)
+    process.kill()
+    process.communicate()
+    made = toy.ok(*COMMAND, *EPOCHS, workspace=workspace.root).made
+    assert made.files == whole.files
+
+
+def test_stopped_at_every_write(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file comes into being by a rename; each attempt is stopped one rename later than the one before."""
+    wanted = toy.ok(*COMMAND[:-1], "whole", "--epochs", "3", workspace=workspace.root).made
+    monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)
+    rename = os.replace
+    written: list[str] = []
+    stopped_at: list[str] = []
+
+    def stops(source: Path, target: Path) -> None:
+        written.append(Path(target).name)
+        if len(written) > len(stopped_at):
+            stopped_at.append(Path(target).name)
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", stops)
+    while (code := workspace.ccr(*COMMAND, "--epochs", "3").code) != 0:
+        assert code == 130
+        written.clear()
+    assert {"config.json", "model.safetensors", "state.json", "history.jsonl"} <= set(stopped_at)
+    made = base.load(workspace.root / "runs" / "mine")
+    assert made.files == wanted.files and base.verify(made) == []
+
+
+def test_stopped_while_the_state_is_removed(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of training: the state goes, then the record is written."""
+
+    def stops(folder: Path) -> None:
+        next(folder.glob("*.safetensors")).unlink()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trainer.shutil, "rmtree", stops)
+    assert workspace.ccr(*COMMAND, "--epochs", "2").code == 130
+    monkeypatch.undo()
+    made = toy.ok(*COMMAND, "--epochs", "2", workspace=workspace.root).made
+    assert not made.has("last/state.json") and made.counts["epochs"] == 2
+
+
+def test_a_second_writer_is_kept_out(workspace: Chain) -> None:
+    process = start(workspace, "--epochs", "100000")
+    try:
+        wait_for(workspace, process, 1)
+        done = workspace.ccr(*COMMAND, "--epochs", "100000")
+        assert (done.code, done.out) == (7, "")
+        assert "another process is writing" in done.err
+        assert str(process.pid) in done.err and socket.gethostname() in done.err
+        assert workspace.ccr(*COMMAND, "--epochs", "1", "--force").code == 7
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate()
+    made = toy.ok(*COMMAND, "--epochs", "1", "--force", workspace=workspace.root).made
+    assert made.counts["epochs"] == 1 and os.listdir(workspace.root / "runs") == ["mine"]
