@@ -76,3 +76,11 @@ def media_root(artifact: Artifact) -> Path | None:
         return artifact.path / "media"
     recorded = (artifact.about.get("environment") or {}).get("media_root")
     return Path(recorded) if recorded else None
+
+
+def media_path(root: Path | None, name: str | None) -> Path | None:
+    """Where a medium lies; None where there is none, and for a name that leads out of the media root."""
+    if root is None or not name or "\0" in name:
+        return None
+    path = (root / name).resolve()
+    return path if path.is_relative_to(root.resolve()) else None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +37,15 @@ def shard_name(shard: int) -> str:
 def read_index(artifact: Artifact) -> pd.DataFrame:
     """Reads the index of a features artifact."""
     return read_table(artifact.file("index.parquet"), INDEX)
+
+
+def command(artifact: Artifact, data: Path) -> str:
+    """The command that encodes another data set as this artifact was."""
+    options = {**artifact.request}
+    encoder, dtype = options.pop("encoder"), options.pop("dtype")
+    parts = ["ccr", "extract", str(data), "--encoder", str(encoder)]
+    parts += [] if dtype == "float32" else ["--dtype", str(dtype)]
+    return shlex.join([*parts, *(part for key, value in options.items() for part in ("--set", f"{key}={value}"))])
 
 
 def read_pooled(artifact: Artifact, item_ids: Sequence[str]) -> tuple[npt.NDArray[np.float32], list[str]]:

@@ -17,7 +17,8 @@ from ccr_cli.errors import ArtifactError
 
 _ITEM_COLUMNS = ("item_id", "split", "kind", "media", "label", "group")
 _CAPTION_COLUMNS = ("caption_id", "item_id", "lang", "k", "text", "caption_set")
-_LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
+LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _SPLITS = ("train", "val", "test")
 _KINDS = ("image", "video", "features")
 
@@ -62,6 +63,7 @@ def read_folder(path: Path) -> Folder:
     _check_files(path, manifest)
     items = _read_items(path / "items.tsv")
     captions, refused = _read_captions(path / "captions.tsv", set(items["item_id"]))
+    _check_counts(path / "manifest.toml", manifest, items, captions)
     return Folder(path, manifest, items, captions, refused)
 
 
@@ -78,7 +80,24 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     for key in ("name", "source_lang"):
         if not isinstance(manifest.get(key), str):
             raise ArtifactError(f"{path} lacks the key {key!r} (a string)")
+    if not LANG.fullmatch(manifest["source_lang"]):
+        raise ArtifactError(f"{path}: source_lang {manifest['source_lang']!r} is no language tag (BCP 47, such as en)")
+    for table, keys in (("files", ("path", "sha256")), ("translations", ("source", "target", "engine", "file"))):
+        entries = manifest.get(table, [])
+        fit = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
+        for key in keys:
+            if not fit or not all(isinstance(e.get(key), str) for e in entries):
+                raise ArtifactError(f"{path}: each [[{table}]] needs the keys {', '.join(keys)} (strings)")
     return manifest
+
+
+def _check_counts(path: Path, manifest: dict[str, Any], items: pd.DataFrame, captions: pd.DataFrame) -> None:
+    """Compares what the manifest counts with what there is."""
+    expected = manifest.get("counts", {})
+    for what, found in (("items", items["split"].value_counts()), ("captions", captions["lang"].value_counts())):
+        for key, number in expected.get(what, {}).items():
+            if number != found.get(key, 0):
+                raise ArtifactError(f"{path}: {number} {what} in {key} expected, {found.get(key, 0)} found")
 
 
 def _check_files(root: Path, manifest: dict[str, Any]) -> None:
@@ -106,8 +125,8 @@ def _read_items(path: Path) -> pd.DataFrame:
             raise ArtifactError(f"{where}: item_id {item_id!r} is {'a duplicate' if item_id else 'empty'}")
         if split not in _SPLITS or kind not in _KINDS:
             raise ArtifactError(f"{where}: split {split!r} is one of {_SPLITS}, kind {kind!r} one of {_KINDS}")
-        if label and not label.isdecimal():
-            raise ArtifactError(f"{where}: label {label!r} is not a whole number")
+        if label and not _NUMBER.fullmatch(label):
+            raise ArtifactError(f"{where}: label {label!r} is not a whole number of at most nine digits")
         seen.add(item_id)
         rows.append((item_id, split, kind, media or None, int(label) if label else None, group or item_id))
     if not rows:
@@ -129,10 +148,10 @@ def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict
             raise ArtifactError(f"{where}: caption_id {caption_id!r} is {'a duplicate' if caption_id else 'empty'}")
         if item_id not in items:
             raise ArtifactError(f"{where}: there is no item {item_id!r}")
-        if not _LANG.fullmatch(lang):
+        if not LANG.fullmatch(lang):
             raise ArtifactError(f"{where}: {lang!r} is no language tag (BCP 47, such as en, zh or pt-BR)")
-        if not k.isdecimal():
-            raise ArtifactError(f"{where}: k is a whole number, not {k!r}")
+        if not _NUMBER.fullmatch(k):
+            raise ArtifactError(f"{where}: k is a whole number of at most nine digits, not {k!r}")
         seen.add(caption_id)
         if not text.strip():
             message = f"empty caption ({path.name}, line {line})"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 import ccr_cli
 from ccr_cli import registry
-from ccr_cli.artifacts import base, dataset, evaluation, run, translation
+from ccr_cli.artifacts import base, dataset, evaluation, features, run, translation
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import stem
@@ -27,11 +27,11 @@ from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import calibration
 from ccr_cli.metrics import signature as signatures
-from ccr_cli.metrics.ranks import TIES, Ranks
+from ccr_cli.metrics.ranks import TIES
 from ccr_cli.metrics.recall import bootstrap_interval, sum_recall, summarise
 from ccr_cli.stages.embed import Tokenizer, choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
-from ccr_cli.stages.scoring import Scores, score_gallery
+from ccr_cli.stages.scoring import Scores, rank_table, score_gallery
 from ccr_cli.stages.select import Inputs, made_from
 from ccr_cli.stages.triplets import Gallery, gallery
 
@@ -139,6 +139,9 @@ def _unique(artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:
 
 def _own(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], options: Options) -> _Target:
     data = dataset.read(inputs.parent(trained, "dataset"))
+    for given in inputs.given:
+        if given.kind == "dataset" and given.id != data.artifact.id:
+            raise UsageError(f"{given.name} is not what {trained.name} was trained on", hint="add --zero-shot")
     feats = inputs.parent(trained, "features")
     translations = translation.read(inputs.parent(trained, "translation"))
     langs = _with_source(options.langs or (settings["lang"],), data.source_lang)
@@ -153,9 +156,11 @@ def _own(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], optio
 def _others(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], options: Options) -> list[_Target]:
     """Every other collection with features of the run's encoder; leaks are refused."""
     own = dataset.read(inputs.parent(trained, "dataset"))
-    encoder = base.read_json(inputs.parent(trained, "features").file("encoder.json"))
+    feats = inputs.parent(trained, "features")
+    encoder = base.read_json(feats.file("encoder.json"))
     targets = []
-    for artifact in inputs.workspace.artifacts("dataset"):
+    given = [a for a in inputs.given if a.kind == "dataset" and a.id != own.artifact.id]
+    for artifact in given or inputs.workspace.artifacts("dataset"):
         if artifact.id == own.artifact.id:
             continue
         fitting = [
@@ -164,7 +169,8 @@ def _others(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], op
             if made_from(artifact)(f) and base.read_json(f.file("encoder.json")) == encoder
         ]
         if not fitting:
-            warn(f"{artifact.name} is left out: it has no features of the run's encoder (ccr extract {artifact.path})")
+            todo = features.command(feats, artifact.path)
+            warn(f"{artifact.name} is left out, as it has no features of the run's encoder; make them with: {todo}")
             continue
         data = dataset.read(artifact)
         leak = _check_leak(own, data, options.split)
@@ -176,7 +182,7 @@ def _others(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], op
     if not targets:
         raise ArtifactError(
             f"no other data set in {inputs.workspace.root} has features of the run's encoder",
-            hint="import and extract one, e.g.: ccr data import twemoji && ccr extract datasets/twemoji",
+            hint=f"ccr data import twemoji; {features.command(feats, inputs.workspace.place('dataset', 'twemoji'))}",
         )
     return targets
 
@@ -230,7 +236,9 @@ class _Job:
             if self.options.caption_set is not None:
                 captions = captions[captions["caption_set"] == self.options.caption_set]
             sets = "+".join(sorted(captions["caption_set"].unique()))
-            found = gallery(target.data, target.features, self.options.split, captions, f"human {lang} captions")
+            wanted = f" of the set {self.options.caption_set!r}" if self.options.caption_set else ""
+            what = f"human {lang} captions{wanted}"
+            found = gallery(target.data, target.features, self.options.split, captions, what)
             if found.missing:
                 warn(f"{found.missing} {self.options.split} items of {target.data.name} have no features")
             if visual is None:
@@ -320,7 +328,7 @@ class _Job:
             ("t2v", scores.ranks_t2v, found.caption_ids),
             ("v2t", scores.ranks_v2t, found.item_ids),
         ):
-            self.ranks.append(_rank_table(number, direction, ids, ranks, o.ties, unc[direction] if unc else None))
+            self.ranks.append(rank_table(number, direction, ids, ranks, o.ties, unc[direction] if unc else None))
 
     @torch.no_grad()
     def _uncertainties(self, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
@@ -374,24 +382,6 @@ def _calibrations(scores: Scores, unc: dict[str, np.ndarray] | None) -> dict[str
         points = {"coverage": curve.coverage[at].tolist(), "risk": curve.risk[at].tolist()}
         out[direction] = {**calibration.calibration(unc[direction], ranks.middle), "curve": points}
     return out
-
-
-def _rank_table(
-    number: int, direction: str, ids: list[str], ranks: Ranks, tie: str, unc: np.ndarray | None
-) -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "result": np.int32(number),
-            "direction": direction,
-            "query_id": ids,
-            "rank": ranks.rank(tie),
-            "ties": ranks.ties,
-            "average_precision": ranks.ap(tie),
-            "uncertainty": unc if unc is not None else pd.array([None] * len(ids), dtype="Float64"),
-        }
-    )
-    frame = frame[ranks.valid].astype({"ties": np.int64})
-    return frame
 
 
 def _finite(figures: dict[str, float]) -> dict[str, float | None]:

@@ -213,10 +213,10 @@ def _load(media: str | None, root: Path, model: Any) -> tuple[torch.Tensor | Non
     """Decodes and preprocesses one image, or says why not."""
     if media is None:
         return None, "NoMedia: the item names no file"
-    path = (root / media).resolve()
-    if not path.is_relative_to(root):
-        return None, f"OutsideMediaRoot: {media} leads out of the media root"
     try:
+        path = (root / media).resolve()
+        if not path.is_relative_to(root):
+            return None, f"OutsideMediaRoot: {media} leads out of the media root"
         with Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 return None, f"TooLarge: {image.width} x {image.height} pixels, at most {MAX_PIXELS}"
@@ -224,7 +224,9 @@ def _load(media: str | None, root: Path, model: Any) -> tuple[torch.Tensor | Non
             return model.preprocess(image), None
     except FileNotFoundError:
         return None, f"FileNotFound: {media}"
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file can make a decoder raise anything; it never stops the others
         return None, f"{type(error).__name__}: {media}: {error}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Mapping
@@ -57,7 +58,10 @@ def _parse(text: str, hint: Any) -> Any:
         return text.lower() == "true"
     if hint in (int, float):
         try:
-            return hint(text)
+            number = hint(text)
         except ValueError:
-            raise ValueError(f"expected {'a whole number' if hint is int else 'a number'}") from None
+            number = math.nan
+        if not math.isfinite(number):
+            raise ValueError(f"expected {'a whole number' if hint is int else 'a number'}")
+        return number
     return text

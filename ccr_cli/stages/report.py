@@ -183,11 +183,8 @@ def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Col
 
 def _image(root: Path | None, media: dict[str, str | None], item_id: str) -> Path | None:
     """Where an item's picture lies; nothing outside the media root is ever read."""
-    name = media.get(item_id)
-    if root is None or not name:
-        return None
-    path = (root / name).resolve()
-    return path if path.is_relative_to(root.resolve()) and path.is_file() else None
+    path = dataset.media_path(root, media.get(item_id))
+    return path if path is not None and path.is_file() else None
 
 
 def _origin(artifact: base.Artifact) -> Origin:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
 from torch import Tensor
 
 from ccr_cli.metrics.positives import Positives
@@ -77,3 +79,22 @@ def similarity(
         shape = (len(gallery.item_ids), len(gallery.texts))
         sim, other = minmax(sim, *shape), minmax(other, *shape)
     return fused(sim, other, beta)
+
+
+def rank_table(
+    number: int, direction: str, ids: list[str], ranks: Ranks, tie: str, unc: np.ndarray | None
+) -> pd.DataFrame:
+    """The rank of every query of one direction of one result, as an evaluation keeps it."""
+    frame = pd.DataFrame(
+        {
+            "result": np.int32(number),
+            "direction": direction,
+            "query_id": ids,
+            "rank": ranks.rank(tie),
+            "ties": ranks.ties,
+            "average_precision": ranks.ap(tie),
+            "uncertainty": unc if unc is not None else pd.array([None] * len(ids), dtype="Float64"),
+        }
+    )
+    frame = frame[ranks.valid].astype({"ties": np.int64})
+    return frame

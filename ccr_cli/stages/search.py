@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from ccr_cli.artifacts import base, dataset, features, run
+from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
-from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.select import Inputs, made_from
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,15 @@ def search(
     if not queries or not all(query.strip() for query in queries):
         raise UsageError("a query needs some text", hint='ccr search "una cara sonriente"')
     data = dataset.read(inputs.parent(trained, "dataset"))
+    own = inputs.parent(trained, "features")
     for given in inputs.given:
         if given.kind == "dataset" and given.id != data.artifact.id:
             data = dataset.read(given)
     feats = inputs.one(
         "features",
-        f"of {data.name}",
-        lambda f: _fits(f, data.artifact, trained),
-        hint=f"ccr extract {data.artifact.path}",
+        f"of {data.name} by the run's encoder",
+        lambda f: _fits(f, data.artifact, own),
+        hint=features.command(own, data.artifact.path),
     )
     items = data.items if split is None else items_of(data.items, split)
     visual, item_ids = features.read_pooled(feats, list(items["item_id"]))
@@ -91,26 +92,22 @@ def search(
         hits = []
         for place, (value, at) in enumerate(zip(best.values[q].tolist(), best.indices[q].tolist(), strict=True), 1):
             item = item_ids[at]
-            image = root / media[item] if root is not None and media[item] else None
+            image = dataset.media_path(root, media[item])
             hits.append(Hit(place, item, float(value), captions.get(item, ""), image))
         answers.append(Answer(query, hits, None if unc_Q is None else float(unc_Q[q])))
     return answers
 
 
-def _fits(feats: base.Artifact, data: base.Artifact, trained: base.Artifact) -> bool:
-    """Features of the data set that the run can read: its own, or others of the same encoder and options."""
-    ids = {p.id for p in trained.parents}
-    return any(p.id == data.id for p in feats.parents) and (feats.id in ids or data.id not in ids)
+def _fits(feats: base.Artifact, data: base.Artifact, own: base.Artifact) -> bool:
+    """Features of the data set that the run can read: its own, or another data set's by the same encoder."""
+    if made_from(data)(own):
+        return feats.id == own.id
+    return made_from(data)(feats) and base.read_json(feats.file("encoder.json")) == base.read_json(
+        own.file("encoder.json")
+    )
 
 
 def _first_captions(data: dataset.Dataset) -> dict[str, str]:
     source = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
     first = source.drop_duplicates("item_id")
     return dict(zip(first["item_id"], first["text"], strict=True))
-
-
-def default_run(inputs: Inputs) -> base.Artifact:
-    """The run given, or the only one of the workspace."""
-    trained = inputs.one("run", "", hint="ccr train --method uml")
-    run.config(trained)
-    return trained

@@ -16,8 +16,9 @@ from ccr_cli.artifacts.build import Build, building
 from ccr_cli.artifacts.tables import read_table, write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress, say
+from ccr_cli.data.manifests import LANG
 from ccr_cli.data.splits import SPLITS, items_of
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.mtquality import quality
 from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.options import configure
@@ -66,17 +67,23 @@ def translate(
     """
     data = training_data(inputs)
     source = dataset.read(data)
+    if not LANG.fullmatch(lang):
+        raise UsageError(f"{lang!r} is no language tag (BCP 47, such as es, zh or pt-BR)")
     if lang == source.source_lang:
         raise UsageError(f"{data.name} is written in {lang!r}; choose another --lang")
     if split is not None and split not in SPLITS:
         raise UsageError(f"there is no split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
+    if source.source_lang not in source.languages()[:1]:
+        raise ArtifactError(
+            f"there is nothing to translate: {data.name} has no captions in its source language {source.source_lang!r}"
+        )
     engine = _choose(engine, source.source_lang, lang, data.path)
     module = registry.load("translators", engine)
     config = configure(module.Config, options or {}, f"engine {engine}")
     request = {"lang": lang, "engine": engine, "split": split or "all", "back": back, "queries": queries}
-    request |= asdict(config)
     defaults = {"lang": lang, "engine": engine, "split": "all", "back": False, "queries": False}
-    defaults |= asdict(module.Config())
+    for values, options_of in ((request, config), (defaults, module.Config())):
+        values |= {f"set.{key}": value for key, value in asdict(options_of).items()}  # recorded has an option `engine`
     name = name or stem(f"{lang}-{engine}", request, defaults)
     with building(
         inputs.workspace,
@@ -180,6 +187,7 @@ class _Job:
                             dataset_dir=self.source.artifact.path,
                             device=self._device,
                         )
+                        self.build.environment[f"engine.{direction}"] = engine.describe()
                     write_table(path, self._shard(part, direction, target, engine), translation.CAPTIONS)
                 frames.append(read_table(path, translation.CAPTIONS))
                 advance(len(part))
