@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -136,7 +137,7 @@ def test_stopped_while_the_state_is_removed(workspace: Chain, monkeypatch: pytes
         next(folder.glob("*.safetensors")).unlink()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer.shutil, "rmtree", stops)
+    monkeypatch.setattr(shutil, "rmtree", stops)
     assert workspace.ccr(*COMMAND, "--epochs", "2").code == 130
     monkeypatch.undo()
     made = toy.ok(*COMMAND, "--epochs", "2", workspace=workspace.root).made

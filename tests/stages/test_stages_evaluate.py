@@ -1,0 +1,235 @@
+"""Evaluation against ranks counted in numpy, and what every score says of itself.
+
+Shape suffixes: V visual items, T texts, D embedding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base, dataset, evaluation, features, run, translation
+from ccr_cli.data.splits import items_of
+from ccr_cli.metrics import signature
+from ccr_cli.stages.load import load_method
+
+Array = npt.NDArray[np.float64]
+CPU = ("--device", "cpu")
+SIGNATURE = "data|split|lang|caption_set|q|gallery|dir|protocol|pos|ties|sim|fusion|mt|noise|unc|select|leak|ccr"
+
+
+@dataclass
+class Model:
+    """A run with its parents, as vectors in float64."""
+
+    chain: Chain
+    artifact: base.Artifact
+
+    @cached_property
+    def data(self) -> dataset.Dataset:
+        return dataset.read(self.chain.find("dataset", "toy"))
+
+    def texts(self, texts: list[str]) -> Array:
+        method, tokenizer = load_method(self.artifact, torch.device("cpu"))
+        with torch.no_grad():
+            return method.embed_text(tokenizer.encode(texts).select(torch.arange(len(texts)))).double().numpy()
+
+    def items(self, split: str) -> tuple[list[str], Array]:
+        rows, ids = features.read_pooled(self.chain.find("features"), list(items_of(self.data.items, split)["item_id"]))
+        method, _ = load_method(self.artifact, torch.device("cpu"))
+        with torch.no_grad():
+            return ids, method.embed_visual(torch.from_numpy(rows)).double().numpy()
+
+    def captions(self, lang: str, items: list[str]) -> tuple[list[str], list[str], list[str]]:
+        """Ids, items and texts of the human captions of some items."""
+        rows = self.data.captions[self.data.captions["item_id"].isin(items) & (self.data.captions["lang"] == lang)]
+        return list(rows["caption_id"]), list(rows["item_id"]), list(rows["text"])
+
+
+def counted(sim_VT: Array, match_VT: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Figures of the rows as queries, by sorting each row."""
+    ranks, precisions = [], []
+    for sim_T, match_T in zip(sim_VT, match_VT, strict=True):
+        assert len(set(sim_T)) == len(sim_T), "this reference knows no ties"
+        places = np.flatnonzero(match_T[np.argsort(-sim_T)]) + 1
+        ranks.append(int(places[0]))
+        precisions.append(float(np.mean([(n + 1) / place for n, place in enumerate(places)])))
+    found: dict[str, Any] = {f"R@{k}": 100 * float(np.mean([rank <= k for rank in ranks])) for k in (1, 5, 10)}
+    found |= {"MedR": float(np.median(ranks)), "MeanR": float(np.mean(ranks)), "mAP": 100 * float(np.mean(precisions))}
+    return found | {"ranks": ranks}
+
+
+def assert_same(result: dict[str, Any], v_VD: Array, t_TD: Array, match_VT: npt.NDArray[np.bool_], more: Any) -> None:
+    """Compares both directions with the counted figures; `more` is added to the similarities."""
+    sim_VT = v_VD @ t_TD.T if more is None else 0.8 * (v_VD @ t_TD.T) + 0.2 * (v_VD @ more.T)
+    wanted = {"v2t": counted(sim_VT, match_VT), "t2v": counted(sim_VT.T, match_VT.T)}
+    for direction, figures in wanted.items():
+        for name in ("R@1", "R@5", "R@10", "MedR", "MeanR", "mAP"):
+            assert result[direction][name] == pytest.approx(figures[name]), (direction, name)
+        assert result[direction]["queries"] == len(figures["ranks"])
+    assert result["SumR"] == pytest.approx(sum(w[f"R@{k}"] for w in wanted.values() for k in (1, 5, 10)))
+
+
+def evaluate(chain: Chain, word: str, *options: str) -> base.Artifact:
+    return toy.ok("evaluate", chain.find("run", word).path, *options, *CPU, workspace=chain.root).made
+
+
+def results(chain: Chain, word: str, *options: str) -> list[dict[str, Any]]:
+    return evaluation.results(evaluate(chain, word, *options))
+
+
+@pytest.mark.parametrize("method", ["uml", "infonce"])
+def test_figures_are_those_of_numpy(method: str, chain: Chain) -> None:
+    model = Model(chain, chain.find("run", method))
+    found = results(chain, method)
+    ranks = evaluation.read_ranks(chain.find("evaluation", method))
+    ids, v_VD = model.items("test")
+    human = {lang: model.captions(lang, ids) for lang in ("es", "en")}
+    forms = [(r["lang"], r["fusion"]) for r in found]
+    assert forms == [("es", "none"), ("es", "0.8raw"), ("en", "none")]
+    queries = translation.read(chain.find("translation"))
+    english = dict(zip(queries["source_caption_id"], queries["text"], strict=True))
+    for number, (lang, fusion) in enumerate(forms):
+        captions, owners, texts = human[lang]
+        match_VT = np.array([[item == owner for owner in owners] for item in ids])
+        more = None if fusion == "none" else model.texts([english[c] for c in captions])
+        t_TD = model.texts(texts)
+        assert_same(found[number], v_VD, t_TD, match_VT, more)
+        if more is None:
+            table = ranks[(ranks["result"] == number) & (ranks["direction"] == "t2v")]
+            assert list(table["query_id"]) == captions
+            assert table["rank"].to_list() == counted(t_TD @ v_VD.T, match_VT.T)["ranks"]
+
+
+def test_the_weights_are_those_of_the_best_epoch_on_val_select(chain: Chain) -> None:
+    """Recomputed from the weights: the queries are machine translations, the items one half of validation."""
+    model = Model(chain, chain.find("run", "uml"))
+    history = run.history(model.artifact)
+    best: Any = history.iloc[int(np.argmax(history["val.SumR"]))]
+    assert model.artifact.counts["best_epoch"] == best["epoch"]
+    assert history.loc[history["best"], "epoch"].max() == best["epoch"]
+    ids, v_VD = model.items("val-select")
+    assert 0 < len(ids) < len(items_of(model.data.items, "val"))
+    machine = translation.read(chain.find("translation"))
+    chosen = machine[(machine["direction"] == "forward") & machine["item_id"].isin(ids)]
+    match_VT = np.array([[item == owner for owner in chosen["item_id"]] for item in ids])
+    figures = {f"{d}.{k}": best[f"val.{d}.{k}"] for d in ("t2v", "v2t") for k in ("R@1", "R@5", "R@10", "MedR", "mAP")}
+    sim_VT = v_VD @ model.texts(list(chosen["text"])).T
+    wanted = {"v2t": counted(sim_VT, match_VT), "t2v": counted(sim_VT.T, match_VT.T)}
+    assert figures == pytest.approx({name: wanted[name[:3]][name[4:]] for name in figures})
+
+
+@pytest.mark.parametrize("options", [(), ("--lang", "es"), ("--lang", "en")])
+def test_the_source_language_is_always_beside(options: tuple[str, ...], finished: Chain) -> None:
+    found = results(finished, "infonce", *options)
+    assert [r["lang"] for r in found if r["role"] == "source"] == ["en"]
+    assert {r["lang"] for r in found} == ({"en"} if "en" in options else {"es", "en"})
+
+
+def test_signatures_are_complete(chain: Chain) -> None:
+    assert "|".join(signature.KEYS) == SIGNATURE
+    for method, noise in (("uml", "caption-translation-0.4-seed0"), ("infonce", "none")):
+        for result in results(chain, method):
+            fields = signature.parse(result["signature"])
+            assert "|".join(part.split(":")[0] for part in result["signature"].split("|")) == SIGNATURE
+            data = chain.find("dataset")
+            expected = {
+                "data": f"toy@{data.id[:8]}",
+                "split": "test",
+                "lang": result["lang"],
+                "caption_set": "main",
+                "q": "24" if result["lang"] == "en" else "12",
+                "gallery": "12",
+                "fusion": result["fusion"],
+                "mt": "recorded:hand",
+                "noise": noise,
+                "unc": "top128" if method == "uml" and result["fusion"] == "none" else "none",
+                "leak": "own-split",
+                "select": "mt",
+            }
+            assert {key: fields[key] for key in expected} == expected
+
+
+def test_uncertainty_of_every_query_or_of_none(chain: Chain) -> None:
+    for method in ("uml", "infonce"):
+        ranks = evaluation.read_ranks(chain.find("evaluation", method))
+        plain = [n for n, r in enumerate(results(chain, method)) if r["fusion"] == "none"]
+        values = ranks.loc[ranks["result"].isin(plain), "uncertainty"]
+        assert values.notna().all() if method == "uml" else values.isna().all()
+        assert values.dropna().between(0, 1).all()
+        assert ranks.loc[~ranks["result"].isin(plain), "uncertainty"].isna().all()
+
+
+@pytest.mark.parametrize("fusion", ["raw", "minmax"])
+def test_fusion_with_beta_1_is_the_target_alone(fusion: str, finished: Chain) -> None:
+    made = evaluate(finished, "uml", "--beta", "1", "--fusion", fusion)
+    plain, fused, _ = evaluation.results(made)
+    assert (plain["lang"], fused["lang"], fused["fusion"]) == ("es", "es", f"1{fusion}")
+    for key in ("t2v", "v2t", "SumR", "SumR_interval"):
+        assert fused[key] == plain[key]
+    ranks = evaluation.read_ranks(made).drop(columns="uncertainty")
+    first, second = (ranks[ranks["result"] == n].drop(columns="result").reset_index(drop=True) for n in (0, 1))
+    assert first.equals(second)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--beta", "1.5"), "--beta lies in 0..1"),
+        (("--ties", "none"), "--ties is mid"),
+        (("--fusion", "max"), "--fusion raw or minmax"),
+        (("--split", "dev"), "splits: train, val, test"),
+    ],
+)
+def test_wrong_options(options: tuple[str, str], message: str, chain: Chain) -> None:
+    done = chain.ccr("evaluate", chain.find("run", "uml").path, *options, *CPU)
+    assert (done.code, done.out) == (2, "") and message in done.err
+
+
+def other_collection(workspace: Chain, folder: Path, *, name: str, space: str | None, shift: int) -> base.Artifact:
+    """A copy of the toy data set under another name, its splits moved on by some colours."""
+    other = toy.toy(name)
+    other.extra = "" if space is None else f'id_space = "{space}"'
+    splits = [item[1] for item in other.items]
+    for item, split in zip(other.items, splits[shift:] + splits[:shift], strict=True):
+        item[1] = split
+    made = toy.ok("data", "import", other.write(folder / name), workspace=workspace.root).made
+    toy.ok("extract", made.path, *toy.ENCODER, workspace=workspace.root)
+    return made
+
+
+def test_zero_shot_refuses_what_was_trained_on(finished: Chain, tmp_path: Path) -> None:
+    other = other_collection(finished, tmp_path, name="leaky", space="toy-shapes", shift=1)
+    trained = set(items_of(Model(finished, other).data.items, "train")["group"])
+    tested = set(items_of(dataset.read(other).items, "test")["group"])
+    assert trained & tested
+    done = finished.ccr("evaluate", finished.find("run", "uml").path, "--zero-shot", *CPU)
+    assert (done.code, done.out) == (4, "")
+    assert f"{len(trained & tested)} groups of leaky (test) were trained on in toy" in done.err
+    assert sorted(trained & tested)[0] in done.err
+
+
+@pytest.mark.parametrize(
+    ("space", "leak"), [("toy-shapes", "none-by-toy-shapes"), ("x", "unchecked"), (None, "unchecked")]
+)
+def test_zero_shot_says_what_was_checked(space: str | None, leak: str, finished: Chain, tmp_path: Path) -> None:
+    other = other_collection(finished, tmp_path, name="other", space=space, shift=0)
+    trained = finished.find("run", "uml")
+    done = toy.ok("evaluate", trained.path, "--zero-shot", *CPU, workspace=finished.root)
+    assert {other.path, trained.path} <= set(done.paths)
+    found = evaluation.results(done.made)
+    assert [(r["data"], r["lang"], r["zero_shot"]) for r in found] == [("other", "en", True), ("other", "es", True)]
+    for result in found:
+        fields = signature.parse(result["signature"])
+        assert (fields["leak"], fields["protocol"], fields["data"]) == (leak, "zero-shot", f"other@{other.id[:8]}")
+    own = {r["lang"]: r["SumR"] for r in results(finished, "uml") if r["fusion"] == "none"}
+    assert {r["lang"]: r["SumR"] for r in found} == own, "the same pictures and captions"
