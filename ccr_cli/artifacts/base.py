@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -125,7 +126,11 @@ class Artifact:
 
     def _rebuild_hint(self) -> str:
         command = self.about.get("command")
-        return f"rebuild it: {command} --force" if command else f"rebuild it, or see: ccr verify {self.path}"
+        if not isinstance(command, str) or not command:
+            return f"rebuild it, or see: ccr verify {self.path}"
+        given = " ".join(shlex.quote(parent.path) for parent in self.parents)
+        words = [given if word == "-" else word for word in command.split(" ") if word != "--force"]
+        return f"rebuild it: {' '.join(words)} --force"
 
 
 def canonical_json(value: object) -> str:
@@ -239,6 +244,12 @@ def load(path: Path, kind: str | None = None) -> Artifact:
     expected = identity(artifact.kind, artifact.schema, artifact.request, artifact.parents, artifact.files)
     if expected != artifact.id:
         raise ArtifactError(f"{record} was changed after it was written (its id does not fit)")
+    if artifact.schema < SCHEMAS[artifact.kind]:
+        raise ArtifactError(
+            f"{path} was written by an older ccr ({artifact.kind} schema {artifact.schema}, "
+            f"this ccr writes {SCHEMAS[artifact.kind]})",
+            hint=artifact._rebuild_hint(),
+        )
     return artifact
 
 

@@ -19,7 +19,7 @@ import filelock
 import ccr_cli
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.errors import ArtifactError, LockedError, UsageError
+from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 
 PLAN = ".plan.json"
 LEASE_SECONDS = 30.0
@@ -123,6 +123,8 @@ def building(
     }
     build = Build(final.with_name(f"{name}.partial"), final, kind, dict(request), links)
     done = _fulfilled(final, plan, force, redo_failed, build)
+    if final.exists() and not (final / base.RECORD).is_file():
+        raise ArtifactError(f"{final} exists and is no artifact", hint="give another --name, or move it away")
     if workspace.dry_run:
         raise Planned(final, plan, "done" if done else "unfinished" if build.folder.exists() else "to do")
     if done:
@@ -142,7 +144,12 @@ def building(
             yield build
             return
         _prepare(build.folder, plan, force)
-        yield build
+        try:
+            yield build
+        except CcrError:
+            if _nothing_in(build.folder):
+                shutil.rmtree(build.folder)
+            raise
 
 
 def _fulfilled(final: Path, plan: Mapping[str, Any], force: bool, redo_failed: bool, build: Build) -> bool:
@@ -204,6 +211,11 @@ def _prepare(folder: Path, plan: Mapping[str, Any], force: bool) -> None:
     for stale in folder.rglob("*.tmp"):
         stale.unlink()
     base.write_json(folder / PLAN, plan)
+
+
+def _nothing_in(folder: Path) -> bool:
+    """Whether an attempt left no file behind but its plan."""
+    return not any(path.is_file() and path.name != PLAN for path in folder.rglob("*"))
 
 
 def _copy_back(final: Path, folder: Path) -> None:

@@ -56,13 +56,16 @@ class Workspace:
         Raises:
             ArtifactError: If one of them was tampered with.
         """
+        return [base.load(path, each) for each, path in self.places() if kind is None or kind == each]
+
+    def places(self) -> list[tuple[str, Path]]:
+        """Lists the folders of complete artifacts with the kind that should be in each; nothing is read."""
         found = []
-        for each, folder in FOLDERS.items():
-            if kind is None or kind == each:
-                depth = "*/*" if each in PER_DATASET else "*"
-                records = (self.root / folder).glob(f"{depth}/{base.RECORD}")
-                finished = (r for r in records if not r.parent.name.endswith((".partial", ".old")))
-                found += [base.load(record.parent, each) for record in sorted(finished)]
+        for kind, folder in FOLDERS.items():
+            depth = "*/*" if kind in PER_DATASET else "*"
+            records = (self.root / folder).glob(f"{depth}/{base.RECORD}")
+            finished = (r.parent for r in records if not r.parent.name.endswith((".partial", ".old", ".copy")))
+            found += [(kind, path) for path in sorted(finished)]
         return found
 
     def relative(self, path: Path) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 import typer
 
 from ccr_cli import console
-from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.base import FAILURES, Artifact
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, CcrError, ResourceError, Terminated, UsageError
@@ -112,6 +112,8 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
             _complain(known)
             raise typer.Exit(known.exit_code) from None
 
+    paragraphs = (function.__doc__ or "").split("\n\n")
+    wrapper.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal breaks lines
     return wrapper
 
 
@@ -193,20 +195,25 @@ def parse_set(values: Sequence[str] | None) -> dict[str, str]:
 
 def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
     """Prints what was read and what was made, and exits 3 where some of the items failed."""
-    artifacts = [*inputs.read, *made]
-    unique = list({a.id: a for a in artifacts}.values())
+    new = {a.path: a for a in made}
+    read = {a.path: a for a in inputs.read if a.path not in new}
     if as_json:
-        facts = [{"kind": a.kind, "name": a.name, "id": a.id, "path": str(a.path), "counts": a.counts} for a in unique]
-        print(json.dumps({"read": facts[: len(unique) - len(made)], "made": facts[len(unique) - len(made) :]}))
+        print(json.dumps({"read": [*map(_facts, read.values())], "made": [*map(_facts, new.values())]}))
     else:
-        for artifact in unique:
-            print(artifact.path)
+        for path in (*read, *new):
+            print(path)
     sys.stdout.flush()
-    failed = {a.path: a.counts["failed"] for a in made if a.counts.get("failed")}
-    for path, count in failed.items():
-        console.warn(f"{count} failed; why: {path / 'failures.jsonl'}; again: --retry-failed")
+    failed = [a for a in made if a.counts.get("failed")]
+    for artifact in failed:
+        again = "mend them and import again" if artifact.kind == "dataset" else "try them again: --retry-failed"
+        console.warn(f"{artifact.counts['failed']} failed; why: {artifact.path / FAILURES}; {again}")
     if failed:
         raise typer.Exit(3)
+
+
+def _facts(artifact: Artifact) -> dict[str, object]:
+    facts = {key: getattr(artifact, key) for key in ("kind", "name", "id", "counts")}
+    return {**facts, "path": str(artifact.path)}
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:

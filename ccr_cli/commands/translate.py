@@ -63,16 +63,18 @@ def translate(
     c.setup(quiet, verbose)
     if not lang and not noise:
         raise UsageError("which language? give --lang", hint="ccr translate --lang es")
+    if name and len(set(lang or [])) + len(set(noise or [])) != 1:
+        raise UsageError("--name names one artifact, and more than one is asked for", hint="leave --name out")
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.stages.noise import make_noise
     from ccr_cli.stages.translate import training_data
     from ccr_cli.stages.translate import translate as stage
 
     made = []
-    for ratio in noise or []:
+    for ratio in dict.fromkeys(noise or []):
         data = training_data(inputs)
         style = {"style": noise_style, "target": noise_target}
-        made.append(make_noise(inputs.workspace, data, ratio, **style, seed=seed, force=force))
+        made.append(make_noise(inputs.workspace, data, ratio, **style, seed=seed, name=name, force=force))
     for each in dict.fromkeys(lang or []):
         made.append(
             stage(

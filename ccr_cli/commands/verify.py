@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import ArtifactError
 
@@ -23,12 +24,19 @@ def verify(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)
+    from ccr_cli.artifacts.base import load
     from ccr_cli.artifacts.base import verify as check
 
-    chosen = inputs.given or inputs.workspace.artifacts()
-    rows = []
+    rows: list[tuple[str, str, str, str]] = []
     bad = False
-    for artifact in chosen:
+    for kind, path in [(a.kind, a.path) for a in inputs.given] or inputs.workspace.places():
+        try:
+            artifact = load(path, kind)
+        except ArtifactError as error:
+            bad = True
+            console.say(f"error: {error.message}", level=-1, style="bold red")
+            rows.append((kind, inputs.workspace.relative(path), "", error.message))
+            continue
         problems = check(artifact)
         for parent in artifact.parents:
             try:

@@ -9,6 +9,7 @@ from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.console import warn
 from ccr_cli.data.manifests import Folder, bundled, bundled_root, read_folder
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.failures import write_failures
@@ -53,6 +54,9 @@ def import_data(
             write_failures(build.folder, folder.refused)
             build.finish(_counts(folder))
         assert build.done is not None
+        there = dataset.media_root(build.done)
+        if media_root is not None and there != media_root.resolve():
+            warn(f"{build.done.path} keeps its media root {there}; import with --force to change it")
         return build.done
 
 

@@ -7,6 +7,7 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import noise as draw
+from ccr_cli.errors import UsageError
 
 
 def make_noise(
@@ -17,6 +18,7 @@ def make_noise(
     style: str = "caption",
     target: str = "translation",
     seed: int = 0,
+    name: str | None = None,
     force: bool = False,
 ) -> base.Artifact:
     """Draws which training triplets are mismatched.
@@ -28,13 +30,19 @@ def make_noise(
         style: `caption` (singly) or `image` (all captions of an item together).
         target: `translation` (T alone) or `pair` (S and T together).
         seed: Seed of the draw.
+        name: Name of the artifact.
         force: Draw again.
 
     Returns:
         The noise artifact.
+
+    Raises:
+        UsageError: If the ratio is not one.
     """
+    if not 0 < ratio <= 1:
+        raise UsageError(f"a noise ratio lies above 0 and is at most 1, not {ratio:g}")
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
-    name = f"{style}-{target}-{ratio:g}-seed{seed}"
+    name = name or f"{style}-{target}-{ratio:g}-seed{seed}"
     with building(workspace, "noise", name, request, [data], data=data.name, force=force) as build:
         if build.done is None:
             source = dataset.read(data)
