@@ -1,0 +1,218 @@
+"""Translation: odd captions, what is not to be had, failures, stopping and going on."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import toy
+from toy import Chain, Folder, Outcome
+
+from ccr_cli.artifacts import base, translation
+from ccr_cli.stages import translate as stage
+
+ODD = "[bold]red[/bold] \x1b[31mcircle\x07 <script>&amp; {0} %s \\n $(id) \u202egnp"
+ODD_ES = "[/italic]\x9b31m círculo\x00 </script> {} %d"
+
+
+def imported(folder: Folder, place: Path) -> Path:
+    """Imports a data set into a workspace and returns the workspace."""
+    done = toy.ccr("data", "import", folder.write(place / "toy"), workspace=place / "workspace")
+    assert done.code in (0, 3), done.err
+    return place / "workspace"
+
+
+def translated(root: Path, *options: str | Path) -> Outcome:
+    return toy.ccr("translate", "--lang", "es", *options, workspace=root)
+
+
+def failures(made: base.Artifact) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in made.file(base.FAILURES).read_text(encoding="utf-8").splitlines()]
+
+
+def table(place: Path, pairs: dict[str, str]) -> Path:
+    """A table of one's own."""
+    toy.write_table(place, ("source", "target"), pairs.items())
+    return place
+
+
+def test_every_caption_is_there_in_all_directions(sources: Chain) -> None:
+    frame: Any = translation.read(sources.find("translation"))
+    assert frame["direction"].value_counts().to_dict() == {"forward": 96, "back": 96, "query": 24}
+    assert frame["caption_id"].is_unique and set(frame["status"]) == {"ok"} and frame["text"].notna().all()
+    row = frame.set_index("caption_id").loc["red-circle-en0@es"]
+    assert row[["text", "lang", "direction", "source_caption_id", "engine"]].to_list() == [
+        "círculo rojo",
+        "es",
+        "forward",
+        "red-circle-en0",
+        "recorded",
+    ]
+    back = frame.set_index("caption_id").loc["red-circle-en0@es@en"]
+    assert (back["text"], back["lang"], back["source_caption_id"]) == ("red circle", "en", "red-circle-en0@es")
+    query = frame[frame["direction"] == "query"]
+    assert set(query["split"]) == {"val", "test"} and set(query["lang"]) == {"en"}
+
+
+def test_an_empty_caption_is_left_out_when_it_is_imported(tmp_path: Path) -> None:
+    folder = toy.toy()
+    folder.captions[0][4] = "  "
+    root = tmp_path / "workspace"
+    done = toy.ccr("data", "import", folder.write(tmp_path / "toy"), workspace=root)
+    assert done.code == 3
+    (found,) = failures(done.made)
+    assert (found["id"], found["error"]) == (folder.captions[0][0], "EmptyCaption")
+    made = translated(root)
+    assert made.code == 0 and made.made.counts["forward"] == 95
+
+
+def test_markup_and_control_characters_are_text(tmp_path: Path) -> None:
+    folder = toy.toy()
+    folder.captions[0][4] = ODD
+    folder.tables["en-es"][ODD] = ODD_ES
+    root = imported(folder, tmp_path)
+    done = translated(root)
+    assert done.code == 0, done.err
+    frame = translation.read(done.made).set_index("source_caption_id")
+    assert frame.loc[folder.captions[0][0], "text"] == ODD_ES
+
+
+def test_captions_that_fail_are_recorded_and_tried_again(tmp_path: Path) -> None:
+    folder = toy.toy()
+    root = imported(folder, tmp_path)
+    known = dict(folder.tables["en-es"])
+    missing = known.pop("red circle"), known.pop("blue bar")
+    mine = table(tmp_path / "mine.tsv", known)
+    options = ("--set", f"table={mine}")
+    done = translated(root, *options)
+    assert done.code == 3 and "2 failed" in done.err and "--retry-failed" in done.err
+    assert done.made.counts["failed"] == 2
+    found = {f["id"]: f for f in failures(done.made)}
+    assert set(found) == {"red-circle-en0@es", "blue-bar-en0@es"}
+    assert all(f["stage"] == "translate" and f["attempt"] == 1 and f["message"] for f in found.values())
+    frame = translation.read(done.made).set_index("caption_id")
+    assert frame.loc[list(found), "text"].isna().all() and set(frame.loc[list(found), "status"]) == {"failed"}
+
+    known = {source: "another" for source in known} | {"red circle": missing[0]}
+    table(mine, known)
+    again = translated(root, *options, "--retry-failed")
+    assert again.code == 3
+    assert [(f["id"], f["attempt"]) for f in failures(again.made)] == [("blue-bar-en0@es", 2)]
+    now = translation.read(again.made).set_index("caption_id")
+    assert now.loc["red-circle-en0@es", "text"] == missing[0]
+    rest = [i for i in frame.index if i not in found]
+    assert now.loc[rest, "text"].equals(frame.loc[rest, "text"]), "what succeeded is kept"
+    table(mine, known | {"blue bar": missing[1]})
+    last = translated(root, *options, "--retry-failed")
+    assert last.code == 0 and not last.made.has(base.FAILURES)
+
+
+def test_too_many_failures_stop_and_what_succeeded_is_kept(tmp_path: Path) -> None:
+    folder = toy.toy()
+    root = imported(folder, tmp_path)
+    whole = folder.tables["en-es"]
+    half = dict(list(whole.items())[:60])
+    mine = table(tmp_path / "mine.tsv", half)
+    done = translated(root, "--set", f"table={mine}")
+    assert (done.code, done.out) == (1, "")
+    assert "36 of 96 captions failed, more than --max-failed 0.2" in done.err
+    table(mine, {source: text if source not in half else "another" for source, text in whole.items()})
+    done = translated(root, "--set", f"table={mine}")
+    assert done.code == 0, done.err
+    assert list(translation.read(done.made)["text"]) == list(whole.values())
+
+
+def test_a_training_run_leaves_untranslated_captions_out(tmp_path: Path) -> None:
+    folder = toy.toy()
+    del folder.tables["en-es"]["red circle"]
+    root = imported(folder, tmp_path)
+    made = translated(root).made
+    toy.ok("extract", *toy.ENCODER, workspace=root)
+    done = toy.ok("train", "--epochs", "1", *toy.SMALL, made.path, workspace=root)
+    assert "1 triplets left out" in done.err and done.made.counts["triplets"] == 47
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--lang", "zh"), ("Helsinki-NLP/opus-mt-en-zh", "hf download", "en->es, es->en")),
+        (("--lang", "tlh"), ("facebook/m2m100_418M", "hf download", "en->es, es->en")),
+        (("--lang", "zh", "--engine", "recorded"), ("no translations en->zh", "en->es, es->en")),
+        (("--lang", "es", "--engine", "recorded", "--set", "engine=nobody"), ("en->es by nobody", "en->es (hand)")),
+        (("--lang", "es", "--engine", "recorded", "--set", "table=nowhere.tsv"), ("nowhere.tsv",)),
+    ],
+)
+def test_what_is_not_to_be_had(
+    options: tuple[str, ...], words: tuple[str, ...], workspace: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a model and without a network it says at once what is missing and what there is."""
+    for name, value in toy.environment(workspace.root).items():
+        monkeypatch.setenv(name, value)
+    before = toy.digests(workspace.root)
+    done = workspace.ccr("translate", *options)
+    assert (done.code, done.out) == (5, "")
+    for word in words:
+        assert word in done.err
+    after = toy.digests(workspace.root)
+    assert {
+        name: digest for name, digest in after.items() if "/.plan.json" not in name and "hf-home" not in name
+    } == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "which language?"),
+        (("--lang", "en"), "is written in 'en'"),
+        (("--lang", "../../es"), "no language tag"),
+        (("--lang", "es", "--split", "dev"), "splits: train, val, test"),
+        (("--lang", "es", "--engine", "google"), "known translators: apertium, hf, recorded"),
+        (("--lang", "es", "--engine", "recorded", "--set", "tabel=x"), "options: engine, table"),
+    ],
+)
+def test_wrong_options(options: tuple[str, ...], message: str, sources: Chain) -> None:
+    done = sources.ccr("translate", *options)
+    assert (done.code, done.out) == (2, "") and message in done.err
+
+
+def test_one_artifact_a_language(tmp_path: Path) -> None:
+    folder = toy.toy()
+    folder.tables["en-fr"] = {source: f"fr {text}" for source, text in folder.tables["en-es"].items()}
+    root = imported(folder, tmp_path)
+    done = toy.ok("translate", "--lang", "es", "--lang", "fr", "--lang", "es", workspace=root)
+    made = [base.load(path) for path in done.paths if path.parent.parent.name == "translations"]
+    assert [translation.language(a) for a in made] == ["es", "fr"]
+    assert [a.name for a in made] == ["es-recorded", "fr-recorded"]
+
+
+SMALL_SHARDS = """
+from ccr_cli.stages import translate
+translate.SHARD_CAPTIONS = 1
+from ccr_cli.cli import main
+main()
+"""
+
+
+def test_killed_and_gone_on_with(sources: Chain, workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shards of one caption; the process is killed once some of them are there."""
+    options = ("translate", "--lang", "es", "--back", "--queries", "--name", "mine")
+    partial = workspace.root / "translations" / "toy" / "mine.partial"
+    process = toy.python(SMALL_SHARDS, *options, workspace=workspace.root)
+    while len(list(partial.glob("shards/*.parquet"))) < 5:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.001)
+    process.kill()
+    process.communicate()
+    shards = sorted(partial.glob("shards/*.parquet"))
+    assert 5 <= len(shards) < 216
+    marked = pd.read_parquet(shards[0])["text"].iloc[0]
+
+    monkeypatch.setattr(stage, "SHARD_CAPTIONS", 1)
+    made = toy.ok(*options, workspace=workspace.root).made
+    assert made.files == sources.find("translation").files
+    assert translation.read(made)["text"].iloc[0] == marked
+    assert not partial.exists() and not partial.with_name("mine.lock").exists()
