@@ -1,0 +1,107 @@
+"""Diagnosis: every pair, against the truth where it is known, with figures counted by scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import toy
+from sklearn.metrics import average_precision_score, precision_score, recall_score, roc_auc_score
+from toy import Chain
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, diagnosis, noise, run
+from ccr_cli.artifacts.tables import read_table
+
+CPU = ("--device", "cpu")
+
+
+def diagnose(chain: Chain, word: str, *options: str) -> base.Artifact:
+    return toy.ok("diagnose", chain.find("run", word).path, *options, *CPU, workspace=chain.root).made
+
+
+def test_every_training_triplet_has_its_opinion(chain: Chain) -> None:
+    made = chain.find("diagnosis", "uml")
+    pairs: Any = diagnosis.read_pairs(made)
+    drawn = noise.read(chain.find("noise"))
+    assert list(pairs["slot_id"]) == list(drawn["slot_id"]) and made.counts["pairs"] == len(drawn) == 48
+    assert pairs["p_clean"].between(0, 1).all() and pairs["uncertainty"].between(0, 1).all()
+    assert pairs["belief"].between(0, 1).all() and (pairs[["evidence_v2t", "evidence_t2v"]] > 0).all(axis=None)
+    assert pairs[["sim_vs", "sim_vt", "sim_st"]].abs().max(axis=None) <= 1 + 1e-6
+    assert ((pairs["p_clean"] < 0.5) == (pairs["verdict"] == "noisy")).all()
+    assert made.counts["called_noisy"] == (pairs["verdict"] == "noisy").sum()
+
+
+def test_truth_is_that_of_the_noise(chain: Chain) -> None:
+    pairs = diagnosis.read_pairs(chain.find("diagnosis", "uml"))
+    drawn = noise.read(chain.find("noise")).set_index("slot_id")
+    assert ((pairs["truth"] == "noisy").to_numpy() == drawn.loc[pairs["slot_id"], "vt_wrong"].to_numpy()).all()
+    clean = chain.find("diagnosis", "infonce")
+    assert diagnosis.read_pairs(clean)["truth"].isna().all() and diagnosis.summary(clean)["detection"] is None
+
+
+def test_texts_are_those_given_and_not_the_true_ones(chain: Chain) -> None:
+    pairs = diagnosis.read_pairs(chain.find("diagnosis", "uml"))
+    spanish = chain.folder / "translations" / "hand-en-es.tsv"
+    table = dict(line.split("\t") for line in spanish.read_text(encoding="utf-8").splitlines()[1:])
+    same = np.array([table[s] == t for s, t in zip(pairs["source_text"], pairs["translation"], strict=True)])
+    assert (same == (pairs["truth"] == "clean").to_numpy()).all()
+
+
+@pytest.mark.parametrize("judge", registry.names("judges"))
+def test_detection_agrees_with_scikit_learn(judge: str, finished: Chain) -> None:
+    made = diagnose(finished, "uml", "--judge", judge)
+    pairs = diagnosis.read_pairs(made)
+    found = diagnosis.summary(made)["detection"]
+    noisy, doubt = pairs["truth"] == "noisy", 1.0 - pairs["p_clean"].astype(float)
+    called = pairs["verdict"] == "noisy"
+    assert found["auroc"] == pytest.approx(roc_auc_score(noisy, doubt))
+    assert found["average_precision"] == pytest.approx(average_precision_score(noisy, doubt))
+    assert found["recall"] == pytest.approx(recall_score(noisy, called))
+    if called.any():
+        assert found["precision"] == pytest.approx(precision_score(noisy, called))
+    assert found["false_alarms"] == pytest.approx((called & ~noisy).sum() / (~noisy).sum())
+    assert (found["pairs"], found["noisy"], found["called"]) == (48, noisy.sum(), called.sum())
+    if judge == "oracle":
+        assert found["auroc"] == 1.0 and (called == noisy).all()
+    if judge == "none":
+        assert not called.any() and found["auroc"] == 0.5
+
+
+@pytest.mark.parametrize("side", ["cross_lingual", "cross_modal", "both"])
+def test_every_side(side: str, finished: Chain) -> None:
+    made = diagnose(finished, "uml", "--judge", "gmm", "--judge-side", side)
+    assert diagnosis.summary(made)["judge_side"] == side
+    assert made.request == {"judge": "gmm", "judge_side": side}
+
+
+def test_the_most_suspicious_come_first(chain: Chain) -> None:
+    made = chain.find("diagnosis", "uml")
+    pairs, worst = diagnosis.read_pairs(made), diagnosis.summary(made)["most_suspicious"]
+    values = [pair["p_clean"] for pair in worst]
+    assert values == sorted(values) and values[0] == pytest.approx(pairs["p_clean"].min())
+    assert len(values) == 20 and max(values) <= sorted(pairs["p_clean"])[20] + 1e-6
+
+
+def test_the_run_s_own_evidence_is_of_the_same_pairs(chain: Chain) -> None:
+    """What the run wrote after its best epoch."""
+    made = chain.find("run", "uml")
+    pairs = diagnosis.read_pairs(chain.find("diagnosis", "uml"))
+    evidence: Any = read_table(made.file(f"evidence/epoch-{made.counts['best_epoch']:03d}.parquet"), run.EVIDENCE)
+    assert list(evidence["slot_id"]) == list(pairs["slot_id"])
+    for side in ("sim_vs", "sim_vt", "sim_st"):
+        np.testing.assert_allclose(evidence[side], pairs[side], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--judge", "nobody"), "known judges: argmax, gmm"),
+        (("--judge-side", "left"), "cross_lingual, cross_modal or both"),
+        (("--device", "abacus", "--judge", "gmm"), "--device is auto, cpu or cuda"),
+    ],
+)
+def test_wrong_options(options: tuple[str, ...], message: str, chain: Chain) -> None:
+    done = chain.ccr("diagnose", chain.find("run", "uml").path, *options)
+    assert (done.code, done.out) == (2, "") and message in done.err
