@@ -78,3 +78,24 @@ def epoch_scores(values: npt.ArrayLike, name: str) -> FloatArray:
 def all_equal(values: FloatArray) -> bool:
     """Whether the values (at least one) differ by no more than rounding."""
     return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
+
+
+def rising_interval(low: tuple[float, float], high: tuple[float, float]) -> tuple[float, float]:
+    """Where the log-odds of the upper of two Gaussians rise with the score.
+
+    Gaussians of unequal width cross twice; beyond the turning point of the log-odds, quadratic in the score, a
+    higher score would give a lower probability.
+
+    Args:
+        low: Mean and standard deviation of the lower one.
+        high: The same of the upper one.
+
+    Returns:
+        The interval; one end is infinite.
+    """
+    (low_mean, low_width), (high_mean, high_width) = low, high
+    curvature = low_width**-2 - high_width**-2  # of the log-odds
+    if abs(curvature) < 1e-12:
+        return -np.inf, np.inf
+    turn = float((low_mean * low_width**-2 - high_mean * high_width**-2) / curvature)
+    return (turn, np.inf) if curvature > 0 else (-np.inf, turn)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from ccr_cli.judges.base import FloatArray, Scope, all_equal, epoch_scores
+from ccr_cli.judges.base import FloatArray, Scope, all_equal, epoch_scores, rising_interval
 
 SCOPE: Scope = "epoch"
 
@@ -60,15 +60,7 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = Non
         warnings.simplefilter("ignore", ConvergenceWarning)  # a split that drifts slowly is still an answer
         mixture.fit(x_N[:, None])
     low, high = np.argsort(mixture.means_[:, 0], kind="stable")
-    bounds = _monotone_interval(mixture.means_[:, 0][[low, high]], mixture.covariances_[:, 0, 0][[low, high]])
+    places, widths = mixture.means_[:, 0], np.sqrt(mixture.covariances_[:, 0, 0])
+    bounds = rising_interval((places[low], widths[low]), (places[high], widths[high]))
     held_N = np.clip((score_N - mean) / deviation, *bounds)
     return np.asarray(mixture.predict_proba(held_N[:, None])[:, high], dtype=np.float64)
-
-
-def _monotone_interval(mean: FloatArray, variance: FloatArray) -> tuple[float, float]:
-    """Where the log-odds of the upper component, quadratic in the score, rise."""
-    curvature = 1 / variance[0] - 1 / variance[1]  # of the log-odds
-    if abs(curvature) < 1e-12:
-        return -np.inf, np.inf
-    turn = float((mean[0] / variance[0] - mean[1] / variance[1]) / curvature)
-    return (turn, np.inf) if curvature > 0 else (-np.inf, turn)

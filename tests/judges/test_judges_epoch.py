@@ -45,7 +45,7 @@ def test_two_group_estimates_the_share_of_memorised_mismatches(pi0: float, shift
     # Storey's estimate alone: 2 pi0 Phi(-shift), e.g. 0.26 of 0.4 at a shift of 0.45
     score, null, wrong, posterior = draw(pi0, shift=shift, right=(0.32, 0.07))
     found = two_group.fit(score, null)
-    assert found.pi0 == pytest.approx(wrong.mean(), abs=0.06)
+    assert found.pi0 == pytest.approx(wrong.mean(), abs=0.08)
     assert found.shift == pytest.approx(shift, abs=0.2)
     got = two_group.clean_probability(score, null)
     for group in (wrong, ~wrong):  # against the best that is possible
