@@ -216,6 +216,12 @@ def _facts(artifact: Artifact) -> dict[str, object]:
     return {**facts, "path": str(artifact.path)}
 
 
+def show_json(value: object) -> None:
+    """Prints a value as JSON in a line; what could steer a terminal is escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    print("".join(char if console.plain(char) == char else f"\\u{ord(char):04x}" for char in text))
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Prints a table on standard output: drawn on a terminal, TSV otherwise; text is made harmless."""
     plain = [[console.plain("" if cell is None else str(cell)) for cell in row] for row in rows]
@@ -227,7 +233,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, title=title)
+    table = Table(*columns, title=None if title is None else Text(console.plain(title)))
     for row in plain:
         table.add_row(*[Text(cell) for cell in row])
     Console().print(table)

@@ -36,9 +36,7 @@ def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> Non
             rows.append((name, "imported", "", langs, "", ""))
     columns = ("name", "state", "title", "languages", "recorded translations", "licence")
     if json:
-        import json as codec
-
-        print(codec.dumps([dict(zip(columns, row, strict=True)) for row in rows], ensure_ascii=False))
+        c.show_json([dict(zip(columns, row, strict=True)) for row in rows])
         return
     c.show_table(columns, rows)
 

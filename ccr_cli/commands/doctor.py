@@ -16,9 +16,7 @@ def doctor(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> No
 
     rows = examine(Workspace(workspace.absolute()))
     if json:
-        import json as codec
-
-        print(codec.dumps([dict(zip(("what", "state", "mend"), row, strict=True)) for row in rows], ensure_ascii=False))
+        c.show_json([dict(zip(("what", "state", "mend"), row, strict=True)) for row in rows])
         return
     c.show_table(("what", "state", "mend"), rows)
 

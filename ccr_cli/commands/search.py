@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from ccr_cli.commands import common as c
-from ccr_cli.console import plain
 
 
 @c.guarded
@@ -34,14 +33,12 @@ def search(
     trained = inputs.one("run", "", hint="ccr train --method uml")
     answer = stage(inputs, trained, [query], split=None if split == "all" else split, top=top, device=device)[0]
     if json:
-        import json as codec
-
         hits = [{**vars(hit), "image": str(hit.image) if hit.image else None} for hit in answer.hits]
-        print(codec.dumps({"query": query, "uncertainty": answer.uncertainty, "hits": hits}, ensure_ascii=False))
+        c.show_json({"query": query, "uncertainty": answer.uncertainty, "hits": hits})
         return
     unsure = "" if answer.uncertainty is None else f"{answer.uncertainty:.3f}"
     rows = [(h.place, f"{h.similarity:.3f}", h.item_id, h.caption, h.image or "", unsure) for h in answer.hits]
-    c.show_table(("place", "similarity", "item", "caption", "image", "uncertainty"), rows, title=plain(query))
+    c.show_table(("place", "similarity", "item", "caption", "image", "uncertainty"), rows, title=query)
 
 
 EPILOG = c.examples(
