@@ -277,7 +277,8 @@ def _parse(raw: Any, record: Path) -> Artifact:
         )
         outside = [f.path for f in artifact.files if Path(f.path).is_absolute() or ".." in Path(f.path).parts]
     except (KeyError, TypeError) as error:
-        raise ArtifactError(f"{record} is not an artifact record: {error}") from None
+        what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ArtifactError(f"{record} is not an artifact record: {what}") from None
     if outside:
         raise ArtifactError(f"{record} lists a file outside the artifact: {outside[0]}")
     return artifact

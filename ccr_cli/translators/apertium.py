@@ -138,6 +138,13 @@ def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
     return [(a, b) for a in languages for b in languages if a != b and _path(a, b, installed)]
 
 
+def missing() -> tuple[str, str] | None:
+    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    if shutil.which(_PROGRAM) is None:
+        return "not installed", _install("en", "es")
+    return None if _modes() else ("no language pair is installed", _install("en", "es"))
+
+
 class _HopError(Exception):
     """One hop failed on these texts."""
 
