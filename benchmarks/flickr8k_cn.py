@@ -40,9 +40,14 @@ METHODS: dict[str, tuple[str, dict[str, str]]] = {
     "infonce (oracle)": ("infonce", {"judge": "oracle"}),
     "infonce (two-group)": ("infonce", {"judge": "two-group"}),
     "infonce (gmm)": ("infonce", {"judge": "gmm"}),
+    "infonce + S-T": ("infonce", {"cross_lingual_weight": "0.5"}),
+    "infonce + S-T (oracle)": ("infonce", {"cross_lingual_weight": "0.5", "judge": "oracle"}),
+    "infonce + S-T (two-group)": ("infonce", {"cross_lingual_weight": "0.5", "judge": "two-group"}),
     "uml": ("uml", {}),
     "uml, judge gmm": ("uml", {"judge": "gmm"}),
-    "uml, no anchor": ("uml", {"anchor_weight": "0"}),
+    "uml, judge argmax on V-T": ("uml", {"judge": "argmax", "judge_side": "cross_modal"}),
+    "uml, no anchor, no S-T": ("uml", {"anchor_weight": "0", "cross_lingual_weight": "0"}),
+    "uml, no S-T": ("uml", {"cross_lingual_weight": "0"}),
     "uml, no L_n": ("uml", {"disentangle_weight": "0"}),
     "uml, no L_c": ("uml", {"consistency_weight": "0"}),
     "uml, no mutual learning": ("uml", {"beta": "0"}),
@@ -56,6 +61,8 @@ METHODS: dict[str, tuple[str, dict[str, str]]] = {
             "phi": "0.01",
             "beta": "0.6",
             "anchor_weight": "0",
+            "cross_lingual_weight": "0",
+            "candidates": "0",
             "noisy_target": "zero",
             "judge": "argmax",
             "judge_side": "cross_modal",
@@ -201,6 +208,8 @@ def main() -> None:
     for seed in given.seeds:
         for noise in given.noise:
             for label in given.methods:
+                if not noise and "(oracle)" in label:
+                    continue  # the method itself
                 rows.append(one(inputs, label, noise, seed, extra, given.noise_target))
                 print(json.dumps({k: rows[-1][k] for k in ("method", "noise", "seed", "SumR", "seconds")}), flush=True)
                 record = {

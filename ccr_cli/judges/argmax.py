@@ -28,7 +28,7 @@ def clean_probability(score_BB: Tensor, mask_BB: Tensor | None = None) -> Tensor
         Shape (B,), no gradient.
 
     Raises:
-        ValueError: scores that are not square or not finite, or a mask that does not fit.
+        ValueError: scores that are not square, or a mask that does not fit.
     """
     score_BB, rival_BB = batch_scores(score_BB, mask_BB)
     share_B = beaten_share_B(score_BB + score_BB.T, rival_BB & rival_BB.T)

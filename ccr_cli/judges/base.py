@@ -14,8 +14,8 @@ docstring is its help. It holds a constant ``SCOPE`` and a function ``clean_prob
 
 Which similarity a judge reads (English against translation, picture against translation, both) is the
 caller's matter. A pair is presumed to match: where the scores hold no information (all equal, a tie, no
-rival) the answer is 1. Scores that are not finite are refused with ValueError. Higher scores never give lower
-probabilities in the ``epoch`` scope, and there the answer depends on the values alone, not on their order.
+rival) the answer is 1. In the ``epoch`` scope scores that are not finite are refused with ValueError, higher
+scores never give lower probabilities, and the answer depends on the values alone, not on their order.
 
 Shapes: B pairs in the batch, N given training pairs, M pairs of the null sample.
 """
@@ -37,13 +37,11 @@ def batch_scores(score_BB: Tensor, mask_BB: Tensor | None) -> tuple[Tensor, Tens
     """Checked scores, detached, in float32 or better, and the mask of the rivals off the diagonal.
 
     Raises:
-        ValueError: the scores are not square or not finite, or the mask does not fit.
+        ValueError: the scores are not square, or the mask does not fit.
     """
     score_BB = score_BB.detach()
     if score_BB.ndim != 2 or score_BB.shape[0] != score_BB.shape[1]:
         raise ValueError(f"scores of a batch are a square matrix, not of shape {tuple(score_BB.shape)}")
-    if not bool(torch.isfinite(score_BB).all()):
-        raise ValueError("the scores of the batch are not all finite")
     if score_BB.dtype in (torch.float16, torch.bfloat16):
         score_BB = score_BB.float()
     off_BB = ~torch.eye(len(score_BB), dtype=torch.bool, device=score_BB.device)

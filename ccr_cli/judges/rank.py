@@ -23,7 +23,7 @@ def clean_probability(score_BB: Tensor, mask_BB: Tensor | None = None, *, share:
         Shape (B,), no gradient.
 
     Raises:
-        ValueError: a share outside [0, 1]; scores that are not square or not finite; a mask that does not
+        ValueError: a share outside [0, 1]; scores that are not square; a mask that does not
             fit.
     """
     if not 0 <= share <= 1:

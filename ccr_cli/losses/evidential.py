@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from ccr_cli.losses.masks import eye_BB, full_mask_BB, kept_rows_B
+from ccr_cli.losses.masks import full_mask_BB, kept_rows_B
 from ccr_cli.losses.precision import at_least_float32, no_autocast, reciprocal_trigamma_remainder, trigamma
 
 EvidenceForm = Literal["scaled", "paper"]
@@ -156,30 +156,6 @@ def fisher_log_det(alpha_BK: Tensor, mask_BK: Tensor) -> Tensor:
         margin_B = torch.where(kept_B, margin_B, torch.ones_like(margin_B))
         value_B = psi1_BK.log().masked_fill(~mask_BK, 0.0).sum(dim=1) + psi1_B.log() + margin_B.log()
         return torch.where(kept_B, value_B, torch.zeros_like(value_B)).to(dtype)
-
-
-@torch.no_grad()
-def hard_labels(evidence_BB: Tensor, mask_BB: Tensor | None = None) -> Tensor:
-    """l_i = 1 if i is the argmax of row i of E + E^T, else 0, UML eq. (4).
-
-    A tie of the diagonal with another entry counts as clean: a pair is called noisy only if another one is
-    strictly better. Saturated or collapsed similarities make ties of everything, and a pair wrongly called
-    noisy is the dearer mistake (its loss term pushes apart; a whole batch of them never recovers). An entry
-    takes part only if it and its mirror image are unmasked; a row without any is clean.
-
-    Args:
-        evidence_BB: evidence, shape (B, B).
-        mask_BB: entries that take part, shape (B, B), or None.
-
-    Returns:
-        1.0 or 0.0 for each pair, shape (B,), no gradient.
-    """
-    evidence_BB = at_least_float32(evidence_BB)
-    mask_BB = full_mask_BB(evidence_BB, mask_BB)
-    sum_BB = evidence_BB + evidence_BB.T
-    rival_BB = mask_BB & mask_BB.T & ~eye_BB(len(sum_BB), sum_BB.device)
-    beaten_BB = rival_BB & (sum_BB > sum_BB.diagonal()[:, None])
-    return (~beaten_BB.any(dim=1)).to(evidence_BB.dtype)
 
 
 def dual_direction_loss(

@@ -7,21 +7,27 @@ G gallery.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Generic, Literal, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from ccr_cli import registry
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses.masks import negatives_BB
+from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
 TextEncoder = NgramTextEncoder | TransformerTextEncoder
+P = TypeVar("P", Tensor, npt.NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Config:
     judge_side: Side = "cross_lingual"
     """What the judge reads: S-T similarity, each visual view's own, or both."""
     warmup_epochs: int = 1
-    """Epochs in which every pair counts as clean, before the judge speaks."""
+    """Epochs in which every pair counts as clean, before the judge speaks; the oracle speaks from the first."""
 
     def __post_init__(self) -> None:
         """Checks ranges.
@@ -61,10 +67,44 @@ class Config:
         Raises:
             ValueError: If a value makes no sense.
         """
-        if self.epochs < 1 or self.batch_size < 2 or self.dim < 1 or self.lr <= 0:
-            raise ValueError("epochs >= 1, batch_size >= 2, dim >= 1 and lr > 0 are needed")
+        if self.epochs < 1 or self.batch_size < 2 or self.dim < 1 or self.buckets < 1 or self.lr <= 0:
+            raise ValueError("epochs >= 1, batch_size >= 2, dim >= 1, buckets >= 1 and lr > 0 are needed")
+        if not (0 <= self.dropout < 1 and 0 <= self.text_dropout < 1) or self.warmup_epochs < 0:
+            raise ValueError("dropout and text_dropout in [0, 1) and warmup_epochs >= 0 are needed")
         if self.judge not in registry.names("judges"):
             raise ValueError(f"no judge {self.judge!r}; judges: {', '.join(registry.names('judges'))}")
+
+
+@dataclass(frozen=True)
+class Belief(Generic[P]):
+    """Probability (N,) or (B,) that the sides of each triplet match."""
+
+    VS: P
+    VT: P
+    ST: P
+
+
+def believe(side: str, ask: Callable[[str], P], sure: P) -> Belief[P]:
+    """What a judge on one side says of all three.
+
+    `cross_lingual` reads S-T alone and believes V-S. `cross_modal` reads V-S and V-T, each for itself; S-T then
+    matches where both match or neither does (a picture that is wrong leaves its two captions in agreement).
+    `both` believes V-T only where S-T and the picture agree.
+
+    Args:
+        side: cross_lingual, cross_modal or both.
+        ask: The judge's probability by `VS`, `VT`, `ST`, or `both`: V-S and V-T together.
+        sure: Ones.
+    """
+    if side == "cross_lingual":
+        p = ask("ST")
+        return Belief(sure, p, p)
+    vs = ask("VS")
+    if side == "cross_modal":
+        vt = ask("VT")
+        return Belief(vs, vt, vs * vt + (1 - vs) * (1 - vt))
+    st = ask("ST")
+    return Belief(vs, st * ask("both"), st)
 
 
 @dataclass(frozen=True)
@@ -79,10 +119,8 @@ class Batch:
     """Their translations as given, mismatched ones included."""
     item_B: Tensor
     """Number of the given item; never the true one where noise moved it."""
-    p_vs_B: Tensor
-    """Probability that V and S match, as the epoch's judge sees it; 1 without a judge."""
-    p_vt_B: Tensor
-    """Probability that V and T match, likewise."""
+    p: Belief[Tensor]
+    """Probability that the sides match, as a judge of the epoch or the truth sees it; 1 without one."""
     judged: bool = False
     """Whether the warm-up is over, so that a judge may speak."""
 
@@ -105,6 +143,7 @@ class Method(nn.Module, ABC):
             text_encoder: Encoder shared by all languages.
         """
         super().__init__()
+        self.config = config
         visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
         text_head = None if text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
         self.encoder = DualEncoder(visual_head, text_encoder, text_head, config.text_dropout)
@@ -129,6 +168,10 @@ class Method(nn.Module, ABC):
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
         return self.encoder.embed_text(tokens.ids_N, tokens.offsets_B1)
+
+    def judge_scores(self, sim_BB: Tensor) -> Tensor:
+        """What a judge of a batch reads, from similarities (B, B)."""
+        return sim_BB
 
     def score(self, query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, Tensor | None]:
         """Compares queries with a gallery, either of them visual.
@@ -160,27 +203,25 @@ def views(method: Method, batch: Batch) -> Views:
     v_BD = method.embed_visual(batch.visual_BD)
     s_BD, t_BD = torch.split(method.embed_text(batch.source.join(batch.target)), len(v_BD))
     mask_BB = negatives_BB(batch.item_B, batch.item_B)
-    return Views(v_BD @ s_BD.T, v_BD @ t_BD.T, s_BD @ t_BD.T, mask_BB)
+    with no_autocast(v_BD):  # half precision makes ties of what differs by less than 0.002
+        v_BD, s_BD, t_BD = (normalize(at_least_float32(x_BD), dim=1) for x_BD in (v_BD, s_BD, t_BD))
+        return Views(v_BD @ s_BD.T, v_BD @ t_BD.T, s_BD @ t_BD.T, mask_BB)
 
 
-def clean_probabilities(
-    config: Config, batch: Batch, vs_BB: Tensor, vt_BB: Tensor, st_BB: Tensor, mask_BB: Tensor
-) -> tuple[Tensor, Tensor]:
+def clean_probabilities(method: Method, batch: Batch, sim: Views) -> Belief[Tensor]:
     """Asks the method's judge about a batch.
 
-    A judge of an epoch or of the truth has spoken already (`batch.p_*`); a judge of a batch reads the matrices,
-    which may hold similarities or evidence.
-
-    Returns:
-        Probability (B,) that V-S matches, and that V-T matches.
+    A judge of an epoch or of the truth has spoken already (`batch.p`); a judge of a batch reads the matrices.
     """
+    config = method.config
     judge = registry.load("judges", config.judge)
-    if judge.SCOPE != "batch" or not batch.judged:
-        return batch.p_vs_B, batch.p_vt_B
+    if config.judge == "none" or judge.SCOPE != "batch" or not batch.judged:
+        return batch.p
     with torch.no_grad():
-        ones_B = torch.ones_like(batch.p_vs_B)
-        p_st = judge.clean_probability(st_BB, mask_BB) if config.judge_side != "cross_modal" else ones_B
-        if config.judge_side == "cross_lingual":
-            return ones_B, p_st
-        p_vs, p_vt = (judge.clean_probability(sim_BB, mask_BB) for sim_BB in (vs_BB, vt_BB))
-        return p_vs, p_vt * p_st
+        read = {"VS": sim.VS, "VT": sim.VT, "ST": sim.ST, "both": sim.VT}
+
+        def ask(name: str) -> Tensor:
+            p_B: Tensor = judge.clean_probability(method.judge_scores(read[name]), sim.mask)
+            return p_B
+
+        return believe(config.judge_side, ask, torch.ones_like(batch.p.VT))

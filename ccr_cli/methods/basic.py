@@ -29,15 +29,13 @@ class Config(base.Config):
 class Method(base.Method):
     """Hinge with the hardest in-batch negative in both directions."""
 
-    def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
-        super().__init__(config, visual_dim, text_encoder)
-        self.config = config
+    config: Config
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """NRCCR eq. (7): L_tri(V, S) + alpha L_tri(V, T), weighted by the judge's probabilities."""
         c = self.config
         sim = base.views(self, batch)
-        p_vs, p_vt = base.clean_probabilities(c, batch, sim.VS, sim.VT, sim.ST, sim.mask)
-        vs = triplet(sim.VS, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p_vs)
-        vt = triplet(sim.VT, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p_vt)
+        p = base.clean_probabilities(self, batch, sim)
+        vs = triplet(sim.VS, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p.VS)
+        vt = triplet(sim.VT, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p.VT)
         return {"triplet_vs": vs, "triplet_vt": c.alpha * vt}

@@ -25,15 +25,26 @@ class Config(base.Config):
     learn_temperature: bool = False
     """Learn it as CLIP does: the logarithm of its inverse, clamped to at most 100."""
     cross_lingual_weight: float = 0.0
-    """Weight of InfoNCE on S-T, weighted by the judge like V-T."""
+    """Weight of InfoNCE on S-T, weighted by the judge."""
+
+    def __post_init__(self) -> None:
+        """Checks ranges.
+
+        Raises:
+            ValueError: If a value makes no sense.
+        """
+        super().__post_init__()
+        if self.temperature <= 0:
+            raise ValueError("temperature > 0 is needed")
 
 
 class Method(base.Method):
     """Contrastive learning with in-batch negatives, weighted by the judge where there is one."""
 
+    config: Config
+
     def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
         super().__init__(config, visual_dim, text_encoder)
-        self.config = config
         self.log_scale: Tensor | None = None
         if config.learn_temperature:
             self.log_scale = nn.Parameter(torch.tensor(-math.log(config.temperature)))
@@ -42,17 +53,19 @@ class Method(base.Method):
         """The temperature now in force."""
         if self.log_scale is None:
             return self.config.temperature
-        return (-self.log_scale.clamp(max=math.log(100.0))).exp()
+        with torch.no_grad():  # clamping the value itself would leave no gradient to come back by
+            self.log_scale.clamp_(max=math.log(100.0))
+        return (-self.log_scale).exp()
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """InfoNCE of both visual views."""
         sim = base.views(self, batch)
-        p_vs, p_vt = base.clean_probabilities(self.config, batch, sim.VS, sim.VT, sim.ST, sim.mask)
+        p = base.clean_probabilities(self, batch, sim)
         tau = self.temperature()
         terms = {
-            "infonce_vs": infonce(sim.VS, tau, sim.mask, p_vs),
-            "infonce_vt": infonce(sim.VT, tau, sim.mask, p_vt),
+            "infonce_vs": infonce(sim.VS, tau, sim.mask, p.VS),
+            "infonce_vt": infonce(sim.VT, tau, sim.mask, p.VT),
         }
         if self.config.cross_lingual_weight:
-            terms["infonce_st"] = self.config.cross_lingual_weight * infonce(sim.ST, tau, sim.mask, p_vt)
+            terms["infonce_st"] = self.config.cross_lingual_weight * infonce(sim.ST, tau, sim.mask, p.ST)
         return terms

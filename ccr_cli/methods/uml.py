@@ -4,10 +4,10 @@ Liu et al., "UML", Sci China Inf Sci 69(3):132107, 2026, doi 10.1007/s11432-024-
 
 As printed (`--preset paper`) the method does not train: eq. (1) keeps tau inside tanh, where the gradient
 vanishes, and eq. (4) calls most pairs noisy before in-batch retrieval is accurate, so that eq. (18) drives
-clean pairs apart. The default keeps the paper's terms and differs in five named options, each measured
-(docs/methods/uml.md): `evidence=scaled`, a warm-up in which all labels are 1, a judge fitted on an epoch's
-S-T similarities instead of eq. (4), rows called noisy are weighted down instead of given a zero target, and
-an InfoNCE anchor that pulls, which is our addition.
+clean pairs apart. The default keeps the paper's terms and differs in named options (docs/methods/uml.md has the
+measurements): `evidence=scaled`, `phi=0`, a smaller `beta`, a warm-up in which all labels are 1, a judge fitted on
+an epoch's S-T similarities instead of eq. (4), rows called noisy are weighted down instead of given a zero target,
+uncertainty over the most similar candidates, and an InfoNCE anchor that pulls (V-S, V-T, S-T), our addition.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Config(base.Config):
     consistency_weight: float = 1.0
     """Weight of L_c, eq. (14), within it."""
     disentangle_weight: float = 1.0
-    """Weight of L_n, eq. (18), within it; it acts only on pairs that a judge has called noisy."""
+    """Weight of L_n, eq. (18), within it; it acts after the warm-up, by the probability that the pair is noisy."""
     detach_observation: bool = True
     """No gradient through q_v2s in L_n (variational self-distillation, the paper's reference 33)."""
     noisy_target: Literal["weight", "zero"] = "weight"
@@ -59,6 +59,16 @@ class Config(base.Config):
     """Candidates that the uncertainty of a query looks at, the most similar ones; 0 is the whole gallery."""
     judge: str = "two-group"
     judge_side: base.Side = "cross_lingual"
+
+    def __post_init__(self) -> None:
+        """Checks ranges.
+
+        Raises:
+            ValueError: If a value makes no sense.
+        """
+        super().__post_init__()
+        if self.tau <= 0 or self.anchor_temperature <= 0 or not 0 <= self.gamma <= 1 or self.candidates < 0:
+            raise ValueError("tau > 0, anchor_temperature > 0, gamma in [0, 1] and candidates >= 0 are needed")
 
 
 _LITERAL = {
@@ -86,16 +96,14 @@ class Method(base.Method):
         "paper-video": {**_LITERAL, "gamma": 0.25, "schedule": 3.0, "beta": 0.4},
     }
 
-    def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
-        super().__init__(config, visual_dim, text_encoder)
-        self.config = config
+    config: Config
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Eq. (20): the mean over the batch of L_u + beta (l L_c - (1 - l) L_n), plus the anchor."""
         c = self.config
         sim = base.views(self, batch)
-        e_vs, e_vt, e_st = (evidence(x, c.tau, c.evidence) for x in (sim.VS, sim.VT, sim.ST))
-        p_vs, p_vt = base.clean_probabilities(c, batch, e_vs, e_vt, e_st, sim.mask)
+        e_vs, e_vt = (evidence(x, c.tau, c.evidence) for x in (sim.VS, sim.VT))
+        p = base.clean_probabilities(self, batch, sim)
 
         def view(evidence_BB: Tensor, p_B: Tensor) -> Tensor:
             return dual_direction_loss(evidence_BB, p_B, sim.mask, phi=c.phi, noisy_target=c.noisy_target)
@@ -107,22 +115,26 @@ class Method(base.Method):
 
         sigma = view_weight(self.epoch, self.epochs, gamma=c.gamma, decay=c.schedule)
         terms = {
-            "evidential_vs": sigma * mean(view(e_vs, p_vs)),
-            "evidential_vt": (1 - sigma) * mean(view(e_vt, p_vt)),
+            "evidential_vs": sigma * mean(view(e_vs, p.VS)),
+            "evidential_vt": (1 - sigma) * mean(view(e_vt, p.VT)),
         }
         if c.beta and c.consistency_weight:
             l_c = consistency(sim.VT, sim.VS, sim.mask, temperature=c.tau)
-            terms["consistency"] = c.beta * c.consistency_weight * mean(p_vt * l_c)
+            terms["consistency"] = c.beta * c.consistency_weight * mean(p.VT * l_c)
         if c.beta and c.disentangle_weight and batch.judged:
             l_n = disentanglement(sim.VS, sim.ST, sim.mask, temperature=c.tau, detach_observation=c.detach_observation)
-            terms["disentangle"] = -c.beta * c.disentangle_weight * mean((1 - p_vt) * l_n)
+            terms["disentangle"] = -c.beta * c.disentangle_weight * mean((1 - p.VT) * l_n)
         if c.anchor_weight:
-            anchor = infonce(sim.VS, c.anchor_temperature, sim.mask, p_vs)
-            anchor = anchor + infonce(sim.VT, c.anchor_temperature, sim.mask, p_vt)
+            anchor = infonce(sim.VS, c.anchor_temperature, sim.mask, p.VS)
+            anchor = anchor + infonce(sim.VT, c.anchor_temperature, sim.mask, p.VT)
             terms["anchor"] = c.anchor_weight * anchor
         if c.cross_lingual_weight:
-            terms["cross_lingual"] = c.cross_lingual_weight * infonce(sim.ST, c.anchor_temperature, sim.mask, p_vt)
+            terms["cross_lingual"] = c.cross_lingual_weight * infonce(sim.ST, c.anchor_temperature, sim.mask, p.ST)
         return terms
+
+    def judge_scores(self, sim_BB: Tensor) -> Tensor:
+        """Evidence: eq. (4) reads E + E^T."""
+        return evidence(sim_BB, self.config.tau, self.config.evidence)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:
         """Eq. (2), u = K/D, over the most similar candidates (or the whole gallery)."""

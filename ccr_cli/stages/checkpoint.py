@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
@@ -64,8 +63,3 @@ def _restore(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, list):
         return [_restore(item, tensors) for item in value]
     return value
-
-
-def optimizer_states(optimizers: list[torch.optim.Optimizer]) -> list[dict[str, Any]]:
-    """The state of several optimisers."""
-    return [optimizer.state_dict() for optimizer in optimizers]

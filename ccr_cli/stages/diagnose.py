@@ -93,7 +93,15 @@ def _diagnose(
     source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
     embedded = judging.embed_triplets(method, triplets, source, target, device)
     seed = derive(settings["seed"], "diagnose")
-    opinion = judging.ask(judge, side, embedded, triplets, seed=seed, batch_size=settings["options"]["batch_size"])
+    opinion = judging.ask(
+        judge,
+        side,
+        embedded,
+        triplets,
+        seed=seed,
+        batch_size=settings["options"]["batch_size"],
+        read=method.judge_scores,
+    )
     tau = float(settings["options"].get("tau", 0.1))
     frame = _table(triplets, embedded, opinion, tau)
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
@@ -106,7 +114,7 @@ def _table(triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opin
     v_ND = embedded.v_VD[embedded.item_N]
     own_v2t = _opinions(v_ND, embedded.t_ND, opinion.similarity["VT"], tau)
     own_t2v = _opinions(embedded.t_ND, embedded.v_VD, opinion.similarity["VT"], tau)
-    noisy = opinion.p_vt < 0.5
+    noisy = opinion.p.VT < 0.5
     truth: Any = None
     if triplets.wrong is not None:
         truth = np.where(triplets.wrong["vt_wrong"].to_numpy(bool), "noisy", "clean")
@@ -123,7 +131,7 @@ def _table(triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opin
             "evidence_t2v": own_t2v[0],
             "belief": (own_v2t[1] + own_t2v[1]) / 2,
             "uncertainty": (own_v2t[2] + own_t2v[2]) / 2,
-            "p_clean": opinion.p_vt,
+            "p_clean": opinion.p.VT,
             "verdict": np.where(noisy, "noisy", "clean"),
             "truth": pd.Series(truth, index=range(len(triplets)), dtype=object),
         }

@@ -5,6 +5,7 @@ Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from ccr_cli import registry
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import TokenTable
 from ccr_cli.losses.masks import negatives_BB
-from ccr_cli.methods.base import Method
+from ccr_cli.methods.base import Belief, Method, believe
 from ccr_cli.metrics.detection import detection
 from ccr_cli.stages.embed import embed_texts, embed_visuals
 from ccr_cli.stages.triplets import Triplets
@@ -62,8 +63,7 @@ class Opinion:
     """What a judge says of every triplet."""
 
     similarity: dict[str, Array]
-    p_vs: Array
-    p_vt: Array
+    p: Belief[Array]
 
 
 def embed_triplets(
@@ -78,55 +78,64 @@ def embed_triplets(
     )
 
 
-def ask(judge: str, side: str, embedded: Embedded, triplets: Triplets, *, seed: int, batch_size: int) -> Opinion:
+def ask(
+    judge: str,
+    side: str,
+    embedded: Embedded,
+    triplets: Triplets,
+    *,
+    seed: int,
+    batch_size: int,
+    read: Callable[[Tensor], Tensor],
+) -> Opinion:
     """Asks a judge about every triplet.
-
-    Sides: `cross_lingual` reads S-T and believes V-S; `cross_modal` reads V-S and V-T, each for itself;
-    `both` believes V-T only where S-T and the sum of V-S and V-T agree.
 
     Args:
         judge: A file of judges/.
-        side: cross_lingual, cross_modal or both.
+        side: cross_lingual, cross_modal or both; see `methods.base.believe`.
         embedded: The triplets' embeddings.
         triplets: The triplets, for what is known of synthetic noise.
         seed: Of the shuffles.
         batch_size: Triplets a batch, for judges that read a batch.
+        read: What these read, from similarities; `Method.judge_scores`.
     """
     similarity = embedded.similarities()
     module = registry.load("judges", judge)
-    ones = np.ones(len(triplets))
     if module.SCOPE == "truth":
-        p_vs, p_vt = truth(triplets)
-        return Opinion(similarity, p_vs, p_vt)
-    if module.SCOPE == "batch":
-        p = _by_batch(module, embedded, seed, batch_size)
-        p["both"] = p["VT"]
-    else:
-        null = embedded.null(seed)
-        p = {k: np.asarray(module.clean_probability(similarity[k], null[k]), dtype=float) for k in ("VS", "VT", "ST")}
-        if side == "both":
-            together, shuffled = (x["VS"] + x["VT"] for x in (similarity, null))
-            p["both"] = np.asarray(module.clean_probability(together, shuffled), dtype=float)
-    if side == "cross_lingual":
-        return Opinion(similarity, ones, p["ST"])
-    if side == "cross_modal":
-        return Opinion(similarity, p["VS"], p["VT"])
-    return Opinion(similarity, p["VS"], p["ST"] * p["both"])
+        return Opinion(similarity, truth(triplets))
+    null = embedded.null(seed) if module.SCOPE == "epoch" else {}
+
+    def of(name: str) -> Array:
+        if module.SCOPE == "batch":
+            return _by_batch(module, embedded, "VT" if name == "both" else name, seed, batch_size, read)
+        both = name == "both"
+        given, shuffled = (x["VS"] + x["VT"] if both else x[name] for x in (similarity, null))
+        return np.asarray(module.clean_probability(given, shuffled), dtype=float)
+
+    return Opinion(similarity, believe(side, of, np.ones(len(triplets))))
 
 
-def truth(triplets: Triplets) -> tuple[Array, Array]:
-    """What synthetic noise says: 1 for intact, 0 for switched, of V-S and of V-T; all 1 without noise."""
+def trust(triplets: Triplets) -> Belief[Array]:
+    """Everything matches."""
+    return Belief(*[np.ones(len(triplets))] * 3)
+
+
+def truth(triplets: Triplets) -> Belief[Array]:
+    """What synthetic noise says: 1 for intact, 0 for mismatched; all 1 without noise."""
     if triplets.wrong is None:
-        return np.ones(len(triplets)), np.ones(len(triplets))
-    return 1.0 - triplets.wrong["vs_wrong"].to_numpy(float), 1.0 - triplets.wrong["vt_wrong"].to_numpy(float)
+        return trust(triplets)
+    oracle = registry.load("judges", "oracle")
+    return Belief(
+        *(oracle.clean_probability(triplets.wrong[f"{side}_wrong"].to_numpy(bool)) for side in ("vs", "vt", "st"))
+    )
 
 
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     """The judge against synthetic truth (None where there is none), and how many pairs it calls noisy."""
-    said = {"share_noisy": float((opinion.p_vt < 0.5).mean()), "mean_p_clean": float(opinion.p_vt.mean())}
+    said = {"share_noisy": float((opinion.p.VT < 0.5).mean()), "mean_p_clean": float(opinion.p.VT.mean())}
     if triplets.wrong is None:
         return said
-    return said | detection(opinion.p_vt, triplets.wrong["vt_wrong"].to_numpy(bool))
+    return said | detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))
 
 
 def _cosine(a_ND: Tensor, b_ND: Tensor) -> Array:
@@ -134,14 +143,16 @@ def _cosine(a_ND: Tensor, b_ND: Tensor) -> Array:
     return value
 
 
-def _by_batch(module: Any, embedded: Embedded, seed: int, batch_size: int) -> dict[str, Array]:
+def _by_batch(
+    module: Any, embedded: Embedded, name: str, seed: int, batch_size: int, read: Callable[[Tensor], Tensor]
+) -> Array:
     n = len(embedded.item_N)
     order = torch.from_numpy(np.random.default_rng(derive(seed, "judge")).permutation(n)).to(embedded.item_N.device)
-    out = {name: np.ones(n) for name in ("VS", "VT", "ST")}
+    out = np.ones(n)
     for rows in torch.split(order, batch_size):
         items = embedded.item_N[rows]
-        v, s, t = embedded.v_VD[items], embedded.s_ND[rows], embedded.t_ND[rows]
-        mask = negatives_BB(items, items)
-        for name, (a, b) in {"VS": (v, s), "VT": (v, t), "ST": (s, t)}.items():
-            out[name][rows.cpu().numpy()] = module.clean_probability(a @ b.T, mask).double().cpu().numpy()
+        sides = {"V": embedded.v_VD[items], "S": embedded.s_ND[rows], "T": embedded.t_ND[rows]}
+        score_BB = read(sides[name[0]] @ sides[name[1]].T)
+        p_B = module.clean_probability(score_BB, negatives_BB(items, items))
+        out[rows.cpu().numpy()] = p_B.double().cpu().numpy()
     return out

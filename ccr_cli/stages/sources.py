@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.build import Planned
+from ccr_cli.errors import UsageError
 from ccr_cli.stages.noise import make_noise
 from ccr_cli.stages.select import Inputs, made_from, require_parent
 
@@ -53,10 +54,13 @@ def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: 
 
     Raises:
         ArtifactError: If the given noise is of another data set.
+        UsageError: If a noise artifact is given and a ratio too.
     """
     given = [a for a in inputs.given if a.kind == "noise"]
-    if given and ratio is None:
+    if given:
         chosen = inputs.one("noise", "")
+        if ratio is not None:
+            raise UsageError(f"{chosen.path} and --noise are two answers to one question", hint="leave one out")
         require_parent(chosen, sources.data)
         return replace(sources, noise=chosen)
     if not ratio:

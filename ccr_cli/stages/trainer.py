@@ -26,7 +26,7 @@ from ccr_cli.console import progress, say, warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer
 from ccr_cli.errors import ArtifactError, CcrError
-from ccr_cli.methods.base import Batch, Method
+from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.nets.text import build_text_encoder
 from ccr_cli.stages import judging
@@ -36,6 +36,9 @@ from ccr_cli.stages.scoring import score_gallery
 from ccr_cli.stages.sources import Sources
 from ccr_cli.stages.triplets import Gallery, gallery, training_triplets
 
+LEAST = 1e-6
+"""Least probability that a judge of the epoch may give: 0 would also take the pair out of the negatives, which is
+for those who know the truth."""
 SAVE_SECONDS = 10.0
 """The state for resuming is saved after an epoch when the last save is at least this long ago."""
 
@@ -47,8 +50,9 @@ class _Progress:
     epoch: int = 0
     best_epoch: int = 0
     best: float = -math.inf
-    p_vs: Tensor = field(default_factory=lambda: torch.empty(0))
-    p_vt: Tensor = field(default_factory=lambda: torch.empty(0))
+    p: Belief[Tensor] = field(default_factory=lambda: Belief(*[torch.empty(0)] * 3))
+    model: dict[str, Tensor] = field(default_factory=dict)
+    """The best epoch's weights, on the CPU."""
     history: list[dict[str, Any]] = field(default_factory=list)
     timing: list[dict[str, float]] = field(default_factory=list)
 
@@ -90,12 +94,10 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual_VD = self.triplets.visual_VD.to(device)
         self.item_N = self.triplets.item_N.to(device)
-        truth_vs, truth_vt = judging.truth(self.triplets)
         oracle = registry.load("judges", config.judge).SCOPE == "truth"
-        ones = torch.ones(len(self.triplets), device=device)
+        belief = judging.truth(self.triplets) if oracle else judging.trust(self.triplets)
         self.state = _Progress(
-            p_vs=torch.from_numpy(truth_vs).float().to(device) if oracle else ones,
-            p_vt=torch.from_numpy(truth_vt).float().to(device) if oracle else ones.clone(),
+            p=self._to_device(belief),
         )
 
     @property
@@ -125,7 +127,8 @@ class Trainer:
             folder / "config.json",
             {
                 **{k: self.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
-                "select": self.request["select_on"],
+                "select": self.request["select_on"] if self.validation else "last",
+                "dtype": self.request["dtype"],
                 "data": self.build.parents[0].path.rsplit("/", 1)[-1],
                 "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
                 "visual_dim": self.triplets.visual_VD.shape[1],
@@ -155,7 +158,7 @@ class Trainer:
         if not all(map(math.isfinite, loss.values())):
             raise CcrError(
                 f"the loss is not finite in epoch {epoch}: {loss}",
-                hint="lower the learning rate (--set lr=...); the last good epoch is kept and training goes on from it",
+                hint=f"a lower learning rate may help: --set lr={self.config.lr / 3:.0e}",
             )
         trained = time.perf_counter() - started
         entry = {"epoch": epoch, "lr": lr, "loss": {**loss, "total": sum(loss.values())}}
@@ -181,8 +184,7 @@ class Trainer:
             source=self.source.select(rows).to(self.device),
             target=self.target.select(rows).to(self.device),
             item_B=items,
-            p_vs_B=self.state.p_vs[on_device],
-            p_vt_B=self.state.p_vt[on_device],
+            p=Belief(*(side[on_device] for side in (self.state.p.VS, self.state.p.VT, self.state.p.ST))),
             judged=epoch > self.config.warmup_epochs,
         )
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not torch.float32):
@@ -197,18 +199,17 @@ class Trainer:
         return {term: value.detach() for term, value in terms.items()}
 
     def _validate(self, epoch: int) -> dict[str, Any] | None:
-        """Scores the validation half that selects; the best epoch's model is written at once."""
+        """Scores the validation half that selects, and keeps the best epoch's weights."""
         if self.validation is None:
-            self.state.best_epoch = epoch
-            self._save_model()
+            self._keep(epoch)
             return None
         visual = embed_visuals(self.method, self.validation.visual_VD, self.device)
         texts = encode_and_embed(self.method, self.tokenizer, self.validation.texts, self.device)
         scores = score_gallery(self.validation, visual, texts)
         figures = {"SumR": scores.sum_r, "t2v": scores.t2v, "v2t": scores.v2t}
         if scores.sum_r > self.state.best:
-            self.state.best, self.state.best_epoch = scores.sum_r, epoch
-            self._save_model()
+            self.state.best = scores.sum_r
+            self._keep(epoch)
         return figures
 
     def _judge(self, epoch: int) -> dict[str, Any] | None:
@@ -224,24 +225,28 @@ class Trainer:
             self.triplets,
             seed=derive(self.seed, "null", epoch),
             batch_size=c.batch_size,
+            read=self.method.judge_scores,
         )
         if epoch >= c.warmup_epochs and registry.load("judges", c.judge).SCOPE == "epoch":
-            self.state.p_vs = torch.from_numpy(opinion.p_vs).float().to(self.device)
-            self.state.p_vt = torch.from_numpy(opinion.p_vt).float().to(self.device)
+            self.state.p = self._to_device(opinion.p, least=LEAST)
         folder = self.build.folder / "evidence"
         folder.mkdir(exist_ok=True)
         frame = pd.DataFrame(
             {
                 "slot_id": self.triplets.slot_ids,
                 **{f"sim_{k.lower()}": opinion.similarity[k].astype(np.float32) for k in ("VS", "VT", "ST")},
-                "p_clean": opinion.p_vt.astype(np.float32),
+                "p_clean": opinion.p.VT.astype(np.float32),
             }
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.EVIDENCE)
         return judging.quality(opinion, self.triplets)
 
-    def _save_model(self) -> None:
-        save_tensors(self.build.folder / "model.safetensors", self.method.state_dict())
+    def _keep(self, epoch: int) -> None:
+        self.state.best_epoch = epoch
+        self.state.model = {k: v.detach().cpu().clone() for k, v in self.method.state_dict().items()}
+
+    def _to_device(self, p: Belief[judging.Array], least: float = 0.0) -> Belief[Tensor]:
+        return Belief(*(torch.from_numpy(x).float().clamp(min=least).to(self.device) for x in (p.VS, p.VT, p.ST)))
 
     def _save(self, epoch: int) -> None:
         self.state.epoch = epoch
@@ -258,8 +263,8 @@ class Trainer:
             "epoch": epoch,
             "best_epoch": self.state.best_epoch,
             "best": self.state.best if math.isfinite(self.state.best) else None,
-            "p_vs": self.state.p_vs,
-            "p_vt": self.state.p_vt,
+            "best_model": self.state.model,
+            "p": [self.state.p.VS, self.state.p.VT, self.state.p.ST],
             "history": [json.dumps(entry) for entry in self.state.history],
             "timing": self.state.timing,
         }
@@ -277,8 +282,8 @@ class Trainer:
             epoch=state["epoch"],
             best_epoch=state["best_epoch"],
             best=-math.inf if state["best"] is None else state["best"],
-            p_vs=state["p_vs"].to(self.device),
-            p_vt=state["p_vt"].to(self.device),
+            p=Belief(*(side.to(self.device) for side in state["p"])),
+            model=state["best_model"],
             history=[json.loads(entry) for entry in state["history"]],
             timing=state["timing"],
         )
@@ -294,6 +299,7 @@ class Trainer:
             "seconds": round(sum(t["all"] for t in self.state.timing), 3),
             "triplets_per_second": round(float(np.median(rates)), 1),
         }
+        save_tensors(self.build.folder / "model.safetensors", self.state.model)
         shutil.rmtree(self.build.folder / "last")
         self.build.finish(
             {

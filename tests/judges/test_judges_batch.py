@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from ccr_cli.judges import argmax, mutual, none, oracle, rank
-from ccr_cli.losses.evidential import hard_labels
 
 BATCH = {"none": none, "argmax": argmax, "mutual": mutual, "rank": rank}
 
@@ -31,13 +30,8 @@ def test_no_gradient_and_no_half_precision(name: str) -> None:
     assert BATCH[name].clean_probability(scores.to(torch.bfloat16)).dtype == torch.float32
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", BATCH)
-def test_wrong_input_is_refused(name: str, bad: float) -> None:
-    scores = torch.rand(3, 3)
-    scores[0, 1] = bad
-    with pytest.raises(ValueError, match="finite"):
-        BATCH[name].clean_probability(scores)
+def test_wrong_input_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="square"):
         BATCH[name].clean_probability(torch.rand(3, 4))
     with pytest.raises(ValueError, match="mask"):
@@ -51,12 +45,6 @@ def test_argmax_reads_the_sum_and_mutual_both_directions() -> None:
     assert mutual.clean_probability(scores).tolist() == [0, 0, 1]
     scores[1, 0] = 0.0
     assert argmax.clean_probability(scores).tolist() == [0, 0, 1]
-
-
-def test_argmax_is_the_label_of_the_loss() -> None:
-    torch.manual_seed(0)
-    scores, mask = torch.rand(40, 40) + 0.5 * torch.eye(40), torch.rand(40, 40) < 0.8
-    assert argmax.clean_probability(scores, mask).tolist() == hard_labels(scores, mask).tolist()
 
 
 def test_a_masked_rival_does_not_win() -> None:

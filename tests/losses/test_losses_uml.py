@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ccr_cli.judges import argmax
 from ccr_cli.losses import evidential
 
 
@@ -87,23 +88,6 @@ def test_noisy_row_has_little_left_to_lose_under_the_printed_target() -> None:
     assert zero == pytest.approx(0.010, abs=0.002)
 
 
-def test_labels_read_rows_of_the_symmetric_sum() -> None:
-    # row 0 loses in E (1 < 3) but wins in E + E^T (2 against 3 + (-2) = 1)
-    e = torch.tensor([[1.0, 3.0, 0.0], [-2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
-    assert evidential.hard_labels(e).tolist() == [1.0, 1.0, 1.0]
-    e[1, 0] = 0.0
-    assert evidential.hard_labels(e).tolist() == [0.0, 0.0, 1.0]
-
-
-def test_a_tie_is_clean_and_a_masked_rival_does_not_count() -> None:
-    assert evidential.hard_labels(torch.ones(3, 3)).tolist() == [1.0, 1.0, 1.0]
-    e = torch.tensor([[1.0, 5.0], [5.0, 1.0]])
-    assert evidential.hard_labels(e).tolist() == [0.0, 0.0]
-    assert evidential.hard_labels(e, torch.eye(2, dtype=torch.bool)).tolist() == [1.0, 1.0]
-    one_sided = torch.tensor([[True, False], [True, True]])
-    assert evidential.hard_labels(e, one_sided).tolist() == [1.0, 1.0]
-
-
 def test_share_of_clean_labels_before_training() -> None:
     # measured: with similarities of standard deviation 0.05, 4 % of rows satisfy eq. (4) at no gap between
     # matching and other pairs, 22 % at a gap of 0.05, 97 % at 0.2 (K = 128; from the similarities themselves)
@@ -112,7 +96,7 @@ def test_share_of_clean_labels_before_training() -> None:
         clean = []
         for _ in range(20):
             sim = torch.tensor(rng.normal(0.0, 0.05, (128, 128))) + gap * torch.eye(128)
-            clean.append(evidential.hard_labels(sim).mean().item())
+            clean.append(argmax.clean_probability(sim).mean().item())
         assert np.mean(clean) == pytest.approx(share, abs=tolerance)
 
 

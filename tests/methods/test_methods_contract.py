@@ -63,7 +63,9 @@ def batch(
     item_B = torch.tensor(items or list(range(len(source))))
     features = torch.randn(64, VISUAL_DIM, generator=torch.Generator().manual_seed(5))
     p_B = torch.tensor(clean or [1.0] * len(source))
-    return base.Batch(features[item_B], tokens(source), tokens(target), item_B, p_B, p_B.clone(), judged)
+    return base.Batch(
+        features[item_B], tokens(source), tokens(target), item_B, base.Belief(p_B, p_B.clone(), p_B.clone()), judged
+    )
 
 
 def total(terms: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -88,10 +90,10 @@ def test_every_parameter_gets_gradient(name: str) -> None:
 @every_method
 def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> None:
     method, given = make(name), batch()
-    before = given.visual_BD.clone(), given.p_vt_B.clone()
+    before = given.visual_BD.clone(), given.p.VT.clone()
     terms = method.losses(given)
     assert terms and all(value.shape == () for value in terms.values())
-    assert torch.equal(given.visual_BD, before[0]) and torch.equal(given.p_vt_B, before[1])
+    assert torch.equal(given.visual_BD, before[0]) and torch.equal(given.p.VT, before[1])
 
 
 @every_method
