@@ -106,9 +106,14 @@ def test_killed_at_any_moment(seconds: float, workspace: Chain, whole: base.Arti
     assert made.files == whole.files
 
 
-def test_stopped_at_every_write(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "dtype",
+    ["float32", pytest.param("bfloat16", marks=pytest.mark.slow), pytest.param("float16", marks=pytest.mark.slow)],
+)
+def test_stopped_at_every_write(dtype: str, workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file comes into being by a rename; each attempt is stopped one rename later than the one before."""
-    wanted = toy.ok(*COMMAND[:-1], "whole", "--epochs", "3", workspace=workspace.root).made
+    options = ("--epochs", "3", "--dtype", dtype)
+    wanted = toy.ok(*COMMAND[:-1], "whole", *options, workspace=workspace.root).made
     monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)
     rename = os.replace
     written: list[str] = []
@@ -122,7 +127,7 @@ def test_stopped_at_every_write(workspace: Chain, monkeypatch: pytest.MonkeyPatc
         rename(source, target)
 
     monkeypatch.setattr(os, "replace", stops)
-    while (code := workspace.ccr(*COMMAND, "--epochs", "3").code) != 0:
+    while (code := workspace.ccr(*COMMAND, *options).code) != 0:
         assert code == 130
         written.clear()
     assert {"config.json", "state.json", "history.jsonl"} <= set(stopped_at)
