@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import toy
 from sklearn.metrics import average_precision_score, precision_score, recall_score, roc_auc_score
 from toy import Chain
 
 from ccr_cli import registry
-from ccr_cli.artifacts import base, diagnosis, noise, run
+from ccr_cli.artifacts import base, diagnosis, features, noise, run
 from ccr_cli.artifacts.tables import read_table
+from ccr_cli.metrics.detection import detection
+from ccr_cli.stages.load import load_method
 
 CPU = ("--device", "cpu")
 
@@ -92,6 +95,45 @@ def test_the_run_s_own_evidence_is_of_the_same_pairs(chain: Chain) -> None:
     assert list(evidence["slot_id"]) == list(pairs["slot_id"])
     for side in ("sim_vs", "sim_vt", "sim_st"):
         np.testing.assert_allclose(evidence[side], pairs[side], atol=1e-5)
+    history = run.history(made).set_index("epoch")
+    for epoch in history.index:
+        said: Any = read_table(made.file(f"evidence/epoch-{epoch:03d}.parquet"), run.EVIDENCE)
+        auroc = roc_auc_score(pairs["truth"] == "noisy", 1.0 - said["p_clean"].astype(float))
+        assert history.loc[epoch, "judge.auroc"] == pytest.approx(auroc, abs=1e-6)
+    noisy = pairs["truth"] == "noisy"
+    own, found = (detection(p, noisy) for p in (evidence["p_clean"], pairs["p_clean"]))
+    assert diagnosis.summary(chain.find("diagnosis", "uml"))["judge"] == run.config(made)["options"]["judge"]
+    for figure in ("auroc", "recall", "false_alarms"):
+        assert own[figure] == pytest.approx(found[figure], abs=0.05), "only the shuffles differ"
+
+
+@pytest.mark.parametrize("form", ["scaled", "paper"])
+def test_evidence_and_belief_among_other_items(form: str, finished: Chain) -> None:
+    """Counted with numpy over all candidates: fewer than 128, and none of the same given item."""
+    small = ("--epochs", "2", "--set", f"evidence={form}", "--name", form, *toy.SMALL)
+    drawn = finished.find("noise").path
+    made = toy.ok("train", "--method", "uml", drawn, *small, workspace=finished.root).made
+    pairs: Any = diagnosis.read_pairs(toy.ok("diagnose", made.path, *CPU, workspace=finished.root).made)
+    rows, ids = features.read_pooled(finished.find("features"), sorted(set(pairs["item_id"])))
+    method, tokenizer = load_method(made, torch.device("cpu"))
+    with torch.no_grad():
+        t_ND = method.embed_text(tokenizer.encode(list(pairs["translation"])).select(torch.arange(len(pairs))))
+        v_VD = method.embed_visual(torch.from_numpy(rows))
+    sim_NV = (t_ND @ v_VD.T).double().numpy()
+    e_NV = np.exp(np.tanh(sim_NV) / 0.1) if form == "scaled" else np.exp(np.tanh(sim_NV / 0.1))
+    item = np.array([ids.index(i) for i in pairs["item_id"]])
+    own = e_NV[np.arange(len(pairs)), item]
+    np.testing.assert_allclose(pairs["evidence_v2t"], own, rtol=1e-3)
+    np.testing.assert_allclose(pairs["evidence_t2v"], own, rtol=1e-3)
+    belief, uncertainty = [], []
+    for n in range(len(pairs)):
+        rivals = item != item[n]
+        for rest in (np.delete(e_NV[n], item[n]), e_NV[rivals, item[n]]):
+            strength = own[n] + rest.sum() + len(rest) + 1
+            belief.append(own[n] / strength)
+            uncertainty.append((len(rest) + 1) / strength)
+    np.testing.assert_allclose(pairs["belief"], np.reshape(belief, (-1, 2)).mean(axis=1), rtol=1e-3)
+    np.testing.assert_allclose(pairs["uncertainty"], np.reshape(uncertainty, (-1, 2)).mean(axis=1), rtol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_interrupted_terminated_killed_and_finished(workspace: Chain, whole: bas
     third = saved(workspace)
     done = toy.ok(*COMMAND, *EPOCHS, workspace=workspace.root)
     assert f"going on after epoch {third} of 40" in done.err
-    assert (done.made.files, done.made.id) == (whole.files, whole.id)
+    assert (done.made.files, done.made.id, done.made.counts) == (whole.files, whole.id, whole.counts)
     assert os.listdir(workspace.root / "runs") == ["mine"]
 
 
@@ -132,7 +132,7 @@ def test_stopped_at_every_write(dtype: str, workspace: Chain, monkeypatch: pytes
         written.clear()
     assert {"config.json", "state.json", "history.jsonl"} <= set(stopped_at)
     made = base.load(workspace.root / "runs" / "mine")
-    assert made.files == wanted.files and base.verify(made) == []
+    assert (made.files, made.counts) == (wanted.files, wanted.counts) and base.verify(made) == []
 
 
 def test_stopped_while_the_state_is_removed(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
