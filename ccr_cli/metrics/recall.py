@@ -84,7 +84,7 @@ def bootstrap_interval(
     *,
     samples: int = 1000,
     level: float = 0.95,
-    tie: str = "mid",
+    tie: str | None = None,
     groups: Sequence[NDArray[np.int64]] | NDArray[np.int64] | None = None,
 ) -> Interval:
     """How far a figure would move if other queries of the same kind had been asked (percentile bootstrap).
@@ -97,13 +97,13 @@ def bootstrap_interval(
         seed: Of the resampling.
         samples: Number of resamples.
         level: Share of the resamples inside the interval.
-        tie: Tie rule for a named statistic.
+        tie: Tie rule for a named statistic, by default `mid`; a function knows its own.
         groups: The item of each query, (Q,), or one such array for each of several directions; then whole
             items are drawn, with all their queries. Captions of one picture are not independent: without
             groups the interval is too narrow. Several directions need them, to draw the same items in each.
 
     Raises:
-        ValueError: If nothing can be resampled, or groups are missing or do not fit.
+        ValueError: If nothing can be resampled, groups are missing or do not fit, or a function is given a tie rule.
     """
     parts = [ranks] if isinstance(ranks, Ranks) else list(ranks)
     if groups is None:
@@ -118,7 +118,9 @@ def bootstrap_interval(
         raise ValueError("groups must name one item for each query of each direction")
     if samples < 1 or not 0.0 < level < 1.0:
         raise ValueError("a bootstrap needs at least one sample and a level between 0 and 1")
-    compute = _named(statistic, tie) if isinstance(statistic, str) else statistic
+    if tie is not None and not isinstance(statistic, str):
+        raise ValueError("a tie rule is for a named statistic: a function reads the ranks by itself")
+    compute = _named(statistic, tie or "mid") if isinstance(statistic, str) else statistic
 
     keys = [key[part.valid] for key, part in zip(keys, parts, strict=True)]
     parts = [part.take(part.valid) for part in parts]

@@ -6,6 +6,7 @@ candidate set of the uncertainty. Each such setting becomes a `View`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,11 @@ ORACLE = "infonce (oracle)"
 PLAIN = ("basic", BASELINE)
 """Methods that know nothing of noise."""
 
+REPLICATE = ("seed", "noise_seed")
+"""What tells repetitions of one setting apart: the seed of training, and that of the mismatch."""
+NO_NOISE = -1
+"""Stands for the seed of the mismatch where there is none."""
+
 
 @dataclass(frozen=True)
 class RunFacts:
@@ -39,6 +45,7 @@ class RunFacts:
     data: str = ""
     noise_kind: str = "none"
     """`none`, or style and target, e.g. `caption-translation`."""
+    noise_seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,32 +77,60 @@ def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
     return f"{mismatch['style']}-{mismatch['target']}" if mismatch else "none"
 
 
-def variant_labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+def variant_labels(
+    runs: Mapping[str, tuple[str, Mapping[str, Any]]], defaults: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, str]:
     """Tells runs apart that bear one label, on one data set and language, but were trained with other options.
 
     Args:
         runs: By id, the label and the run's config.json.
+        defaults: By id, the options that the label stands for.
 
     Returns:
-        By id, the label, followed by the options that vary among the runs of that label, e.g. `uml [beta=0.5]`.
+        By id, the label, followed by the options that vary among the runs of that label and are not the default,
+        e.g. `uml [beta=0.5]`.
     """
     groups: dict[tuple[str, Any, Any], list[str]] = {}
     for run, (label, config) in runs.items():
         groups.setdefault((label, config.get("data"), config.get("lang")), []).append(run)
     out = {}
     for (label, _, _), members in groups.items():
-        settings = {run: _settings(runs[run][1]) for run in members}
+        usual = {run: {f"options.{k}": v for k, v in ((defaults or {}).get(run) or {}).items()} for run in members}
+        settings = {run: usual[run] | _settings(runs[run][1]) for run in members}
         keys = sorted({key for each in settings.values() for key in each})
         varying = [k for k in keys if len({repr(settings[run].get(k)) for run in members}) > 1]
         for run in members:
-            shown = ", ".join(f"{key.rsplit('.', 1)[-1]}={settings[run].get(key)}" for key in varying)
+            own, known = settings[run], usual[run] | {"dtype": DTYPE}
+            told = [k for k in varying if k not in known or own.get(k) != known[k]]
+            shown = ", ".join(f"{key.rsplit('.', 1)[-1]}={own.get(key)}" for key in told)
             out[run] = f"{label} [{shown}]" if shown else label
     return out
 
 
+DTYPE = "float32"
+"""What a run was trained in where its config does not say."""
+
+
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    named = {key: config.get(key) for key in ("preset", "features", "dtype")}
+    named = {"preset": config.get("preset"), "features": config.get("features"), "dtype": config.get("dtype") or DTYPE}
     return named | {f"options.{key}": value for key, value in (config.get("options") or {}).items()}
+
+
+def base_label(label: str) -> str:
+    """The label without the options that tell its variants apart."""
+    return label.partition(" [")[0]
+
+
+def counterpart(frame: pd.DataFrame, label: str, base: str) -> str | None:
+    """What a method is held against: the variant of `base` with the same options, the default one, or the only one.
+
+    None where there is none, or several and none of them is meant.
+    """
+    variants = sorted({other for other in frame["label"] if base_label(other) == base})
+    for wanted in (base + label[len(base_label(label)) :], base):
+        if wanted in variants:
+            return wanted
+    return variants[0] if len(variants) == 1 else None
 
 
 def results_frame(
@@ -108,9 +143,9 @@ def results_frame(
         facts: What is known of the runs, by id.
 
     Returns:
-        Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, zero_shot,
-        signature, queries, trained_lang, noise_kind, key, SumR_low, SumR_high and `METRICS`. A result that is
-        there twice (same run, same signature) counts once.
+        Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
+        zero_shot, signature, queries, trained_lang, noise_kind, key, SumR_low, SumR_high and `METRICS`. A result
+        that is there twice (same run, same signature) counts once.
     """
     rows = []
     for run_id, result in results:
@@ -133,9 +168,9 @@ def results_frame(
         for direction in ("t2v", "v2t"):
             figures = result.get(direction) or {}
             row |= {f"{direction}.{m}": figures.get(m) for m in DIRECTION_METRICS}
-        row["noise_kind"], row["key"] = _comparable(row, fact)
+        row["noise_kind"], row["noise_seed"], row["key"] = _comparable(row, fact)
         rows.append(row)
-    names = ["run_id", "label", "noise", "seed", "noise_kind", "key", "signature", *METRICS]
+    names = ["run_id", "label", "noise", *REPLICATE, "noise_kind", "key", "signature", *METRICS]
     frame = pd.DataFrame(rows, columns=None if rows else names)
     for name in (*METRICS, "SumR_low", "SumR_high"):
         if name in frame:
@@ -143,20 +178,29 @@ def results_frame(
     return frame.drop_duplicates(["run_id", "signature"], ignore_index=True)
 
 
-def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, str]:
-    """The kind of noise, and everything that must agree between two comparable scores."""
+def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, str]:
+    """Kind and seed of the noise, and everything that must agree between two comparable scores."""
     own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang")
+    kind, seed = fact.noise_kind, NO_NOISE if fact.noise_seed is None else fact.noise_seed
     try:
         fields = signature.parse(row["signature"])
     except ValueError:
-        return fact.noise_kind, "|".join(f"{k}:{row[k]}" for k in own)
+        return kind, seed, "|".join(f"{k}:{row[k]}" for k in own)
     noise = fields.pop("noise")
     fields.pop("unc")
-    kind = fact.noise_kind
-    if kind == "none" and noise != "none":  # style-target-ratio-seedN
-        kind = "-".join(noise.split("-")[:2])
+    told = re.fullmatch(r"([^-]+-[^-]+)-.*-seed(-?\d+)", noise)
+    if told:  # style-target-ratio-seedN
+        kind, seed = (told[1] if kind == "none" else kind), int(told[2])
     rest = {**fields, "trained_lang": str(row["trained_lang"])}
-    return kind, "|".join(f"{key}:{value}" for key, value in rest.items())
+    return kind, seed, "|".join(f"{key}:{value}" for key, value in rest.items())
+
+
+def repeated(frame: pd.DataFrame) -> list[list[str]]:
+    """Runs that agree in everything that a report tells apart, seeds included: each group counts as one run."""
+    by = ["key", "noise_kind", "noise", "label", *REPLICATE]
+    groups = frame.groupby(by, sort=True, dropna=False)["run"].unique()
+    found = [sorted(map(str, runs)) for runs in groups if len(runs) > 1]
+    return [list(group) for group in sorted({tuple(group) for group in found})]
 
 
 def views(frame: pd.DataFrame) -> list[View]:
@@ -187,6 +231,9 @@ def _title(row: pd.Series[Any], kind: str) -> str:
     return ", ".join(parts)
 
 
+_WORDS = {"trained_lang": "trained for {}"}
+
+
 def _tell_apart(found: Sequence[View]) -> list[View]:
     """Appends what differs to titles that several views share."""
     out = []
@@ -195,16 +242,16 @@ def _tell_apart(found: Sequence[View]) -> list[View]:
         keys = [dict(p.partition(":")[::2] for p in str(v.frame["key"].iloc[0]).split("|")) for v in same]
         varying = [k for k in keys[0] if len({key.get(k) for key in keys}) > 1]
         own = keys[next(i for i, v in enumerate(same) if v is view)]
-        extra = "; ".join(f"{k} {own[k]}" for k in varying)
+        extra = "; ".join(_WORDS.get(k, f"{k} {{}}").format(own.get(k)) for k in varying)
         out.append(View(**{**vars(view), "title": f"{view.title} ({extra})"}) if extra else view)
     return out
 
 
 def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:
-    """Mean, standard deviation and number over seeds.
+    """Mean, standard deviation and number over runs that differ in their seeds.
 
     Args:
-        frame: A row a seed.
+        frame: A row a run; rows of the same seeds count once, with their mean.
         by: Columns that name a group.
         figures: Columns to summarise.
 
@@ -212,7 +259,8 @@ def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) ->
         A row a group, sorted by `by` (methods by `method_order`); columns (figure, mean|sd|n). `sd` (n - 1 in the
         denominator) is nan for n = 1.
     """
-    grouped = frame.groupby(list(by), sort=False, dropna=False)[list(figures)]
+    runs = frame.groupby([*by, *_replicate(frame)], sort=False, dropna=False)[list(figures)].mean().reset_index()
+    grouped = runs.groupby(list(by), sort=False, dropna=False)[list(figures)]
     table = pd.concat({"mean": grouped.mean(), "sd": grouped.std(ddof=1), "n": grouped.count()}, axis=1)
     table = table.swaplevel(axis=1)
     labels = list(by).index("label") if "label" in by else -1
@@ -224,15 +272,36 @@ def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) ->
     return table.loc[sorted(table.index, key=order)]
 
 
+def replicates(frame: pd.DataFrame, figure: str) -> pd.Series[float]:
+    """A figure of one method at one noise ratio, a value for each pair of seeds."""
+    return frame.groupby(_replicate(frame))[figure].mean().dropna()
+
+
+def _replicate(frame: pd.DataFrame) -> list[str]:
+    return [name for name in REPLICATE if name in frame]
+
+
+def _extras(label: str) -> tuple[str, list[str]]:
+    """Method, and what stands in brackets behind it: preset, judge, terms switched on."""
+    method, _, rest = base_label(label).partition(" (")
+    return method, [extra for extra in rest.rstrip(")").split(", ") if extra]
+
+
 def is_oracle(label: str) -> bool:
     """Says whether a method knows the truth, so that it is a ceiling and no competitor."""
-    return "(oracle" in label
+    return "oracle" in _extras(label)[1]
+
+
+def is_plain(label: str) -> bool:
+    """Says whether a method knows nothing of noise, whatever its options; one with a judge does."""
+    method, extras = _extras(label)
+    return method in PLAIN and all("=" in extra for extra in extras)
 
 
 def method_order(label: str) -> tuple[int, str]:
     """Sorts the plain methods first, the ceilings last."""
-    if label in PLAIN:
-        return PLAIN.index(label), label
+    if is_plain(label):
+        return PLAIN.index(_extras(label)[0]), label
     return (9 if is_oracle(label) else 5), label
 
 
@@ -251,7 +320,7 @@ def diagnoses_frame(
         facts: What is known of the runs, by id.
 
     Returns:
-        Columns run_id, run, label, noise, seed, lang, data, noise_kind, judge, judge_side, pairs and
+        Columns run_id, run, label, noise, seed, noise_seed, lang, data, noise_kind, judge, judge_side, pairs and
         `DIAGNOSIS_FIGURES` (shares in [0, 1], nan where the truth is not known).
     """
     rows = []
@@ -265,6 +334,7 @@ def diagnoses_frame(
                 "label": fact.label,
                 "noise": round(float(summary.get("noise") or 0.0), 6),
                 "seed": int(summary.get("seed") or 0),
+                "noise_seed": NO_NOISE if fact.noise_seed is None else fact.noise_seed,
                 "lang": summary.get("lang"),
                 "data": fact.data,
                 "noise_kind": fact.noise_kind,
@@ -276,7 +346,7 @@ def diagnoses_frame(
                 **{f"uncertainty.{side}": uncertainty.get(side) for side in ("clean", "noisy")},
             }
         )
-    names = ["run_id", "label", "noise", "seed", "judge", "judge_side", *DIAGNOSIS_FIGURES]
+    names = ["run_id", "label", "noise", *REPLICATE, "judge", "judge_side", *DIAGNOSIS_FIGURES]
     frame = pd.DataFrame(rows, columns=None if rows else names)
     for name in DIAGNOSIS_FIGURES:
         frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)

@@ -108,14 +108,14 @@ def _figures(
     drawn: dict[str, tuple[Figure | None, str, str]] = {}
     drawn["sumr"] = (figures.sum_r(main), f"SumR against the share of mismatched training pairs. {found.headline}", "")
     histories = [
-        {"label": material.label(h.run_id, "run"), "noise": h.noise, "seed": h.seed, "history": h.frame}
+        {**vars(h), "label": material.label(h.run_id, "run"), "history": h.frame}
         for h in material.histories
         if h.run_id in set(main.frame["run_id"])
     ]
     drawn["training"] = (
         figures.training(histories),
         "Validation SumR and the judge's AUROC by epoch",
-        "A line a run; the dot is the epoch that was kept. AUROC: switched against intact training pairs.",
+        "A line a run; the dot is the epoch that was kept. AUROC: mismatched against intact training pairs.",
     )
     headline = next((d for d in suspects if round(float(d.summary.get("noise") or 0), 6) == found.noise), None)
     if headline is not None:
@@ -123,12 +123,12 @@ def _figures(
         title = f"{label}, {at} noise, seed {headline.summary.get('seed')}"
         drawn["beliefs"] = (
             figures.beliefs(headline.load_pairs(), title),
-            f"Histograms of what {label} believes of intact and of switched training pairs at {at} noise",
+            f"Histograms of what {label} believes of intact and of mismatched training pairs at {at} noise",
             f"Judge: {headline.summary.get('judge')}. Pairs left of the dotted line are called noisy.",
         )
     curves = _judge_curves(material, main, found.noise)
     drawn["judges"] = (
-        figures.judges(curves, f"Finding the switched pairs, {at} noise"),
+        figures.judges(curves, f"Finding the mismatched pairs, {at} noise"),
         "ROC and precision-recall curves of the judges",
         "One run a method, the lowest seed.",
     )

@@ -19,10 +19,14 @@ from ccr_cli.report import compare
 from ccr_cli.report.canvas import CLEAN, FAINT, INK, NOISY, new_figure, panels, styles
 
 PLAIN_NAMES = {"caption-translation": "switched translations", "image-translation": "switched translations"}
+QUERIES = {"mt": "machine-translated", "human": "human"}
 
 
 def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure | None:
-    """SumR against noise, a line a method with a band of one standard deviation over seeds; ceilings dashed."""
+    """SumR against noise, a line a method with a band of one standard deviation over seeds; ceilings dashed.
+
+    There is no band where there is one run.
+    """
     frame = view.frame.dropna(subset=["SumR"])
     if frame.empty:
         return None
@@ -30,16 +34,16 @@ def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure
     table = compare.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"]
     figure = new_figure(width, height if len(ratios) > 1 else 1.3 + 0.55 * len(labels))
     axes = figure.subplots()
-    seeds = frame.groupby(["label", "noise"])["seed"].nunique()
     if len(ratios) == 1:
         _dots(axes, table, labels)
-        axes.set_xlabel(f"SumR, {100 * ratios[0]:.3g} % noise")
+        axes.set_xlabel(_cut(f"SumR, {100 * ratios[0]:.3g} % noise", axes.get_xlim()))
     else:
         ends = {}
         for label, style in styles(labels).items():
             line = table.loc[label]
-            x, mean, sd = (np.asarray(v, dtype=float) for v in (100 * line.index, line["mean"], line["sd"].fillna(0)))
-            axes.fill_between(x, mean - sd, mean + sd, color=style["color"], alpha=0.18, linewidth=0)
+            x, mean, sd = (np.asarray(v, dtype=float) for v in (100 * line.index, line["mean"], line["sd"]))
+            if np.isfinite(sd).any():
+                axes.fill_between(x, mean - sd, mean + sd, color=style["color"], alpha=0.18, linewidth=0)
             axes.plot(x, mean, **style, markersize=5.5, markeredgecolor="#ffffff", markeredgewidth=0.8, clip_on=False)
             ends[label] = (x[-1], mean[-1], style["color"])
         axes.set_xticks([100 * r for r in ratios])
@@ -47,11 +51,11 @@ def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure
         span = 100 * (ratios[-1] - ratios[0])
         axes.set_xlim(100 * ratios[0] - 0.02 * span, 100 * ratios[-1] + 0.02 * span)
         axes.set_xlabel(f"training pairs with {PLAIN_NAMES.get(view.noise_kind, 'a mismatch')}")
-        axes.set_ylabel("SumR")
+        axes.set_ylabel(_cut("SumR", axes.get_ylim()))
         axes.grid(axis="x", visible=False)
         _label_ends(axes, ends)
-    n = sorted({int(v) for v in seeds})
-    spread = "band: ± 1 sd over seeds" if n[-1] > 1 and len(ratios) > 1 else ""
+    n = sorted({int(v) for v in table["n"]})
+    spread = ("band: ± 1 sd" if len(ratios) > 1 else "bar: ± 1 sd") + " over seeds" if n[-1] > 1 else ""
     axes.set_title(view.title, fontsize=11)
     note = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
     axes.text(
@@ -65,6 +69,11 @@ def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure
         color=FAINT,
     )
     return figure
+
+
+def _cut(name: str, limits: tuple[float, float]) -> str:
+    """The name of an axis, which says so if the axis leaves out 0."""
+    return f"{name} (axis does not start at 0)" if limits[0] > 0 else name
 
 
 def _dots(axes: Axes, table: Any, labels: Sequence[str]) -> None:
@@ -141,7 +150,8 @@ def training(histories: Sequence[Mapping[str, Any]], width: float = 9.2) -> Figu
     """Validation SumR and the judge's AUROC by epoch, a column a noise ratio, a thin line a run.
 
     Args:
-        histories: label, noise, seed and `history` (frame with epoch, val.SumR, judge.auroc where known).
+        histories: label, noise, seed, `select` (which validation queries: mt or human) and `history` (frame with
+            epoch, val.SumR, judge.auroc where known).
         width: In inches.
     """
     known = [h for h in histories if "val.SumR" in h["history"] and h["history"]["val.SumR"].notna().any()]
@@ -177,7 +187,8 @@ def training(histories: Sequence[Mapping[str, Any]], width: float = 9.2) -> Figu
                 transform=axes[1][column].transAxes,
                 ha="center",
             )
-    axes[0][0].set_ylabel("validation SumR")
+    asked = " or ".join(sorted({QUERIES[h["select"]] for h in known if h.get("select") in QUERIES}))
+    axes[0][0].set_ylabel(f"validation SumR,\n{asked} queries" if asked else "validation SumR")
     if judged:
         axes[1][0].set_ylabel("judge's AUROC")
     handles = [top.plot([], [], **{**style[m], "marker": ""}, label=m)[0] for m in labels]
@@ -190,7 +201,7 @@ def _judged(history: pd.DataFrame) -> bool:
 
 
 def beliefs(pairs: pd.DataFrame, title: str = "", width: float = 8.6, height: float = 3.1) -> Figure | None:
-    """Histograms of sim_ST, sim_VT and P(clean) of the training pairs, intact against switched where it is known.
+    """Histograms of sim_ST, sim_VT and P(clean) of the training pairs, intact against mismatched where it is known.
 
     Args:
         pairs: The table of a diagnosis.
@@ -202,7 +213,7 @@ def beliefs(pairs: pd.DataFrame, title: str = "", width: float = 8.6, height: fl
         return None
     known = bool(pairs["truth"].notna().all())
     sides = (
-        {"intact": pairs["truth"] == "clean", "switched": pairs["truth"] == "noisy"}
+        {"intact": pairs["truth"] == "clean", "mismatched": pairs["truth"] == "noisy"}
         if known
         else {"called clean": pairs["verdict"] == "clean", "called noisy": pairs["verdict"] == "noisy"}
     )
@@ -240,7 +251,7 @@ def beliefs(pairs: pd.DataFrame, title: str = "", width: float = 8.6, height: fl
 
 
 def judges(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None:
-    """ROC and precision-recall curves of what each diagnosis says of the switched pairs.
+    """ROC and precision-recall curves of what each diagnosis says of the mismatched pairs.
 
     Args:
         curves: By name, the table of a diagnosis with a known truth.
@@ -263,7 +274,7 @@ def judges(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None
     pr.axhline(share, color=FAINT, linewidth=1, linestyle=":")
     pr.annotate("chance", (0.02, share), (0, 4), textcoords="offset points", color=FAINT, fontsize=8.5)
     roc.set(xlabel="false alarms", ylabel="share found", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
-    pr.set(xlabel="share found", ylabel="precision", xlim=(-0.01, 1.01), ylim=(min(share, 0.5) - 0.05, 1.02))
+    pr.set(xlabel="share found", ylabel="precision", xlim=(-0.01, 1.01), ylim=(0, 1.02))
     for ax in (roc, pr):
         ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))

@@ -49,17 +49,21 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     at = view.frame[view.frame["noise"] == noise]
     means = at.groupby("label")["SumR"].mean()
     rivals = [m for m in means.index if not compare.is_oracle(m)] or list(means.index)
-    robust = [m for m in rivals if m not in compare.PLAIN] or rivals
+    robust = [m for m in rivals if not compare.is_plain(m)] or rivals
     method = str(means[robust].idxmax())
     win = recovery(view.frame, method, noise)
-    values = at.loc[at["label"] == method, "SumR"]
+    values = compare.replicates(at[at["label"] == method], "SumR")
     stands = _mean_sd(values)
     kind = "switched translations" if view.noise_kind.endswith("translation") else "mismatched pairs"
     where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
     chosen = f"{method} (the best of {len(robust)} noise-robust methods)" if len(robust) > 1 and win else method
-    headline = f"{where}, {chosen} reaches SumR {stands}{_seeds(len(values))}"
+    headline = f"{where}, {chosen} reaches SumR {stands}{_seeds(values)}"
     headline += f", {_signed(win)}, which knows nothing of noise." if win else "."
     more = []
+    if compare.counterpart(view.frame, method, compare.BASELINE) is None:
+        variants = [m for m in compare.methods(view.frame) if compare.base_label(m) == compare.BASELINE]
+        if variants:
+            more.append(f"There is no single baseline: {' and '.join(variants)} differ, and none has default options.")
     gap = _recovered(win)
     if gap:
         more.append(gap)
@@ -68,7 +72,7 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
         more.append(f"Without noise it is {_signed(clean)}.")
     tiles = [Tile(f"{values.mean():.1f}", f"SumR of {method}", f"{percent(noise)} noise, of 600")]
     if win:
-        tiles.append(Tile(f"{win.difference:+.1f}".replace("-", MINUS), "against infonce", _paired(win)))
+        tiles.append(Tile(f"{win.difference:+.1f}".replace("-", MINUS), f"against {win.against}", _paired(win)))
     if win and win.value is not None:
         tiles.append(Tile(f"{100 * win.value:.0f} %", "of the gap to the oracle recovered", _interval(win)))
     said, tile = _detection(diagnoses, view, method, noise)
@@ -78,8 +82,8 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
 
 def _headline_noise(frame: pd.DataFrame) -> float:
     """40 % if it was run, else the highest; only ratios at which infonce was run too, if there are any."""
-    shared = set(frame.loc[frame["label"] == compare.BASELINE, "noise"])
-    others = set(frame.loc[frame["label"] != compare.BASELINE, "noise"])
+    plain = frame["label"].map(compare.base_label) == compare.BASELINE
+    shared, others = set(frame.loc[plain, "noise"]), set(frame.loc[~plain, "noise"])
     ratios = shared & others or set(frame["noise"])
     return HEADLINE_NOISE if HEADLINE_NOISE in ratios else float(max(ratios))
 
@@ -88,17 +92,21 @@ def _mean_sd(values: pd.Series[float]) -> str:
     return f"{values.mean():.1f} ± {values.std(ddof=1):.1f}" if len(values) > 1 else f"{values.mean():.1f}"
 
 
-def _seeds(n: int) -> str:
-    return f" ({n} seeds)" if n > 1 else " (one seed)"
+def _seeds(values: pd.Series[float]) -> str:
+    """How many runs, and whether they differ in the seed of training or only in that of the mismatch."""
+    n, trained = len(values), values.index.get_level_values("seed").nunique()
+    if n == 1:
+        return " (one seed)"
+    return f" ({n} seeds)" if trained == n else f" ({n} runs of {trained} training seed{'s' if trained > 1 else ''})"
 
 
 def _signed(win: Recovery) -> str:
-    """How far above or below infonce; level with it where the difference is within its own spread over seeds."""
+    """How far above or below the baseline; level with it where the difference is within its own spread over seeds."""
     spread = f" ± {win.difference_sd:.1f}" if win.difference_sd is not None else ""
     if abs(win.difference) < 0.05 or abs(win.difference) <= (win.difference_sd or 0.0):
         sign = "+" if win.difference >= 0 else MINUS
-        return f"level with infonce ({sign}{abs(win.difference):.1f}{spread})"
-    return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'} infonce"
+        return f"level with {win.against} ({sign}{abs(win.difference):.1f}{spread})"
+    return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'} {win.against}"
 
 
 def _recovered(win: Recovery | None) -> str | None:
@@ -113,9 +121,10 @@ def _recovered(win: Recovery | None) -> str | None:
 
 
 def _interval(win: Recovery) -> str:
-    if win.low is None or win.high is None:
-        return ""
-    return f"95 % interval {100 * win.low:.0f} to {100 * win.high:.0f} %"
+    told = [f"n = {win.value_seeds}"] if win.value_seeds != win.seeds else []
+    if win.low is not None and win.high is not None:
+        told.insert(0, f"95 % interval {100 * win.low:.0f} to {100 * win.high:.0f} %")
+    return ", ".join(told)
 
 
 def _paired(win: Recovery) -> str:
@@ -135,10 +144,9 @@ def _detection(diagnoses: pd.DataFrame, view: compare.View, method: str, noise: 
     found, alarms, auroc = (float(rows[name].mean()) for name in ("recall", "false_alarms", "auroc"))
     if not math.isfinite(found):
         called = 100 * float(rows["share_noisy"].mean())
-        return [f"It calls {called:.1f} % of the training pairs noisy, although none was switched."], []
-    what = "switched" if view.noise_kind.endswith("translation") else "mismatched"
-    said = f"It finds {100 * found:.0f} % of the {what} training pairs"
+        return [f"It calls {called:.1f} % of the training pairs noisy, although none was mismatched on purpose."], []
+    said = f"It finds {100 * found:.0f} % of the mismatched training pairs"
     said += f" with {100 * alarms:.1f} % false alarms" if math.isfinite(alarms) else ""
     said += f" (AUROC {auroc:.3f}, judge {judge})." if math.isfinite(auroc) else f" (judge {judge})."
     detail = f"{100 * alarms:.1f} % false alarms" if math.isfinite(alarms) else ""
-    return [said], [Tile(f"{100 * found:.0f} %", f"of {what} pairs found", detail)]
+    return [said], [Tile(f"{100 * found:.0f} %", "of mismatched pairs found", detail)]

@@ -30,6 +30,8 @@ class History:
     noise: float
     seed: int
     frame: pd.DataFrame
+    select: str = ""
+    """Which validation queries chose the epoch: `mt`, `human`, or `last` where none did."""
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,8 @@ def _detection(content: Content) -> str:
         ""
         if not table
         else markup.paragraph(
-            "Which training pairs (picture, translated caption) does the judge not believe? Where translations were "
-            "switched on purpose the truth is known, and the table counts; where none was, read the first list below."
+            "Which training pairs (picture, translated caption) does the judge not believe? Where pairs were "
+            "mismatched on purpose the truth is known, and the table counts; where none was, read the first list below."
         )
     )
     lists = [

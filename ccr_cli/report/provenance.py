@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from ccr_cli.report import compare, markup
 from ccr_cli.report.material import Material
 from ccr_cli.report.summaries import percent
@@ -17,11 +19,17 @@ def measured(material: Material, views: Sequence[compare.View]) -> str:
         markup.paragraph(
             "Ranks count every item of the gallery; ties take the middle rank. SumR is the sum of R@1, R@5 and R@10 of "
             "both directions in percent. Only scores whose signatures agree (but for the noise and its seed) share a "
-            "table. The spread is over training seeds; the interval beside each single result below is a bootstrap "
+            "table. The spread is over seeds; the interval beside each single result below is a bootstrap "
             "over test items."
         ),
         f"<p class=sign>{markup.signature(main['signature'])}</p>" if main["signature"] else "",
     ]
+    same = compare.repeated(pd.concat([view.frame for view in views]))
+    if same:
+        told = "; ".join(" and ".join(names) for names in same)
+        parts.append(
+            markup.paragraph(f"These agree in method, options and seeds; their mean counts as one run: {told}.")
+        )
     lines = []
     seen: set[tuple[str, str]] = set()
     for view in views:

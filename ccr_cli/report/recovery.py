@@ -6,13 +6,13 @@ Shape legend: S seeds, R resamples of the seeds.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ccr_cli.report.compare import BASELINE, ORACLE
+from ccr_cli.report.compare import BASELINE, ORACLE, REPLICATE, counterpart
 
 FloatArray = NDArray[np.float64]
 
@@ -24,22 +24,27 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Recovery:
-    """Share of the gap between baseline and oracle that a method closes; 1 is the oracle, 0 the baseline."""
+    """What a method gains on a baseline, and the share of the gap to the oracle: 1 is the oracle, 0 the baseline."""
 
-    value: float | None
-    """None where the oracle is not above the baseline, so that there is nothing to recover."""
-    low: float | None
-    """Lower end of the 95 % bootstrap interval over seeds; None with one seed or an unbounded interval."""
-    high: float | None
-    seeds: int
+    against: str
+    """The baseline."""
     difference: float
     """Mean SumR of the method minus the baseline's, on the same seeds."""
     difference_sd: float | None
-    """Standard deviation of the paired differences; None with one seed."""
+    """Standard deviation of the paired differences; None with one pair."""
+    seeds: int
+    """Pairs behind the difference."""
+    value: float | None = None
+    """Share recovered; None without noise, without an oracle, or where it is not above the baseline."""
+    low: float | None = None
+    """Lower end of the 95 % bootstrap interval over seeds; None with one seed or an unbounded interval."""
+    high: float | None = None
+    value_seeds: int = 0
+    """Pairs behind the share: those that the oracle has too."""
 
 
 def paired(frame: pd.DataFrame, labels: list[str], noise: float, figure: str = "SumR") -> pd.DataFrame:
-    """One column a method, one row a seed; only seeds that every one of the methods has.
+    """One column a method, one row for each seed of training and of the mismatch that all of the methods have.
 
     Args:
         frame: Rows of one view.
@@ -48,17 +53,8 @@ def paired(frame: pd.DataFrame, labels: list[str], noise: float, figure: str = "
         figure: Which column.
     """
     rows = frame[(frame["noise"] == noise) & frame["label"].isin(labels)]
-    table = rows.pivot_table(index="seed", columns="label", values=figure, aggfunc="mean")
+    table = rows.pivot_table(index=list(REPLICATE), columns="label", values=figure, aggfunc="mean")
     return table.reindex(columns=list(dict.fromkeys(labels))).dropna()
-
-
-def difference(frame: pd.DataFrame, label: str, noise: float, against: str = BASELINE) -> Recovery | None:
-    """Only the paired difference in SumR, where no oracle was run or there is no noise; None without a pair."""
-    table = paired(frame, [label, against], noise)
-    if label == against or table.empty:
-        return None
-    delta_S = table[label].to_numpy(float) - table[against].to_numpy(float)
-    return Recovery(None, None, None, len(delta_S), float(delta_S.mean()), _sd(delta_S))
 
 
 def recovery(
@@ -67,29 +63,38 @@ def recovery(
     """(SumR_method - SumR_baseline) / (SumR_oracle - SumR_baseline), the ratio of means over paired seeds.
 
     The interval is the percentile bootstrap over seeds, enumerated for few of them. Where a resample's denominator
-    is not positive the ratio is unbounded, and so is the interval: then there is none.
+    is not positive the ratio is unbounded, and so is the interval: then there is none. The difference stands on all
+    seeds that method and baseline share, the ratio on those that the oracle has too.
 
     Args:
         frame: Rows of one view.
         label: The method.
         noise: The noise ratio; at 0 the ratio is undefined and only the difference is given.
-        baseline: The method that knows nothing of noise.
-        oracle: The method that knows all.
+        baseline: The method that knows nothing of noise; of several variants, `compare.counterpart` says which.
+        oracle: The method that knows all, likewise.
 
     Returns:
-        The recovery, or None where no seed has both the method and the baseline.
+        The recovery, or None where there is no one baseline, or no seed that both have.
     """
-    plain = difference(frame, label, noise, baseline)
-    if plain is None or noise == 0:
+    against, ceiling = counterpart(frame, label, baseline), counterpart(frame, label, oracle)
+    if against is None or label == against:
+        return None
+    both = paired(frame, [label, against], noise)
+    if both.empty:
+        return None
+    delta_S = (both[label] - both[against]).to_numpy(float)
+    plain = Recovery(against, float(delta_S.mean()), _sd(delta_S), len(delta_S))
+    if noise == 0 or ceiling is None or label == ceiling:
         return plain
-    table = paired(frame, [label, baseline, oracle], noise)
+    table = paired(frame, [label, against, ceiling], noise)
     if table.empty:
         return plain
-    gain_S = table[label].to_numpy(float) - table[baseline].to_numpy(float)
-    gap_S = table[oracle].to_numpy(float) - table[baseline].to_numpy(float)
-    value = float(gain_S.mean() / gap_S.mean()) if gap_S.mean() > 0 else None
-    low, high = _interval(gain_S, gap_S) if value is not None else (None, None)
-    return Recovery(value, low, high, len(gain_S), float(gain_S.mean()), _sd(gain_S))
+    gain_S = (table[label] - table[against]).to_numpy(float)
+    gap_S = (table[ceiling] - table[against]).to_numpy(float)
+    if gap_S.mean() <= 0:
+        return plain
+    low, high = _interval(gain_S, gap_S)
+    return replace(plain, value=float(gain_S.mean() / gap_S.mean()), low=low, high=high, value_seeds=len(gain_S))
 
 
 def _interval(gain_S: FloatArray, gap_S: FloatArray) -> tuple[float | None, float | None]:

@@ -14,7 +14,8 @@ from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import MINUS, Cell, Column, Row, Table
 
 T2V, V2T = "text → image", "image → text"
-SD_NOTE = "Mean ± standard deviation over seeds (n); best in bold, the oracle knows the truth and does not compete."
+SPREAD_NOTE = "Mean ± standard deviation over n runs that differ in their seed, of training or of the mismatch"
+SD_NOTE = f"{SPREAD_NOTE}; best in bold, the oracle knows the truth and does not compete."
 
 
 def percent(ratio: float) -> str:
@@ -32,7 +33,7 @@ def ladder(view: compare.View) -> Table:
     for label in compare.methods(frame):
         known = [(label, noise) in table.index for noise in ratios]
         cells = [_spread(table.loc[(label, n)]) if there else Cell() for n, there in zip(ratios, known, strict=True)]
-        rows.append(Row([Cell(label), *cells, _seeds(frame, label)], ceiling=compare.is_oracle(label)))
+        rows.append(Row([Cell(label), *cells, _seeds(table, label)], ceiling=compare.is_oracle(label)))
     return Table("sumr", f"SumR (of 600) by method and noise: {view.title}", columns, rows, [SD_NOTE])
 
 
@@ -40,10 +41,15 @@ def _ratio_columns(ratios: Sequence[float]) -> list[Column]:
     return [Column(f"sumr_noise_{n:g}", f"{percent(n)} noise", "high", group="SumR") for n in ratios]
 
 
-def _seeds(frame: pd.DataFrame, label: str) -> Cell:
-    """How many seeds there are; from few to many where that depends on the noise."""
-    counts = frame[frame["label"] == label].groupby("noise")["seed"].nunique()
-    few, many = int(counts.min()), int(counts.max())
+def _seeds(table: Any, label: str) -> Cell:
+    """How many runs there are; from few to many where that depends on the noise."""
+    return _range([int(n) for n in table.loc[label, "n"]])
+
+
+def _range(counts: Sequence[int]) -> Cell:
+    if not counts:
+        return Cell()
+    few, many = min(counts), max(counts)
     return Cell(few, shown=None if few == many else f"{few} to {many}")
 
 
@@ -51,7 +57,8 @@ def recoveries(view: compare.View) -> Table | None:
     """What each method wins back of what noise costs infonce; None where there is nothing to compare with."""
     frame = view.frame
     ratios = sorted(set(frame["noise"]))
-    labels = [m for m in compare.methods(frame) if m != compare.BASELINE and not compare.is_oracle(m)]
+    rivals = (m for m in compare.methods(frame) if not compare.is_oracle(m))
+    labels = [m for m in rivals if compare.base_label(m) != compare.BASELINE]
     won = {(m, n): win for m in labels for n in ratios if (win := recovery(frame, m, n)) is not None}
     if not won:
         return None
@@ -70,12 +77,12 @@ def recoveries(view: compare.View) -> Table | None:
             what, _, noise = column.key.split("_")
             win = won.get((label, float(noise)))
             cells.append(Cell() if win is None else _gain(win) if what == "gain" else _recovered(win))
-        pairs = [win.seeds for (m, _), win in won.items() if m == label]
-        cells.append(Cell(max(pairs)) if pairs else Cell())
+        cells.append(_range([win.seeds for (m, _), win in won.items() if m == label]))
         rows.append(Row(cells))
     notes = [
-        f"Paired over seeds (n). Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of means "
-        "over seeds with its 95 % bootstrap interval; undefined without noise, where the difference stands alone."
+        f"Over n pairs of equal seeds. Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of "
+        "means with its 95 % bootstrap interval over seeds, which for three is little less than their whole range; "
+        "undefined without noise, where the difference stands alone."
     ]
     return Table("recovery", f"What is won back from noise: {view.title}", columns, rows, notes)
 
@@ -85,9 +92,11 @@ def _gain(win: Recovery) -> Cell:
 
 
 def _recovered(win: Recovery) -> Cell:
-    if win.value is None or win.low is None or win.high is None:
-        return Cell(win.value)
-    return Cell(win.value, shown=f"{win.value:.2f} ({win.low:.2f} to {win.high:.2f})".replace("-", MINUS))
+    if win.value is None:
+        return Cell()
+    told = [] if win.low is None or win.high is None else [f"{win.low:.2f} to {win.high:.2f}"]
+    told += [f"n = {win.value_seeds}"] if win.value_seeds != win.seeds else []
+    return Cell(win.value, shown=f"{win.value:.2f} ({', '.join(told)})".replace("-", MINUS) if told else None)
 
 
 def retrieval(view: compare.View, noise: float | None = None) -> Table:
@@ -151,8 +160,8 @@ def detection(frame: pd.DataFrame) -> Table:
         cells += [_spread(line[figure]) for figure in figures]
         rows.append(Row(cells, block=block, ceiling=judge == "oracle"))
     notes = [
-        "Found: share of the switched pairs that are called noisy. False alarms: share of the intact pairs that are; "
-        "a translation that is genuinely bad counts as intact there. Mean ± standard deviation over seeds (n)."
+        "Found: share of the mismatched pairs that are called noisy. False alarms: share of the intact pairs that are; "
+        f"a translation that is genuinely bad counts as intact there. {SPREAD_NOTE}."
     ]
     return Table("detection", "Mismatched training pairs found", columns, rows, notes)
 
@@ -173,7 +182,7 @@ def overview(views: Sequence[compare.View]) -> Table:
             for noise in ratios:
                 known = (label, noise) in table.index
                 cells.append(_spread(table.loc[(label, noise)]) if known else Cell())
-            cells.append(_seeds(view.frame, label))
+            cells.append(_seeds(table, label))
             rows.append(Row(cells, block=view.title, ceiling=compare.is_oracle(label)))
     return Table("settings", "SumR (of 600) in every language and setting", columns, rows, [SD_NOTE])
 

@@ -15,7 +15,7 @@ from ccr_cli.report.thumbnails import Embedded
 THUMB = 88
 MISTAKES = 12
 """How many false alarms and misses are shown."""
-TRUTH = {"noisy": "switched", "clean": "intact"}
+TRUTH = {"noisy": "mismatched", "clean": "intact"}
 
 
 def lists(material: Material, diagnosis: Diagnosis, found: Findings) -> list[str]:
@@ -41,7 +41,7 @@ def lists(material: Material, diagnosis: Diagnosis, found: Findings) -> list[str
         missed = wrong[wrong["truth"] == "noisy"].iloc[::-1]
         for rows, what in (
             (alarms, "intact pairs called noisy (bad translations, or false alarms)"),
-            (missed, "switched pairs that are believed"),
+            (missed, "mismatched pairs that are believed"),
         ):
             title = f"{len(rows):,} {what}, {label}, {percent(noise)} noise"
             parts.append(_list(material, diagnosis, title, rows.head(MISTAKES).to_dict("records")))

@@ -5,6 +5,8 @@ Shape suffixes: N triplets, V visual items, K candidates, D embedding.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from ccr_cli.losses.evidential import dirichlet, evidence
 from ccr_cli.metrics.detection import detection
 from ccr_cli.stages import judging
 from ccr_cli.stages.embed import choose_device
-from ccr_cli.stages.evaluate import method_label
+from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.triplets import Triplets, training_triplets
@@ -102,18 +104,21 @@ def _diagnose(
         batch_size=settings["options"]["batch_size"],
         read=method.judge_scores,
     )
-    tau = float(settings["options"].get("tau", 0.1))
-    frame = _table(triplets, embedded, opinion, tau)
+    frame = _table(triplets, embedded, opinion, settings["options"])
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
     base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, judge, side))
     called = int((frame["verdict"] == "noisy").sum())
     build.finish({"pairs": len(frame), "called_noisy": called})
 
 
-def _table(triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opinion, tau: float) -> pd.DataFrame:
-    v_ND = embedded.v_VD[embedded.item_N]
-    own_v2t = _opinions(v_ND, embedded.t_ND, opinion.similarity["VT"], tau)
-    own_t2v = _opinions(embedded.t_ND, embedded.v_VD, opinion.similarity["VT"], tau)
+def _table(
+    triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opinion, options: dict[str, Any]
+) -> pd.DataFrame:
+    v_ND, item_N = embedded.v_VD[embedded.item_N], embedded.item_N
+    form = partial(evidence, tau=float(options.get("tau", 0.1)), form=options.get("evidence", "scaled"))
+    own_v2t = _opinions(v_ND, embedded.t_ND, item_N, item_N, opinion.similarity["VT"], form)
+    items_V = torch.arange(len(embedded.v_VD), device=item_N.device)
+    own_t2v = _opinions(embedded.t_ND, embedded.v_VD, item_N, items_V, opinion.similarity["VT"], form)
     noisy = opinion.p.VT < 0.5
     truth: Any = None
     if triplets.wrong is not None:
@@ -140,19 +145,30 @@ def _table(triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opin
 
 @torch.no_grad()
 def _opinions(
-    query_ND: Tensor, gallery_GD: Tensor, own_N: npt.NDArray[np.float64], tau: float
+    query_ND: Tensor,
+    gallery_GD: Tensor,
+    query_item_N: Tensor,
+    gallery_item_G: Tensor,
+    own_N: npt.NDArray[np.float64],
+    form: Callable[[Tensor], Tensor],
 ) -> tuple[npt.NDArray[np.float64], ...]:
-    """Evidence of the given pair, belief in it and uncertainty (UML eq. (1), (2)) among the most similar candidates."""
-    own = evidence(torch.from_numpy(own_N).to(query_ND), tau)
-    beliefs, uncertainties = [], []
-    for first in range(0, len(query_ND), BLOCK):
-        sim_BG = query_ND[first : first + BLOCK] @ gallery_GD.T
-        near_BK = sim_BG.topk(min(CANDIDATES, sim_BG.shape[1]), dim=1).values
-        opinion = dirichlet(evidence(near_BK, tau))
-        own_B = own[first : first + BLOCK]
-        beliefs.append(own_B / torch.maximum(opinion.strength_B, own_B + near_BK.shape[1]))
+    """Evidence of the given pair, belief in it and uncertainty (UML eq. (1), (2)).
+
+    The candidates are the pair itself and the most similar entries of other given items: what belongs to the same
+    item is no competitor.
+    """
+    own_sim_N = torch.from_numpy(own_N).to(query_ND)
+    own, beliefs, uncertainties = [], [], []
+    for rows in torch.split(torch.arange(len(query_ND), device=query_ND.device), BLOCK):
+        rival_BG = query_item_N[rows][:, None] != gallery_item_G[None, :]
+        sim_BG = (query_ND[rows] @ gallery_GD.T).masked_fill(~rival_BG, -torch.inf)
+        near_BK = sim_BG.topk(min(CANDIDATES - 1, sim_BG.shape[1]), dim=1).values
+        sim_BK = torch.cat([own_sim_N[rows][:, None], near_BK], dim=1)
+        opinion = dirichlet(form(sim_BK), sim_BK > -torch.inf)
+        own.append(form(own_sim_N[rows]))
+        beliefs.append(opinion.belief_BK[:, 0])
         uncertainties.append(opinion.uncertainty_B)
-    parts = (own, torch.cat(beliefs), torch.cat(uncertainties))
+    parts = (torch.cat(own), torch.cat(beliefs), torch.cat(uncertainties))
     return tuple(part.double().cpu().numpy() for part in parts)
 
 

@@ -16,13 +16,11 @@ import torch
 from torch import Tensor
 
 import ccr_cli
-from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, evaluation, features, run, translation
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress, warn
-from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import calibration
@@ -30,6 +28,8 @@ from ccr_cli.metrics import signature as signatures
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.metrics.recall import bootstrap_interval, sum_recall, summarise
 from ccr_cli.stages.embed import Tokenizer, choose_device, embed_visuals, encode_and_embed
+from ccr_cli.stages.labels import method_label
+from ccr_cli.stages.leaks import other_leak, own_leak
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.scoring import Scores, rank_table, score_gallery
 from ccr_cli.stages.select import Inputs, made_from
@@ -149,8 +149,7 @@ def _own(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], optio
         if lang not in data.languages():
             shown = ", ".join(data.languages())
             raise ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"it has: {shown}")
-    leak = "own-split" if options.split != "train" else "trained-on"
-    return _Target(data, feats, translations, langs, leak)
+    return _Target(data, feats, translations, langs, own_leak(options.split, settings["select"]))
 
 
 def _others(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], options: Options) -> list[_Target]:
@@ -173,7 +172,7 @@ def _others(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], op
             warn(f"{artifact.name} is left out, as it has no features of the run's encoder; make them with: {todo}")
             continue
         data = dataset.read(artifact)
-        leak = _check_leak(own, data, options.split)
+        leak = other_leak(own, data, options.split, settings["select"])
         langs = options.langs or tuple(data.languages())
         inputs.note(artifact)
         inputs.note(fitting[0])
@@ -185,25 +184,6 @@ def _others(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], op
             hint=f"ccr data import twemoji; {features.command(feats, inputs.workspace.place('dataset', 'twemoji'))}",
         )
     return targets
-
-
-def _check_leak(own: dataset.Dataset, other: dataset.Dataset, split: str) -> str:
-    """Compares groups where both manifests say that their ids mean the same things.
-
-    Raises:
-        ArtifactError: If an item to be tested was trained on.
-    """
-    space = own.manifest.get("id_space")
-    if space is None or space != other.manifest.get("id_space"):
-        return "unchecked"
-    trained = set(own.items.loc[own.items["split"] == "train", "group"])
-    leaked = sorted(set(items_of(other.items, split)["group"]) & trained)
-    if leaked:
-        raise ArtifactError(
-            f"{len(leaked)} groups of {other.name} ({split}) were trained on in {own.name}, e.g. {leaked[0]!r}",
-            hint="evaluate on another split, or on a data set without them",
-        )
-    return f"none-by-{space}"
 
 
 def _with_source(langs: Sequence[str], source: str) -> tuple[str, ...]:
@@ -245,10 +225,15 @@ class _Job:
                 visual = embed_visuals(self.method, found.visual_VD, self.device)
             texts = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
             self._add(target, lang, sets, found, visual, texts, None)
-            english = _translated_queries(target, found)
-            if english is not None and lang != target.data.source_lang:
-                other = encode_and_embed(self.method, self.tokenizer, english, self.device)
-                self._add(target, lang, sets, found, visual, texts, other)
+            known = _translated_queries(target, found) if lang != target.data.source_lang else {}
+            if known:
+                # a query without translation stands in for its own: fused with itself, it counts as it is
+                english = texts.clone()
+                english[list(known)] = encode_and_embed(self.method, self.tokenizer, list(known.values()), self.device)
+                alone = len(texts) - len(known)
+                if alone:
+                    warn(f"{alone} of {len(texts)} {lang} queries have no translation and are not fused with one")
+                self._add(target, lang, sets, found, visual, texts, english, alone)
             advance(1)
 
     def _add(
@@ -260,19 +245,19 @@ class _Job:
         visual_VD: Tensor,
         text_TD: Tensor,
         english_TD: Tensor | None,
+        alone: int = 0,
     ) -> None:
         o = self.options
         scores = score_gallery(
             found, visual_VD, text_TD, english_TD=english_TD, beta=o.beta, fusion=o.fusion, tie=o.ties
         )
         fusion = "none" if english_TD is None else f"{o.beta:g}{o.fusion}"
-        unc = None if english_TD is not None else self._uncertainties(visual_VD, text_TD)
+        fused = f"{fusion}-{alone}alone" if alone else fusion
+        unc = None if english_TD is not None else uncertainties(self.method, visual_VD, text_TD)
         interval = bootstrap_interval(
             (scores.ranks_t2v, scores.ranks_v2t),
             lambda t2v, v2t: sum_recall(summarise(t2v, tie=o.ties), summarise(v2t, tie=o.ties)),
             seed=0,
-            samples=200,
-            tie=o.ties,
             groups=(found.item_T, np.arange(len(found.item_ids))),
         )
         mismatch = self.settings["noise"]
@@ -292,7 +277,7 @@ class _Job:
                 "pos": "any",
                 "ties": o.ties,
                 "sim": "cosine",
-                "fusion": fusion,
+                "fusion": fused,
                 "mt": self.engine,
                 "noise": noise_text,
                 "unc": _uncertainty_name(self.settings) if unc else "none",
@@ -320,7 +305,7 @@ class _Job:
                 "v2t": _finite(scores.v2t),
                 "SumR": scores.sum_r,
                 "SumR_interval": [interval.low, interval.high],
-                "calibration": _calibrations(scores, unc),
+                "calibration": _calibrations(scores, unc, o.ties),
             }
         )
         number = len(self.results) - 1
@@ -330,24 +315,20 @@ class _Job:
         ):
             self.ranks.append(rank_table(number, direction, ids, ranks, o.ties, unc[direction] if unc else None))
 
-    @torch.no_grad()
-    def _uncertainties(self, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
-        out = {}
-        for direction, query_QD, gallery_GD in (("t2v", text_TD, visual_VD), ("v2t", visual_VD, text_TD)):
-            parts = [self.method.score(block, gallery_GD)[1] for block in torch.split(query_QD, QUERY_BLOCK)]
-            known = [p for p in parts if p is not None]
-            if not known:
+
+@torch.no_grad()
+def uncertainties(method: Method, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
+    """The uncertainty of every query, by direction; None as soon as the method turns out to have none."""
+    out = {}
+    for direction, query_QD, gallery_GD in (("t2v", text_TD, visual_VD), ("v2t", visual_VD, text_TD)):
+        parts = []
+        for block in torch.split(query_QD, QUERY_BLOCK):
+            uncertainty_q = method.score(block, gallery_GD)[1]
+            if uncertainty_q is None:
                 return None
-            out[direction] = torch.cat(known).double().cpu().numpy()
-        return out
-
-
-def method_label(settings: dict[str, Any]) -> str:
-    """The method, with preset and judge where they are not the method's own."""
-    module = registry.load("methods", settings["method"])
-    judge = settings["options"]["judge"]
-    extra = [settings["preset"]] if settings["preset"] else [judge] if judge != module.Config().judge else []
-    return f"{settings['method']} ({extra[0]})" if extra else str(settings["method"])
+            parts.append(uncertainty_q)
+        out[direction] = torch.cat(parts).double().cpu().numpy()
+    return out
 
 
 def _engine(translated: base.Artifact) -> str:
@@ -361,26 +342,25 @@ def _uncertainty_name(settings: dict[str, Any]) -> str:
     return f"top{candidates}" if candidates else "gallery"
 
 
-def _translated_queries(target: _Target, found: Gallery) -> list[str] | None:
-    """The queries in the source language, in the gallery's order; None unless every one is translated."""
+def _translated_queries(target: _Target, found: Gallery) -> dict[int, str]:
+    """The queries in the source language, by their place in the gallery; those that could be translated."""
     if target.translations is None:
-        return None
-    query = target.translations[target.translations["direction"] == "query"]
+        return {}
+    query = target.translations[(target.translations["direction"] == "query") & (target.translations["status"] == "ok")]
     text_of = dict(zip(query["source_caption_id"], query["text"], strict=True))
-    texts = [text_of.get(caption) for caption in found.caption_ids]
-    known = [text for text in texts if text]
-    return known if len(known) == len(texts) else None
+    return {place: text_of[caption] for place, caption in enumerate(found.caption_ids) if text_of.get(caption)}
 
 
-def _calibrations(scores: Scores, unc: dict[str, np.ndarray] | None) -> dict[str, Any] | None:
+def _calibrations(scores: Scores, unc: dict[str, np.ndarray] | None, tie: str) -> dict[str, Any] | None:
     if unc is None:
         return None
     out = {}
     for direction, ranks in (("t2v", scores.ranks_t2v), ("v2t", scores.ranks_v2t)):
-        curve = calibration.risk_coverage(unc[direction], ranks.middle)
+        rank = ranks.rank(tie)
+        curve = calibration.risk_coverage(unc[direction], rank)
         at = np.linspace(0, len(curve.coverage) - 1, min(CURVE_POINTS, len(curve.coverage))).round().astype(int)
         points = {"coverage": curve.coverage[at].tolist(), "risk": curve.risk[at].tolist()}
-        out[direction] = {**calibration.calibration(unc[direction], ranks.middle), "curve": points}
+        out[direction] = {**calibration.calibration(unc[direction], rank), "curve": points}
     return out
 
 

@@ -13,10 +13,11 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import read_table
 from ccr_cli.artifacts.workspace import slug
 from ccr_cli.console import warn
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.report import compare, compose
 from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
 from ccr_cli.report.searches import Search
+from ccr_cli.stages.labels import default_options, method_label
 from ccr_cli.stages.select import Inputs
 
 HINT = "make one with: ccr evaluate"
@@ -54,6 +55,8 @@ def report(
     name = name or _name(material, request, parents)
     with building(inputs.workspace, "report", name, request, parents, force=force) as build:
         if build.done is None:
+            for names in compare.repeated(compare.results_frame(material.results, material.facts)):
+                warn(f"{' and '.join(names)} agree in method, options and seeds: their mean counts as one run")
             build.finish(compose.write(material, build.folder))
         assert build.done is not None
         return build.done
@@ -141,7 +144,9 @@ def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artif
 def _facts(runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, compare.RunFacts]:
     """What the runs' configurations say; labels are told apart where runs of one label differ in their options."""
     configs = {run_id: run.config(artifact) for run_id, artifact in runs.items()}
-    labels = compare.variant_labels({run_id: (known[run_id], config) for run_id, config in configs.items()})
+    named = {run_id: (_label(config, known[run_id]), config) for run_id, config in configs.items()}
+    defaults = {run_id: _defaults(config) for run_id, config in configs.items()}
+    labels = compare.variant_labels(named, defaults)
     return {
         run_id: compare.RunFacts(
             run=runs[run_id].name,
@@ -149,16 +154,32 @@ def _facts(runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, c
             lang=str(config.get("lang") or ""),
             data=str(config.get("data") or ""),
             noise_kind=compare.noise_kind(config.get("noise")),
+            noise_seed=(config.get("noise") or {}).get("seed"),
         )
         for run_id, config in configs.items()
     }
+
+
+def _defaults(config: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return default_options(config)
+    except UsageError:  # a method that is not installed here
+        return {}
+
+
+def _label(config: dict[str, Any], known: str) -> str:
+    try:
+        return method_label(config)
+    except UsageError:
+        return known
 
 
 def _history(run_id: str, artifact: base.Artifact) -> History:
     config = run.config(artifact)
     mismatch = config.get("noise")
     noise = round(float(mismatch["ratio"]), 6) if mismatch else 0.0
-    return History(run_id, noise, int(config.get("seed") or 0), run.history(artifact))
+    select = str(config.get("select") or "")
+    return History(run_id, noise, int(config.get("seed") or 0), run.history(artifact), select)
 
 
 def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Collection]:

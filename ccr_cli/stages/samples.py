@@ -8,6 +8,7 @@ from ccr_cli.artifacts import base, dataset, run
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
 from ccr_cli.report.searches import Found, Search
+from ccr_cli.stages.labels import knows_truth
 from ccr_cli.stages.search import search
 from ccr_cli.stages.select import Inputs
 
@@ -15,9 +16,11 @@ TOP = 5
 
 
 def sample_searches(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[Search]:
-    """Searches with the run that did best on validation, `count` queries in each language that it was trained for.
+    """Searches with the best run of each data set and language, `count` queries each.
 
-    The queries are drawn by a fixed seed among the human short captions (k = 0), so that nobody picked them.
+    Best is the highest SumR on validation, among runs that were selected by queries of one kind: machine-translated
+    ones, else human ones. A run that was told the truth is not taken. The queries are drawn by a fixed seed among
+    the human short captions (k = 0), so that nobody picked them.
 
     Args:
         inputs: The runs given, else those of the workspace.
@@ -26,22 +29,35 @@ def sample_searches(inputs: Inputs, count: int, *, split: str = "test", device: 
         device: `auto`, `cpu` or `cuda`.
 
     Returns:
-        The searches, by language; none where there is no run with human queries.
+        The searches, by data set and language; none where there is no run with human queries.
     """
-    best: dict[str, tuple[float, base.Artifact]] = {}
+    return [s for lang, a in best_runs(inputs) for s in _sample(inputs, a, lang, count, split, device)]
+
+
+def best_runs(inputs: Inputs) -> list[tuple[str, base.Artifact]]:
+    """The run to search with for each language and data set, as `sample_searches` says."""
+    best: dict[tuple[str, str], tuple[int, float, base.Artifact]] = {}
     for artifact in inputs.all("run"):
-        lang = run.config(artifact)["lang"]
-        reached = _validation(artifact)
-        if lang not in best or reached > best[lang][0]:
-            best[lang] = (reached, artifact)
-    return [
-        s for lang, (_, artifact) in sorted(best.items()) for s in _sample(inputs, artifact, lang, count, split, device)
-    ]
+        settings = run.config(artifact)
+        if knows_truth(settings):
+            continue
+        where = (settings["lang"], artifact.parent("dataset").id)
+        kind, reached = _validation(artifact, settings["select"])
+        if where not in best or (kind, reached) > best[where][:2]:
+            best[where] = (kind, reached, artifact)
+    chosen = [(lang, artifact) for (lang, _), (_, _, artifact) in best.items()]
+    return sorted(chosen, key=lambda pair: (pair[0], pair[1].name))
 
 
-def _validation(artifact: base.Artifact) -> float:
+KINDS = {"mt": 2, "human": 1}
+"""What chose the epoch, the most wanted highest: figures of one kind cannot be compared with those of another."""
+
+
+def _validation(artifact: base.Artifact, select: str) -> tuple[int, float]:
     history = run.history(artifact)
-    return float(history["val.SumR"].max()) if "val.SumR" in history else 0.0
+    if "val.SumR" not in history or history["val.SumR"].isna().all():
+        return 0, 0.0
+    return KINDS.get(select, 0), float(history["val.SumR"].max())
 
 
 def _sample(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str) -> list[Search]:

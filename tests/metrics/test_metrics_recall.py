@@ -107,6 +107,8 @@ def test_bootstrap_refuses_what_it_cannot_do() -> None:
             bootstrap_interval(ranks, "R@1", seed=0, **options)
     with pytest.raises(ValueError, match="unknown statistic"):
         bootstrap_interval(ranks, "R@0", seed=0)
+    with pytest.raises(ValueError, match="tie rule"):
+        bootstrap_interval(ranks, lambda r: 0.0, seed=0, tie="optimistic")
     empty = rank_queries(matrix_sim(torch.eye(2)), 2, 2, Positives.from_lists([[], []]))
     with pytest.raises(ValueError, match="no query"):
         bootstrap_interval(empty, "R@1", seed=0)

@@ -101,15 +101,24 @@ def mismatch(noise: float, seed: int) -> dict[str, Any] | None:
 
 
 def make_run(
-    workspace: Workspace, data: base.Artifact, label: str, noise: float, seed: int, name: str = "", **options: Any
+    workspace: Workspace,
+    data: base.Artifact,
+    label: str,
+    noise: float,
+    seed: int,
+    name: str = "",
+    select: str = "mt",
+    triplets: int = 40,
+    **options: Any,
 ) -> base.Artifact:
-    """A run with a history that climbs."""
+    """A run with a history that climbs; `triplets` makes one that differs in nothing that a report reads."""
     rng = np.random.default_rng([seed, int(100 * noise), len(label)])
     method = label.split(" ")[0]
     judge = "oracle" if "oracle" in label else "two-group" if method == "uml" else "none"
     name = name or f"toy-emoji-es-{label.replace(' (', '-').rstrip(')')}-noise{noise:g}-seed{seed}"
     top, fall = LEVEL.get(label, (160.0, 80.0))
     request = {"method": method, "seed": seed, "noise": mismatch(noise, seed), "judge": judge, **options}
+    request |= {"select_on": select, "triplets": triplets}
     with building(workspace, "run", name, request, [data]) as build:
         if build.done is None:
             config = {
@@ -119,7 +128,8 @@ def make_run(
                 "noise": mismatch(noise, seed),
                 "preset": None,
                 "options": {"epochs": 12, "judge": judge, **options},
-                "select": "mt",
+                "select": select,
+                "triplets": triplets,
                 "data": data.name,
                 "features": "efficientnet-lite0",
             }

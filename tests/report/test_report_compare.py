@@ -20,11 +20,13 @@ REST = "sim:cosine|fusion:none|mt:m|noise:{noise}|unc:{unc}|select:mt|leak:none|
 
 def result(label: str, noise: float, seed: int, total: float, **other: Any) -> tuple[str, dict[str, Any]]:
     kind = other.pop("kind", "caption-translation")
-    mismatch = f"{kind}-{noise:g}-seed{seed}" if noise else "none"
+    drawn = other.pop("noise_seed", seed)
+    mismatch = f"{kind}-{noise:g}-seed{drawn}" if noise else "none"
+    run = f"{label}-{noise:g}-{seed}-{kind}" + (f"-{drawn}" if drawn != seed else "")
     fields = {"lang": "es", "ties": "mid", "unc": "none", "noise": mismatch} | other
     figures = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "MedR": 4.0, "MeanR": 5.0, "mAP": 6.0, "MRR": 7.0, "queries": 9}
     entry = {
-        "run": f"{label}-{noise}-{seed}",
+        "run": run,
         "data": "d",
         "split": "test",
         "lang": fields["lang"],
@@ -43,7 +45,7 @@ def result(label: str, noise: float, seed: int, total: float, **other: Any) -> t
         "SumR_interval": [total - 1, total + 1],
         "calibration": None,
     }
-    return f"{label}-{noise}-{seed}-{kind}", entry
+    return run, entry
 
 
 GAINS = {0: (100.0, 120.0, 130.0), 1: (90.0, 115.0, 118.0), 2: (95.0, 100.0, 125.0)}
@@ -97,8 +99,15 @@ def test_recovery_without_noise_is_only_a_difference() -> None:
 def test_recovery_pairs_only_seeds_that_all_three_have() -> None:
     rows = [r for r in three_seeds() if r[0] != "infonce (oracle)-0.4-1-caption-translation"]
     win = recovery(compare.results_frame(rows), "uml", 0.4)
-    assert win is not None and win.seeds == 2
+    assert win is not None and (win.value_seeds, win.seeds) == (2, 3)
     assert win.value == pytest.approx((20 + 5) / (30 + 30))
+    assert win.difference == pytest.approx((20 + 25 + 5) / 3), "the difference needs no oracle"
+    table = summaries.recoveries(compare.views(compare.results_frame(rows))[0])
+    assert table is not None
+    assert table.printed(0, 3) == "0.42 (0.19 to 0.65, n = 2)"
+    assert table.printed(0, 4) == "3" and "little less than their whole range" in table.notes[0]
+    said = findings(compare.views(compare.results_frame(rows))[0], compare.diagnoses_frame([]))
+    assert any("n = 2" in s for s in said.more) and "16.7" in said.headline
 
 
 def test_recovery_is_undefined_where_the_oracle_gains_nothing() -> None:
@@ -148,6 +157,100 @@ def test_runs_of_one_label_with_other_options_are_told_apart() -> None:
     runs = {"a": ("uml", config(0.3)), "b": ("uml", config(0.5)), "c": ("basic", config(0.3, 0.2))}
     assert compare.variant_labels(runs) == {"a": "uml [beta=0.3]", "b": "uml [beta=0.5]", "c": "basic"}
     assert compare.variant_labels({"a": runs["a"], "d": runs["a"]}) == {"a": "uml", "d": "uml"}
+    usual = {"a": {"beta": 0.3, "lr": 0.1}, "b": {"beta": 0.3, "lr": 0.1}}
+    assert compare.variant_labels(runs, usual) == {"a": "uml", "b": "uml [beta=0.5]", "c": "basic"}
+
+
+def test_precision_tells_runs_apart_and_old_runs_are_float32() -> None:
+    old: dict[str, Any] = {"data": "d", "lang": "es", "options": {}}
+    runs = {
+        "a": ("uml", old),
+        "b": ("uml", {**old, "dtype": "float32"}),
+        "c": ("uml", {**old, "dtype": "bfloat16"}),
+    }
+    assert compare.variant_labels(runs) == {"a": "uml", "b": "uml", "c": "uml [dtype=bfloat16]"}
+    assert set(compare.variant_labels({k: runs[k] for k in "ab"}).values()) == {"uml"}
+
+
+def test_methods_are_paired_over_the_same_mismatch() -> None:
+    rows = [result("uml", 0.4, 0, 50.0), result("uml", 0.4, 0, 90.0, noise_seed=1)]
+    rows += [result("infonce", 0.4, 0, 40.0, noise_seed=1), result("infonce", 0.4, 1, 10.0)]
+    frame = compare.results_frame(rows)
+    assert sorted(zip(frame["seed"], frame["noise_seed"], strict=True)) == [(0, 0), (0, 1), (0, 1), (1, 1)]
+    win = recovery(frame, "uml", 0.4)
+    assert win is not None and (win.difference, win.seeds) == (50.0, 1)
+    assert recovery(compare.results_frame([rows[0], rows[2]]), "uml", 0.4) is None
+
+
+def test_runs_of_one_training_seed_are_not_called_seeds() -> None:
+    rows = [result("uml", 0.4, 0, 50.0), result("uml", 0.4, 0, 54.0, noise_seed=1)]
+    view = compare.views(compare.results_frame(rows))[0]
+    assert "(2 runs of 1 training seed)" in findings(view, compare.diagnoses_frame([])).headline
+    assert [summaries.ladder(view).printed(0, c) for c in (1, 2)] == ["52.0 ± 2.8", "2"]
+
+
+def test_a_repeated_run_is_named_and_counts_once() -> None:
+    rows = [result("uml", 0.4, 0, 50.0), result("uml", 0.4, 1, 60.0), result("uml", 0.4, 0, 54.0)]
+    rows[2] = ("again", {**rows[2][1], "run": "again"})
+    frame = compare.results_frame(rows)
+    assert compare.repeated(frame) == [["again", "uml-0.4-0-caption-translation"]]
+    assert compare.repeated(frame.iloc[:2]) == []
+    line = compare.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"].loc[("uml", 0.4)]
+    assert (line["mean"], line["n"]) == (56.0, 2) and line["sd"] == pytest.approx(8 / np.sqrt(2))
+
+
+def variants(*infonce: str) -> pd.DataFrame:
+    rows = [result(label, 0.4, 0, 40.0 + 10 * place) for place, label in enumerate(infonce)]
+    return compare.results_frame([*rows, result("uml", 0.4, 0, 45.0), result("infonce (oracle)", 0.4, 0, 60.0)])
+
+
+def test_the_default_variant_is_the_baseline() -> None:
+    frame = variants("infonce", "infonce [lr=1]")
+    win = recovery(frame, "uml", 0.4)
+    assert win is not None and (win.against, win.difference, win.value) == ("infonce", 5.0, 0.25)
+    view = compare.views(frame)[0]
+    found = findings(view, compare.diagnoses_frame([]))
+    assert found.method == "uml", "infonce with another option is no noise-robust method, however good"
+    table = summaries.recoveries(view)
+    assert table is not None and [row.cells[0].value for row in table.rows] == ["uml"]
+    matched = pd.concat([frame, compare.results_frame([result("uml [lr=1]", 0.4, 0, 52.0)])], ignore_index=True)
+    win = recovery(matched, "uml [lr=1]", 0.4)
+    assert win is not None and (win.against, win.difference) == ("infonce [lr=1]", 2.0)
+
+
+def test_several_variants_and_no_default_are_no_baseline() -> None:
+    frame = variants("infonce [lr=1]", "infonce [lr=2]")
+    assert recovery(frame, "uml", 0.4) is None
+    found = findings(compare.views(frame)[0], compare.diagnoses_frame([]))
+    assert found.method == "uml" and "above" not in found.headline
+    assert any("no single baseline: infonce [lr=1] and infonce [lr=2]" in s for s in found.more)
+    only = recovery(variants("infonce [lr=2]"), "uml", 0.4)
+    assert only is not None and only.against == "infonce [lr=2]"
+
+
+def test_infonce_with_another_loss_term_is_never_the_baseline() -> None:
+    more = "infonce (cross_lingual_weight=0.5)"
+    frame = variants(more)
+    assert recovery(frame, "uml", 0.4) is None
+    assert findings(compare.views(frame)[0], compare.diagnoses_frame([])).method == "uml"
+    win = recovery(variants("infonce", more), more, 0.4)
+    assert win is not None and (win.against, win.difference) == ("infonce", 10.0)
+
+
+def test_oracles_never_compete_whatever_their_preset() -> None:
+    assert all(map(compare.is_oracle, ("infonce (oracle)", "uml (paper, oracle)", "uml (oracle) [beta=1]")))
+    assert not any(map(compare.is_oracle, ("uml", "uml (paper)", "infonce [judge_side=oracle]")))
+    rows = [result("uml (paper, oracle)", 0.4, 0, 90.0), result("uml", 0.4, 0, 50.0), result("infonce", 0.4, 0, 40.0)]
+    view = compare.views(compare.results_frame(rows))[0]
+    assert findings(view, compare.diagnoses_frame([])).method == "uml"
+    assert [row.ceiling for row in summaries.ladder(view).rows] == [False, False, True]
+
+
+def test_titles_say_what_a_run_was_trained_for() -> None:
+    rows = [result("uml", 0.0, 0, 10.0), result("uml", 0.0, 1, 9.0)]
+    facts = {run: compare.RunFacts(run, "uml", lang=lang) for (run, _), lang in zip(rows, ("es", "fr"), strict=True)}
+    titles = {view.title for view in compare.views(compare.results_frame(rows, facts))}
+    assert titles == {"d test, queries in es (trained for es)", "d test, queries in es (trained for fr)"}
 
 
 def test_findings_speak_of_the_headline_noise_and_do_not_flatter() -> None:
@@ -172,7 +275,7 @@ def test_findings_report_the_judge() -> None:
     assert len(frame) == 1
     said = " ".join(findings(compare.views(compare.results_frame(rows))[0], frame).more)
     assert (
-        "It finds 93 % of the switched training pairs with 2.1 % false alarms (AUROC 0.981, judge two-group)." in said
+        "It finds 93 % of the mismatched training pairs with 2.1 % false alarms (AUROC 0.981, judge two-group)." in said
     )
     table = summaries.detection(frame)
     shown = ["40 %", "uml", "two-group", "1", "93.4", "2.1", "90.0", "0.981", "41.0"]

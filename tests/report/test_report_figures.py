@@ -62,6 +62,68 @@ def test_any_number_of_noise_ratios_is_drawn(ratios: tuple[float, ...]) -> None:
         assert figures.sum_r(view(ratios, ("basic", "infonce", "uml", "x", "infonce (oracle)"))) is not None
 
 
+def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
+    def bands(frame: pd.DataFrame) -> int:
+        with canvas.drawing():
+            figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
+        assert figure is not None
+        return len(
+            [path for drawn in figure.axes[0].collections for path in drawn.get_paths() if np.size(path.vertices)]
+        )
+
+    frame = view().frame
+    assert bands(frame) == 2
+    assert bands(frame[(frame["seed"] == 0) | (frame["label"] == "uml")]) == 1
+    assert bands(frame[frame["seed"] == 0]) == 0
+
+
+def test_n_is_the_number_of_runs_behind_the_spread() -> None:
+    frame = view(labels=("uml",)).frame.assign(noise_seed=lambda f: f["seed"], seed=0)
+    with canvas.drawing():
+        figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
+    assert figure is not None
+    assert "band: ± 1 sd over seeds, n = 2" in [text.get_text() for text in figure.axes[0].texts]
+
+
+@pytest.mark.parametrize("ratios", [(0.4,), (0.0, 0.4)])
+def test_an_axis_that_leaves_out_zero_says_so(ratios: tuple[float, ...]) -> None:
+    def named(frame: pd.DataFrame) -> bool:
+        with canvas.drawing():
+            figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
+        assert figure is not None
+        axes = figure.axes[0]
+        low = (axes.get_ylim() if len(ratios) > 1 else axes.get_xlim())[0]
+        assert (low > 0) == (frame["SumR"].min() > 50)
+        return "does not start at 0" in axes.get_ylabel() + axes.get_xlabel()
+
+    frame = view(ratios).frame
+    assert named(frame) and not named(frame.assign(SumR=frame["SumR"].where(frame["seed"] == 0, 0.0)))
+
+
+def test_the_axis_of_precision_starts_at_zero() -> None:
+    with canvas.drawing():
+        figure = figures.judges({"uml": pairs()})
+    assert figure is not None
+    assert figure.axes[1].get_ylabel() == "precision" and figure.axes[1].get_ylim()[0] == 0
+
+
+@pytest.mark.parametrize(("select", "asked"), [("mt", "machine-translated"), ("human", "human")])
+def test_the_training_figure_says_which_queries(select: str, asked: str) -> None:
+    history = pd.DataFrame({"epoch": [1, 2], "val.SumR": [10.0, 20.0], "best": [False, True]})
+    with canvas.drawing():
+        figure = figures.training([{"label": "uml", "noise": 0.4, "seed": 0, "select": select, "history": history}])
+    assert figure is not None
+    assert figure.axes[0].get_ylabel() == f"validation SumR,\n{asked} queries"
+
+
+def test_pairs_are_mismatched_whatever_was_moved() -> None:
+    with canvas.drawing():
+        figure = figures.beliefs(pairs())
+        assert figure is not None
+        svg = canvas.to_svg(figure)
+    assert {t.get_text() for t in figure.legends[0].get_texts()} == {"intact", "mismatched"} and "<svg" in svg
+
+
 def test_nothing_is_drawn_from_nothing() -> None:
     empty = view().frame.iloc[:0]
     with canvas.drawing():

@@ -19,8 +19,15 @@ from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, features, run, translation
 from ccr_cli.data.splits import items_of
+from ccr_cli.methods import infonce
 from ccr_cli.metrics import signature
+from ccr_cli.metrics.positives import Positives
+from ccr_cli.metrics.ranks import TIES, rank_both
+from ccr_cli.metrics.sims import matrix_sim
+from ccr_cli.nets.text import build_text_encoder
+from ccr_cli.stages.evaluate import QUERY_BLOCK, _calibrations, uncertainties
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.scoring import Scores
 
 Array = npt.NDArray[np.float64]
 CPU = ("--device", "cpu")
@@ -181,6 +188,88 @@ def test_fusion_with_beta_1_is_the_target_alone(fusion: str, finished: Chain) ->
     assert first.equals(second)
 
 
+def test_a_query_without_translation_stands_alone(tmp_path: Path) -> None:
+    """One of the twelve Spanish test queries cannot be translated; the others are fused as ever."""
+    folder = toy.toy()
+    tested = {item[0] for item in folder.items if item[1] == "test"}
+    missing = next(caption for caption in folder.captions if caption[2] == "es" and caption[1] in tested)
+    del folder.tables["es-en"][missing[4]]
+    root = tmp_path / "ws"
+    toy.ok("data", "import", folder.write(tmp_path / "toy"), workspace=root)
+    done = toy.ccr("translate", "--lang", "es", "--queries", workspace=root)
+    assert done.code == 3, done.err
+    toy.ok("extract", *toy.ENCODER, workspace=root)
+    toy.ok("train", "--method", "infonce", "--epochs", "2", *toy.SMALL, workspace=root)
+    done = toy.ok("evaluate", *CPU, workspace=root)
+    assert "1 of 12 es queries have no translation" in done.err
+    plain, fused, _ = evaluation.results(done.made)
+    assert (plain["fusion"], fused["fusion"]) == ("none", "0.8raw")
+    assert signature.parse(fused["signature"])["fusion"] == "0.8raw-1alone"
+    chain = Chain(tmp_path / "toy", root)
+    model = Model(chain, chain.find("run"))
+    ids, v_VD = model.items("test")
+    captions, owners, texts = model.captions("es", ids)
+    queries = translation.read(chain.find("translation"))
+    english = dict(zip(queries["source_caption_id"], queries["text"], strict=True))
+    assert [c for c in captions if not english.get(c)] == [missing[0]]
+    stand_in = [english.get(c) or text for c, text in zip(captions, texts, strict=True)]
+    match_VT = np.array([[item == owner for owner in owners] for item in ids])
+    assert_same(fused, v_VD, model.texts(texts), match_VT, model.texts(stand_in))
+    ranks: Any = evaluation.read_ranks(done.made)
+    mine = ranks[(ranks["query_id"] == missing[0]) & ranks["result"].isin([0, 1])]
+    assert mine["rank"].nunique() == 1 and len(mine) == 2
+
+
+@pytest.mark.parametrize("tie", TIES)
+def test_calibration_follows_the_tie_rule(tie: str) -> None:
+    """Every query ties with one competitor: a failure under two of the three rules."""
+    both = rank_both(matrix_sim(torch.ones(2, 2)), 2, 2, Positives.from_lists([[0], [1]]))
+    unc = {direction: np.array([0.1, 0.2]) for direction in ("t2v", "v2t")}
+    found = _calibrations(Scores({}, {}, *both), unc, tie)
+    assert found is not None
+    failing = 0.0 if tie == "optimistic" else 1.0
+    for direction in ("t2v", "v2t"):
+        assert found[direction]["aurc_random"] == failing and set(found[direction]["curve"]["risk"]) == {failing}
+
+
+def test_a_method_without_uncertainty_is_asked_once() -> None:
+    asked = []
+
+    class Plain(infonce.Method):
+        def score(self, query_QD: torch.Tensor, gallery_GD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+            asked.append(len(query_QD))
+            return super().score(query_QD, gallery_GD)
+
+    method = Plain(infonce.Config(dim=4), 3, build_text_encoder("ngram", buckets=8, dim=4))
+    assert uncertainties(method, torch.ones(5, 4), torch.ones(3 * QUERY_BLOCK, 4)) is None
+    assert asked == [QUERY_BLOCK]
+
+
+def test_the_interval_is_that_of_a_thousand_resamples(chain: Chain) -> None:
+    """Drawn anew from the ranks that were written."""
+    ranks: Any = evaluation.read_ranks(chain.find("evaluation", "uml"))
+    data = dataset.read(chain.find("dataset"))
+    owner = dict(zip(data.captions["caption_id"], data.captions["item_id"], strict=True))
+    first = results(chain, "uml")[0]
+    sides = [ranks[(ranks["result"] == 0) & (ranks["direction"] == d)] for d in ("t2v", "v2t")]
+    items = list(sides[1]["query_id"])
+    groups = [np.array([items.index(owner[c]) for c in sides[0]["query_id"]]), np.arange(len(items))]
+    rank = [side["rank"].to_numpy() for side in sides]
+    rng = np.random.default_rng(0)
+    values = []
+    for _ in range(1000):
+        drawn = np.bincount(rng.integers(0, len(items), len(items)), minlength=len(items))
+        shares = [[np.average(r <= k, weights=drawn[g]) for k in (1, 5, 10)] for r, g in zip(rank, groups, strict=True)]
+        values.append(100 * float(np.sum(shares)))
+    assert first["SumR_interval"] == pytest.approx(list(np.percentile(values, [2.5, 97.5])))
+
+
+@pytest.mark.parametrize(("split", "leak"), [("val", "selected-on"), ("val-select", "selected-on")])
+def test_what_chose_the_epoch_is_said(split: str, leak: str, finished: Chain) -> None:
+    for result in results(finished, "uml", "--split", split):
+        assert signature.parse(result["signature"])["leak"] == leak
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -205,6 +294,19 @@ def other_collection(workspace: Chain, folder: Path, *, name: str, space: str | 
     made = toy.ok("data", "import", other.write(folder / name), workspace=workspace.root).made
     toy.ok("extract", made.path, *toy.ENCODER, workspace=workspace.root)
     return made
+
+
+def test_zero_shot_on_what_chose_the_epoch_is_said(finished: Chain, tmp_path: Path) -> None:
+    own = Model(finished, finished.find("run", "uml")).data.items
+    other = toy.toy("chosen")
+    other.extra = 'id_space = "toy-shapes"'
+    for item in other.items:
+        item[1] = {"val": "test"}.get(item[1], "train")
+    made = toy.ok("data", "import", other.write(tmp_path / "chosen"), workspace=finished.root).made
+    toy.ok("extract", made.path, *toy.ENCODER, workspace=finished.root)
+    done = toy.ok("evaluate", finished.find("run", "uml").path, "--zero-shot", *CPU, workspace=finished.root)
+    assert f"{len(items_of(own, 'val-select'))} groups of chosen (test) chose the epoch in toy" in done.err
+    assert {signature.parse(r["signature"])["leak"] for r in evaluation.results(done.made)} == {"selected-on"}
 
 
 def test_zero_shot_refuses_what_was_trained_on(finished: Chain, tmp_path: Path) -> None:

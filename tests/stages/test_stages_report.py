@@ -210,8 +210,32 @@ def test_runs_with_other_options_stand_apart(workspace: Workspace) -> None:
         fake.make_evaluation(workspace, data, run, "uml", 0.4, seed)
     seen = summary(Inputs(workspace))
     labels = set(seen.views[0].frame["label"])
-    assert labels == {"infonce", "infonce (oracle)", "uml [beta=0.9]", "uml [beta=None]"}
+    assert labels == {"infonce", "infonce (oracle)", "uml", "uml [beta=0.9]"}, "0.3 is the default"
     assert seen.findings.noise == 0.4 and {"sumr", "retrieval", "recovery", "detection"} <= set(seen.tables)
+
+
+@pytest.mark.usefixtures("unillustrated")
+def test_a_repeated_run_is_named(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    data = base.load(workspace.place("dataset", "toy-emoji"))
+    run = fake.make_run(workspace, data, "uml", 0.4, 1, name="once-more", triplets=39)
+    fake.make_evaluation(workspace, data, run, "uml", 0.4, 1)
+    done = report(Inputs(workspace))
+    told = "once-more and toy-emoji-es-uml-noise0.4-seed1"
+    assert f"{told} agree in method, options and seeds" in capsys.readouterr().err
+    assert told in done.file("report.html").read_text(encoding="utf-8")
+
+
+def test_runs_are_named_after_their_configuration(workspace: Workspace) -> None:
+    data = base.load(workspace.place("dataset", "toy-emoji"))
+    run = fake.make_run(workspace, data, "infonce", 0.4, 5, name="more", cross_lingual_weight=0.5)
+    fake.make_evaluation(workspace, data, run, "infonce", 0.4, 5)
+    frame = summary(Inputs(workspace)).views[0].frame
+    assert set(frame.loc[frame["run"] == "more", "label"]) == {"infonce (cross_lingual_weight=0.5)"}
+    assert set(frame.loc[frame["label"] == "infonce", "run"]) == {
+        f"toy-emoji-es-infonce-noise{n}-seed{s}" for n in ("0", "0.4") for s in (0, 1)
+    }
+    assert set(frame.loc[frame["noise"] == 0.4, "noise_seed"]) == {0, 1, 5}
+    assert set(frame.loc[frame["noise"] == 0, "noise_seed"]) == {-1}
 
 
 def test_one_evaluation_alone_makes_a_page(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""What a run's method is called wherever methods are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ccr_cli import registry
+
+
+def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run's method, or of its preset, as they are if nobody sets any.
+
+    Raises:
+        UsageError: If the method is not known here.
+    """
+    module = registry.load("methods", settings["method"])
+    preset = module.Method.PRESETS.get(settings.get("preset")) or {}
+    return {**asdict(module.Config()), **preset}
+
+
+def method_label(settings: Mapping[str, Any]) -> str:
+    """The method, with the preset, a judge that is not its own, and loss terms that it does not have by itself.
+
+    A judge that knows the truth is always named: `uml (paper, oracle)`.
+
+    Args:
+        settings: A run's config.json.
+
+    Raises:
+        UsageError: If method or judge are not known here.
+    """
+    usual, options = default_options(settings), settings["options"]
+    judge = options["judge"]
+    extra = [settings["preset"]] if settings.get("preset") else []
+    if judge != usual["judge"] or knows_truth(settings):
+        extra.append(judge)
+    switched_on = (k for k, v in options.items() if k.endswith("_weight") and v and usual.get(k) == 0)
+    extra += [f"{key}={options[key]:g}" for key in switched_on]
+    return f"{settings['method']} ({', '.join(extra)})" if extra else str(settings["method"])
+
+
+def knows_truth(settings: Mapping[str, Any]) -> bool:
+    """Says whether a run's judge was told which pairs are mismatched."""
+    return bool(registry.load("judges", settings["options"]["judge"]).SCOPE == "truth")

@@ -1,0 +1,110 @@
+"""What methods are called, which runs example searches are made with, and what an evaluation has seen before."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.errors import UsageError
+from ccr_cli.report.compare import is_oracle
+from ccr_cli.stages.labels import default_options, knows_truth, method_label
+from ccr_cli.stages.leaks import own_leak
+from ccr_cli.stages.samples import best_runs
+from ccr_cli.stages.select import Inputs
+
+
+def _fake() -> Any:
+    path = Path(__file__).parents[1] / "report" / "fake.py"
+    spec = importlib.util.spec_from_file_location("fake_artifacts", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fake = _fake()
+
+
+def settings(method: str, preset: str | None = None, **options: Any) -> dict[str, Any]:
+    usual = default_options({"method": method, "preset": preset})
+    return {"method": method, "preset": preset, "options": usual | options}
+
+
+@pytest.mark.parametrize(
+    ("config", "label"),
+    [
+        (settings("uml"), "uml"),
+        (settings("uml", epochs=3, anchor_weight=0.0), "uml"),
+        (settings("uml", judge="gmm"), "uml (gmm)"),
+        (settings("uml", "paper"), "uml (paper)"),
+        (settings("uml", "paper", judge="oracle"), "uml (paper, oracle)"),
+        (settings("uml", "paper", judge="two-group"), "uml (paper, two-group)"),
+        (settings("infonce", judge="oracle"), "infonce (oracle)"),
+        (settings("infonce", cross_lingual_weight=0.5), "infonce (cross_lingual_weight=0.5)"),
+        (
+            settings("infonce", judge="oracle", cross_lingual_weight=1.0),
+            "infonce (oracle, cross_lingual_weight=1)",
+        ),
+    ],
+)
+def test_labels(config: dict[str, Any], label: str) -> None:
+    assert method_label(config) == label
+    assert is_oracle(label) == knows_truth(config) == (config["options"]["judge"] == "oracle")
+
+
+def test_a_method_that_is_not_here() -> None:
+    with pytest.raises(UsageError):
+        method_label({"method": "alchemy", "preset": None, "options": {"judge": "none"}})
+
+
+@pytest.mark.parametrize(
+    ("split", "select", "leak"),
+    [
+        ("train", "mt", "trained-on"),
+        ("val", "mt", "selected-on"),
+        ("val-select", "human", "selected-on"),
+        ("val-select", "last", "own-split"),
+        ("val-report", "mt", "own-split"),
+        ("test", "mt", "own-split"),
+    ],
+)
+def test_what_chose_the_epoch_is_no_own_split(split: str, select: str, leak: str) -> None:
+    assert own_leak(split, select) == leak
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Workspace, Artifact]:
+    workspace: Workspace = fake.make(tmp_path, (), ())
+    data: Artifact = fake.make_dataset(workspace)
+    return workspace, data
+
+
+def chosen(workspace: Workspace) -> list[tuple[str, str]]:
+    return [(lang, artifact.name) for lang, artifact in best_runs(Inputs(workspace))]
+
+
+def test_example_searches_are_never_the_oracle_s(runs: tuple[Workspace, Artifact]) -> None:
+    workspace, data = runs
+    fake.make_run(workspace, data, "infonce (oracle)", 0.4, 0, name="oracle")
+    assert chosen(workspace) == []
+    fake.make_run(workspace, data, "basic", 0.4, 0, name="basic")
+    assert chosen(workspace) == [("es", "basic")]
+    fake.make_run(workspace, data, "uml", 0.4, 0, name="better")
+    assert chosen(workspace) == [("es", "better")]
+
+
+def test_runs_are_compared_within_one_kind_of_validation(runs: tuple[Workspace, Artifact]) -> None:
+    workspace, data = runs
+    fake.make_run(workspace, data, "uml", 0.4, 0, name="human", select="human")
+    fake.make_run(workspace, data, "basic", 0.4, 0, name="human-low", select="human")
+    assert chosen(workspace) == [("es", "human")]
+    fake.make_run(workspace, data, "basic", 0.4, 0, name="mt")
+    assert chosen(workspace) == [("es", "mt")], "the higher figure of human queries says nothing here"
+    other = fake.make_dataset(workspace, name="others")
+    fake.make_run(workspace, other, "uml", 0.0, 0, name="other")
+    assert chosen(workspace) == [("es", "mt"), ("es", "other")], "nor does that of another data set"
