@@ -16,6 +16,16 @@ _DIRECTIONS = ("t2v", "v2t")
 _SHOWN = ("R@1", "R@5", "R@10", "MedR", "mAP")
 
 
+def show_training(artifact: Artifact) -> None:
+    """Says how training ended."""
+    from ccr_cli.artifacts import run
+
+    counts, seconds = artifact.counts, float(artifact.about["environment"].get("seconds", 0.0))
+    best = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
+    reached = f", SumR {best['val.SumR']:.1f} on validation" if "val.SumR" in best else ""
+    console.say(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; {seconds:.0f} s of training")
+
+
 def show_evaluation(artifact: Artifact) -> None:
     """Shows an evaluation's figures and their signatures: a table on a terminal, lines otherwise."""
     from ccr_cli.artifacts.evaluation import results

@@ -56,6 +56,7 @@ def train(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.commands.show import show_training
     from ccr_cli.stages.sources import find_sources, with_noise
     from ccr_cli.stages.train import train as stage
 
@@ -83,6 +84,7 @@ def train(
         name=name,
         force=force,
     )
+    show_training(made)
     c.emit(inputs, [made], json)
 
 
