@@ -44,7 +44,10 @@ def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure
             x, mean, sd = (np.asarray(v, dtype=float) for v in (100 * line.index, line["mean"], line["sd"]))
             if np.isfinite(sd).any():
                 axes.fill_between(x, mean - sd, mean + sd, color=style["color"], alpha=0.18, linewidth=0)
-            axes.plot(x, mean, **style, markersize=5.5, markeredgecolor="#ffffff", markeredgewidth=0.8, clip_on=False)
+            edge: dict[str, Any] = {"markersize": 5.5, "markeredgecolor": "#ffffff", "markeredgewidth": 0.8}
+            if len(x) == 1 and not style["marker"]:  # a line of one point would be nothing
+                style, edge = style | {"marker": "_"}, {"markersize": 14, "markeredgewidth": 1.6}
+            axes.plot(x, mean, **style, **edge, clip_on=False)
             ends[label] = (x[-1], mean[-1], style["color"])
         axes.set_xticks([100 * r for r in ratios])
         axes.xaxis.set_major_formatter(PercentFormatter(decimals=0))
@@ -54,20 +57,12 @@ def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure
         axes.set_ylabel(_cut("SumR", axes.get_ylim()))
         axes.grid(axis="x", visible=False)
         _label_ends(axes, ends)
-    n = sorted({int(v) for v in table["n"]})
-    spread = ("band: ± 1 sd" if len(ratios) > 1 else "bar: ± 1 sd") + " over seeds" if n[-1] > 1 else ""
     axes.set_title(view.title, fontsize=11)
-    note = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
-    axes.text(
-        1,
-        1.02,
-        f"{spread}, {note}".strip(", "),
-        transform=axes.transAxes,
-        ha="right",
-        va="bottom",
-        fontsize=8.5,
-        color=FAINT,
-    )
+    n = sorted({int(v) for v in table["n"]})
+    spread = ["band: ± 1 sd" if len(ratios) > 1 else "bar: ± 1 sd"] if n[-1] > 1 else []
+    notes = [*spread, f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
+    style = {"transform": axes.transAxes, "va": "top", "fontsize": 8.5, "color": FAINT}
+    axes.text(1.035, -0.03, "\n".join(notes), **style)
     return figure
 
 

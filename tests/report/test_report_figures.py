@@ -82,7 +82,17 @@ def test_n_is_the_number_of_runs_behind_the_spread() -> None:
     with canvas.drawing():
         figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
-    assert "band: ± 1 sd over seeds, n = 2" in [text.get_text() for text in figure.axes[0].texts]
+    assert "band: ± 1 sd\nn = 2" in [text.get_text() for text in figure.axes[0].texts]
+
+
+def test_a_ceiling_at_one_ratio_is_drawn() -> None:
+    frame = view(labels=("infonce", "infonce (oracle)")).frame
+    frame = frame[(frame["noise"] > 0) | (frame["label"] == "infonce")]
+    with canvas.drawing():
+        figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
+    assert figure is not None
+    lone = [line for line in figure.axes[0].lines if np.size(line.get_xdata()) == 1]
+    assert [line.get_marker() for line in lone] == ["_"]
 
 
 @pytest.mark.parametrize("ratios", [(0.4,), (0.0, 0.4)])
