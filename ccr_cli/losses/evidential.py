@@ -84,12 +84,13 @@ def dirichlet(evidence_BK: Tensor, mask_BK: Tensor | None = None) -> Opinion:
 
 
 def query_uncertainty(
-    sim_QV: Tensor, tau: float = 0.1, form: EvidenceForm = "scaled", candidates: int | None = 128
+    sim_QV: Tensor, tau: float = 0.1, form: EvidenceForm = "scaled", candidates: int | None = 2
 ) -> Tensor:
     """Uncertainty u = K / D of queries against a gallery.
 
     The paper does not say what K is at test time. Over a whole large gallery one match hardly moves u, which
-    then measures the gallery and not the query; over the most similar ``candidates`` it tells queries apart.
+    then measures the gallery and not the query; over the most similar ``candidates`` it tells queries apart,
+    the better the fewer they are (benchmarks/results/query_uncertainty.json).
     Neither is free of the gallery's size: more items make the best of them more similar.
 
     Args:

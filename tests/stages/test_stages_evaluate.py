@@ -159,7 +159,7 @@ def test_signatures_are_complete(chain: Chain) -> None:
                 "fusion": result["fusion"],
                 "mt": "recorded:hand",
                 "noise": noise,
-                "unc": "top128" if method == "uml" and result["fusion"] == "none" else "none",
+                "unc": "top2" if method == "uml" and result["fusion"] == "none" else "none",
                 "leak": "own-split",
                 "select": "mt",
             }

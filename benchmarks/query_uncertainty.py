@@ -1,0 +1,70 @@
+"""How many candidates the uncertainty of a query should look at: AUROC against a wrong first result.
+
+Validation items only: those that did not choose the epoch, and all of them, so that two sizes of gallery are seen.
+
+    python benchmarks/query_uncertainty.py WORKSPACE LANG RUN [RUN ...] --out benchmarks/results/query_uncertainty.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.metrics import roc_auc_score
+
+import ccr_cli
+from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.losses.evidential import query_uncertainty
+from ccr_cli.stages.embed import embed_visuals, encode_and_embed
+from ccr_cli.stages.load import load_method
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.triplets import gallery
+
+CANDIDATES = (2, 3, 4, 8, 16, 32, 64, 128, None)
+CPU = torch.device("cpu")
+
+
+def measure(inputs: Inputs, trained: base.Artifact, lang: str, split: str) -> dict[str, Any]:
+    """AUROC and mean of the uncertainty by number of candidates; None is the whole gallery."""
+    method, tokenizer = load_method(trained, CPU)
+    data = dataset.read(inputs.parent(trained, "dataset"))
+    captions = data.captions[data.captions["lang"] == lang]
+    items = gallery(data, inputs.parent(trained, "features"), split, captions, f"{lang} captions")
+    visual = embed_visuals(method, items.visual_VD, CPU)
+    sim_QG = encode_and_embed(method, tokenizer, items.texts, CPU) @ visual.T
+    wrong_Q = (sim_QG.argmax(dim=1) != torch.from_numpy(items.item_T)).numpy()
+    found: dict[str, Any] = {"run": trained.name, "split": split, "queries": len(sim_QG), "items": len(visual)}
+    found["R@1"] = round(100 * float(1 - wrong_Q.mean()), 1)
+    for count in CANDIDATES:
+        if count is None or count < len(visual):
+            u_Q = query_uncertainty(sim_QG, candidates=count)
+            auroc = round(float(roc_auc_score(wrong_Q, u_Q.numpy())), 3)
+            found[f"top{count}" if count else "gallery"] = {"auroc": auroc, "mean": round(float(u_Q.mean()), 3)}
+    found["1 - highest similarity"] = {"auroc": round(float(roc_auc_score(wrong_Q, -sim_QG.amax(dim=1).numpy())), 3)}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("lang")
+    parser.add_argument("runs", nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    workspace = Workspace(given.workspace.absolute())
+    inputs = Inputs(workspace)
+    runs = [base.load(workspace.root / "runs" / name, "run") for name in given.runs]
+    rows = [measure(inputs, run, given.lang, split) for run in runs for split in ("val-report", "val")]
+    earlier = base.read_json(given.out)["rows"] if given.out.exists() else []
+    kept = [row for row in earlier if row["run"] not in given.runs]
+    what = "AUROC of a query's uncertainty (UML eq. (2)) against a wrong first result, by number of candidates"
+    base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": [*kept, *rows]})
+    print(given.out.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
