@@ -19,6 +19,7 @@ import filelock
 import ccr_cli
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.console import say
 from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 
 PLAN = ".plan.json"
@@ -71,8 +72,8 @@ class Build:
             "environment": self.environment,
         }
         base.write_json(self.folder / base.RECORD, record)
-        (self.folder / PLAN).unlink(missing_ok=True)
         _swap_in(self.folder, self.final)
+        (self.final / PLAN).unlink(missing_ok=True)
         self.done = base.load(self.final, self.kind)
         return self.done
 
@@ -98,7 +99,7 @@ def building(
         request: Every option that can change the result, JSON values only.
         parents: What it is made from.
         data: The data set's name, for kinds kept by data set.
-        force: Rebuild even if it exists; the old one stays until the new one is complete.
+        force: Rebuild even if it exists; the old one stays until the new one is complete. A stopped rebuild goes on.
         redo_failed: Go back to building a complete artifact that holds failures, from its own content.
 
     Yields:
@@ -130,7 +131,10 @@ def building(
     if done:
         yield build
         return
-    final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:  # /proc and its kin: a folder whose parent is there and takes none
+        raise ArtifactError(f"{final.parent} cannot be made: {error.strerror}", hint="another --workspace") from None
     with _locked(final):
         _recover(final)
         if _fulfilled(final, plan, force, redo_failed, build):
@@ -138,8 +142,11 @@ def building(
             return
         if redo_failed and not force and (final / base.RECORD).is_file() and not build.folder.exists():
             _copy_back(final, build.folder)
-        if not force and _finished(build.folder, plan, False, build):  # stopped just before the rename
+        if force and build.folder.exists() and not _stopped_rebuild(build.folder, plan):
+            shutil.rmtree(build.folder)
+        if _finished(build.folder, plan, False, build):  # stopped just before the rename
             _swap_in(build.folder, final)
+            (final / PLAN).unlink(missing_ok=True)
             build.done = base.load(final, kind)
             yield build
             return
@@ -203,14 +210,19 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
 
 def _prepare(folder: Path, plan: Mapping[str, Any], force: bool) -> None:
     """Makes the partial folder ready: empty, or what a stopped attempt at the same plan left behind."""
-    if folder.exists() and force:
-        shutil.rmtree(folder)
     if (folder / PLAN).is_file():
-        _refuse_other(folder, base.read_json(folder / PLAN), plan)
+        existing = base.read_json(folder / PLAN)
+        existing.pop("forced", None)
+        _refuse_other(folder, existing, plan)
     folder.mkdir(exist_ok=True)
     for stale in folder.rglob("*.tmp"):
         stale.unlink()
-    base.write_json(folder / PLAN, plan)
+    base.write_json(folder / PLAN, {**plan, "forced": True} if force else plan)
+
+
+def _stopped_rebuild(folder: Path, plan: Mapping[str, Any]) -> bool:
+    """Whether a partial folder is of this very plan and was begun with `--force` too, so that nothing in it is old."""
+    return (folder / PLAN).is_file() and base.read_json(folder / PLAN) == {**plan, "forced": True}
 
 
 def _nothing_in(folder: Path) -> bool:
@@ -251,17 +263,27 @@ def _silent(lock: Path) -> bool:
         return False
 
 
+def _holder(lock: Path) -> str:
+    """Whose lock it is, e.g. `pid=7 host=here`."""
+    try:
+        return " ".join(lock.read_text(errors="replace").split()[1:3])
+    except FileNotFoundError:
+        return "unknown"
+
+
 @contextmanager
 def _locked(final: Path) -> Iterator[None]:
     """Keeps a second writer out; a dead one's lock is taken over (host, pid and a heartbeat are in the file)."""
     path = final.with_name(f"{final.name}.lock")
     lease = filelock.SoftFileLease(path, lease_duration=LEASE_SECONDS)
+    patience = 2 * LEASE_SECONDS if _silent(path) else 0
+    if patience:
+        say(f"{path} ({_holder(path)}) is silent; waiting up to {patience:g} s to see whether its process is dead")
     try:
-        lease.acquire(timeout=2 * LEASE_SECONDS if _silent(path) else 0)
+        lease.acquire(timeout=patience)
     except filelock.Timeout:
-        holder = " ".join(path.read_text(errors="replace").split()[1:3]) if path.exists() else "unknown"
         raise LockedError(
-            f"another process is writing {final} ({holder})",
+            f"another process is writing {final} ({_holder(path)})",
             hint=f"wait for it; if it is dead for good, remove {path}",
         ) from None
     try:

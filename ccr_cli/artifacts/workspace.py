@@ -27,6 +27,8 @@ FOLDERS: dict[str, str] = {
 PER_DATASET = {"translation", "noise", "features"}
 """Kinds whose folder has one more level, the data set's name."""
 
+LONGEST_STEM = 110
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -127,4 +129,6 @@ def stem(readable: str, request: Mapping[str, Any], defaults: Mapping[str, Any])
     """
     changed = {key: value for key, value in request.items() if defaults.get(key) != value}
     suffix = f"-{base.sha256_text(base.canonical_json(changed))[:6]}" if changed else ""
-    return slug(readable[:110]) + suffix
+    if len(readable) > LONGEST_STEM:  # both ends say what it is; the digits tell apart what differs in between
+        readable = f"{readable[:85]}-{base.sha256_text(readable)[:6]}-{readable[-17:]}"
+    return slug(readable) + suffix

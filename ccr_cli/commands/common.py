@@ -130,7 +130,7 @@ def _resource(error: Exception) -> CcrError | None:
             return ArtifactError(
                 f"no permission{where}: {error.strerror}", hint="another --workspace, or mend its rights"
             )
-        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):
             return ArtifactError(f"{error.strerror}{where}", hint="another --workspace or --name")
     return None
 
