@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toy
 
+from ccr_cli.artifacts import evaluation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
+from ccr_cli.metrics import signature
 from ccr_cli.report.compare import is_oracle
 from ccr_cli.stages.labels import default_options, knows_truth, method_label
 from ccr_cli.stages.leaks import own_leak
@@ -108,3 +111,18 @@ def test_runs_are_compared_within_one_kind_of_validation(runs: tuple[Workspace, 
     other = fake.make_dataset(workspace, name="others")
     fake.make_run(workspace, other, "uml", 0.0, 0, name="other")
     assert chosen(workspace) == [("es", "mt"), ("es", "other")], "nor does that of another data set"
+
+
+def test_the_signature_says_that_nothing_chose_the_epoch(tmp_path: Path) -> None:
+    """A data set without validation items."""
+    folder = toy.toy()
+    for item in folder.items:
+        item[1] = "train" if item[1] == "val" else item[1]
+    root = tmp_path / "ws"
+    toy.ok("data", "import", folder.write(tmp_path / "toy"), workspace=root)
+    toy.ok("translate", "--lang", "es", workspace=root)
+    toy.ok("extract", *toy.ENCODER, workspace=root)
+    trained = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root).made
+    made = toy.ok("evaluate", trained.path, "--device", "cpu", workspace=root).made
+    for result in evaluation.results(made):
+        assert signature.parse(result["signature"])["select"] == "last"
