@@ -6,6 +6,17 @@ escapes a command is a defect of ccr and exits 1 with a traceback.
 
 from __future__ import annotations
 
+import re
+
+_QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
+_USER = re.compile(r"(\w+://)[^\s/@]+@")
+_TOKEN = re.compile(r"\bhf_\w{8,}|(?i:\bbearer) \S+")
+
+
+def redact(message: str) -> str:
+    """Drops what can carry keys (URL queries, user names in URLs, tokens) from a message of others; and cuts it."""
+    return _TOKEN.sub("[removed]", _USER.sub(r"\1", _QUERY.sub(r"\1", message)))[:500]
+
 
 class CcrError(Exception):
     """A problem that the user can mend.

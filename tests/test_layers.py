@@ -25,7 +25,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("methods", "encoders", "translators", "report"),
     ("losses", "judges", "nets", "data", "metrics"),
     ("artifacts",),
-    ("registry", "console"),
+    ("registry", "console", "hub"),
     ("errors",),
     ("__init__",),
 )

@@ -41,7 +41,7 @@ def read_index(artifact: Artifact) -> pd.DataFrame:
 
 def command(artifact: Artifact, data: Path) -> str:
     """The command that encodes another data set as this artifact was."""
-    options = {**artifact.request}
+    options = {**artifact.request, **((artifact.about.get("environment") or {}).get("given") or {})}
     encoder, dtype = options.pop("encoder"), options.pop("dtype")
     parts = ["ccr", "extract", str(data), "--encoder", str(encoder)]
     parts += [] if dtype == "float32" else ["--dtype", str(dtype)]

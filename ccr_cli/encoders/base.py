@@ -16,7 +16,11 @@ from ccr_cli.artifacts.base import sha256_file, sha256_text
 
 
 class Encoder(Protocol):
-    """A frozen encoder: `Encoder(config, device, dtype)`, built from the `Config` of its own file."""
+    """A frozen encoder: `Encoder(config, device, dtype)`, built from the `Config` of its own file.
+
+    Beside it a file may have `missing()`, for `ccr doctor`, and `identity(config)`: what a request records in place
+    of options that name a file.
+    """
 
     dim: int
     """D, the width of one vector."""

@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from PIL import Image
 
-from ccr_cli.encoders._hub import locate, transformers_loading
+from ccr_cli import hub
 from ccr_cli.encoders.base import rgb_on_white, sha256_of
 from ccr_cli.errors import UsageError
+from ccr_cli.hub import locate, transformers_loading
 
 _ALTERNATIVES = "or take an encoder that needs no model of the hub: --encoder efficientnet-lite0"
 _TEXT_BATCH = 64
@@ -36,6 +37,16 @@ class Config:
 
     revision: str = "main"
     """Branch, tag or commit on the hub."""
+
+
+def identity(config: Config) -> dict[str, str]:
+    """What a request records: a model's folder by its content, wherever it lies."""
+    return hub.identity(config.model)
+
+
+def missing() -> tuple[str, str] | None:
+    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    return hub.missing(Config().model)
 
 
 class Encoder:
@@ -68,6 +79,7 @@ class Encoder:
                 attn_implementation="sdpa",
                 local_files_only=True,
                 trust_remote_code=False,
+                use_safetensors=True,
             )
             self._processor: Any = AutoImageProcessor.from_pretrained(
                 folder, backend="pil", local_files_only=True, trust_remote_code=False
@@ -141,7 +153,7 @@ class Encoder:
         vision = getattr(config, "vision_config", config)
         return {
             "encoder": "clip",
-            "model": self.config.model,
+            "model": self._located.label,
             "revision": self._located.revision,
             "weights_sha256": sha256_of(self._located.weights),
             "dim": self.dim,

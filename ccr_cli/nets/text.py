@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ccr_cli import hub
 from ccr_cli.errors import UnavailableError
 
 
@@ -110,15 +111,21 @@ def build_text_encoder(
         pretrained: load the model's weights; else only its architecture.
 
     Raises:
-        UnavailableError: the model is not on this machine, or transformers is not installed.
+        ArtifactError: a folder of that name has no complete model.
+        UnavailableError: the model is not on this machine or has no safetensors, or transformers is not installed.
     """
     if name == "ngram":
         return NgramTextEncoder(buckets, dim)
     auto_config, auto_model = _transformers(name)
     try:
-        if pretrained:
-            return TransformerTextEncoder(auto_model.from_pretrained(name, local_files_only=True))
-        return TransformerTextEncoder(auto_model.from_config(auto_config.from_pretrained(name, local_files_only=True)))
+        if not pretrained:
+            settings = auto_config.from_pretrained(name, local_files_only=True)
+            return TransformerTextEncoder(auto_model.from_config(settings))
+        located = hub.find(name)
+        if located is None:
+            raise OSError("not in the hub's cache")
+        folder = str(located.folder)
+        return TransformerTextEncoder(auto_model.from_pretrained(folder, local_files_only=True, use_safetensors=True))
     except (OSError, ValueError) as error:
         raise UnavailableError(f"no text encoder '{name}' on this machine", f"hf download {name}") from error
 

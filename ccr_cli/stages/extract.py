@@ -27,7 +27,7 @@ from ccr_cli.console import progress
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
-from ccr_cli.stages.options import configure
+from ccr_cli.stages.options import configure, identified
 from ccr_cli.stages.select import Inputs
 
 DECODERS = 2
@@ -78,7 +78,8 @@ def extract(
     encoder = encoder or str(source.manifest.get("default_encoder", "clip"))
     module = registry.load("encoders", encoder)
     config = configure(module.Config, options or {}, f"encoder {encoder}")
-    request = {"encoder": encoder, "dtype": dtype, **asdict(config)}
+    recorded = identified(module, config)
+    request = {"encoder": encoder, "dtype": dtype, **recorded}
     defaults = {"encoder": encoder, "dtype": "float32", **asdict(module.Config())}
     name = name or stem(encoder, request, defaults)
     with building(
@@ -111,6 +112,7 @@ def extract(
             write_failures(build.folder, records)
             base.write_json(build.folder / "encoder.json", model.describe())
             build.environment["device"] = str(on)
+            build.environment["given"] = {k: v for k, v in asdict(config).items() if recorded[k] != v}
             build.finish({"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)})
         assert build.done is not None
         return build.done

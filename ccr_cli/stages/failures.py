@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts.base import FAILURES, atomic_open
-from ccr_cli.errors import CcrError
-
-_QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
-_USER = re.compile(r"(\w+://)[^\s/@]+@")
-_TOKEN = re.compile(r"\bhf_\w{8,}|(?i:\bbearer) \S+")
+from ccr_cli.errors import CcrError, redact
 
 
 def failure(item: str, stage: str, error: str, message: str, attempt: int = 1) -> dict[str, Any]:
-    """Makes a failure record; what can carry keys (URL queries, user names in URLs, tokens) is dropped."""
-    clean = _TOKEN.sub("[removed]", _USER.sub(r"\1", _QUERY.sub(r"\1", message)))[:500]
-    return {"id": item, "stage": stage, "error": error, "message": clean, "attempt": attempt}
+    """Makes a failure record; its message is redacted."""
+    return {"id": item, "stage": stage, "error": error, "message": redact(message), "attempt": attempt}
 
 
 def write_failures(folder: Path, records: Sequence[dict[str, Any]]) -> None:

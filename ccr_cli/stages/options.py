@@ -14,6 +14,17 @@ from ccr_cli.errors import UsageError
 C = TypeVar("C")
 
 
+def identified(module: Any, config: Any) -> dict[str, Any]:
+    """A plug-in's options as a request records them: a file by its content, where the plug-in's `identity` says so.
+
+    Args:
+        module: The plug-in; its optional `identity(config)` gives what stands for some of the options.
+        config: Its options.
+    """
+    identity = getattr(module, "identity", None)
+    return {**dataclasses.asdict(config), **(identity(config) if identity else {})}
+
+
 def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base: C | None = None) -> C:
     """Makes a Config from text values.
 

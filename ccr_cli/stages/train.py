@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ccr_cli import registry
+from ccr_cli import hub, registry
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.workspace import stem
@@ -77,6 +77,8 @@ def train(
         "dtype": dtype,
         **asdict(config),
     }
+    if config.text_encoder != "ngram":
+        request["text_encoder"] = hub.identity(config.text_encoder).get("model", config.text_encoder)
     defaults = {**request, "preset": None, "select_on": "mt", "dtype": "float32", **asdict(module.Config())}
     if mismatch and (mismatch["style"], mismatch["target"]) == ("caption", "translation") and mismatch["seed"] == seed:
         defaults["noise"] = mismatch

@@ -21,7 +21,7 @@ from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.mtquality import quality
 from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
-from ccr_cli.stages.options import configure
+from ccr_cli.stages.options import configure, identified
 from ccr_cli.stages.select import Inputs
 
 SHARD_CAPTIONS = 4096
@@ -82,8 +82,8 @@ def translate(
     config = configure(module.Config, options or {}, f"engine {engine}")
     request = {"lang": lang, "engine": engine, "split": split or "all", "back": back, "queries": queries}
     defaults = {"lang": lang, "engine": engine, "split": "all", "back": False, "queries": False}
-    for values, options_of in ((request, config), (defaults, module.Config())):
-        values |= {f"set.{key}": value for key, value in asdict(options_of).items()}  # recorded has an option `engine`
+    for values, options_of in ((request, identified(module, config)), (defaults, asdict(module.Config()))):
+        values |= {f"set.{key}": value for key, value in options_of.items()}  # recorded has an option `engine`
     name = name or stem(f"{lang}-{engine}", request, defaults)
     with building(
         inputs.workspace,

@@ -22,7 +22,8 @@ class Translator(Protocol):
     """An engine set up for one pair: `Translator(source, target, config, *, dataset_dir, device)`.
 
     Beside it a file has `Config` and `pairs(dataset_dir)`, the pairs known to be available right now, or
-    None where that cannot be said without loading a model.
+    None where that cannot be said without loading a model. It may have `missing()`, for `ccr doctor`, and
+    `identity(config)`: what a request records in place of options that name a file.
     """
 
     def translate(self, texts: list[str]) -> list[Translation]:

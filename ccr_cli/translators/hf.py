@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccr_cli import hub
 from ccr_cli.console import warn
 from ccr_cli.errors import ResourceError
+from ccr_cli.hub import locate, transformers_loading
 from ccr_cli.translators import recorded
-from ccr_cli.translators._hub import locate, transformers_loading
 from ccr_cli.translators.base import Translation
 
 if TYPE_CHECKING:
@@ -99,6 +100,19 @@ def licence(model: str) -> str:
     return next((text for key, text in _LICENCES.items() if key in name), "see the model's card")
 
 
+def identity(config: Config) -> dict[str, str]:
+    """What a request records: a model's folder by its content, wherever it lies."""
+    return hub.identity(config.model)
+
+
+def missing() -> tuple[str, str] | None:
+    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    usual = [FALLBACK, *(f"Helsinki-NLP/opus-mt-{pair}" for pair in _OPUS.split())]
+    if any(hub.missing(model) is None for model in usual):
+        return None
+    return "none of its default models is on this machine", f"hf download {FALLBACK}, or --set model=FOLDER"
+
+
 def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:
     """Cannot be said: a model may be anywhere."""
     return None
@@ -147,7 +161,7 @@ class Translator:
             warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
             self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
             network: Any = AutoModelForSeq2SeqLM.from_pretrained(
-                folder, dtype=self._dtype, local_files_only=True, trust_remote_code=False
+                folder, dtype=self._dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
             )
         self._network = network.eval().requires_grad_(False).to(self._device)
         self._route = route(self._located.name, self._network, self._tokenizer, source, target, config)
@@ -183,7 +197,7 @@ class Translator:
         search = "greedy" if self.config.num_beams == 1 else f"{self.config.num_beams} beams"
         facts = {
             "engine": "hf",
-            "model": self._located.name,
+            "model": self._located.label,
             "version": f"{self._located.revision}; transformers {transformers.__version__}",
             "command": f"{search}, at most {self.config.max_new_tokens} tokens, "
             f"{str(self._dtype).removeprefix('torch.')}, prefix {self._route.prefix!r}",

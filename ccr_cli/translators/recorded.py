@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError, UnavailableError
 from ccr_cli.translators.base import Translation
@@ -67,9 +68,7 @@ class Translator:
 
     def _choose(self, config: Config, dataset_dir: Path | None) -> _Table:
         if config.table:
-            path = Path(config.table).expanduser()
-            if not path.is_file():
-                raise UnavailableError(f"there is no table {path}", hint="--set table=FILE.tsv")
+            path = _own_table(config)
             return _Table(path, self.source, self.target, path.name)
         tables = _tables(dataset_dir)
         for table in tables:
@@ -107,6 +106,18 @@ class Translator:
             "licence": self._table.licence,
             "table": self._table.path.name,
         }
+
+
+def identity(config: Config) -> dict[str, str]:
+    """What a request records: a table of the user's own by its content, wherever it lies."""
+    return {"table": f"sha256:{sha256_file(_own_table(config))}"} if config.table else {}
+
+
+def _own_table(config: Config) -> Path:
+    path = Path(config.table).expanduser()
+    if not path.is_file():
+        raise UnavailableError(f"there is no table {path}", hint="--set table=FILE.tsv")
+    return path
 
 
 def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -12,10 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import toy
 import transformers
 from PIL import Image
+from toy import Chain
 
-from ccr_cli.encoders import _hub, base, clip
+from ccr_cli import hub
+from ccr_cli.artifacts import features
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.encoders import base, clip
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
 CPU = torch.device("cpu")
@@ -103,7 +109,7 @@ def test_transparent_pixels_are_white(clip_folder: Path) -> None:
 
 def test_describe(clip_folder: Path) -> None:
     facts = make(clip_folder, torch.bfloat16).describe()
-    assert facts["model"] == str(clip_folder) and facts["revision"] == "local folder"
+    assert facts["model"] == clip_folder.name and facts["revision"] == "local folder"
     assert facts["weights_sha256"] == base.sha256_of([clip_folder / "model.safetensors"])
     assert facts["activation"] == "quick_gelu" and facts["attention"] == "sdpa"
     assert "CLIPImageProcessorPil" in str(facts["preprocessing"])
@@ -156,9 +162,9 @@ def test_shards_of_weights_must_all_be_there(tmp_path: Path) -> None:
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors", "c": "model-1.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     (tmp_path / "model-1.safetensors").write_bytes(b"1")
-    assert _hub.weights_of(tmp_path) == ()
+    assert hub.weights_of(tmp_path) == ()
     (tmp_path / "model-2.safetensors").write_bytes(b"2")
-    assert [path.name for path in _hub.weights_of(tmp_path)] == ["model-1.safetensors", "model-2.safetensors"]
+    assert [path.name for path in hub.weights_of(tmp_path)] == ["model-1.safetensors", "model-2.safetensors"]
 
 
 def test_a_cached_model_is_found_by_name(clip_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,3 +216,23 @@ def test_the_hub_says_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", ask)
     with pytest.raises(UnavailableError, match="the hub answered 404"):
         clip.Encoder(clip.Config(model="someone/nothing", revision="v2"), CPU, torch.float32)
+
+
+def test_a_moved_folder_is_the_same_request(clip_folder: Path, workspace: Chain, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(clip_folder, folder)
+
+    def extracted() -> Artifact:
+        call = ("extract", "--encoder", "clip", "--device", "cpu", "--set", f"model={folder}")
+        return toy.ok(*call, workspace=workspace.root).made
+
+    first = extracted()
+    assert features.command(first, Path("datasets/other")).endswith(
+        f"extract datasets/other --encoder clip --set model={folder} --set revision=main"
+    )
+    folder = folder.rename(tmp_path / "elsewhere")
+    assert extracted() == first
+    model = transformers.CLIPModel.from_pretrained(folder)
+    torch.nn.init.normal_(model.visual_projection.weight)
+    model.save_pretrained(folder)
+    assert extracted().id != first.id

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from toy import Chain, Folder, Outcome
 
 from ccr_cli.artifacts import base, translation
 from ccr_cli.stages import translate as stage
+from ccr_cli.translators import apertium
 
 ODD = "[bold]red[/bold] \x1b[31mcircle\x07 <script>&amp; {0} %s \\n $(id) \u202egnp"
 ODD_ES = "[/italic]\x9b31m círculo\x00 </script> {} %d"
@@ -34,10 +38,37 @@ def failures(made: base.Artifact) -> list[dict[str, Any]]:
     return [json.loads(line) for line in made.file(base.FAILURES).read_text(encoding="utf-8").splitlines()]
 
 
-def table(place: Path, pairs: dict[str, str]) -> Path:
-    """A table of one's own."""
-    toy.write_table(place, ("source", "target"), pairs.items())
-    return place
+PROGRAM = """#!{python}
+import sys
+if "-z" in sys.argv:
+    table = dict(line.split("\\t") for line in open({table!r}, encoding="utf-8").read().splitlines())
+    texts = sys.stdin.buffer.read().decode().split("\\0")[:-1]
+    sys.stdout.buffer.write("".join(table.get(text.removesuffix(".[]"), "") + "\\0" for text in texts).encode())
+else:
+    print("eng-spa")
+"""
+
+
+class Engine:
+    """Stands in for Apertium: a program that knows what a table holds, and nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self._table = folder / "known.tsv"
+        program = folder / "apertium"
+        program.write_text(PROGRAM.format(python=sys.executable, table=str(self._table)))
+        program.chmod(0o755)
+
+    def knows(self, pairs: dict[str, str]) -> None:
+        self._table.write_text("".join(f"{a}\t{b}\n" for a, b in pairs.items()), encoding="utf-8")
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    apertium._modes.cache_clear()
+    yield Engine(tmp_path / "bin")
+    apertium._modes.cache_clear()
 
 
 def test_every_caption_is_there_in_all_directions(sources: Chain) -> None:
@@ -81,13 +112,13 @@ def test_markup_and_control_characters_are_text(tmp_path: Path) -> None:
     assert frame.loc[folder.captions[0][0], "text"] == ODD_ES
 
 
-def test_captions_that_fail_are_recorded_and_tried_again(tmp_path: Path) -> None:
+def test_captions_that_fail_are_recorded_and_tried_again(tmp_path: Path, engine: Engine) -> None:
     folder = toy.toy()
     root = imported(folder, tmp_path)
     known = dict(folder.tables["en-es"])
     missing = known.pop("red circle"), known.pop("blue bar")
-    mine = table(tmp_path / "mine.tsv", known)
-    options = ("--set", f"table={mine}")
+    engine.knows(known)
+    options = ("--engine", "apertium")
     done = translated(root, *options)
     assert done.code == 3 and "2 failed" in done.err and "--retry-failed" in done.err
     assert done.made.counts["failed"] == 2
@@ -98,7 +129,7 @@ def test_captions_that_fail_are_recorded_and_tried_again(tmp_path: Path) -> None
     assert frame.loc[list(found), "text"].isna().all() and set(frame.loc[list(found), "status"]) == {"failed"}
 
     known = {source: "another" for source in known} | {"red circle": missing[0]}
-    table(mine, known)
+    engine.knows(known)
     again = translated(root, *options, "--retry-failed")
     assert again.code == 3
     assert [(f["id"], f["attempt"]) for f in failures(again.made)] == [("blue-bar-en0@es", 2)]
@@ -106,22 +137,22 @@ def test_captions_that_fail_are_recorded_and_tried_again(tmp_path: Path) -> None
     assert now.loc["red-circle-en0@es", "text"] == missing[0]
     rest = [i for i in frame.index if i not in found]
     assert now.loc[rest, "text"].equals(frame.loc[rest, "text"]), "what succeeded is kept"
-    table(mine, known | {"blue bar": missing[1]})
+    engine.knows(known | {"blue bar": missing[1]})
     last = translated(root, *options, "--retry-failed")
     assert last.code == 0 and not last.made.has(base.FAILURES)
 
 
-def test_too_many_failures_stop_and_what_succeeded_is_kept(tmp_path: Path) -> None:
+def test_too_many_failures_stop_and_what_succeeded_is_kept(tmp_path: Path, engine: Engine) -> None:
     folder = toy.toy()
     root = imported(folder, tmp_path)
     whole = folder.tables["en-es"]
     half = dict(list(whole.items())[:60])
-    mine = table(tmp_path / "mine.tsv", half)
-    done = translated(root, "--set", f"table={mine}")
+    engine.knows(half)
+    done = translated(root, "--engine", "apertium")
     assert (done.code, done.out) == (1, "")
     assert "36 of 96 captions failed, more than --max-failed 0.2" in done.err
-    table(mine, {source: text if source not in half else "another" for source, text in whole.items()})
-    done = translated(root, "--set", f"table={mine}")
+    engine.knows({source: text if source not in half else "another" for source, text in whole.items()})
+    done = translated(root, "--engine", "apertium")
     assert done.code == 0, done.err
     assert list(translation.read(done.made)["text"]) == list(whole.values())
 
