@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Annotated
@@ -65,8 +66,11 @@ def root(
 
 
 def main() -> None:
-    """Runs the program; that standard output or standard error is closed is no error."""
+    """Runs the program. That standard output or error is closed is no error; paths and data are UTF-8 everywhere."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # a path of other bytes stays what it is
     app()

@@ -172,10 +172,11 @@ def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
     Args:
         path: The final name; its folder must exist.
-        mode: `wb`, or `w` for UTF-8 text with LF line ends.
+        mode: `wb`, or `w` for UTF-8 text with LF line ends; bytes of a path that are not UTF-8 become JSON escapes.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    options: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
+    options: dict[str, Any] = {} if "b" in mode else text
     try:
         with partial.open(mode, **options) as handle:
             yield handle

@@ -27,11 +27,11 @@ LEASE_SECONDS = 30.0
 
 
 class Planned(Exception):
-    """Raised instead of building in a dry run."""
+    """Raised instead of building in a dry run; `earlier` are those that the same command would build before."""
 
-    def __init__(self, path: Path, plan: dict[str, Any], state: str) -> None:
+    def __init__(self, path: Path, plan: dict[str, Any], state: str, earlier: Sequence[Planned] = ()) -> None:
         super().__init__(str(path))
-        self.path, self.plan, self.state = path, plan, state
+        self.path, self.plan, self.state, self.earlier = path, plan, state, tuple(earlier)
 
 
 @dataclass
@@ -127,7 +127,10 @@ def building(
     if final.exists() and not (final / base.RECORD).is_file():
         raise ArtifactError(f"{final} exists and is no artifact", hint="give another --name, or move it away")
     if workspace.dry_run:
-        raise Planned(final, plan, "done" if done else "unfinished" if build.folder.exists() else "to do")
+        state = "done" if done else "unfinished" if build.folder.exists() else "to do"
+        planned = Planned(final, plan, state, workspace.planned)
+        workspace.planned.append(planned)
+        raise planned
     if done:
         yield build
         return

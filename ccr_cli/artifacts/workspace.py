@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ class Workspace:
     root: Path
     dry_run: bool = False
     """Only say what would be built: `artifacts.build.building` raises `Planned`."""
+    planned: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """What a dry run has found so far that would be built."""
 
     def place(self, kind: str, name: str, data: str | None = None) -> Path:
         """Returns the folder of an artifact.

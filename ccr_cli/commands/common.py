@@ -36,9 +36,22 @@ Artifacts = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _utf8(path: Path) -> Path:
+    """Refuses a workspace whose path is not UTF-8: tables and pipes could not name it."""
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter("a workspace's path is UTF-8") from None
+    return path
+
+
 WorkspaceOption = Annotated[
     Path,
-    typer.Option("--workspace", envvar="CCR_WORKSPACE", help="Folder of artifacts.", rich_help_panel=_WHERE),
+    typer.Option(
+        "--workspace", envvar="CCR_WORKSPACE", callback=_utf8, help="Folder of artifacts.", rich_help_panel=_WHERE
+    ),
 ]
 Name = Annotated[str | None, typer.Option("--name", help="Name of the artifact.", rich_help_panel=_RESULT)]
 Force = Annotated[
@@ -92,7 +105,7 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
             try:
                 function(*args, **kwargs)
             except Planned as planned:
-                _show_plan(planned)
+                _show_plans([*planned.earlier, planned])
         except CcrError as error:
             _complain(error)
             raise typer.Exit(error.exit_code) from None
@@ -141,10 +154,12 @@ def _complain(error: CcrError) -> None:
         console.say(f"  try: {error.hint}", level=-1)
 
 
-def _show_plan(planned: Planned) -> None:
-    rows = [("artifact", str(planned.path)), ("state", planned.state)]
-    rows += [(f"parent {kind}", id_[:12]) for kind, id_ in planned.plan["parents"]]
-    rows += [(key, json.dumps(value, ensure_ascii=False)) for key, value in planned.plan["request"].items()]
+def _show_plans(plans: Sequence[Planned]) -> None:
+    rows = []
+    for planned in plans:
+        rows += [("artifact", str(planned.path)), ("state", planned.state)]
+        rows += [(f"parent {kind}", id_[:12]) for kind, id_ in planned.plan["parents"]]
+        rows += [(key, json.dumps(value, ensure_ascii=False)) for key, value in planned.plan["request"].items()]
     show_table(("what", "value"), rows)
 
 

@@ -36,7 +36,7 @@ def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> Non
             rows.append((name, "imported", "", langs, "", ""))
     columns = ("name", "state", "title", "languages", "recorded translations", "licence")
     if json:
-        c.show_json([dict(zip(columns, row, strict=True)) for row in rows])
+        c.show_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
         return
     c.show_table(columns, rows)
 

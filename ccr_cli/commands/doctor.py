@@ -16,7 +16,7 @@ def doctor(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> No
 
     rows = examine(Workspace(workspace.absolute()))
     if json:
-        c.show_json([dict(zip(("what", "state", "mend"), row, strict=True)) for row in rows])
+        c.show_json({"checks": [dict(zip(("what", "state", "mend"), row, strict=True)) for row in rows]})
         return
     c.show_table(("what", "state", "mend"), rows)
 

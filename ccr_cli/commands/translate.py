@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
 
@@ -74,24 +76,28 @@ def translate(
     for ratio in dict.fromkeys(noise or []):
         data = training_data(inputs)
         style = {"style": noise_style, "target": noise_target}
-        made.append(make_noise(inputs.workspace, data, ratio, **style, seed=seed, name=name, force=force))
+        with suppress(Planned):
+            made.append(make_noise(inputs.workspace, data, ratio, **style, seed=seed, name=name, force=force))
     for each in dict.fromkeys(lang or []):
-        made.append(
-            stage(
-                inputs,
-                each,
-                engine=engine,
-                options=c.parse_set(options),
-                back=back,
-                queries=queries,
-                split=split,
-                name=name,
-                device=device,
-                max_failed=max_failed,
-                force=force,
-                retry_failed=retry_failed,
+        with suppress(Planned):
+            made.append(
+                stage(
+                    inputs,
+                    each,
+                    engine=engine,
+                    options=c.parse_set(options),
+                    back=back,
+                    queries=queries,
+                    split=split,
+                    name=name,
+                    device=device,
+                    max_failed=max_failed,
+                    force=force,
+                    retry_failed=retry_failed,
+                )
             )
-        )
+    if dry_run:
+        raise inputs.workspace.planned[-1]
     c.emit(inputs, made, json)
 
 

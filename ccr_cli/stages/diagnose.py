@@ -176,7 +176,8 @@ def _summary(
     frame: pd.DataFrame, trained: base.Artifact, settings: dict[str, Any], judge: str, side: str
 ) -> dict[str, Any]:
     known = frame["truth"].notna().all()
-    worst = frame.sort_values(["p_clean", "sim_st"], kind="stable").head(SUSPICIOUS)
+    doubted = frame[frame["p_clean"] < 1]
+    worst = doubted.sort_values(["p_clean", "sim_st"], kind="stable").head(SUSPICIOUS)
     shown = ["slot_id", "item_id", "source_text", "translation", "p_clean", "uncertainty", "truth"]
     by_verdict = frame.groupby("verdict")["uncertainty"].mean()
     mismatch = settings["noise"]

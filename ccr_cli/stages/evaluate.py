@@ -105,10 +105,12 @@ def evaluate(
         _others(inputs, trained, settings, options) if options.zero_shot else [_own(inputs, trained, settings, options)]
     )
     request = {**vars(options), "langs": list(options.langs)}
-    defaults = {**vars(Options()), "langs": [], "split": options.split, "zero_shot": options.zero_shot}
+    split = Options.split if options.zero_shot else options.split
+    defaults = {**vars(Options()), "langs": [], "split": split, "zero_shot": options.zero_shot}
     readable = f"{trained.name}-{'zero-shot' if options.zero_shot else options.split}"
     parents = [trained, *(p for t in targets for p in (t.data.artifact, t.features))]
-    name = name or stem(readable, request, defaults)
+    chosen = _chosen(inputs, targets) if options.zero_shot else []
+    name = name or stem(readable, {**request, "targets": chosen}, {**defaults, "targets": []})
     with building(inputs.workspace, "evaluation", name, request, _unique(parents), force=force) as build:
         if build.done is None:
             on = choose_device(device)
@@ -131,6 +133,13 @@ def evaluate(
             build.finish({"results": len(job.results), "queries": sum(len(r) for r in job.ranks)})
         assert build.done is not None
         return build.done
+
+
+def _chosen(inputs: Inputs, targets: Sequence[_Target]) -> list[str]:
+    """The names of the data sets, unless it is the only one that there is: what a name must tell apart."""
+    names = sorted(t.data.name for t in targets)
+    given = {a.name for a in inputs.given if a.kind == "dataset"}
+    return [] if len(names) == 1 and not given & {*names} else names
 
 
 def _unique(artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.build import Planned
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.noise import make_noise
 from ccr_cli.stages.select import Inputs, made_from, require_parent
@@ -65,11 +69,11 @@ def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: 
         return replace(sources, noise=chosen)
     if not ratio:
         return sources
+    draw = partial(make_noise, data=sources.data, ratio=ratio, style=style, target=target, seed=seed)
     try:
-        drawn = make_noise(inputs.workspace, sources.data, ratio, style=style, target=target, seed=seed)
-    except Planned as planned:
-        if planned.state != "done":
-            raise
-        drawn = base.load(planned.path, "noise")
+        drawn = draw(inputs.workspace)
+    except Planned as planned:  # the plan of the run needs the noise, so one that is not there yet is drawn aside
+        with TemporaryDirectory() as aside:
+            drawn = base.load(planned.path, "noise") if planned.state == "done" else draw(Workspace(Path(aside)))
     inputs.note(drawn)
     return replace(sources, noise=drawn)

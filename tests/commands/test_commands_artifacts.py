@@ -227,7 +227,7 @@ def test_a_dry_run_builds_nothing(chain: Chain, tmp_path: Path) -> None:
         (("translate", "--lang", "es"), "translations/toy/es-recorded", "to do"),
         (("extract", *toy.ENCODER, "--set", "image_size=64"), "features/toy/efficientnet-lite0-", "to do"),
         (("train", "--noise", "0.4"), "runs/toy-es-uml-noise0.4-seed0", "to do"),
-        (("train", "--noise", "0.3"), "noise/toy/caption-translation-0.3-seed0", "to do"),
+        (("train", "--noise", "0.3"), "runs/toy-es-uml-noise0.3-seed0", "to do"),
         (("evaluate", run), "evaluations/", "done"),
         (("evaluate", run, "--split", "val"), "evaluations/", "to do"),
         (("diagnose", run, "--judge", "gmm"), "diagnoses/", "to do"),
