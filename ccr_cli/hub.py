@@ -115,7 +115,7 @@ def missing(model: str) -> tuple[str, str] | None:
     """Says what is wrong with a model on this machine and how to get it, for `ccr doctor`; None where nothing is."""
     try:
         found = find(model)
-    except UnavailableError as error:
+    except (ArtifactError, UnavailableError) as error:
         return error.message, error.hint or ""
     return None if found else (f"the default model {model} is not on this machine", f"hf download {model}")
 
