@@ -34,12 +34,14 @@ P = TypeVar("P", Tensor, npt.NDArray[np.float64])
 class Config:
     """What every method is configured with; a method's own Config adds its options."""
 
-    epochs: int = 20
+    epochs: int = 12
     """Passes over the training triplets."""
     batch_size: int = 128
     """Triplets a step."""
     lr: float = 1e-3
     """Peak learning rate of Adam; it falls to zero along a cosine."""
+    table_lr: float = 5e-3
+    """The same of the n-gram table: a rare word's row is seen in few steps, and must learn in these."""
     text_encoder: str = "ngram"
     """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name."""
     max_tokens: int = 64
@@ -67,8 +69,14 @@ class Config:
         Raises:
             ValueError: If a value makes no sense.
         """
-        if self.epochs < 1 or self.batch_size < 2 or self.dim < 1 or self.buckets < 1 or self.lr <= 0:
-            raise ValueError("epochs >= 1, batch_size >= 2, dim >= 1, buckets >= 1 and lr > 0 are needed")
+        if (
+            self.epochs < 1
+            or self.batch_size < 2
+            or self.dim < 1
+            or self.buckets < 1
+            or min(self.lr, self.table_lr) <= 0
+        ):
+            raise ValueError("epochs >= 1, batch_size >= 2, dim >= 1, buckets >= 1, lr > 0 and table_lr > 0 are needed")
         if not (0 <= self.dropout < 1 and 0 <= self.text_dropout < 1) or self.warmup_epochs < 0:
             raise ValueError("dropout and text_dropout in [0, 1) and warmup_epochs >= 0 are needed")
         if self.judge not in registry.names("judges"):

@@ -90,7 +90,8 @@ class Trainer:
         if dense:
             self.optimizers.append(torch.optim.Adam(dense, lr=config.lr, fused=True))
         if sparse:
-            self.optimizers.append(torch.optim.SparseAdam(sparse, lr=config.lr))
+            self.optimizers.append(torch.optim.SparseAdam(sparse, lr=config.table_lr))
+        self.peaks = [float(optimizer.defaults["lr"]) for optimizer in self.optimizers]
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual_VD = self.triplets.visual_VD.to(device)
         self.item_N = self.triplets.item_N.to(device)
@@ -170,11 +171,11 @@ class Trainer:
         self._save(epoch)
 
     def _set_lr(self, step: int) -> float:
-        lr = self.config.lr * 0.5 * (1 + math.cos(math.pi * step / (self.steps * self.config.epochs)))
-        for optimizer in self.optimizers:
+        share = 0.5 * (1 + math.cos(math.pi * step / (self.steps * self.config.epochs)))
+        for optimizer, peak in zip(self.optimizers, self.peaks, strict=True):
             for group in optimizer.param_groups:
-                group["lr"] = lr
-        return float(lr)
+                group["lr"] = peak * share
+        return float(self.config.lr * share)
 
     def _step(self, rows: Tensor, epoch: int) -> dict[str, Tensor]:
         on_device = rows.to(self.device)
