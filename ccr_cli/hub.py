@@ -3,27 +3,35 @@
 `from_pretrained` takes 25 seconds to find out that there is no network, and its message then speaks of
 missing files. Here the cache is asked first, and the hub once, with a limit of a few seconds.
 
-Weights are read from safetensors alone: a `.bin` is a pickle.
+Weights are read from safetensors alone: a `.bin` is a pickle. Where `main` has nothing else, the pull request
+serves in which the hub's own bot converted it (transformers follows it too); none is ever asked for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.console import say
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, redact
 
 PROBE_SECONDS = 3.5
 LOCAL = "local folder"
 _WEIGHTS = "model.safetensors"
+_PICKLES = "pytorch_model*.bin"
 _OTHER_FILES = ["*.json", "*.txt", "*.model", "*.spm", "*.jinja"]
+_WANTED = [*_OTHER_FILES, "*.safetensors"]
+_CONVERTER = "SFconvertbot"
+_CONVERSION = "Adding `safetensors` variant of this model"
+_CONVERTED = "ccr/safetensors"
+"""Ref of the cache, written here: the commit of the conversion that stands for `main`, found without a network."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +58,31 @@ def locate(model: str, revision: str, alternatives: str = "") -> Located:
 
     Args:
         model: A folder, or a name on the hub such as `openai/clip-vit-base-patch32`.
-        revision: Branch, tag or commit on the hub.
+        revision: Branch, tag or commit on the hub. For `main` without safetensors the hub's own conversion is taken.
         alternatives: What else the user could do, for the hint.
 
     Raises:
         ArtifactError: If a folder of that name has no complete model.
         UsageError: If it is neither a folder nor a possible name.
-        UnavailableError: If the model is not here and the hub does not give it, within five seconds, or if it
-            has no safetensors.
+        UnavailableError: If the model is not here and the hub does not give it, within seconds, or has no safetensors.
     """
-    found = find(model, revision)
-    if found is not None:
-        return found
-    _ask_hub(model, revision, alternatives)
-    folder = _download(model, revision, alternatives)
+    conversion = None
+    try:
+        if found := find(model, revision):
+            return found
+        _ask_hub(model, revision, alternatives)
+    except _PickledError:
+        if revision == "main" and not Path(model).expanduser().is_dir():
+            conversion = _conversion(model)
+        if conversion is None:
+            raise
+        say(f"{model} has no safetensors on main: taking revision {conversion}, the hub's own conversion of it")
+    folder = _download(model, conversion or revision, alternatives)
+    if conversion:
+        ref = folder.parents[1] / "refs" / _CONVERTED
+        with suppress(OSError):  # a shared cache may be read only
+            ref.parent.mkdir(parents=True, exist_ok=True)
+            ref.write_text(folder.name, encoding="utf-8")
     return Located(model, folder, folder.name, weights_of(folder))
 
 
@@ -76,22 +95,30 @@ def find(model: str, revision: str = "main") -> Located | None:
         UnavailableError: If it is here without safetensors.
     """
     folder = Path(model).expanduser()
-    if folder.is_dir():
-        weights = weights_of(folder)
-        if not weights:
-            raise ArtifactError(f"{folder} holds no complete model (config.json and all weights)")
-        return Located(model, folder, LOCAL, weights)
+    local = folder.is_dir()
+    refs = [revision, _CONVERTED] if revision == "main" else [revision]
+    places = [folder] if local else [place for ref in refs if (place := _cached(model, ref))]
+    for place in places:
+        if weights := weights_of(place):
+            return Located(model, place, LOCAL if local else place.name, weights)
+    if any(any(place.glob(_PICKLES)) for place in places):
+        raise _PickledError(model)
+    if local:
+        raise ArtifactError(f"{folder} holds no complete model (config.json and all weights)")
+    return None
+
+
+def _cached(model: str, revision: str) -> Path | None:
+    """A revision's folder in the hub's cache, where all is there that is read."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
-        cached = Path(snapshot_download(model, revision=revision, local_files_only=True))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_WANTED, local_files_only=True))
     except HFValidationError:
         raise UsageError(f"{model!r} is neither a folder nor a model's name (owner/name)") from None
     except LocalEntryNotFoundError:
         return None
-    weights = weights_of(cached)
-    return Located(model, cached, cached.name, weights) if weights else None
 
 
 def identity(model: str) -> dict[str, str]:
@@ -121,68 +148,74 @@ def missing(model: str) -> tuple[str, str] | None:
 
 
 def weights_of(folder: Path) -> tuple[Path, ...]:
-    """Returns the files of weights of a model, none where the model is not complete.
-
-    Raises:
-        UnavailableError: If it is there, but without safetensors.
-    """
-    if not (folder / "config.json").is_file():
-        return ()
+    """Returns the files of weights of a model, none where the model is not complete or has no safetensors."""
     single, index = folder / _WEIGHTS, folder / f"{_WEIGHTS}.index.json"
-    if single.is_file():
-        return (single,)
-    if index.is_file():
+    weights = (single,)
+    if index.is_file() and not single.is_file():
         table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        shards = tuple(folder / name for name in sorted(set(table.values())))
-        return shards if all(shard.is_file() for shard in shards) else ()
-    if any(folder.glob("pytorch_model*.bin")):
-        raise _pickled(str(folder))
-    return ()
+        weights = tuple(folder / name for name in sorted(set(table.values())))
+    return weights if all(path.is_file() for path in (folder / "config.json", *weights)) else ()
 
 
-def _pickled(model: str) -> UnavailableError:
-    return UnavailableError(
-        f"{model} has its weights as a pickle (.bin) alone, which is never opened; ccr reads safetensors",
-        hint="--set revision=refs/pr/N where its page on the hub offers a conversion, or convert it once: "
-        "docs/troubleshooting.md, 'A model without safetensors'",
-    )
+class _PickledError(UnavailableError):
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"{model} has its weights as a pickle (.bin) alone, which is never opened; ccr reads safetensors",
+            hint="--set revision=refs/pr/N where its page on the hub offers a conversion, or convert it once: "
+            "docs/troubleshooting.md, 'A model without safetensors'",
+        )
+
+
+def _in_time(ask: Callable[[], Any]) -> Any:
+    """Asks in a thread, as no timeout of a client covers name resolution; raises what `ask` does, or TimeoutError."""
+    answer: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask())
+        except Exception as error:  # network, proxy, TLS, refusal: for the caller to tell apart
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return answer.result(PROBE_SECONDS)
 
 
 def _ask_hub(model: str, revision: str, alternatives: str) -> None:
-    """Asks whether the hub has the model. In a thread, as no timeout of a client covers name resolution."""
+    """Asks whether the hub has the model, with weights that can be read."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
-    answer: dict[str, Any] = {}
+    try:
+        info = _in_time(lambda: HfApi().model_info(model, revision=revision, timeout=PROBE_SECONDS))
+        suffixes = {Path(entry.rfilename).suffix for entry in info.siblings or []}
+    except Exception as error:  # whatever the client raises
+        if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code < 500:
+            reason = f"the hub answered {error.response.status_code} (no such model or revision, or not for you)"
+        else:
+            reason = f"the hub cannot be reached ({type(error).__name__})"
+        raise _unavailable(model, revision, reason, alternatives) from error
+    if ".bin" in suffixes and ".safetensors" not in suffixes:
+        raise _PickledError(model)
 
-    def ask() -> None:
-        try:
-            info = HfApi().model_info(model, revision=revision, timeout=PROBE_SECONDS)
-            answer["files"] = [entry.rfilename for entry in info.siblings or []]
-        except Exception as error:  # network, proxy, TLS, refusal: told apart below
-            answer["error"] = error
 
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(PROBE_SECONDS)
-    if "files" in answer:
-        suffixes = {Path(name).suffix for name in answer["files"]}
-        if ".bin" in suffixes and ".safetensors" not in suffixes:
-            raise _pickled(model)
-        return
-    error = answer.get("error")
-    if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code < 500:
-        reason = f"the hub answered {error.response.status_code} (no such model or revision, or not for you)"
-    else:
-        reason = f"the hub cannot be reached ({type(error).__name__ if error else 'no answer'})"
-    raise _unavailable(model, revision, reason, alternatives)
+def _conversion(model: str) -> str | None:
+    """The newest pull request in which the hub's bot put safetensors beside a pickle; anybody else's is refused."""
+    from huggingface_hub import HfApi
+
+    pulls = HfApi().get_repo_discussions(model, author=_CONVERTER, discussion_type="pull_request")
+    try:
+        found = _in_time(lambda: list(pulls))
+    except Exception:  # no network, a mirror without pull requests, or they are closed there: none is known
+        return None
+    ours = [p for p in found if p.author == _CONVERTER and p.title == _CONVERSION and p.status in ("open", "merged")]
+    return max(ours, key=lambda pull: pull.num).git_reference if ours else None
 
 
 def _download(model: str, revision: str, alternatives: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(model, revision=revision, allow_patterns=[*_OTHER_FILES, "*.safetensors"]))
+        folder = Path(snapshot_download(model, revision=revision, allow_patterns=_WANTED))
     except Exception as error:  # whatever the client raises; a second run goes on where this one stopped
         raise _unavailable(model, revision, f"its download stopped ({redact(str(error))})", alternatives) from error
     if not weights_of(folder):
@@ -192,38 +225,5 @@ def _download(model: str, revision: str, alternatives: str) -> Path:
 
 def _unavailable(model: str, revision: str, reason: str, alternatives: str) -> UnavailableError:
     command = f"hf download {model}" + (f" --revision {revision}" if revision != "main" else "")
-    where = f"where there is a network: {command}"
-    return UnavailableError(
-        f"the model {model} is not on this machine, and {reason}",
-        hint=f"{where}; {alternatives}" if alternatives else where,
-    )
-
-
-@contextmanager
-def transformers_loading() -> Iterator[None]:
-    """Around every import of transformers and every `from_pretrained`: no torchvision, no progress bars.
-
-    Where torchvision is installed, transformers imports it, and where it does not fit torch (a CUDA build beside
-    a CPU build of torch) even a text model then fails to import. Nothing here needs it, so transformers is told
-    that there is none, unless the program itself has loaded it already.
-    """
-    hidden = "torchvision" not in sys.modules
-    if hidden:
-        sys.modules["torchvision"] = None  # type: ignore[assignment]  # find_spec then says: not installed
-    try:
-        from transformers.utils import import_utils, logging
-
-        if hidden:
-            import_utils.is_torchvision_available.cache_clear()
-            import_utils.is_torchvision_v2_available.cache_clear()
-            import_utils.is_torchvision_available()
-        shown = logging.is_progress_bar_enabled()
-        logging.disable_progress_bar()
-        try:
-            yield
-        finally:
-            if shown:
-                logging.enable_progress_bar()
-    finally:
-        if hidden:
-            del sys.modules["torchvision"]
+    hint = f"where there is a network: {command}" + (f"; {alternatives}" if alternatives else "")
+    return UnavailableError(f"the model {model} is not on this machine, and {reason}", hint)

@@ -1,15 +1,17 @@
-"""Models of the hub: weights that are not opened, what is kept out of messages, what stands for a folder."""
+"""Models of the hub: weights that are not opened, conversions, what no message repeats, what stands for a folder."""
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import hub_server
 import huggingface_hub
 import pytest
 import torch
@@ -45,9 +47,35 @@ def pickled(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache of the hub."""
+    """An empty cache of the hub, which itself cannot be reached."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    point_to("http://127.0.0.1:9", monkeypatch)
     return tmp_path / "cache"
+
+
+def point_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What HF_ENDPOINT does to a process that starts."""
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+
+
+@pytest.fixture
+def server(cache: Path, pickled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hub_server.Hub]:
+    """The hub within reach; there the model's `main` is a pickle alone."""
+    with hub_server.serve(NAME) as served:
+        point_to(served.url, monkeypatch)
+        served.revisions["main"] = pickled
+        yield served
+
+
+@pytest.fixture
+def converted(pickled: Path, tmp_path: Path) -> Path:
+    """A copy of the pickle with safetensors beside it, as a conversion leaves it; README.md is read by nobody."""
+    folder = shutil.copytree(pickled, tmp_path / "converted")
+    (folder / "README.md").write_text("Tiny.")
+    bert(folder)
+    return folder
 
 
 def into_cache(folder: Path, cache: Path) -> None:
@@ -74,11 +102,81 @@ def test_a_pickle_is_never_opened(pickled: Path, cache: Path) -> None:
     assert hub.missing(NAME) is not None
 
 
-def test_a_pickle_is_not_even_downloaded(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [SimpleNamespace(rfilename=name) for name in ("config.json", "pytorch_model.bin", "tf_model.h5")]
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *a, **k: SimpleNamespace(siblings=files))
+@pytest.mark.parametrize(
+    "pull",
+    [None, {"author": "somebody"}, {"title": "Add safetensors"}, {"status": "closed"}],
+    ids=["none", "author", "title", "closed"],
+)
+def test_a_pickle_is_not_even_downloaded(
+    pull: dict[str, str] | None, server: hub_server.Hub, converted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if pull is not None:
+        server.pull(3, converted, **pull)
     with pytest.raises(UnavailableError, match=f"{NAME} has its weights as a pickle"):
         hub.locate(NAME, "main")
+    assert not [request for request in server.asked if "/resolve/" in request]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("status", ["open", "merged"])
+def test_the_conversion_of_the_hub_is_taken_and_found_again(
+    status: str,
+    server: hub_server.Hub,
+    converted: Path,
+    pickled: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server.pull(5, converted, status=status)
+    server.pull(9, pickled, author="somebody")
+    server.pull(2, pickled)
+    located = hub.locate(NAME, "main")
+    assert (located.label, located.revision) == (NAME, hub_server.commit("refs/pr/5"))
+    lines = [line for line in capsys.readouterr().err.splitlines() if NAME in line]
+    assert len(lines) == 1 and "revision refs/pr/5" in lines[0]
+    assert {path.name for path in located.folder.iterdir()} == {"config.json", "model.safetensors"}
+    assert not [request for request in server.asked if request.startswith("POST")]
+
+    server.asked.clear()
+    assert hub.locate(NAME, "main") == hub.find(NAME) == located and server.asked == []
+    point_to("http://127.0.0.1:9", monkeypatch)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    assert hub.locate(NAME, "main") == located and hub.missing(NAME) is None
+    assert capsys.readouterr().err == ""
+    before: Any = transformers.BertModel.from_pretrained(converted).state_dict()
+    encoder: Any = build_text_encoder(NAME)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in encoder.model.state_dict().items())
+
+
+def test_a_pickle_in_the_cache_leads_to_the_conversion(server: hub_server.Hub, converted: Path) -> None:
+    huggingface_hub.snapshot_download(NAME)
+    assert "pickle" in hub.missing(NAME)[0]  # type: ignore[index]
+    server.pull(1, converted)
+    assert hub.locate(NAME, "main").revision == hub_server.commit("refs/pr/1")
+    assert hub.missing(NAME) is None
+
+
+def test_the_revision_of_the_user_is_taken_as_it_is(server: hub_server.Hub, converted: Path, pickled: Path) -> None:
+    server.pull(1, converted)
+    server.revisions["v1"] = pickled
+    server.pull(7, converted, author="somebody")
+    with pytest.raises(UnavailableError, match="pickle"):
+        hub.locate(NAME, "v1")
+    assert not [request for request in server.asked if "/discussions" in request]
+    assert hub.locate(NAME, "refs/pr/7").revision == hub_server.commit("refs/pr/7")
+    assert hub.find(NAME) is None, "what somebody else offers never stands for main, not even out of the cache"
+    assert hub.locate(NAME, "main").revision == hub_server.commit("refs/pr/1")
+    assert hub.find(NAME, "v1") is None
+
+
+def test_main_is_found_again_without_a_network(
+    server: hub_server.Hub, converted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.revisions["main"] = converted
+    located = hub.locate(NAME, "main")
+    assert located.revision == hub_server.commit("main")
+    point_to("http://127.0.0.1:9", monkeypatch)
+    assert hub.locate(NAME, "main") == located
 
 
 def test_the_way_out_that_the_page_shows(pickled: Path) -> None:
@@ -93,9 +191,8 @@ def test_the_way_out_that_the_page_shows(pickled: Path) -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in encoder.model.state_dict().items())
 
 
-def test_no_key_is_repeated(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [SimpleNamespace(rfilename=name) for name in ("config.json", "model.safetensors")]
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda *a, **k: SimpleNamespace(siblings=files))
+def test_no_key_is_repeated(server: hub_server.Hub, converted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.revisions["main"] = converted
     real = huggingface_hub.snapshot_download
 
     def breaks(*args: Any, local_files_only: bool = False, **kwargs: Any) -> str:

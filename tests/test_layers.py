@@ -25,7 +25,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("methods", "encoders", "translators", "report"),
     ("losses", "judges", "nets", "data", "metrics"),
     ("artifacts",),
-    ("registry", "console", "hub"),
+    ("hub", "transformers_loading"),
+    ("registry", "console"),
     ("errors",),
     ("__init__",),
 )

@@ -22,7 +22,8 @@ from PIL import Image
 from ccr_cli import hub
 from ccr_cli.encoders.base import rgb_on_white, sha256_of
 from ccr_cli.errors import UsageError
-from ccr_cli.hub import locate, transformers_loading
+from ccr_cli.hub import locate
+from ccr_cli.transformers_loading import transformers_loading
 
 _ALTERNATIVES = "or take an encoder that needs no model of the hub: --encoder efficientnet-lite0"
 _TEXT_BATCH = 64

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from ccr_cli import hub
 from ccr_cli.console import warn
 from ccr_cli.errors import ResourceError
-from ccr_cli.hub import locate, transformers_loading
+from ccr_cli.hub import locate
+from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators import recorded
 from ccr_cli.translators.base import Translation
 

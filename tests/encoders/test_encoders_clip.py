@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import hub_server
 import numpy as np
 import pytest
 import torch
@@ -236,3 +237,19 @@ def test_a_moved_folder_is_the_same_request(clip_folder: Path, workspace: Chain,
     torch.nn.init.normal_(model.visual_projection.weight)
     model.save_pretrained(folder)
     assert extracted().id != first.id
+
+
+def test_extract_takes_the_conversion_of_the_hub(clip_folder: Path, workspace: Chain, tmp_path: Path) -> None:
+    old = shutil.copytree(clip_folder, tmp_path / "old")
+    (old / "model.safetensors").rename(old / "pytorch_model.bin")
+    with hub_server.serve("someone/tiny") as hub_of_one:
+        hub_of_one.revisions["main"] = old
+        hub_of_one.pull(21, clip_folder)
+        call = "ccr extract --encoder clip --set model=someone/tiny --name"
+        first = toy.shell(f"HF_ENDPOINT={hub_of_one.url} {call} first", workspace.root)
+    second = toy.shell(f"{call} second", workspace.root)
+    assert first.code == second.code == 0, first.err + second.err
+    assert "revision refs/pr/21" in first.err and "refs/pr" not in second.err
+    assert toy.digests(first.made.path) == toy.digests(second.made.path)
+    recorded = json.loads((first.made.path / "encoder.json").read_text())
+    assert (recorded["model"], recorded["revision"]) == ("someone/tiny", hub_server.commit("refs/pr/21"))

@@ -1,0 +1,37 @@
+"""Importing transformers and loading its models: no torchvision, no progress bars."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def transformers_loading() -> Iterator[None]:
+    """Goes around every import of transformers and every `from_pretrained`.
+
+    Where torchvision is installed, transformers imports it, and where it does not fit torch (a CUDA build beside
+    a CPU build of torch) even a text model then fails to import. Nothing here needs it, so transformers is told
+    that there is none, unless the program itself has loaded it already.
+    """
+    hidden = "torchvision" not in sys.modules
+    if hidden:
+        sys.modules["torchvision"] = None  # type: ignore[assignment]  # find_spec then says: not installed
+    try:
+        from transformers.utils import import_utils, logging
+
+        if hidden:
+            import_utils.is_torchvision_available.cache_clear()
+            import_utils.is_torchvision_v2_available.cache_clear()
+            import_utils.is_torchvision_available()
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            if shown:
+                logging.enable_progress_bar()
+    finally:
+        if hidden:
+            del sys.modules["torchvision"]
