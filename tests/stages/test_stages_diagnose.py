@@ -57,7 +57,7 @@ def test_detection_agrees_with_scikit_learn(judge: str, finished: Chain) -> None
     made = diagnose(finished, "uml", "--judge", judge)
     pairs = diagnosis.read_pairs(made)
     found = diagnosis.summary(made)["detection"]
-    noisy, doubt = pairs["truth"] == "noisy", 1.0 - pairs["p_clean"].astype(float)
+    noisy, doubt = pairs["truth"] == "noisy", -pairs["p_clean"].astype(float)
     called = pairs["verdict"] == "noisy"
     assert found["auroc"] == pytest.approx(roc_auc_score(noisy, doubt))
     assert found["average_precision"] == pytest.approx(average_precision_score(noisy, doubt))
