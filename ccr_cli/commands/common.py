@@ -248,7 +248,9 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, title=None if title is None else Text(console.plain(title)))
+    table = Table(title=None if title is None else Text(console.plain(title)))
+    for column in columns:
+        table.add_column(column, overflow="fold")  # a path that is cut cannot be copied
     for row in plain:
         table.add_row(*[Text(cell) for cell in row])
     Console().print(table)

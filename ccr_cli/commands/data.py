@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
+from ccr_cli import console
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands import common as c
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, verify.", rich_markup_mode="rich")
 
 Source = Annotated[str, typer.Argument(help="Name of a bundled data set, or a folder in the dataset format.")]
+
+MediaRoot = Annotated[
+    Path | None,
+    typer.Option("--media-root", help="Where the media lie.", show_default="the folder's media/"),
+]
 
 
 @app.command("list", epilog=c.examples("ccr data list"))
@@ -58,10 +64,7 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
 @c.guarded
 def import_(
     source: Source,
-    media_root: Annotated[
-        Path | None,
-        typer.Option("--media-root", help="Where the media lie.", show_default="the folder's media/"),
-    ] = None,
+    media_root: MediaRoot = None,
     name: c.Name = None,
     force: c.Force = False,
     workspace: c.WorkspaceOption = Path("."),
@@ -84,14 +87,15 @@ def import_(
 
 @app.command("verify", epilog=c.examples("ccr data verify noto-emoji"))
 @c.guarded
-def verify(source: Source) -> None:
-    """Check a bundled data set or a folder against its manifest without importing it."""
+def verify(source: Source, media_root: MediaRoot = None) -> None:
+    """Check a bundled data set or a folder against its manifest, and that its media are there, without importing it."""
     c.setup(False, 0)
     from ccr_cli.data.manifests import read_folder
-    from ccr_cli.stages.data import locate
+    from ccr_cli.stages.data import absent_media, locate
 
     folder = read_folder(locate(source))
     checked = len(folder.manifest.get("files", []))
+    missing = absent_media(folder.items, media_root or folder.path / "media")
     c.show_table(
         ("what", "value"),
         [
@@ -100,7 +104,10 @@ def verify(source: Source) -> None:
             ("items", len(folder.items)),
             ("captions", len(folder.captions)),
             ("empty captions", len(folder.refused)),
+            ("media that are not there", len(missing)),
         ],
     )
-    if folder.refused:
+    for name in missing[:5]:
+        console.warn(f"there is no {name}")
+    if folder.refused or missing:
         raise typer.Exit(3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -45,7 +46,7 @@ def demo(
 
     Emoji with English names, translated into Spanish by Apertium, searched with what Spanish speakers call them; a
     share of the translations is deliberately switched between pictures. Every step is a public command and is
-    printed, so that it can be repeated by hand. About three minutes on two CPU cores; --full takes up to thirty.
+    printed, so that it can be repeated by hand. One to three minutes on two CPU cores; --full takes about ten.
     """
     c.setup(quiet, verbose)
     console.brief = verbose == 0
@@ -135,6 +136,7 @@ def _need_encoder() -> None:
 def _show(workspace: Path, folder: Path, trained: Path, seconds: float) -> None:
     """Prints where everything lies, and what to try next."""
     root = workspace.absolute()
+    program = "ccr" if shutil.which("ccr") else sys.argv[0]
     for what, path in (
         ("the page to look at", folder / "report.html"),
         ("figures", folder / "figures"),
@@ -142,7 +144,7 @@ def _show(workspace: Path, folder: Path, trained: Path, seconds: float) -> None:
         ("everything", root),
     ):
         print(f"{what:22}{path}")
-    print(f'try next              ccr search "gato" {trained} --workspace {root}')
+    print(f'try next              {program} search "gato" {trained} --workspace {root}')
     console.say(f"done in {seconds / 60:.1f} minutes")
 
 

@@ -45,7 +45,7 @@ def report(
 
     shown = sample_searches(inputs, searches, device=device) if searches else []
     made = stage(inputs, name=name, title=title, searches=shown, force=force)
-    show_report(summary(inputs, shown))
+    show_report(summary(inputs, shown), made.path / "report.html")
     c.emit(inputs, [made], json)
 
 

@@ -12,7 +12,7 @@ from ccr_cli.commands import common as c
 
 @c.guarded
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for, in any language.")],
+    query: Annotated[str, typer.Argument(help="What to look for, in a language that the run was trained on.")],
     artifacts: c.Artifacts = None,
     split: Annotated[str, typer.Option("--split", help="Items to search: train, val, test or all.")] = "test",
     top: Annotated[int, typer.Option("--top", min=1, help="Results.")] = 5,
@@ -22,7 +22,7 @@ def search(
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Search a run's items in any language.
+    """Search a run's items in the languages that it was trained on.
 
     Prints the best items with similarity and the query's uncertainty: a table on a terminal, else TSV.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
@@ -86,11 +87,12 @@ def show_diagnosis(artifact: Artifact) -> None:
         console.say(f"  {pair['p_clean']:.2f}  {pair['source_text']}  ->  {pair['translation']}")
 
 
-def show_report(found: Overview) -> None:
+def show_report(found: Overview, path: Path) -> None:
     """Shows what a report says: its headline and its tables, drawn on a terminal, Markdown otherwise."""
     from ccr_cli.report.tables import to_markdown, to_rich
 
     err = console.stderr()
+    console.say(f"  the page: {path}")
     console.say(found.findings.headline, style="bold")
     for table in found.tables.values():
         if console.verbosity >= 0:

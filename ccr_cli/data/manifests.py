@@ -124,7 +124,7 @@ def _read_items(path: Path) -> pd.DataFrame:
         if not item_id or item_id in seen:
             raise ArtifactError(f"{where}: item_id {item_id!r} is {'a duplicate' if item_id else 'empty'}")
         if split not in _SPLITS or kind not in _KINDS:
-            raise ArtifactError(f"{where}: split {split!r} is one of {_SPLITS}, kind {kind!r} one of {_KINDS}")
+            raise ArtifactError(f"{where}: split {split!r}, kind {kind!r}: a split is of {_SPLITS}, a kind of {_KINDS}")
         if label and not _NUMBER.fullmatch(label):
             raise ArtifactError(f"{where}: label {label!r} is not a whole number of at most nine digits")
         seen.add(item_id)

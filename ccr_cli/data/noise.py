@@ -39,7 +39,7 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str, seed
     if not 0.0 <= ratio <= 1.0:
         raise UsageError(f"a noise ratio lies between 0 and 1, not {ratio}")
     if style not in STYLES or target not in TARGETS:
-        raise UsageError(f"noise style is one of {STYLES}, target one of {TARGETS}; not {style!r}, {target!r}")
+        raise UsageError(f"want a noise style of {STYLES} and a target of {TARGETS}, got {style!r} and {target!r}")
     rng = np.random.default_rng(derive(seed, "noise", style, target))
     codes, _ = pd.factorize(captions["item_id"])
     given = _by_caption(codes, ratio, rng) if style == "caption" else _by_item(codes, ratio, rng)

@@ -134,14 +134,16 @@ def _detection(content: Content) -> str:
         if not table
         else markup.paragraph(
             "Which training pairs (picture, translated caption) does the judge not believe? Where pairs were "
-            "mismatched on purpose the truth is known, and the table counts; where none was, read the first list below."
+            "mismatched on purpose the truth is known, and the table counts; where none was, read the first list "
+            "below. A low P(clean) means that the two do not look alike to the model: a wrong translation, or a word "
+            "too rare to be learned."
         )
     )
     lists = [
         part for diagnosis in content.suspects for part in suspects.lists(content.material, diagnosis, content.findings)
     ]
     parts = [intro, table, _plot(content, "beliefs"), _plot(content, "judges"), *lists]
-    return markup.section("detection", "Wrong translations found", parts)
+    return markup.section("detection", "Training pairs that are not believed", parts)
 
 
 def _searches(content: Content) -> str:

@@ -31,7 +31,7 @@ def lists(material: Material, diagnosis: Diagnosis, found: Findings) -> list[str
     label = material.label(diagnosis.run_id, str(summary.get("label")))
     worst = summary.get("most_suspicious") or []
     if not noise:
-        title = f"Least believed pairs of {label} without synthetic noise: errors of the translation itself?"
+        title = f"Least believed pairs of {label} without synthetic noise: errors of the translation, or rare words"
         return [_list(material, diagnosis, title, worst, open_=True)]
     parts = [_list(material, diagnosis, f"Least believed pairs of {label}, {percent(noise)} noise", worst)]
     if noise == found.noise and summary.get("detection"):

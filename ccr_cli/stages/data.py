@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pandas as pd
+
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import write_table
@@ -54,10 +56,19 @@ def import_data(
             write_failures(build.folder, folder.refused)
             build.finish(_counts(folder))
         assert build.done is not None
+        if not shipped:
+            missing = absent_media(folder.items, media_root or path / "media")
+            if missing:
+                warn(f"{len(missing)} media are not there, the first: {missing[0]}; ccr extract will need them")
         there = dataset.media_root(build.done)
         if media_root is not None and there != media_root.resolve():
             warn(f"{build.done.path} keeps its media root {there}; import with --force to change it")
         return build.done
+
+
+def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
+    """The media of items that are not where they should be."""
+    return [path for name in items["media"].dropna() if name and not (path := root / str(name)).is_file()]
 
 
 def _copy(folder: Folder, target: Path, *, copy_media: bool) -> None:

@@ -1,4 +1,4 @@
-"""search: a query in any language against a run's items."""
+"""search: a query against a run's items."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def search(
     Args:
         inputs: Where the run's parents are.
         trained: The run.
-        queries: Texts in any language.
+        queries: Texts, best in a language that the run was trained on.
         split: Which items to search; None for all.
         top: How many results a query.
         device: `auto`, `cpu` or `cuda`.

@@ -248,7 +248,13 @@ def _finish(
     for shard in (build.folder / "shards").iterdir():
         shard.unlink()
     (build.folder / "shards").rmdir()
-    refuse_too_many(len(records), len(frame), max_failed, "captions", records[0]["message"] if records else "")
+    refuse_too_many(
+        len(records),
+        len(frame),
+        max_failed,
+        "captions",
+        f"{records[0]['id']}: {records[0]['message']}" if records else "",
+    )
     write_failures(build.folder, records)
     base.write_json(build.folder / "quality.json", _quality(frame, source, lang))
     counts = {str(k): int(n) for k, n in frame["direction"].value_counts(sort=False).items()}
