@@ -24,11 +24,16 @@ PAIRS = pa.schema(
         pa.field("belief", pa.float32(), nullable=False),
         pa.field("uncertainty", pa.float32(), nullable=False),
         pa.field("p_clean", pa.float32(), nullable=False),
+        pa.field("support", pa.int32(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("truth", pa.string()),
     ]
 )
-"""`verdict` and `truth` are clean or noisy; `truth` is null where no synthetic noise says it."""
+"""`support` is how many other items share the best-known word of both texts, the lesser of the two: below `RARE`
+there is little evidence either way. `verdict` and `truth` are clean or noisy; `truth` is null where no synthetic noise
+says it."""
+
+RARE = 3
 
 
 def summary(artifact: Artifact) -> dict[str, Any]:

@@ -75,7 +75,8 @@ def show_diagnosis(artifact: Artifact) -> None:
     found = summary(artifact)
     console.say(
         f"{found['called_noisy']} of {found['pairs']} training pairs ({found['share_noisy']:.1%}) are called "
-        f"mismatched by {found['judge']} ({found['judge_side']})"
+        f"mismatched by {found['judge']} ({found['judge_side']}), {found['called_noisy_rare']} of them "
+        "for words too rare to be known"
     )
     if found["detection"]:
         d = found["detection"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.report import markup
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
@@ -73,6 +74,8 @@ def _list(
             f'<span class="one"><span class="bar"><i style="width:{doubt:.0f}%"></i></span>{p:.3f}</span>',
             MISSING if uncertainty is None else f"{float(uncertainty):.3f}",
         ]
+        if pair.get("support", RARE) < RARE:
+            cells[-2] += " <small>rare words</small>"
         if known:
             kind = str(truth) if truth in TRUTH else "unknown"
             cells.append(f'<span class="tag {kind}">{TRUTH.get(kind, "not known")}</span>')

@@ -20,6 +20,7 @@ from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
 from ccr_cli.artifacts.build import Build, building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import stem
+from ccr_cli.data.rarity import support
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
 from ccr_cli.losses.evidential import dirichlet, evidence
@@ -120,13 +121,14 @@ def _table(
     items_V = torch.arange(len(embedded.v_VD), device=item_N.device)
     own_t2v = _opinions(embedded.t_ND, embedded.v_VD, item_N, items_V, opinion.similarity["VT"], form)
     noisy = opinion.p.VT < 0.5
+    items = triplets.item_N.tolist()
     truth: Any = None
     if triplets.wrong is not None:
         truth = np.where(triplets.wrong["vt_wrong"].to_numpy(bool), "noisy", "clean")
     return pd.DataFrame(
         {
             "slot_id": triplets.slot_ids,
-            "item_id": [triplets.item_ids[i] for i in triplets.item_N.tolist()],
+            "item_id": [triplets.item_ids[i] for i in items],
             "source_text": triplets.source,
             "translation": triplets.target,
             "sim_vs": opinion.similarity["VS"],
@@ -137,6 +139,7 @@ def _table(
             "belief": (own_v2t[1] + own_t2v[1]) / 2,
             "uncertainty": (own_v2t[2] + own_t2v[2]) / 2,
             "p_clean": opinion.p.VT,
+            "support": np.minimum(*(support(texts, items) for texts in (triplets.source, triplets.target))),
             "verdict": np.where(noisy, "noisy", "clean"),
             "truth": pd.Series(truth, index=range(len(triplets)), dtype=object),
         }
@@ -177,8 +180,10 @@ def _summary(
 ) -> dict[str, Any]:
     known = frame["truth"].notna().all()
     doubted = frame[frame["p_clean"] < 1]
-    worst = doubted.sort_values(["p_clean", "sim_st"], kind="stable").head(SUSPICIOUS)
-    shown = ["slot_id", "item_id", "source_text", "translation", "p_clean", "uncertainty", "truth"]
+    rare = (frame["verdict"] == "noisy") & (frame["support"] < diagnosis.RARE)
+    order = doubted.assign(rare=rare).sort_values(["rare", "p_clean", "sim_st"], kind="stable")
+    worst = pd.concat([order[order["verdict"] == "noisy"], order[order["verdict"] == "clean"]]).head(SUSPICIOUS)
+    shown = ["slot_id", "item_id", "source_text", "translation", "p_clean", "support", "uncertainty", "truth"]
     by_verdict = frame.groupby("verdict")["uncertainty"].mean()
     mismatch = settings["noise"]
     return {
@@ -192,6 +197,7 @@ def _summary(
         "judge_side": side,
         "pairs": len(frame),
         "called_noisy": int((frame["verdict"] == "noisy").sum()),
+        "called_noisy_rare": int(rare.sum()),
         "share_noisy": float((frame["verdict"] == "noisy").mean()),
         "detection": detection(frame["p_clean"], frame["truth"] == "noisy") if known else None,
         "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},

@@ -230,6 +230,7 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
             "belief": 0.5,
             "uncertainty": np.where(p < 0.5, 0.4, 0.2) + rng.normal(0, 0.02, n),
             "p_clean": p,
+            "support": np.full(n, 9, dtype=np.int32),
             "verdict": np.where(p < 0.5, "noisy", "clean"),
             "truth": np.where(wrong, "noisy", "clean") if noise else np.full(n, None, dtype=object),
         }
@@ -261,6 +262,7 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
         "judge_side": "cross_lingual",
         "pairs": n,
         "called_noisy": int(called.sum()),
+        "called_noisy_rare": 0,
         "share_noisy": float(called.mean()),
         "detection": found,
         "uncertainty": {"clean": 0.2, "noisy": 0.4},
