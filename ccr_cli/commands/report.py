@@ -39,13 +39,14 @@ def report(
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_report
-    from ccr_cli.stages.report import report as stage
-    from ccr_cli.stages.report import summary
+    from ccr_cli.report.compose import overview
+    from ccr_cli.stages.report import gather, write
     from ccr_cli.stages.samples import sample_searches
 
     shown = sample_searches(inputs, searches, device=device) if searches else []
-    made = stage(inputs, name=name, title=title, searches=shown, force=force)
-    show_report(summary(inputs, shown), made.path / "report.html")
+    material, parents = gather(inputs, title, shown)
+    made = write(inputs, material, parents, name=name, force=force)
+    show_report(overview(material), made.path / "report.html")
     c.emit(inputs, [made], json)
 
 

@@ -50,8 +50,19 @@ def report(
     Raises:
         ArtifactError: If there is no evaluation.
     """
-    material, parents = _gather(inputs, title, searches)
-    request = {"title": title, "searches": [search.request() for search in searches]}
+    return write(inputs, *gather(inputs, title, searches), name=name, force=force)
+
+
+def write(
+    inputs: Inputs,
+    material: Material,
+    parents: Sequence[base.Artifact],
+    *,
+    name: str | None = None,
+    force: bool = False,
+) -> base.Artifact:
+    """Writes a report on what `gather` found; the other arguments as for `report`."""
+    request = {"title": material.title, "searches": [search.request() for search in material.searches]}
     name = name or _name(material, request, parents)
     with building(inputs.workspace, "report", name, request, parents, force=force) as build:
         if build.done is None:
@@ -62,21 +73,22 @@ def report(
         return build.done
 
 
-def summary(inputs: Inputs, searches: Sequence[Search] = ()) -> compose.Overview:
+def summary(inputs: Inputs) -> compose.Overview:
     """What the evaluations and diagnoses say, without writing anything; for showing it on a terminal.
 
     Args:
         inputs: As for `report`.
-        searches: Likewise.
 
     Raises:
         ArtifactError: If there is no evaluation.
     """
-    return compose.overview(_gather(inputs, None, searches)[0])
+    return compose.overview(gather(inputs)[0])
 
 
-def _gather(inputs: Inputs, title: str | None, searches: Sequence[Search]) -> tuple[Material, list[base.Artifact]]:
-    """Reads all that a report shows, and says from which artifacts."""
+def gather(
+    inputs: Inputs, title: str | None = None, searches: Sequence[Search] = ()
+) -> tuple[Material, list[base.Artifact]]:
+    """Reads all that a report shows, and says from which artifacts; arguments and errors as for `report`."""
     evaluations, diagnoses, runs = _select(inputs)
     results = [(_run_id(e), result) for e in evaluations for result in evaluation.results(e)]
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
