@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from captions import Annotation, captions_of
-from emoji_about import ABOUT, LISTS, PACKAGES, Package
+from emoji_about import ABOUT, GROUPS, LISTS, PACKAGES, Package
 from emoji_groups import group_of, item_id, split_of
 from folder_format import (
     CAPTION_COLUMNS,
@@ -121,9 +121,13 @@ def build(packages: Path, out: Path) -> None:
         sources = {item_id(entry["unified"]): f"img/{vendor}/64/{entry['image']}" for entry in entries}
         if not split_by_item:
             split_by_item = splits(list(sources))
+        label = {item_id(entry["unified"]): str(GROUPS.index(entry["category"])) for entry in entries}
         drawn = [item for item, source in sources.items() if source in members]
         items = [item for item in drawn if name != "twemoji" or split_by_item[item][1] == "test"]
-        rows = [(item, split_by_item[item][1], "image", f"{item}.png", "", split_by_item[item][0]) for item in items]
+        rows = []
+        for item in items:
+            group, split = split_by_item[item]
+            rows.append((item, split, "image", f"{item}.png", label[item], group))
         captions = {
             lang: captions_of({item: by_emoji[text_key(item)] for item in sources}, lang)
             for lang, by_emoji in annotations.items()

@@ -39,9 +39,22 @@ PACKAGES = {
     ),
 }
 
+#: Unicode's groups of emoji in the order of its list; an item's label is the place of its group here.
+GROUPS = (
+    "Smileys & Emotion",
+    "People & Body",
+    "Animals & Nature",
+    "Food & Drink",
+    "Travel & Places",
+    "Activities",
+    "Objects",
+    "Symbols",
+    "Flags",
+)
+
 _CAPTIONS = (
-    "Captions: short names and keywords of Unicode CLDR 48.2, (c) Unicode, Inc., under the Unicode "
-    "License v3; keywords joined to lists, white space normalised."
+    "Captions: short names and keywords of Unicode CLDR 48.2, labels: groups of Unicode Emoji 16.0, "
+    "(c) Unicode, Inc., under the Unicode License v3; keywords joined to lists, white space normalised."
 )
 _NOTO = "Images: Noto Emoji, (c) Google LLC, under the Apache License 2.0."
 _TWEMOJI = (
@@ -66,6 +79,7 @@ _IMAGE_QUIRKS = [
     "PNG files are copied byte for byte; modes are mixed (RGBA, LA, palette) and backgrounds "
     "transparent: composite on white.",
     "Flags, key-caps and skin-tone variants are left out.",
+    "The label of an item is its group in Unicode's list of emoji, by its place in 'labels'; nothing is a flag.",
     "Groups join the variants of one concept (gender, skin, hair, direction, colour of an animal or a "
     "plant) and pictures that are drawn alike; groups of more than 8 items (families, adults' hair, "
     "clock faces) are training data.",
@@ -78,6 +92,7 @@ ABOUT: dict[str, dict[str, Any]] = {
         "kind": "image",
         "source_lang": "en",
         "query_langs": ["de", "fr", "es", "cs", "zh", "ja"],
+        "labels": list(GROUPS),
         "default_encoder": "efficientnet-lite0",
         "id_space": "unicode-emoji",
         "licence": "Apache-2.0 AND Unicode-3.0",
@@ -95,6 +110,7 @@ ABOUT: dict[str, dict[str, Any]] = {
         "kind": "image",
         "source_lang": "en",
         "query_langs": ["de", "fr", "es", "cs", "zh", "ja"],
+        "labels": list(GROUPS),
         "default_encoder": "efficientnet-lite0",
         "id_space": "unicode-emoji",
         "licence": "CC-BY-4.0 AND Unicode-3.0",
@@ -113,7 +129,7 @@ ABOUT: dict[str, dict[str, Any]] = {
 }
 
 _UNICODE = {
-    "what": "captions; captions.tsv and the sources of translations/",
+    "what": "captions and groups; captions.tsv, the labels of items.tsv and the sources of translations/",
     "licence": "Unicode-3.0",
     "file": "LICENSES/Unicode-3.0.txt",
 }

@@ -96,6 +96,25 @@ def test_ids_are_unique_and_refer_to_what_exists(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_labels_are_the_groups_of_unicode(name: str) -> None:
+    groups = manifest(name)["labels"]
+    of = {item["item_id"]: groups[int(item["label"])] for item in table(name, "items.tsv")}
+    assert set(of.values()) == {*groups} - {"Flags"}
+    known = {
+        "1f605": "Smileys & Emotion",
+        "1f44b": "People & Body",
+        "1f42f": "Animals & Nature",
+        "1f34f": "Food & Drink",
+        "1f30d": "Travel & Places",
+        "1f3bf": "Activities",
+        "1f455": "Objects",
+        "1f6ae": "Symbols",
+    }
+    found = {item: group for item, group in known.items() if item in of}
+    assert len(found) >= 1 and {item: of[item] for item in found} == found
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_captions_are_clean_and_none_belongs_to_two_items(name: str) -> None:
     captions = table(name, "captions.tsv")
     for row in captions:
