@@ -80,8 +80,8 @@ def disentanglement(
         if detach_observation:
             seen = seen.detach()
         mask_BB = full_mask_BB(seen, mask_BB)
-        rows_B = _kullback_leibler_B(seen, other, mask_BB)
-        return (rows_B + _kullback_leibler_B(seen.T, other.T, mask_BB.T)) / 2
+        rows_B = kullback_leibler_B(seen, other, mask_BB)
+        return (rows_B + kullback_leibler_B(seen.T, other.T, mask_BB.T)) / 2
 
 
 def _check(one_BB: Tensor, two_BB: Tensor, temperature: float) -> None:
@@ -97,7 +97,7 @@ def _log_probabilities(logits_BB: Tensor, mask_BB: Tensor) -> tuple[Tensor, Tens
     return log_BB.masked_fill(~mask_BB, 0.0), log_BB.exp()
 
 
-def _kullback_leibler_B(p_logits_BB: Tensor, q_logits_BB: Tensor, mask_BB: Tensor) -> Tensor:
+def kullback_leibler_B(p_logits_BB: Tensor, q_logits_BB: Tensor, mask_BB: Tensor) -> Tensor:
     """KL(p || q) of each row over the unmasked entries."""
     log_p_BB, p_BB = _log_probabilities(p_logits_BB, mask_BB)
     log_q_BB, _ = _log_probabilities(q_logits_BB, mask_BB)
