@@ -19,7 +19,7 @@ def triplet(
     sim_BB: Tensor,
     mask_BB: Tensor | None = None,
     *,
-    margin: float = 0.2,
+    margin: float | Tensor = 0.2,
     reduction: Literal["sum", "mean"] = "sum",
     weight_B: Tensor | None = None,
 ) -> Tensor:
@@ -31,7 +31,7 @@ def triplet(
     Args:
         sim_BB: similarities, shape (B, B), positives on the diagonal.
         mask_BB: entries that take part, shape (B, B), or None.
-        margin: of the hinge, in units of similarity.
+        margin: of the hinge, in units of similarity; one for all, or one for each pair, shape (B,).
         reduction: ``sum``, or ``mean`` over the rows (columns) that have a negative.
         weight_B: weight of each pair, >= 0, shape (B,): the weighted sum, or the weighted mean. A pair of
             weight exactly 0 is left out as a negative of other pairs too.
@@ -58,7 +58,7 @@ def triplet(
         )
 
 
-def _one_direction(sim_BB: Tensor, mask_BB: Tensor, margin: float, reduction: str, weight_B: Tensor) -> Tensor:
+def _one_direction(sim_BB: Tensor, mask_BB: Tensor, margin: float | Tensor, reduction: str, weight_B: Tensor) -> Tensor:
     """Hinge of the rows' hardest negatives, reduced."""
     kept_B = kept_rows_B(mask_BB)
     negative_BB = mask_BB & ~torch.eye(len(mask_BB), dtype=torch.bool, device=mask_BB.device)

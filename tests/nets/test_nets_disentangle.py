@@ -1,0 +1,89 @@
+"""Parts are unit vectors, discriminators stay in float32 and can be fooled through a reversed gradient."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from ccr_cli.losses.mutual_information import jensen_shannon, strangers
+from ccr_cli.nets.disentangle import Discriminator, Splitter
+from ccr_cli.nets.reversal import reverse_gradient
+
+
+def test_parts_are_unit_vectors_of_the_asked_length() -> None:
+    split = Splitter(8, 5, 16)
+    parts = split(torch.randn(3, 8))
+    assert parts.own_BD is not None
+    for part_BD in parts:
+        assert part_BD.shape == (3, 5)
+        torch.testing.assert_close(part_BD.norm(dim=1), torch.ones(3))
+    assert not torch.allclose(parts.shared_BD, parts.own_BD)
+
+
+def test_without_the_exclusive_part_its_head_is_not_built() -> None:
+    split = Splitter(8, 5, 16, exclusive=False)
+    assert split(torch.randn(3, 8)).own_BD is None
+    assert {name.split(".")[0] for name, _ in split.named_parameters()} == {"shared"}
+
+
+def test_three_layers_each() -> None:
+    shapes = [tuple(w.shape) for w in Splitter(8, 5, 16, exclusive=False).parameters() if w.ndim == 2]
+    assert shapes == [(16, 8), (16, 16), (5, 16)]
+    shapes = [tuple(w.shape) for w in Discriminator(5, 8, 16).parameters() if w.ndim == 2]
+    assert shapes == [(16, 5), (16, 8), (16, 16), (1, 16)]
+
+
+def test_the_length_of_an_embedding_does_not_matter() -> None:
+    split, x_BD = Splitter(64, 5, 16), torch.randn(4, 64)
+    torch.testing.assert_close(split(x_BD).shared_BD, split(3 * x_BD).shared_BD, rtol=1e-4, atol=1e-5)
+
+
+def test_untrained_parts_of_different_embeddings_differ() -> None:
+    torch.manual_seed(0)
+    shared_BD = Splitter(256, 128, 256)(normalize(torch.randn(64, 256), dim=1)).shared_BD
+    cosine_BB = shared_BD @ shared_BD.T
+    assert cosine_BB[~torch.eye(64, dtype=torch.bool)].mean() < 0.5, "biases drown the input"
+
+
+@pytest.mark.parametrize("size", [0, 1, 4])
+def test_a_discriminator_scores_both_kinds_of_pairs(size: int) -> None:
+    score = Discriminator(5, 8, 16)
+    left_BD, right_BD, stranger_B = torch.randn(size, 5), torch.randn(size, 8), torch.arange(size).flip(0)
+    joint_B, marginal_B = score(left_BD, right_BD, stranger_B)
+    assert joint_B.shape == marginal_B.shape == (size,)
+    torch.testing.assert_close(score(left_BD, right_BD[stranger_B], stranger_B)[0], marginal_B)
+
+
+def test_a_discriminator_computes_in_float32_under_autocast() -> None:
+    score, left_BD, right_BD = Discriminator(5, 8, 16), torch.randn(4, 5), torch.randn(4, 8)
+    plain_B, _ = score(left_BD, right_BD, torch.arange(4))
+    with torch.autocast("cpu", torch.bfloat16):
+        cast_B, _ = score(left_BD, right_BD, torch.arange(4))
+    assert cast_B.dtype == torch.float32 and torch.equal(cast_B, plain_B)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_reversed_gradient_hides_what_the_plain_one_keeps(reverse: bool) -> None:
+    """A linear map of y is trained against a discriminator that looks for it in x, which is y."""
+    torch.manual_seed(0)
+    y_BD = torch.randn(256, 4)
+    x_BD = torch.cat([y_BD[:, :2], torch.randn(256, 2)], dim=1)  # half of it is about y
+    part, score = torch.nn.Linear(4, 2), Discriminator(2, 4, 32)
+    optimizer = torch.optim.Adam([*part.parameters(), *score.parameters()], lr=5e-3)
+    stranger_B, _ = strangers(torch.arange(256))
+    values = []
+    for _ in range(400):
+        out_BD = part(x_BD)
+        joint_B, marginal_B = score(reverse_gradient(out_BD) if reverse else out_BD, y_BD, stranger_B)
+        loss = -jensen_shannon(joint_B, marginal_B)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        values.append(loss.item())
+    weight_DD = normalize(part.weight.detach(), dim=1)
+    about_y = weight_DD[:, :2].square().sum(dim=1).mean().item()
+    if reverse:
+        assert about_y < 0.2, about_y
+    else:
+        assert about_y > 0.6, about_y
