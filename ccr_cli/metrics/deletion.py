@@ -1,0 +1,117 @@
+"""What is gained by deleting uncertain results: mAP over what is kept, and how much is kept (FUME section 4.3).
+
+A *pair* is a query with an entry of the gallery. A threshold deletes pairs. Queries that it leaves without a right
+answer disappear from the mean that FUME's code prints, so that this rises as queries vanish; the same mean over all
+queries, in which they count 0, stands beside it, with the numbers of pairs, right answers and queries kept.
+
+Shape legend: Q queries, G gallery entries.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ccr_cli.metrics.positives import Positives
+from ccr_cli.metrics.ranks import rank_queries
+from ccr_cli.metrics.sims import matrix_sim
+
+RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """Retrieval over what a threshold keeps."""
+
+    threshold: float | None
+    """pairs at or above it are deleted; None: nothing is"""
+    rate: float
+    """share of the pairs that are deleted, FUME eq. (11)"""
+    pairs: int
+    """pairs kept"""
+    positives: int
+    """right answers among them"""
+    queries: int
+    """queries with a right answer among them"""
+    map_kept: float | None
+    """mean average precision in percent over these queries, as FUME's code prints it; None without one"""
+    map_all: float | None
+    """the same over all queries that had a right answer, those that lost it counting 0"""
+
+
+def delete(
+    sim_QG: Tensor, doubt_QG: Tensor, positives: Positives, threshold: float | None, *, tie: str = "mid"
+) -> Deletion:
+    """Deletes every pair whose doubt is at or above the threshold, and ranks what is left.
+
+    Average precision is over the right answers that are kept.
+
+    Args:
+        sim_QG: Similarities, float32 or float64, shape (Q, G).
+        doubt_QG: What decides, higher means worse: uncertainty, or similarity negated; shape (Q, G).
+        positives: The right answers of each query in the gallery.
+        threshold: On the scale of the doubt, or None to delete nothing.
+        tie: mid, optimistic or pessimistic.
+
+    Raises:
+        ValueError: If shapes do not fit or a doubt is NaN.
+    """
+    if doubt_QG.shape != sim_QG.shape or len(positives) != len(sim_QG):
+        raise ValueError(f"doubt {tuple(doubt_QG.shape)}, similarities {tuple(sim_QG.shape)}, {len(positives)} queries")
+    if bool(doubt_QG.isnan().any()):
+        raise ValueError("NaN among what decides on deletion")
+    kept_QG = torch.ones_like(doubt_QG, dtype=torch.bool) if threshold is None else doubt_QG < threshold
+    row = np.repeat(np.arange(len(positives)), positives.counts)
+    there = kept_QG.cpu().numpy()[row, positives.index]
+    left = Positives(
+        positives.index[there],
+        np.concatenate([[0], np.cumsum(np.bincount(row[there], minlength=len(positives)))]).astype(np.int64),
+    )
+    # what is deleted stands below everything, so it competes with nothing that is kept
+    sim = matrix_sim(sim_QG.masked_fill(~kept_QG, -torch.inf))
+    ap_Q = rank_queries(sim, len(sim_QG), sim_QG.shape[1], left).ap(tie)
+    answered_Q, asked = left.counts > 0, int((positives.counts > 0).sum())
+    pairs = int(kept_QG.sum())
+    return Deletion(
+        threshold=threshold,
+        rate=1 - pairs / max(sim_QG.numel(), 1),
+        pairs=pairs,
+        positives=int(left.counts.sum()),
+        queries=int(answered_Q.sum()),
+        map_kept=100 * float(ap_Q[answered_Q].mean()) if answered_Q.any() else None,
+        map_all=100 * float(ap_Q[answered_Q].sum()) / asked if asked else None,
+    )
+
+
+def deletion_curve(
+    sim_QG: Tensor, doubt_QG: Tensor, positives: Positives, rates: Sequence[float] = RATES, *, tie: str = "mid"
+) -> list[Deletion]:
+    """Deletes growing shares of the pairs, the most doubtful first.
+
+    Pairs of equal doubt go together, so the share deleted may be larger than was asked for.
+
+    Args:
+        sim_QG: As in `delete`.
+        doubt_QG: As in `delete`.
+        positives: As in `delete`.
+        rates: Shares to delete, each in [0, 1).
+        tie: As in `delete`.
+
+    Raises:
+        ValueError: As `delete`, or if a rate lies outside [0, 1).
+    """
+    if not all(0 <= rate < 1 for rate in rates):
+        raise ValueError(f"deletion rates {tuple(rates)} do not lie in [0, 1)")
+    sorted_N: NDArray[np.float64] = np.sort(doubt_QG.double().cpu().numpy(), axis=None)
+    curve = []
+    for rate in rates:
+        keep = math.ceil((1 - rate) * len(sorted_N) - 1e-9)
+        threshold = None if keep >= len(sorted_N) else float(sorted_N[keep])
+        curve.append(delete(sim_QG, doubt_QG, positives, threshold, tie=tie))
+    return curve
