@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
@@ -33,6 +35,9 @@ CAPTIONS = pa.schema(
         pa.field("caption_set", pa.string(), nullable=False),
     ]
 )
+TEXTS = "texts.npy"
+"""Features of the captions, a row each in their order, where the data set brings them: then the text of a caption is
+but a key."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,13 @@ class Dataset:
     def source_lang(self) -> str:
         """The language of the training captions."""
         return str(self.manifest.get("source_lang", "en"))
+
+    def text_features(self) -> npt.NDArray[np.float32] | None:
+        """Features of the captions, (T, E) in the order of `captions`; None where these are texts."""
+        if not (self.artifact.path / TEXTS).is_file():
+            return None
+        rows: npt.NDArray[np.float32] = np.load(self.artifact.file(TEXTS), allow_pickle=False)
+        return rows
 
     def languages(self) -> list[str]:
         """Languages that have captions, the source first."""

@@ -14,6 +14,10 @@ from ccr_cli.commands import common as c
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, verify.", rich_markup_mode="rich")
 
 Source = Annotated[str, typer.Argument(help="Name of a bundled data set, or a folder in the dataset format.")]
+Importable = Annotated[
+    str,
+    typer.Argument(help="Name of a bundled data set, a folder in the dataset format, or a .mat file of features."),
+]
 
 MediaRoot = Annotated[
     Path | None,
@@ -59,11 +63,13 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
 
 @app.command(
     "import",
-    epilog=c.examples("ccr data import noto-emoji", "ccr data import FOLDER --media-root /data/images"),
+    epilog=c.examples(
+        "ccr data import noto-emoji", "ccr data import FOLDER --media-root /data/images", "ccr data import wiki.mat"
+    ),
 )
 @c.guarded
 def import_(
-    source: Source,
+    source: Importable,
     media_root: MediaRoot = None,
     name: c.Name = None,
     force: c.Force = False,
@@ -73,16 +79,21 @@ def import_(
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Make a dataset artifact from a bundled data set or a folder.
+    """Make a dataset artifact from a bundled data set or a folder; of a .mat file, its features too.
 
     Counts, hashes, ids, languages and splits are checked; what is wrong is named with file and line.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, None, dry_run=dry_run)
-    from ccr_cli.stages.data import import_data
+    if source.endswith(".mat"):
+        from ccr_cli.stages.given import import_given
 
-    made = import_data(inputs.workspace, source, name=name, media_root=media_root, force=force)
-    c.emit(inputs, [made], json)
+        made = import_given(inputs.workspace, Path(source), name=name, force=force)
+    else:
+        from ccr_cli.stages.data import import_data
+
+        made = [import_data(inputs.workspace, source, name=name, media_root=media_root, force=force)]
+    c.emit(inputs, made, json)
 
 
 @app.command("verify", epilog=c.examples("ccr data verify noto-emoji"))

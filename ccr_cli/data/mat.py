@@ -1,0 +1,95 @@
+"""Reading a MATLAB file of image features, text features and categories.
+
+One struct `data` with `X1` (image features, a column an item), `X2` (text features), `Y` (categories, one-hot, a column
+an item) and `split.ind_train`, `split.ind_test` (numbers from 1): the layout in which the Wikipedia collection of
+SVCL circulates. scipy reads it; nothing is unpickled or run.
+
+Shape suffixes: V items, D image feature, E text feature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ccr_cli.errors import ArtifactError
+
+_LAYOUT = "expected: a struct `data` with X1, X2, Y and split.ind_train, split.ind_test (docs/data.md)"
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Items with an image feature, a text feature and one category each."""
+
+    visual_VD: npt.NDArray[np.float32]
+    text_VE: npt.NDArray[np.float32]
+    label_V: npt.NDArray[np.int64]
+    train_V: npt.NDArray[np.bool_]
+    """Which items are for training; the rest is for testing."""
+
+
+def read_mat(path: Path) -> Paired:
+    """Reads the file.
+
+    Raises:
+        ArtifactError: If it is no MATLAB file of the layout, or its parts do not fit together.
+    """
+    from scipy.io import loadmat  # half a second, for this command alone
+
+    try:
+        content = loadmat(path, variable_names=["data"], squeeze_me=True)
+    except NotImplementedError:
+        raise ArtifactError(f"{path} is of MATLAB 7.3 (HDF5)", hint="save it with -v7") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file can make the reader raise anything
+        raise ArtifactError(f"{path} is no readable MATLAB file: {error}") from None
+    data = content.get("data")
+    visual, text, label = (_matrix(path, data, name) for name in ("X1", "X2", "Y"))
+    count = visual.shape[1]
+    if text.shape[1] != count or label.shape[1] != count:
+        shapes = f"X1 {visual.shape}, X2 {text.shape}, Y {label.shape}"
+        raise ArtifactError(f"{path}: a column an item is expected in each of {shapes}", hint=_LAYOUT)
+    if not ((label == 0) | (label == 1)).all() or not (label.sum(axis=0) == 1).all():
+        raise ArtifactError(f"{path}: Y gives an item no category, or several; one each is expected")
+    split = _field(path, data, "split")
+    train, test = (_numbers(path, split, name, count) for name in ("ind_train", "ind_test"))
+    used = np.concatenate([train, test])
+    if len(np.unique(used)) != len(used) or len(used) != count:
+        raise ArtifactError(f"{path}: ind_train and ind_test do not part the {count} items")
+    train_V = np.zeros(count, dtype=bool)
+    train_V[train] = True
+    return Paired(
+        visual.T.astype(np.float32), text.T.astype(np.float32), label.argmax(axis=0).astype(np.int64), train_V
+    )
+
+
+def _field(path: Path, struct: Any, name: str) -> Any:
+    names = getattr(getattr(struct, "dtype", None), "names", None) or ()
+    if name not in names:
+        raise ArtifactError(f"{path} has no {name}", hint=_LAYOUT)
+    return struct[name][()]
+
+
+def _matrix(path: Path, struct: Any, name: str) -> npt.NDArray[np.float64]:
+    """A dense or sparse matrix of finite numbers."""
+    value = _field(path, struct, name)
+    value = value.toarray() if hasattr(value, "toarray") else value
+    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "fiub" or not value.size:
+        raise ArtifactError(f"{path}: {name} is not a matrix of numbers", hint=_LAYOUT)
+    value = value.astype(np.float64)
+    if not np.isfinite(value).all():
+        raise ArtifactError(f"{path}: {name} holds numbers that are not finite")
+    return value
+
+
+def _numbers(path: Path, struct: Any, name: str, count: int) -> npt.NDArray[np.int64]:
+    """Item numbers, from 0."""
+    value = np.atleast_1d(_field(path, struct, name))
+    if value.dtype.kind not in "fiu" or not (value == value.round()).all() or value.min() < 1 or value.max() > count:
+        raise ArtifactError(f"{path}: {name} holds something else than item numbers from 1 to {count}", hint=_LAYOUT)
+    return value.astype(np.int64).ravel() - 1
