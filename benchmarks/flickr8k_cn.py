@@ -28,7 +28,8 @@ from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.stages.data import import_data
-from ccr_cli.stages.evaluate import Options, evaluate
+from ccr_cli.stages.evaluate import evaluate
+from ccr_cli.stages.measure import Options
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import find_sources, with_noise
 from ccr_cli.stages.train import train

@@ -32,8 +32,10 @@ def measure(inputs: Inputs, trained: base.Artifact, lang: str, split: str) -> di
     method, tokenizer = load_method(trained, CPU)
     data = dataset.read(inputs.parent(trained, "dataset"))
     captions = data.captions[data.captions["lang"] == lang]
-    items = gallery(data, inputs.parent(trained, "features"), split, captions, f"{lang} captions")
-    visual = embed_visuals(method, items.visual_VD, CPU)
+    items = gallery(
+        data, inputs.parent(trained, "features"), split, captions, f"{lang} captions", method.config.needs()
+    )
+    visual = embed_visuals(method, items.visual, CPU)
     sim_QG = encode_and_embed(method, tokenizer, items.texts, CPU) @ visual.T
     wrong_Q = (sim_QG.argmax(dim=1) != torch.from_numpy(items.item_T)).numpy()
     found: dict[str, Any] = {"run": trained.name, "split": split, "queries": len(sim_QG), "items": len(visual)}

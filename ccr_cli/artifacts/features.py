@@ -48,15 +48,19 @@ def command(artifact: Artifact, data: Path) -> str:
     return shlex.join([*parts, *(part for key, value in options.items() for part in ("--set", f"{key}={value}"))])
 
 
-def read_pooled(artifact: Artifact, item_ids: Sequence[str]) -> tuple[npt.NDArray[np.float32], list[str]]:
-    """Reads one vector an item (the mean over its rows).
+def read_rows(
+    artifact: Artifact, item_ids: Sequence[str], *, pooled: bool
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], list[str]]:
+    """Reads the rows of items, or their mean.
 
     Args:
         artifact: A features artifact.
         item_ids: Which items, in which order.
+        pooled: One row an item, the mean over its rows.
 
     Returns:
-        Features (V, D) in float32 and the ids they belong to: those of `item_ids` that have features.
+        Rows (N, D) in float32, where each item's begin (V + 1,), and the ids of the items: those of `item_ids` that
+        have features.
 
     Raises:
         ArtifactError: If none of them has features.
@@ -66,14 +70,17 @@ def read_pooled(artifact: Artifact, item_ids: Sequence[str]) -> tuple[npt.NDArra
     kept = [i for i in item_ids if i in known]
     if not kept:
         raise ArtifactError(f"{artifact.path} has features of none of the {len(item_ids)} items asked for")
-    rows = index.loc[kept]
-    features: npt.NDArray[np.float32] | None = None
-    for shard in sorted(rows["shard"].unique()):
+    index = index.loc[kept]
+    lengths = np.ones(len(kept), np.int64) if pooled else index["n_rows"].to_numpy(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows: npt.NDArray[np.float32] | None = None
+    for shard in sorted(index["shard"].unique()):
         block = np.load(artifact.file(shard_name(int(shard))), mmap_mode="r", allow_pickle=False)
-        if features is None:
-            features = np.empty((len(kept), block.shape[1]), dtype=np.float32)
-        for at in np.flatnonzero(rows["shard"].to_numpy() == shard):
-            first, count = int(rows["first_row"].iloc[at]), int(rows["n_rows"].iloc[at])
-            features[at] = block[first : first + count].astype(np.float32).mean(axis=0)
-    assert features is not None
-    return features, kept
+        if rows is None:
+            rows = np.empty((offsets[-1], block.shape[1]), dtype=np.float32)
+        for at in np.flatnonzero(index["shard"].to_numpy() == shard):
+            first, count = int(index["first_row"].iloc[at]), int(index["n_rows"].iloc[at])
+            given = block[first : first + count].astype(np.float32)
+            rows[offsets[at] : offsets[at + 1]] = given.mean(axis=0, keepdims=True) if pooled else given
+    assert rows is not None
+    return rows, offsets, kept

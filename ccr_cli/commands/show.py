@@ -50,7 +50,8 @@ def show_evaluation(artifact: Artifact) -> None:
 def _what(result: dict[str, Any]) -> str:
     role = " (source)" if result["role"] == "source" else ""
     fusion = "" if result["fusion"] == "none" else f", fused {result['fusion']}"
-    return f"{result['data']} {result['lang']}{role}{fusion}"
+    reading = f", {result['reading']} alone" if result.get("reading") else ""
+    return f"{result['data']} {result['lang']}{role}{fusion}{reading}"
 
 
 def _draw(title: str, found: list[dict[str, Any]]) -> None:

@@ -1,7 +1,8 @@
 """Texts as flat token ids: n-gram hashing, transformers tokenizers, and tables of both.
 
 A batch of texts is one flat vector of ids and the offsets where each text begins, so nothing is padded
-until a model asks for it, and a batch is gathered from a table without touching a text again.
+until a model asks for it, and a batch is gathered from a table without touching a text again. A *token* is what
+a model may attend to: each id of a transformers tokenizer; a word, symbol or CJK character with all its n-grams.
 
 Shape suffixes: B texts in a batch, T texts in a table, N ids of a batch, M ids of a table.
 """
@@ -41,16 +42,19 @@ class Tokens:
     """int64 ids of all texts, one after the other."""
     offsets_B1: torch.Tensor
     """int64, B + 1 values from 0 to N."""
+    starts_N: torch.Tensor
+    """bool, true where an id is the first of a token."""
 
     def to(self, device: torch.device | str) -> Tokens:
         """Return the same batch on ``device``."""
-        return Tokens(self.ids_N.to(device), self.offsets_B1.to(device))
+        return Tokens(self.ids_N.to(device), self.offsets_B1.to(device), self.starts_N.to(device))
 
     def join(self, other: Tokens) -> Tokens:
         """Return one batch of these texts and then the other's, so that both pass the encoder in one call."""
         return Tokens(
             torch.cat([self.ids_N, other.ids_N]),
             torch.cat([self.offsets_B1, other.offsets_B1[1:] + self.offsets_B1[-1]]),
+            torch.cat([self.starts_N, other.starts_N]),
         )
 
     def __len__(self) -> int:
@@ -66,17 +70,27 @@ class TokenTable:
     """int32 ids of all texts, (M,)."""
     offsets: torch.Tensor
     """int64, (T + 1,)."""
+    starts: torch.Tensor
+    """bool, (M,)."""
 
     @classmethod
-    def from_lists(cls, lists: Iterable[Sequence[int]]) -> TokenTable:
-        """Build a table from one sequence of ids a text; none may be empty."""
+    def from_lists(cls, lists: Iterable[Sequence[Sequence[int]]]) -> TokenTable:
+        """Build a table from one sequence of tokens a text, each the sequence of its ids; none may be empty."""
         flat: list[int] = []
+        starts: list[bool] = []
         offsets = [0]
-        for ids in lists:
-            assert len(ids) > 0, "a text has no ids"
-            flat.extend(ids)
+        for tokens in lists:
+            assert len(tokens) > 0, "a text has no tokens"
+            for ids in tokens:
+                flat.extend(ids)
+                starts.append(True)
+                starts.extend([False] * (len(ids) - 1))
             offsets.append(len(flat))
-        return cls(torch.tensor(flat, dtype=torch.int32), torch.tensor(offsets, dtype=torch.int64))
+        return cls(
+            torch.tensor(flat, dtype=torch.int32),
+            torch.tensor(offsets, dtype=torch.int64),
+            torch.tensor(starts, dtype=torch.bool),
+        )
 
     def select(self, rows_B: torch.Tensor) -> Tokens:
         """Gather texts, in the order given and as often as named.
@@ -94,7 +108,7 @@ class TokenTable:
         total = int(offsets_B1[-1])
         shift_N = torch.repeat_interleave(starts_B - offsets_B1[:-1], lengths_B, output_size=total)
         positions_N = shift_N + torch.arange(total, device=self.offsets.device)
-        return Tokens(self.ids[positions_N].long(), offsets_B1)
+        return Tokens(self.ids[positions_N].long(), offsets_B1, self.starts[positions_N])
 
     def __len__(self) -> int:
         """Return T, the number of texts."""
@@ -125,7 +139,7 @@ class NgramTokenizer:
         assert buckets >= 2 and ngram_min >= 1 and cjk_max >= 1, "meaningless n-gram settings"
         self.buckets, self.ngram_min, self.ngram_max, self.cjk_max = buckets, ngram_min, ngram_max, cjk_max
         self._classes: dict[str, str] = {}
-        self._pieces: dict[str, list[int]] = {}
+        self._pieces: dict[str, list[list[int]]] = {}
 
     @property
     def vocab_size(self) -> int:
@@ -134,7 +148,9 @@ class NgramTokenizer:
 
     def features(self, text: str) -> list[str]:
         """Return the features of a text before hashing, in order and with repetitions."""
-        return [feature for kind, piece in self._split(text) for feature in self._features(kind, piece)]
+        return [
+            feature for kind, piece in self._split(text) for token in self._tokens(kind, piece) for feature in token
+        ]
 
     def encode(self, texts: Sequence[str]) -> TokenTable:
         """Tokenise each distinct text once; row i of the table is text i."""
@@ -157,16 +173,16 @@ class NgramTokenizer:
         """Write the settings into ``directory``."""
         _write_config(directory, self.config())
 
-    def _ids(self, text: str) -> list[int]:
-        ids: list[int] = []
+    def _ids(self, text: str) -> list[list[int]]:
+        ids: list[list[int]] = []
         for kind, piece in self._split(text):
             known = self._pieces.get(piece)
             if known is None:
-                known = [self._hash(feature) for feature in self._features(kind, piece)]
+                known = [[self._hash(feature) for feature in token] for token in self._tokens(kind, piece)]
                 if kind == "word":  # words repeat, runs of CJK hardly do
                     self._pieces[piece] = known
             ids.extend(known)
-        return ids or [EMPTY_BUCKET]
+        return ids or [[EMPTY_BUCKET]]
 
     def _split(self, text: str) -> list[tuple[str, str]]:
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -186,13 +202,16 @@ class NgramTokenizer:
             self._classes[char] = known
         return known
 
-    def _features(self, kind: str, piece: str) -> list[str]:
+    def _tokens(self, kind: str, piece: str) -> list[list[str]]:
+        """The features of each token: a word, a symbol, or a character of a CJK run and the n-grams that it begins."""
         if kind == "symbol":
-            return list(piece)
+            return [[symbol] for symbol in piece]
         if kind == "cjk":
-            return _ngrams(piece, 1, self.cjk_max)
+            return [
+                [piece[i:end] for end in range(i + 1, min(i + self.cjk_max, len(piece)) + 1)] for i in range(len(piece))
+            ]
         marked = f"<{piece}>"
-        return [marked, *_ngrams(marked, self.ngram_min, min(self.ngram_max, len(marked) - 1))]
+        return [[marked, *_ngrams(marked, self.ngram_min, min(self.ngram_max, len(marked) - 1))]]
 
     def _hash(self, feature: str) -> int:
         return 1 + zlib.crc32(feature.encode("utf-8", "surrogatepass")) % (self.buckets - 1)
@@ -242,7 +261,7 @@ class HFTokenizer:
             chunk = distinct[start : start + _CHUNK]
             out = self._tokenizer(chunk, truncation=True, max_length=self.max_length, padding=False)
             lists += out["input_ids"]
-        return _expand(TokenTable.from_lists(ids or [self._filler()] for ids in lists), rows)
+        return _expand(TokenTable.from_lists([[i] for i in ids or [self._filler()]] for ids in lists), rows)
 
     def config(self) -> dict[str, Any]:
         """Return the settings as JSON values; the vocabulary lies in its own files."""
@@ -290,7 +309,7 @@ def _expand(distinct: TokenTable, rows: Sequence[int]) -> TokenTable:
     if len(distinct) == len(rows):  # all texts differ: the rows are in order already
         return distinct
     tokens = distinct.select(torch.tensor(rows, dtype=torch.int64))
-    return TokenTable(tokens.ids_N.int(), tokens.offsets_B1)
+    return TokenTable(tokens.ids_N.int(), tokens.offsets_B1, tokens.starts_N)
 
 
 def _write_config(directory: Path, config: dict[str, Any]) -> None:

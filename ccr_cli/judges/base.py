@@ -10,12 +10,14 @@ docstring is its help. It holds a constant ``SCOPE`` and a function ``clean_prob
 - ``SCOPE = "epoch"``: ``clean_probability(score_N, null_M) -> ndarray (N,)``. ``score_N`` holds the
   similarity of each given training pair in evaluation mode, ``null_M`` that of randomly shuffled pairs (of
   different items).
+- ``SCOPE = "text"``: the same, where ``score_N`` compares texts without any model (``stages/agreement.py``).
 - ``SCOPE = "truth"``: ``clean_probability(wrong_N) -> ndarray (N,)`` from the truth about synthetic noise.
 
 Which similarity a judge reads (English against translation, picture against translation, both) is the
 caller's matter. A pair is presumed to match: where the scores hold no information (all equal, a tie, no
-rival) the answer is 1. In the ``epoch`` scope scores that are not finite are refused with ValueError, higher
-scores never give lower probabilities, and the answer depends on the values alone, not on their order.
+rival) the answer is 1. In the ``epoch`` and ``text`` scopes scores that are not finite are refused with
+ValueError, higher scores never give lower probabilities, and the answer depends on the values alone, not on their
+order.
 
 Shapes: B pairs in the batch, N given training pairs, M pairs of the null sample.
 """
@@ -29,7 +31,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Scope = Literal["batch", "epoch", "truth"]
+Scope = Literal["batch", "epoch", "text", "truth"]
 FloatArray = npt.NDArray[np.float64]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from ccr_cli import registry
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
@@ -26,6 +27,7 @@ from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
+Need = Literal["frames", "back", "labels"]
 TextEncoder = NgramTextEncoder | TransformerTextEncoder
 P = TypeVar("P", Tensor, npt.NDArray[np.float64])
 
@@ -39,13 +41,17 @@ class Config:
     batch_size: int = 128
     """Triplets a step."""
     lr: float = 1e-3
-    """Peak learning rate of Adam; it falls to zero along a cosine."""
+    """Peak learning rate of Adam."""
+    lr_drop: int = 0
+    """Epoch from which on learning rates are a tenth; 0: they fall to zero along a cosine."""
     table_lr: float = 5e-3
     """The same of the n-gram table: a rare word's row is seen in few steps, and must learn in these."""
     text_encoder: str = "ngram"
     """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name."""
     max_tokens: int = 64
     """Longest caption in tokens, for a transformers encoder."""
+    frozen_layers: int = 0
+    """Lowest layers of a transformers encoder that are not trained, its embeddings with them; 0 trains all."""
     buckets: int = 32768
     """Rows of the n-gram table."""
     dim: int = 256
@@ -77,10 +83,19 @@ class Config:
             or min(self.lr, self.table_lr) <= 0
         ):
             raise ValueError("epochs >= 1, batch_size >= 2, dim >= 1, buckets >= 1, lr > 0 and table_lr > 0 are needed")
+        if min(self.lr_drop, self.frozen_layers) < 0:
+            raise ValueError("lr_drop >= 0 and frozen_layers >= 0 are needed")
         if not (0 <= self.dropout < 1 and 0 <= self.text_dropout < 1) or self.warmup_epochs < 0:
             raise ValueError("dropout and text_dropout in [0, 1) and warmup_epochs >= 0 are needed")
         if self.judge not in registry.names("judges"):
             raise ValueError(f"no judge {self.judge!r}; judges: {', '.join(registry.names('judges'))}")
+
+    def needs(self) -> frozenset[Need]:
+        """What the method reads beside one vector an item and a caption in two languages.
+
+        `frames` (every row of an item's features), `back` (back-translations), `labels` (the items' categories).
+        """
+        return frozenset()
 
 
 @dataclass(frozen=True)
@@ -119,8 +134,8 @@ def believe(side: str, ask: Callable[[str], P], sure: P) -> Belief[P]:
 class Batch:
     """B training triplets."""
 
-    visual_BD: Tensor
-    """Frozen features of the visual items."""
+    visual: Frames
+    """Frozen features of the B visual items: one row each, unless the method needs frames."""
     source: Tokens
     """Captions in the source language."""
     target: Tokens
@@ -131,6 +146,27 @@ class Batch:
     """Probability that the sides match, as a judge of the epoch or the truth sees it; 1 without one."""
     judged: bool = False
     """Whether the warm-up is over, so that a judge may speak."""
+    back: Tokens | None = None
+    """The given translations back in the source language, for a method that needs them."""
+    label_B: Tensor | None = None
+    """Category of each given item, int64, for a method that needs it."""
+
+
+class Embedder(Protocol):
+    """What retrieval needs of a model."""
+
+    def embed_visual(self, visual: Frames) -> Tensor:
+        """Returns unit vectors (V, D) of visual items."""
+
+    def embed_text(self, tokens: Tokens) -> Tensor:
+        """Returns unit vectors (T, D) of texts in any language."""
+
+
+def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
+    """A text encoder with heads into the common space: what every method trains."""
+    visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
+    text_head = None if text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
+    return DualEncoder(visual_head, text_encoder, text_head, config.text_dropout)
 
 
 class Method(nn.Module, ABC):
@@ -152,9 +188,7 @@ class Method(nn.Module, ABC):
         """
         super().__init__()
         self.config = config
-        visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
-        text_head = None if text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
-        self.encoder = DualEncoder(visual_head, text_encoder, text_head, config.text_dropout)
+        self.encoder = dual_encoder(config, visual_dim, text_encoder)
         self.epoch, self.epochs = 1, config.epochs
 
     @abstractmethod
@@ -169,13 +203,17 @@ class Method(nn.Module, ABC):
         """Called before each epoch, counted from 1."""
         self.epoch = epoch
 
-    def embed_visual(self, features_VD: Tensor) -> Tensor:
+    def embed_visual(self, visual: Frames) -> Tensor:
         """Returns unit vectors (V, D) of visual items."""
-        return self.encoder.embed_visual(features_VD)
+        return self.encoder.embed_visual(visual.mean())
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
         return self.encoder.embed_text(tokens.ids_N, tokens.offsets_B1)
+
+    def readings(self) -> dict[str, Embedder]:
+        """Further ways to read the trained model, by name; evaluation reports each beside the model itself."""
+        return {}
 
     def judge_scores(self, sim_BB: Tensor) -> Tensor:
         """What a judge of a batch reads, from similarities (B, B)."""
@@ -206,10 +244,10 @@ class Views:
     """Entries that may act as negatives, and the diagonal."""
 
 
-def views(method: Method, batch: Batch) -> Views:
+def views(model: Embedder, batch: Batch) -> Views:
     """Embeds a batch and compares its three sides."""
-    v_BD = method.embed_visual(batch.visual_BD)
-    s_BD, t_BD = torch.split(method.embed_text(batch.source.join(batch.target)), len(v_BD))
+    v_BD = model.embed_visual(batch.visual)
+    s_BD, t_BD = torch.split(model.embed_text(batch.source.join(batch.target)), len(v_BD))
     mask_BB = negatives_BB(batch.item_B, batch.item_B)
     with no_autocast(v_BD):  # half precision makes ties of what differs by less than 0.002
         v_BD, s_BD, t_BD = (normalize(at_least_float32(x_BD), dim=1) for x_BD in (v_BD, s_BD, t_BD))
@@ -219,7 +257,7 @@ def views(method: Method, batch: Batch) -> Views:
 def clean_probabilities(method: Method, batch: Batch, sim: Views) -> Belief[Tensor]:
     """Asks the method's judge about a batch.
 
-    A judge of an epoch or of the truth has spoken already (`batch.p`); a judge of a batch reads the matrices.
+    A judge of a batch reads the matrices; any other has spoken already (`batch.p`).
     """
     config = method.config
     judge = registry.load("judges", config.judge)

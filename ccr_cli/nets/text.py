@@ -1,12 +1,14 @@
 """Text encoders: a batch of tokenised texts in, one vector a text out.
 
-A batch is one flat vector of ids and the offsets where each text begins.
+A batch is one flat vector of ids and the offsets where each text begins; for one vector a token, also where the
+tokens begin.
 
-Shape suffixes: B texts, N ids of the batch, L longest text, D dimension.
+Shape suffixes: B texts, N ids of the batch, W tokens of the batch, L tokens of the longest text, D dimension.
 """
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from torch import nn
 
 from ccr_cli import hub
 from ccr_cli.errors import UnavailableError
+from ccr_cli.nets.ragged import masked_mean, pad_rows
 
 
 class NgramTextEncoder(nn.Module):
@@ -42,6 +45,14 @@ class NgramTextEncoder(nn.Module):
         """Return (B, D), not normalised."""
         out_BD: torch.Tensor = self.bag(ids_N, offsets_B1)
         return out_BD
+
+    def tokens(
+        self, ids_N: torch.Tensor, offsets_B1: torch.Tensor, starts_N: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return one vector a token, the mean of its n-grams, padded: (B, L, D) and a mask (B, L)."""
+        begins_W = starts_N.nonzero().squeeze(1)
+        token_WD = self.bag(ids_N, torch.cat([begins_W, offsets_B1[-1:]]))
+        return pad_rows(token_WD, torch.searchsorted(begins_W, offsets_B1))
 
     def config(self) -> dict[str, Any]:
         """Return what ``text_encoder_from_config`` rebuilds the module from."""
@@ -73,34 +84,32 @@ class TransformerTextEncoder(nn.Module):
 
     def forward(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
         """Return (B, D), not normalised."""
-        ids_BL, mask_BL = pad_tokens(ids_N, offsets_B1, self.pad_id)
+        return masked_mean(*self.tokens(ids_N, offsets_B1))
+
+    def tokens(
+        self, ids_N: torch.Tensor, offsets_B1: torch.Tensor, starts_N: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return one vector a token, padded: (B, L, D) and a mask (B, L); every id is a token."""
+        ids_BL, mask_BL = pad_rows(ids_N, offsets_B1, self.pad_id)
         output: Any = self.model(input_ids=ids_BL, attention_mask=mask_BL.long())
-        hidden_BLD: torch.Tensor = output.last_hidden_state
-        weight_BL1 = mask_BL.unsqueeze(-1).to(hidden_BLD.dtype)
-        return (hidden_BLD * weight_BL1).sum(1) / weight_BL1.sum(1)
+        return output.last_hidden_state, mask_BL
+
+    def freeze(self, layers: int) -> None:
+        """Stop training the lowest `layers` layers, and what comes before them: the embeddings."""
+        stack = max((part for part in self.model.modules() if isinstance(part, nn.ModuleList)), key=len)
+        first = next(stack.parameters())
+        for weight in takewhile(lambda weight: weight is not first, self.model.parameters()):
+            weight.requires_grad_(False)
+        for layer in stack[:layers]:
+            layer.requires_grad_(False)
 
     def config(self) -> dict[str, Any]:
         """Return what ``text_encoder_from_config`` rebuilds the module from (weights not included)."""
         return {"kind": "transformers", "model": self._config}
 
 
-def pad_tokens(ids_N: torch.Tensor, offsets_B1: torch.Tensor, pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Turn flat ids into a matrix, padded on the right.
-
-    Returns:
-        int64 ids (B, L) and a bool mask (B, L) that is true on real tokens.
-    """
-    lengths_B = offsets_B1.diff()
-    width = int(lengths_B.max()) if len(lengths_B) else 0
-    columns_L = torch.arange(width, device=lengths_B.device)
-    mask_BL = columns_L < lengths_B.unsqueeze(1)
-    ids_BL = torch.full(mask_BL.shape, pad_id, dtype=torch.int64, device=lengths_B.device)
-    ids_BL[mask_BL] = ids_N  # both run text by text
-    return ids_BL, mask_BL
-
-
 def build_text_encoder(
-    name: str, *, buckets: int = 1 << 16, dim: int = 256, pretrained: bool = True
+    name: str, *, buckets: int = 1 << 16, dim: int = 256, pretrained: bool = True, frozen_layers: int = 0
 ) -> NgramTextEncoder | TransformerTextEncoder:
     """Make a text encoder by name.
 
@@ -109,6 +118,7 @@ def build_text_encoder(
         buckets: size of the n-gram table (``ngram`` only).
         dim: dimension of the n-gram vectors (``ngram`` only).
         pretrained: load the model's weights; else only its architecture.
+        frozen_layers: lowest layers of a transformers model that are not trained, embeddings with them; 0: none.
 
     Raises:
         ArtifactError: a folder of that name has no complete model.
@@ -125,7 +135,12 @@ def build_text_encoder(
         if located is None:
             raise OSError("not in the hub's cache")
         folder = str(located.folder)
-        return TransformerTextEncoder(auto_model.from_pretrained(folder, local_files_only=True, use_safetensors=True))
+        encoder = TransformerTextEncoder(
+            auto_model.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        )
+        if frozen_layers:
+            encoder.freeze(frozen_layers)
+        return encoder
     except (OSError, ValueError) as error:
         raise UnavailableError(f"no text encoder '{name}' on this machine", f"hf download {name}") from error
 

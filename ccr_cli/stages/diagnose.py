@@ -90,9 +90,13 @@ def _diagnose(
     parent = inputs.workspace.parent
     data = dataset.read(parent(trained, "dataset"))
     pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
-    translations = translation.read(parent(trained, "translation"))
-    triplets = training_triplets(data, translations, pairs, parent(trained, "features"))
+    translations, *others = (
+        translation.read(inputs.workspace.linked(trained, link))
+        for link in trained.parents
+        if link.kind == "translation"
+    )
     method, tokenizer = load_method(trained, device)
+    triplets = training_triplets(data, translations, pairs, parent(trained, "features"), method.config.needs(), *others)
     source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
     embedded = judging.embed_triplets(method, triplets, source, target, device)
     seed = derive(settings["seed"], "diagnose")

@@ -11,30 +11,29 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer, TokenTable
 from ccr_cli.errors import UnavailableError, UsageError
-from ccr_cli.methods.base import Method
+from ccr_cli.methods.base import Embedder
 
 BATCH = 1024
 Tokenizer = NgramTokenizer | HFTokenizer
 
 
 @torch.no_grad()
-def embed_texts(method: Method, table: TokenTable, device: torch.device) -> Tensor:
+def embed_texts(method: Embedder, table: TokenTable, device: torch.device) -> Tensor:
     """Embeds every text of a table, in float32 (T, D), on the device."""
-    method.eval()
     rows = torch.split(torch.arange(len(table)), BATCH)
     return torch.cat([method.embed_text(table.select(r).to(device)).float() for r in rows])
 
 
 @torch.no_grad()
-def embed_visuals(method: Method, features_VD: Tensor, device: torch.device) -> Tensor:
+def embed_visuals(method: Embedder, visual: Frames, device: torch.device) -> Tensor:
     """Embeds every visual item, in float32 (V, D), on the device."""
-    method.eval()
-    return torch.cat([method.embed_visual(f.to(device)).float() for f in torch.split(features_VD, BATCH)])
+    return torch.cat([method.embed_visual(part.to(device)).float() for part in visual.split(BATCH)])
 
 
-def encode_and_embed(method: Method, tokenizer: Tokenizer, texts: Sequence[str], device: torch.device) -> Tensor:
+def encode_and_embed(method: Embedder, tokenizer: Tokenizer, texts: Sequence[str], device: torch.device) -> Tensor:
     """Tokenises and embeds texts (T, D)."""
     return embed_texts(method, tokenizer.encode(list(texts)), device)
 

@@ -20,6 +20,7 @@ from ccr_cli.data.tokens import TokenTable
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.methods.base import Belief, Method, believe
 from ccr_cli.metrics.detection import detection
+from ccr_cli.stages.agreement import agreement
 from ccr_cli.stages.embed import embed_texts, embed_visuals
 from ccr_cli.stages.triplets import Triplets
 
@@ -71,7 +72,7 @@ def embed_triplets(
 ) -> Embedded:
     """Embeds all training triplets."""
     return Embedded(
-        embed_visuals(method, triplets.visual_VD, device),
+        embed_visuals(method, triplets.visual, device),
         embed_texts(method, source, device),
         embed_texts(method, target, device),
         triplets.item_N.to(device),
@@ -103,6 +104,8 @@ def ask(
     module = registry.load("judges", judge)
     if module.SCOPE == "truth":
         return Opinion(similarity, truth(triplets))
+    if module.SCOPE == "text":
+        return Opinion(similarity, from_texts(triplets, seed))
     null = embedded.null(seed) if module.SCOPE == "epoch" else {}
 
     def of(name: str) -> Array:
@@ -118,6 +121,16 @@ def ask(
 def trust(triplets: Triplets) -> Belief[Array]:
     """Everything matches."""
     return Belief(*[np.ones(len(triplets))] * 3)
+
+
+def from_texts(triplets: Triplets, seed: int) -> Belief[Array]:
+    """What the texts alone say of the translations.
+
+    Raises:
+        UsageError: If there is nothing to compare the translations with.
+    """
+    p = registry.load("judges", "translation").clean_probability(*agreement(triplets, seed))
+    return Belief(np.ones(len(triplets)), p, p)
 
 
 def truth(triplets: Triplets) -> Belief[Array]:

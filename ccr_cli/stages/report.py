@@ -90,7 +90,7 @@ def gather(
 ) -> tuple[Material, list[base.Artifact]]:
     """Reads all that a report shows, and says from which artifacts; arguments and errors as for `report`."""
     evaluations, diagnoses, runs = _select(inputs)
-    results = [(_run_id(e), result) for e in evaluations for result in evaluation.results(e)]
+    results = [(_run_id(e), r) for e in evaluations for r in evaluation.results(e) if not r.get("reading")]
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {_run_id(d): str(told["label"]) for d, told in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in results}

@@ -13,6 +13,7 @@ from ccr_cli.errors import UsageError
 from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.select import Inputs, made_from
+from ccr_cli.stages.triplets import read_visuals
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,10 @@ def search(
         hint=features.command(own, data.artifact.path),
     )
     items = data.items if split is None else items_of(data.items, split)
-    visual, item_ids = features.read_pooled(feats, list(items["item_id"]))
     on = choose_device(device)
     method, tokenizer = load_method(trained, on)
-    gallery_VD = embed_visuals(method, torch.from_numpy(visual), on)
+    visual, item_ids = read_visuals(feats, list(items["item_id"]), method.config.needs())
+    gallery_VD = embed_visuals(method, visual, on)
     query_QD = encode_and_embed(method, tokenizer, queries, on)
     with torch.no_grad():
         sim_QV, unc_Q = method.score(query_QD, gallery_VD)

@@ -23,15 +23,20 @@ class Sources:
     translation: base.Artifact
     features: base.Artifact
     noise: base.Artifact | None
+    second: base.Artifact | None = None
+    """Another engine's translation, for the judge `translation`."""
 
     @property
     def parents(self) -> list[base.Artifact]:
         """All of them."""
-        return [a for a in (self.data, self.translation, self.noise, self.features) if a is not None]
+        return [a for a in (self.data, self.translation, self.second, self.noise, self.features) if a is not None]
 
 
 def find_sources(inputs: Inputs, lang: str | None) -> Sources:
     """Finds the data set, translation and features to train from, without noise.
+
+    Of two translations that are given the first is trained on, and the second is what the judge `translation`
+    compares it with.
 
     Raises:
         ArtifactError: If one is missing, several fit, or they are not of one data set.
@@ -41,6 +46,10 @@ def find_sources(inputs: Inputs, lang: str | None) -> Sources:
         return lang is None or translation.language(artifact) == lang
 
     asked = f"into {lang}" if lang else ""
+    named = [a for a in inputs.given if a.kind == "translation" and fits(a)]
+    second = named[1] if len(named) == 2 else None
+    if second:
+        inputs = replace(inputs, given=[a for a in inputs.given if a is not second])
     translated = inputs.one("translation", asked, fits, hint=f"ccr translate --lang {lang or 'LANG'}")
     data = inputs.parent(translated, "dataset")
     for given in inputs.given:
@@ -48,7 +57,10 @@ def find_sources(inputs: Inputs, lang: str | None) -> Sources:
             require_parent(translated, given)
     feats = inputs.one("features", f"of {data.name}", made_from(data), hint=f"ccr extract {data.path}")
     require_parent(feats, data)
-    return Sources(data, translated, feats, None)
+    if second:
+        require_parent(second, data)
+        inputs.note(second)
+    return Sources(data, translated, feats, None, second)
 
 
 def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: str, target: str, seed: int) -> Sources:

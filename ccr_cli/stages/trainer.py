@@ -34,7 +34,7 @@ from ccr_cli.stages.checkpoint import load_state, save_state, save_tensors
 from ccr_cli.stages.embed import Tokenizer, embed_visuals, encode_and_embed
 from ccr_cli.stages.scoring import score_gallery
 from ccr_cli.stages.sources import Sources
-from ccr_cli.stages.triplets import Gallery, gallery, training_triplets
+from ccr_cli.stages.triplets import Gallery, Triplets, gallery, training_triplets
 
 LEAST = 1e-6
 """Least probability that a judge of the epoch may give: 0 would also take the pair out of the negatives, which is
@@ -75,16 +75,22 @@ class Trainer:
         data = dataset.read(sources.data)
         translations = translation.read(sources.translation)
         pairs = noise.read(sources.noise) if sources.noise else None
-        self.triplets = training_triplets(data, translations, pairs, sources.features)
+        self.needs = config.needs()
+        second = translation.read(sources.second) if sources.second else None
+        self.triplets = training_triplets(data, translations, pairs, sources.features, self.needs, second)
+        _require(self.needs, self.triplets, sources, str(request["method"]))
         if self.triplets.dropped:
             warn(f"{self.triplets.dropped} triplets left out: an item without features or a caption untranslated")
-        self.validation = _validation(data, translations, sources, str(request["select_on"]))
+        self.validation = _validation(data, translations, sources, str(request["select_on"]), self.needs)
         self.tokenizer = _tokenizer(config)
         say("tokenising", level=1)
         self.source, self.target = (self.tokenizer.encode(t) for t in (self.triplets.source, self.triplets.target))
+        self.back = self.tokenizer.encode(self.triplets.back or []) if "back" in self.needs else None
         torch.manual_seed(derive(self.seed, "init"))
-        text = build_text_encoder(config.text_encoder, buckets=config.buckets, dim=config.dim)
-        self.method: Method = module.Method(config, self.triplets.visual_VD.shape[1], text).to(device)
+        text = build_text_encoder(
+            config.text_encoder, buckets=config.buckets, dim=config.dim, frozen_layers=config.frozen_layers
+        )
+        self.method: Method = module.Method(config, self.triplets.visual.dim, text).to(device)
         dense, sparse = parameter_groups(self.method)
         self.optimizers: list[torch.optim.Optimizer] = []
         if dense:
@@ -93,13 +99,11 @@ class Trainer:
             self.optimizers.append(torch.optim.SparseAdam(sparse, lr=config.table_lr))
         self.peaks = [float(optimizer.defaults["lr"]) for optimizer in self.optimizers]
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
-        self.visual_VD = self.triplets.visual_VD.to(device)
+        self.visual = self.triplets.visual.to(device)
         self.item_N = self.triplets.item_N.to(device)
-        oracle = registry.load("judges", config.judge).SCOPE == "truth"
-        belief = judging.truth(self.triplets) if oracle else judging.trust(self.triplets)
-        self.state = _Progress(
-            p=self._to_device(belief),
-        )
+        self.label_V = self.triplets.label_V.to(device) if "labels" in self.needs else None  # type: ignore[union-attr]
+        self.scope = registry.load("judges", config.judge).SCOPE
+        self.state = _Progress(p=self._first_belief())
 
     @property
     def steps(self) -> int:
@@ -132,7 +136,7 @@ class Trainer:
                 "dtype": self.request["dtype"],
                 "data": self.build.parents[0].path.rsplit("/", 1)[-1],
                 "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
-                "visual_dim": self.triplets.visual_VD.shape[1],
+                "visual_dim": self.triplets.visual.dim,
                 "text_encoder": self.method.encoder.text_encoder.config(),
                 "triplets": len(self.triplets),
                 "dropped": self.triplets.dropped,
@@ -172,6 +176,8 @@ class Trainer:
 
     def _set_lr(self, step: int) -> float:
         share = 0.5 * (1 + math.cos(math.pi * step / (self.steps * self.config.epochs)))
+        if self.config.lr_drop:
+            share = 0.1 if step >= (self.config.lr_drop - 1) * self.steps else 1.0
         for optimizer, peak in zip(self.optimizers, self.peaks, strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = peak * share
@@ -181,12 +187,14 @@ class Trainer:
         on_device = rows.to(self.device)
         items = self.item_N[on_device]
         batch = Batch(
-            visual_BD=self.visual_VD[items],
+            visual=self.visual.select(items),
             source=self.source.select(rows).to(self.device),
             target=self.target.select(rows).to(self.device),
             item_B=items,
             p=Belief(*(side[on_device] for side in (self.state.p.VS, self.state.p.VT, self.state.p.ST))),
             judged=epoch > self.config.warmup_epochs,
+            back=self.back.select(rows).to(self.device) if self.back else None,
+            label_B=self.label_V[items] if self.label_V is not None else None,
         )
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not torch.float32):
             terms = self.method.losses(batch)
@@ -204,7 +212,8 @@ class Trainer:
         if self.validation is None:
             self._keep(epoch)
             return None
-        visual = embed_visuals(self.method, self.validation.visual_VD, self.device)
+        self.method.eval()
+        visual = embed_visuals(self.method, self.validation.visual, self.device)
         texts = encode_and_embed(self.method, self.tokenizer, self.validation.texts, self.device)
         scores = score_gallery(self.validation, visual, texts)
         figures = {"SumR": scores.sum_r, "t2v": scores.t2v, "v2t": scores.v2t}
@@ -216,8 +225,9 @@ class Trainer:
     def _judge(self, epoch: int) -> dict[str, Any] | None:
         """Lets the judge see the whole training set; from the end of the warm-up on, its word counts."""
         c = self.config
-        if registry.load("judges", c.judge).SCOPE == "truth" or c.judge == "none":
+        if self.scope == "truth" or c.judge == "none":
             return None
+        self.method.eval()
         embedded = judging.embed_triplets(self.method, self.triplets, self.source, self.target, self.device)
         opinion = judging.ask(
             c.judge,
@@ -228,7 +238,7 @@ class Trainer:
             batch_size=c.batch_size,
             read=self.method.judge_scores,
         )
-        if epoch >= c.warmup_epochs and registry.load("judges", c.judge).SCOPE == "epoch":
+        if epoch >= c.warmup_epochs and self.scope == "epoch":
             self.state.p = self._to_device(opinion.p, least=LEAST)
         folder = self.build.folder / "evidence"
         folder.mkdir(exist_ok=True)
@@ -241,6 +251,14 @@ class Trainer:
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.EVIDENCE)
         return judging.quality(opinion, self.triplets)
+
+    def _first_belief(self) -> Belief[Tensor]:
+        """What is believed before the first epoch: everything, unless the judge needs no model."""
+        if self.scope == "truth":
+            return self._to_device(judging.truth(self.triplets))
+        if self.scope == "text":
+            return self._to_device(judging.from_texts(self.triplets, derive(self.seed, "null")), least=LEAST)
+        return self._to_device(judging.trust(self.triplets))
 
     def _keep(self, epoch: int) -> None:
         self.state.best_epoch = epoch
@@ -319,7 +337,21 @@ def _tokenizer(config: Any) -> Tokenizer:
     return HFTokenizer(config.text_encoder, config.max_tokens)
 
 
-def _validation(data: dataset.Dataset, translations: pd.DataFrame, sources: Sources, select_on: str) -> Gallery | None:
+def _require(needs: frozenset[str], triplets: Triplets, sources: Sources, method: str) -> None:
+    """Refuses to train without what the method reads."""
+    if "back" in needs and triplets.back is None:
+        lang = translation.language(sources.translation)
+        raise ArtifactError(
+            f"{method} reads back-translations, and {sources.translation.path} lacks them",
+            hint=f"ccr translate --lang {lang} --back, or --set cycle_weight=0",
+        )
+    if "labels" in needs and triplets.label_V is None:
+        raise ArtifactError(f"{method} learns categories, and items of {sources.data.path} have no label")
+
+
+def _validation(
+    data: dataset.Dataset, translations: pd.DataFrame, sources: Sources, select_on: str, needs: frozenset[str]
+) -> Gallery | None:
     """The validation half that selects, with the queries that may: machine-translated by default."""
     lang = translation.language(sources.translation)
     if select_on == "human":
@@ -330,7 +362,7 @@ def _validation(data: dataset.Dataset, translations: pd.DataFrame, sources: Sour
         captions = forward[["caption_id", "item_id", "text"]]
         what = f"translations into {lang}"
     try:
-        return gallery(data, sources.features, "val-select", captions, what)
+        return gallery(data, sources.features, "val-select", captions, what, needs)
     except ArtifactError as error:
         warn(f"no model selection, the last epoch is kept: {error.message}")
         return None

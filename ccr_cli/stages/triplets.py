@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.dataset import Dataset
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
 
@@ -24,16 +25,22 @@ class Triplets:
 
     slot_ids: list[str]
     """The source caption whose place each triplet takes (N)."""
-    visual_VD: Tensor
+    visual: Frames
     """Features of the training items, float32."""
     item_N: Tensor
-    """Row of `visual_VD` that each triplet was given; also the id by which negatives are masked."""
+    """Which of `visual` each triplet was given; also the id by which negatives are masked."""
     item_ids: list[str]
-    """Item of each row of `visual_VD`."""
+    """Item of each of `visual`."""
     source: list[str]
     """Given source captions (N)."""
     target: list[str]
     """Given translations (N)."""
+    back: list[str] | None
+    """The given translations, translated back into the source language (N); None where one is missing."""
+    second: list[str] | None
+    """Another engine's translations of the given source captions (N); None without one, or where one is missing."""
+    label_V: Tensor | None
+    """Category of each item, int64; None where one is missing."""
     wrong: pd.DataFrame | None
     """vs_wrong, vt_wrong, st_wrong of each triplet where synthetic noise says it."""
     dropped: int
@@ -48,7 +55,7 @@ class Gallery:
     """Visual items and the captions that search them, one language."""
 
     item_ids: list[str]
-    visual_VD: Tensor
+    visual: Frames
     caption_ids: list[str]
     texts: list[str]
     item_T: np.ndarray
@@ -58,21 +65,33 @@ class Gallery:
 
 
 def training_triplets(
-    data: Dataset, translations: pd.DataFrame, noise: pd.DataFrame | None, feats: base.Artifact
+    data: Dataset,
+    translations: pd.DataFrame,
+    noise: pd.DataFrame | None,
+    feats: base.Artifact,
+    needs: frozenset[str],
+    second: pd.DataFrame | None = None,
 ) -> Triplets:
     """Joins captions, translations, noise and features into triplets, in the data set's order.
+
+    Args:
+        data: The data set.
+        translations: Of its captions.
+        noise: The mismatch, or None.
+        feats: Features of its items.
+        needs: What else the method reads, `Config.needs`.
+        second: Another engine's translations, for the judge `translation`.
 
     Raises:
         ArtifactError: If nothing is left, or the noise is of other captions.
     """
     items = items_of(data.items, "train")
-    visual, item_ids = features.read_pooled(feats, list(items["item_id"]))
+    visual, item_ids = read_visuals(feats, list(items["item_id"]), needs)
     row_of = {item: row for row, item in enumerate(item_ids)}
     captions = data.captions[data.captions["lang"] == data.source_lang]
     captions = captions[captions["item_id"].isin(set(items["item_id"]))]
     text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
-    forward = translations[(translations["direction"] == "forward") & (translations["status"] == "ok")]
-    translated = dict(zip(forward["source_caption_id"], forward["text"], strict=True))
+    translated = _texts(translations, "forward")
     if noise is None:
         ids = captions["caption_id"]
         noise = pd.DataFrame(
@@ -96,17 +115,54 @@ def training_triplets(
     flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong") if c in kept.columns]
     return Triplets(
         slot_ids=list(kept["slot_id"]),
-        visual_VD=torch.from_numpy(visual),
+        visual=visual,
         item_N=torch.tensor([row_of[i] for i in kept["given_item_id"]], dtype=torch.int64),
         item_ids=item_ids,
         source=[text_of[i] for i in kept["given_source_id"]],
         target=[translated[i] for i in kept["given_translation_of"]],
+        back=_all_of(_round_trips(translations), kept["given_translation_of"]),
+        second=None if second is None else _all_of(_texts(second, "forward"), kept["given_source_id"]),
+        label_V=_labels(items, item_ids),
         wrong=kept[flags] if flags else None,
         dropped=len(noise) - len(kept),
     )
 
 
-def gallery(data: Dataset, feats: base.Artifact, split: str, captions: pd.DataFrame, what: str) -> Gallery:
+def _texts(translations: pd.DataFrame, direction: str) -> dict[str, str]:
+    """Translations of one direction by their source caption."""
+    found = translations[(translations["direction"] == direction) & (translations["status"] == "ok")]
+    return dict(zip(found["source_caption_id"], found["text"], strict=True))
+
+
+def _round_trips(translations: pd.DataFrame) -> dict[str, str]:
+    """Back-translations by the source caption that they began with."""
+    forward = translations[translations["direction"] == "forward"]
+    began = dict(zip(forward["caption_id"], forward["source_caption_id"], strict=True))
+    return {began[i]: text for i, text in _texts(translations, "back").items()}
+
+
+def _all_of(text_of: dict[str, str], ids: pd.Series[str]) -> list[str] | None:
+    return [text_of[i] for i in ids] if set(ids) <= set(text_of) else None
+
+
+def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:
+    label_V = items.set_index("item_id")["label"].loc[item_ids]
+    return None if label_V.isna().any() else torch.from_numpy(label_V.to_numpy(np.int64))
+
+
+def read_visuals(feats: base.Artifact, item_ids: list[str], needs: frozenset[str]) -> tuple[Frames, list[str]]:
+    """Reads the features of items: every frame where a method needs frames, else one row an item.
+
+    Returns:
+        The features, float32, and the items that have some.
+    """
+    rows, offsets, found = features.read_rows(feats, item_ids, pooled="frames" not in needs)
+    return Frames(torch.from_numpy(rows), torch.from_numpy(offsets)), found
+
+
+def gallery(
+    data: Dataset, feats: base.Artifact, split: str, captions: pd.DataFrame, what: str, needs: frozenset[str]
+) -> Gallery:
     """Makes a gallery of a split's items with features, and the captions of these items.
 
     Args:
@@ -115,6 +171,7 @@ def gallery(data: Dataset, feats: base.Artifact, split: str, captions: pd.DataFr
         split: Which items.
         captions: Columns caption_id, item_id, text; captions of other items are left out.
         what: What the captions are, for the message.
+        needs: What the method reads, `Config.needs`.
 
     Raises:
         ArtifactError: If there are no items or no captions.
@@ -122,14 +179,14 @@ def gallery(data: Dataset, feats: base.Artifact, split: str, captions: pd.DataFr
     items = items_of(data.items, split)
     if items.empty:
         raise ArtifactError(f"{data.name} has no {split} items")
-    visual, item_ids = features.read_pooled(feats, list(items["item_id"]))
+    visual, item_ids = read_visuals(feats, list(items["item_id"]), needs)
     row_of = {item: row for row, item in enumerate(item_ids)}
     chosen = captions[captions["item_id"].isin(set(row_of)) & captions["text"].notna()]
     if chosen.empty:
         raise ArtifactError(f"{data.name} has no {what} for its {split} items")
     return Gallery(
         item_ids=item_ids,
-        visual_VD=torch.from_numpy(visual),
+        visual=visual,
         caption_ids=list(chosen["caption_id"]),
         texts=list(chosen["text"]),
         item_T=np.array([row_of[i] for i in chosen["item_id"]], dtype=np.int64),

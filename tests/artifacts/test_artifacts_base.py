@@ -218,7 +218,7 @@ def test_arrays_of_objects_are_refused(chain_features: base.Artifact) -> None:
     shard = chain_features.path / features.shard_name(0)
     np.save(shard, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises((ArtifactError, ValueError)):
-        features.read_pooled(base.load(chain_features.path), ["red-circle"])
+        features.read_rows(base.load(chain_features.path), ["red-circle"], pooled=True)
 
 
 @pytest.fixture

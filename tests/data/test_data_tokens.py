@@ -28,9 +28,9 @@ def test_a_short_word_is_not_counted_twice() -> None:
 
 
 def test_a_cjk_run_gives_one_to_three_characters() -> None:
-    assert NgramTokenizer().features("小狗\uff0c跑。") == ["小", "狗", "小狗", "跑"]
-    assert NgramTokenizer(cjk_max=3).features("한국어") == ["한", "국", "어", "한국", "국어", "한국어"]
-    assert NgramTokenizer().features("ラーメン")[:4] == ["ラ", "ー", "メ", "ン"]
+    assert NgramTokenizer().features("小狗\uff0c跑。") == ["小", "小狗", "狗", "跑"]
+    assert NgramTokenizer(cjk_max=3).features("한국어") == ["한", "한국", "한국어", "국", "국어", "어"]
+    assert NgramTokenizer().features("ラーメン")[::2] == ["ラ", "ー", "メ", "ン"]
 
 
 def test_scripts_meet_in_one_text() -> None:
@@ -101,7 +101,7 @@ def test_no_texts_give_an_empty_table() -> None:
 def test_select_gathers_like_a_loop() -> None:
     draw = random.Random(3)
     lists = [[draw.randrange(1000) for _ in range(draw.randrange(1, 9))] for _ in range(50)]
-    table = TokenTable.from_lists(lists)
+    table = TokenTable.from_lists([[i] for i in ids] for ids in lists)
     rows = [draw.randrange(50) for _ in range(30)]
     tokens = table.select(torch.tensor(rows))
     assert tokens.ids_N.dtype == torch.int64 and len(tokens) == 30
@@ -110,8 +110,18 @@ def test_select_gathers_like_a_loop() -> None:
     assert len(table.select(torch.tensor([], dtype=torch.int64))) == 0
 
 
+def test_tokens_are_words_symbols_and_characters_of_cjk() -> None:
+    table = NgramTokenizer(1 << 12).encode(["two dogs ☕", "两只狗", "?"])
+    counts = [int(table.starts[table.offsets[i] : table.offsets[i + 1]].sum()) for i in range(3)]
+    assert counts == [3, 3, 1]
+    first = table.select(torch.tensor([1, 0]))
+    assert first.starts_N.nonzero().flatten().tolist()[:4] == [0, 2, 4, 5]  # a character and its pair, twice; the last
+    joined = first.join(table.select(torch.tensor([2])))
+    assert int(joined.starts_N.sum()) == 7 and joined.starts_N[-1]
+
+
 def test_tokens_move_to_a_device() -> None:
-    tokens = TokenTable.from_lists([[1, 2], [3]]).select(torch.tensor([1, 0])).to("cpu")
+    tokens = TokenTable.from_lists([[[1], [2]], [[3]]]).select(torch.tensor([1, 0])).to("cpu")
     assert tokens.ids_N.tolist() == [3, 1, 2]
 
 

@@ -20,6 +20,7 @@ from toy import Chain
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base as records
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.methods import base
 from ccr_cli.nets.dual import parameter_groups
@@ -64,7 +65,12 @@ def batch(
     features = torch.randn(64, VISUAL_DIM, generator=torch.Generator().manual_seed(5))
     p_B = torch.tensor(clean or [1.0] * len(source))
     return base.Batch(
-        features[item_B], tokens(source), tokens(target), item_B, base.Belief(p_B, p_B.clone(), p_B.clone()), judged
+        Frames.single(features[item_B]),
+        tokens(source),
+        tokens(target),
+        item_B,
+        base.Belief(p_B, p_B.clone(), p_B.clone()),
+        judged,
     )
 
 
@@ -90,10 +96,10 @@ def test_every_parameter_gets_gradient(name: str) -> None:
 @every_method
 def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> None:
     method, given = make(name), batch()
-    before = given.visual_BD.clone(), given.p.VT.clone()
+    before = given.visual.rows_ND.clone(), given.p.VT.clone()
     terms = method.losses(given)
     assert terms and all(value.shape == () for value in terms.values())
-    assert torch.equal(given.visual_BD, before[0]) and torch.equal(given.p.VT, before[1])
+    assert torch.equal(given.visual.rows_ND, before[0]) and torch.equal(given.p.VT, before[1])
 
 
 @every_method
@@ -114,7 +120,7 @@ def test_overfits_eight_pairs(name: str) -> None:
     assert losses[-1] < losses[0]
     method.eval()
     with torch.no_grad():
-        v_VD = method.embed_visual(given.visual_BD)
+        v_VD = method.embed_visual(given.visual)
         for texts in (given.source, given.target):
             t_TD = method.embed_text(texts)
             for query_QD, gallery_GD in ((t_TD, v_VD), (v_VD, t_TD)):
@@ -143,7 +149,7 @@ def test_saved_and_loaded_gives_the_same_scores(name: str, tmp_path: Path) -> No
 
     def scores(method: base.Method) -> torch.Tensor:
         with torch.no_grad():
-            return method.score(method.embed_text(given.target), method.embed_visual(given.visual_BD))[0]
+            return method.score(method.embed_text(given.target), method.embed_visual(given.visual))[0]
 
     assert not torch.equal(scores(first), scores(second))
     save_tensors(tmp_path / "model.safetensors", first.state_dict())
@@ -154,7 +160,7 @@ def test_saved_and_loaded_gives_the_same_scores(name: str, tmp_path: Path) -> No
 @every_method
 def test_embeddings_are_unit_vectors(name: str) -> None:
     method, given = make(name).eval(), batch()
-    for out_BD in (method.embed_visual(given.visual_BD), method.embed_text(given.source)):
+    for out_BD in (method.embed_visual(given.visual), method.embed_text(given.source)):
         torch.testing.assert_close(out_BD.norm(dim=-1), torch.ones(len(SOURCE)))
 
 

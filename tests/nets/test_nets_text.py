@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from ccr_cli.nets.text import (
     NgramTextEncoder,
     TransformerTextEncoder,
     build_text_encoder,
-    pad_tokens,
     text_encoder_from_config,
 )
 
@@ -38,7 +38,7 @@ def _flat(tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _table() -> TokenTable:
-    return TokenTable.from_lists(LISTS)
+    return TokenTable.from_lists([[i] for i in ids] for ids in LISTS)
 
 
 def _bert() -> Any:
@@ -82,10 +82,28 @@ def test_ngram_encoder_moves_only_the_rows_it_read(sparse: bool) -> None:
     assert dense.abs().sum(1).nonzero().flatten().tolist() == [11, 12, 13]
 
 
-def test_pad_tokens_matches_the_lists() -> None:
-    ids_BL, mask_BL = pad_tokens(*_flat(_table().select(torch.tensor([2, 0]))), pad_id=1)
-    assert ids_BL.tolist() == [[12, 13, 1, 1, 1, 1], LISTS[0]]
-    assert mask_BL.tolist() == [[True] * 2 + [False] * 4, [True] * 6]
+def test_tokens_of_the_ngram_encoder_are_means_of_their_ngrams() -> None:
+    encoder = NgramTextEncoder(32, 6)
+    texts = [[[3, 4, 5], [6]], [[7]], [[8, 9], [10], [3, 4]]]
+    tokens = TokenTable.from_lists(texts).select(torch.tensor([2, 0, 1]))
+    x_BLD, mask_BL = encoder.tokens(tokens.ids_N, tokens.offsets_B1, tokens.starts_N)
+    assert mask_BL.sum(1).tolist() == [3, 2, 1] and x_BLD.shape == (3, 3, 6)
+    for b, row in enumerate([2, 0, 1]):
+        for place, ids in enumerate(texts[row]):
+            torch.testing.assert_close(x_BLD[b, place], encoder.bag.weight[ids].mean(0))
+    assert not x_BLD[~mask_BL].any()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_freezing_leaves_the_upper_layers(name: str) -> None:
+    encoder = TransformerTextEncoder(MODELS[name]())
+    encoder.freeze(1)
+    encoder(*_flat(_table().select(torch.arange(len(LISTS))))).square().sum().backward()
+    trained = [key for key, weight in encoder.named_parameters() if weight.requires_grad]
+    layers = {found.group(1) for key in trained if (found := re.search(r"(?:layers?|block)\.(\d+)\.", key))}
+    assert layers == {"1"} and not [key for key in trained if "embed" in key or "shared" in key]
+    for key, weight in encoder.named_parameters():
+        assert (weight.grad is None) or weight.requires_grad, key
 
 
 @pytest.mark.parametrize("name", MODELS)

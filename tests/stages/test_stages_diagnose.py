@@ -12,10 +12,11 @@ from sklearn.metrics import average_precision_score, precision_score, recall_sco
 from toy import Chain
 
 from ccr_cli import registry
-from ccr_cli.artifacts import base, diagnosis, features, noise, run
+from ccr_cli.artifacts import base, diagnosis, noise, run
 from ccr_cli.artifacts.tables import read_table
 from ccr_cli.metrics.detection import detection
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.triplets import read_visuals
 
 CPU = ("--device", "cpu")
 
@@ -116,11 +117,11 @@ def test_evidence_and_belief_among_other_items(form: str, finished: Chain) -> No
     drawn = finished.find("noise").path
     made = toy.ok("train", "--method", "uml", drawn, *small, workspace=finished.root).made
     pairs: Any = diagnosis.read_pairs(toy.ok("diagnose", made.path, *CPU, workspace=finished.root).made)
-    rows, ids = features.read_pooled(finished.find("features"), sorted(set(pairs["item_id"])))
+    visual, ids = read_visuals(finished.find("features"), sorted(set(pairs["item_id"])), frozenset())
     method, tokenizer = load_method(made, torch.device("cpu"))
     with torch.no_grad():
         t_ND = method.embed_text(tokenizer.encode(list(pairs["translation"])).select(torch.arange(len(pairs))))
-        v_VD = method.embed_visual(torch.from_numpy(rows))
+        v_VD = method.embed_visual(visual)
     sim_NV = (t_ND @ v_VD.T).double().numpy()
     e_NV = np.exp(np.tanh(sim_NV) / 0.1) if form == "scaled" else np.exp(np.tanh(sim_NV / 0.1))
     item = np.array([ids.index(i) for i in pairs["item_id"]])

@@ -17,7 +17,7 @@ import torch
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import base, dataset, evaluation, features, run, translation
+from ccr_cli.artifacts import base, dataset, evaluation, run, translation
 from ccr_cli.data.splits import items_of
 from ccr_cli.methods import infonce
 from ccr_cli.metrics import signature
@@ -25,9 +25,10 @@ from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import TIES, rank_both
 from ccr_cli.metrics.sims import matrix_sim
 from ccr_cli.nets.text import build_text_encoder
-from ccr_cli.stages.evaluate import QUERY_BLOCK, _calibrations, uncertainties
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.measure import QUERY_BLOCK, _calibrations, uncertainties
 from ccr_cli.stages.scoring import Scores
+from ccr_cli.stages.triplets import read_visuals
 
 Array = npt.NDArray[np.float64]
 CPU = ("--device", "cpu")
@@ -51,10 +52,11 @@ class Model:
             return method.embed_text(tokenizer.encode(texts).select(torch.arange(len(texts)))).double().numpy()
 
     def items(self, split: str) -> tuple[list[str], Array]:
-        rows, ids = features.read_pooled(self.chain.find("features"), list(items_of(self.data.items, split)["item_id"]))
+        wanted = list(items_of(self.data.items, split)["item_id"])
+        visual, ids = read_visuals(self.chain.find("features"), wanted, frozenset())
         method, _ = load_method(self.artifact, torch.device("cpu"))
         with torch.no_grad():
-            return ids, method.embed_visual(torch.from_numpy(rows)).double().numpy()
+            return ids, method.embed_visual(visual).double().numpy()
 
     def captions(self, lang: str, items: list[str]) -> tuple[list[str], list[str], list[str]]:
         """Ids, items and texts of the human captions of some items."""

@@ -11,12 +11,13 @@ import torch
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import dataset, features
+from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.search import search as search_stage
 from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.triplets import read_visuals
 
 CPU = ("--device", "cpu")
 
@@ -31,10 +32,10 @@ def similarities(chain: Chain, query: str, split: str | None) -> dict[str, float
     """Every item with its similarity, most similar first."""
     items = dataset.read(chain.find("dataset")).items
     chosen = items if split is None else items_of(items, split)
-    rows, ids = features.read_pooled(chain.find("features"), list(chosen["item_id"]))
+    visual, ids = read_visuals(chain.find("features"), list(chosen["item_id"]), frozenset())
     method, tokenizer = load_method(chain.find("run", "uml"), torch.device("cpu"))
     with torch.no_grad():
-        sim_V = method.embed_visual(torch.from_numpy(rows)) @ method.embed_text(
+        sim_V = method.embed_visual(visual) @ method.embed_text(
             tokenizer.encode([query]).select(torch.arange(1))
         ).squeeze(0)
     return dict(sorted(zip(ids, sim_V.tolist(), strict=True), key=lambda pair: -pair[1]))

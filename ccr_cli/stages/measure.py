@@ -1,0 +1,254 @@
+"""Measuring: the figures of one run on one data set after the other, each with its signature.
+
+Shape suffixes: V visual items, T texts, D embedding, Q queries.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+import ccr_cli
+from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.console import warn
+from ccr_cli.methods.base import Method
+from ccr_cli.metrics import calibration
+from ccr_cli.metrics import signature as signatures
+from ccr_cli.metrics.recall import bootstrap_interval, sum_recall, summarise
+from ccr_cli.stages.embed import Tokenizer, embed_visuals, encode_and_embed
+from ccr_cli.stages.labels import method_label
+from ccr_cli.stages.scoring import Scores, rank_table, score_gallery
+from ccr_cli.stages.triplets import Gallery, gallery
+
+QUERY_BLOCK = 1024
+CURVE_POINTS = 50
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an evaluation measures and how."""
+
+    split: str = "test"
+    langs: tuple[str, ...] = ()
+    """Languages of the queries; by default the run's target language (zero-shot: all that there are)."""
+    zero_shot: bool = False
+    """On every other data set of the workspace that has features of the same encoder."""
+    caption_set: str | None = None
+    """Only captions of this set; by default all."""
+    beta: float = 0.8
+    """Weight of the query as it is in score fusion with its translation, NRCCR eq. (13)."""
+    fusion: str = "raw"
+    """`raw`, or `minmax` as NRCCR's code normalises."""
+    ties: str = "mid"
+    """mid, optimistic or pessimistic."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A data set to evaluate on, with features and perhaps translated queries."""
+
+    data: dataset.Dataset
+    features: base.Artifact
+    translations: pd.DataFrame | None
+    langs: tuple[str, ...]
+    leak: str
+
+
+class Measuring:
+    """Collects the results of all targets."""
+
+    def __init__(
+        self,
+        method: Method,
+        tokenizer: Tokenizer,
+        device: torch.device,
+        options: Options,
+        settings: dict[str, Any],
+        trained: base.Artifact,
+        translated: base.Artifact,
+    ) -> None:
+        self.method, self.tokenizer, self.device = method, tokenizer, device
+        self.options, self.settings, self.trained = options, settings, trained
+        self.engine = _engine(translated)
+        self.results: list[dict[str, Any]] = []
+        self.ranks: list[pd.DataFrame] = []
+
+    def target(self, target: Target, advance: Any) -> None:
+        """Measures every language of one data set."""
+        visual: Tensor | None = None
+        for lang in target.langs:
+            captions = target.data.captions[target.data.captions["lang"] == lang]
+            if self.options.caption_set is not None:
+                captions = captions[captions["caption_set"] == self.options.caption_set]
+            sets = "+".join(sorted(captions["caption_set"].unique()))
+            wanted = f" of the set {self.options.caption_set!r}" if self.options.caption_set else ""
+            what = f"human {lang} captions{wanted}"
+            found = gallery(
+                target.data, target.features, self.options.split, captions, what, self.method.config.needs()
+            )
+            if found.missing:
+                warn(f"{found.missing} {self.options.split} items of {target.data.name} have no features")
+            if visual is None:
+                visual = embed_visuals(self.method, found.visual, self.device)
+            self._language(target, lang, sets, found, visual)
+            advance(1)
+
+    def _language(self, target: Target, lang: str, sets: str, found: Gallery, visual_VD: Tensor) -> None:
+        """The queries of one language: as they are, by every reading of the model, and fused with their translation."""
+        text_TD = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
+        self._add(target, lang, sets, found, visual_VD, text_TD)
+        for reading, model in self.method.readings().items():
+            sides = (
+                embed_visuals(model, found.visual, self.device),
+                encode_and_embed(model, self.tokenizer, found.texts, self.device),
+            )
+            self._add(target, lang, sets, found, *sides, reading=reading)
+        known = _translated_queries(target, found) if lang != target.data.source_lang else {}
+        if known:
+            # a query without translation stands in for its own: fused with itself, it counts as it is
+            english_TD = text_TD.clone()
+            english_TD[list(known)] = encode_and_embed(self.method, self.tokenizer, list(known.values()), self.device)
+            alone = len(text_TD) - len(known)
+            if alone:
+                warn(f"{alone} of {len(text_TD)} {lang} queries have no translation and are not fused with one")
+            self._add(target, lang, sets, found, visual_VD, text_TD, english_TD=english_TD, alone=alone)
+
+    def _add(
+        self,
+        target: Target,
+        lang: str,
+        sets: str,
+        found: Gallery,
+        visual_VD: Tensor,
+        text_TD: Tensor,
+        *,
+        english_TD: Tensor | None = None,
+        alone: int = 0,
+        reading: str = "",
+    ) -> None:
+        o = self.options
+        scores = score_gallery(
+            found, visual_VD, text_TD, english_TD=english_TD, beta=o.beta, fusion=o.fusion, tie=o.ties
+        )
+        fusion = "none" if english_TD is None else f"{o.beta:g}{o.fusion}"
+        fused = f"{fusion}-{alone}alone" if alone else fusion
+        unc = None if english_TD is not None or reading else uncertainties(self.method, visual_VD, text_TD)
+        interval = bootstrap_interval(
+            (scores.ranks_t2v, scores.ranks_v2t),
+            lambda t2v, v2t: sum_recall(summarise(t2v, tie=o.ties), summarise(v2t, tie=o.ties)),
+            seed=0,
+            groups=(found.item_T, np.arange(len(found.item_ids))),
+        )
+        mismatch = self.settings["noise"]
+        noise_text = "none"
+        if mismatch:
+            noise_text = f"{mismatch['style']}-{mismatch['target']}-{mismatch['ratio']:g}-seed{mismatch['seed']}"
+        label = signatures.build(
+            {
+                "data": f"{target.data.name}@{target.data.artifact.id[:8]}",
+                "split": o.split,
+                "lang": lang,
+                "caption_set": sets,
+                "q": str(len(found.texts)),
+                "gallery": str(len(found.item_ids)),
+                "dir": "t2v+v2t",
+                "protocol": "zero-shot" if o.zero_shot else "full",
+                "pos": "any",
+                "ties": o.ties,
+                "sim": f"cosine-{reading}" if reading else "cosine",
+                "fusion": fused,
+                "mt": self.engine,
+                "noise": noise_text,
+                "unc": _uncertainty_name(self.settings) if unc else "none",
+                "select": self.settings["select"],
+                "leak": target.leak,
+                "ccr": ccr_cli.__version__,
+            }
+        )
+        self.results.append(
+            {
+                "run": self.trained.name,
+                "data": target.data.name,
+                "split": o.split,
+                "lang": lang,
+                "caption_set": sets,
+                "role": "source" if lang == target.data.source_lang else "target",
+                "fusion": fusion,
+                "reading": reading,
+                "method": self.settings["method"],
+                "label": method_label(self.settings),
+                "noise": mismatch["ratio"] if mismatch else 0.0,
+                "seed": self.settings["seed"],
+                "zero_shot": o.zero_shot,
+                "signature": label,
+                "t2v": _finite(scores.t2v),
+                "v2t": _finite(scores.v2t),
+                "SumR": scores.sum_r,
+                "SumR_interval": [interval.low, interval.high],
+                "calibration": _calibrations(scores, unc, o.ties),
+            }
+        )
+        number = len(self.results) - 1
+        for direction, ranks, ids in (
+            ("t2v", scores.ranks_t2v, found.caption_ids),
+            ("v2t", scores.ranks_v2t, found.item_ids),
+        ):
+            self.ranks.append(rank_table(number, direction, ids, ranks, o.ties, unc[direction] if unc else None))
+
+
+@torch.no_grad()
+def uncertainties(method: Method, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
+    """The uncertainty of every query, by direction; None as soon as the method turns out to have none."""
+    out = {}
+    for direction, query_QD, gallery_GD in (("t2v", text_TD, visual_VD), ("v2t", visual_VD, text_TD)):
+        parts = []
+        for block in torch.split(query_QD, QUERY_BLOCK):
+            uncertainty_q = method.score(block, gallery_GD)[1]
+            if uncertainty_q is None:
+                return None
+            parts.append(uncertainty_q)
+        out[direction] = torch.cat(parts).double().cpu().numpy()
+    return out
+
+
+def _engine(translated: base.Artifact) -> str:
+    frame = translation.read(translated)
+    first = frame.iloc[0]
+    return f"{first['engine']}:{first['model']}"
+
+
+def _uncertainty_name(settings: dict[str, Any]) -> str:
+    candidates = settings["options"].get("candidates", 0)
+    return f"top{candidates}" if candidates else "gallery"
+
+
+def _translated_queries(target: Target, found: Gallery) -> dict[int, str]:
+    """The queries in the source language, by their place in the gallery; those that could be translated."""
+    if target.translations is None:
+        return {}
+    query = target.translations[(target.translations["direction"] == "query") & (target.translations["status"] == "ok")]
+    text_of = dict(zip(query["source_caption_id"], query["text"], strict=True))
+    return {place: text_of[caption] for place, caption in enumerate(found.caption_ids) if text_of.get(caption)}
+
+
+def _calibrations(scores: Scores, unc: dict[str, np.ndarray] | None, tie: str) -> dict[str, Any] | None:
+    if unc is None:
+        return None
+    out = {}
+    for direction, ranks in (("t2v", scores.ranks_t2v), ("v2t", scores.ranks_v2t)):
+        rank = ranks.rank(tie)
+        curve = calibration.risk_coverage(unc[direction], rank)
+        at = np.linspace(0, len(curve.coverage) - 1, min(CURVE_POINTS, len(curve.coverage))).round().astype(int)
+        points = {"coverage": curve.coverage[at].tolist(), "risk": curve.risk[at].tolist()}
+        out[direction] = {**calibration.calibration(unc[direction], rank), "curve": points}
+    return out
+
+
+def _finite(figures: dict[str, float]) -> dict[str, float | None]:
+    return {key: value if math.isfinite(value) else None for key, value in figures.items()}

@@ -1,0 +1,51 @@
+"""Padding ragged rows and reversing gradients."""
+
+from __future__ import annotations
+
+import torch
+
+from ccr_cli.data.frames import Frames
+from ccr_cli.nets.ragged import masked_mean, pad_rows
+from ccr_cli.nets.reversal import reverse_gradient
+
+
+def test_rows_are_padded_on_the_right_and_averaged_without_padding() -> None:
+    rows_ND = torch.arange(12.0).reshape(6, 2)
+    x_BLD, mask_BL = pad_rows(rows_ND, torch.tensor([0, 1, 4, 6]), fill=9)
+    assert mask_BL.tolist() == [[True, False, False], [True, True, True], [True, True, False]]
+    assert x_BLD[0].tolist() == [[0, 1], [9, 9], [9, 9]] and x_BLD[1].tolist() == rows_ND[1:4].tolist()
+    torch.testing.assert_close(masked_mean(x_BLD, mask_BL)[2], rows_ND[4:].mean(0))
+    ids_BL, _ = pad_rows(torch.tensor([4, 5, 6]), torch.tensor([0, 2, 3]), fill=1)
+    assert ids_BL.tolist() == [[4, 5], [6, 1]] and ids_BL.dtype == torch.int64
+
+
+def test_nothing_is_padded_to_nothing() -> None:
+    x_BLD, mask_BL = pad_rows(torch.zeros(0, 3), torch.tensor([0]))
+    assert x_BLD.shape == (0, 0, 3) and mask_BL.shape == (0, 0)
+
+
+def test_frames_are_gathered_and_averaged_like_a_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    parts = [torch.randn(n, 4, generator=generator) for n in (3, 1, 2, 5)]
+    frames = Frames(torch.cat(parts), torch.tensor([0, 3, 4, 6, 11]))
+    chosen = frames.select(torch.tensor([2, 0, 2]))
+    assert len(chosen) == 3 and chosen.dim == 4
+    torch.testing.assert_close(chosen.rows_ND, torch.cat([parts[2], parts[0], parts[2]]))
+    torch.testing.assert_close(chosen.mean(), torch.stack([parts[i].mean(0) for i in (2, 0, 2)]))
+    assert [len(part) for part in frames.split(3)] == [3, 1]
+    torch.testing.assert_close(torch.cat([part.rows_ND for part in frames.split(3)]), frames.rows_ND)
+
+
+def test_items_of_one_row_are_their_own_mean() -> None:
+    features_VD = torch.randn(5, 3)
+    frames = Frames.single(features_VD)
+    assert frames.mean() is features_VD
+    torch.testing.assert_close(frames.select(torch.tensor([4, 1])).mean(), features_VD[[4, 1]])
+
+
+def test_reversal_changes_the_gradient_alone() -> None:
+    x = torch.randn(4, requires_grad=True)
+    out = reverse_gradient(x, 0.5)
+    assert torch.equal(out, x)
+    (out * torch.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None and x.grad.tolist() == [-0.5, -1.0, -1.5, -2.0]
