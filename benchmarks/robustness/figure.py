@@ -1,0 +1,117 @@
+"""SumR against the share of wrong translations, a panel a noise target, a line a method (as UML's Figure 3)."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import PercentFormatter
+
+from ccr_cli.report.canvas import FAINT, INK, drawing, new_figure, panels, to_svg
+from ccr_cli.report.figures import apart
+from robustness import grid
+from robustness.grid import ORACLE, RATIOS, TARGETS
+from robustness.tables import Results
+
+TITLES = {"translation": "translations switched", "pair": "English and translation switched together"}
+LEFT_OUT = ("source-only", "infonce (two-group, both)")
+"""Never sees a translation, so that its line is flat and far below; and one that hides the others."""
+LOOKS = {
+    "basic": (FAINT, "o"),
+    "infonce": ("#0072b2", "s"),
+    "infonce (two-group)": ("#8c6bb1", "h"),
+    "uml": ("#d55e00", "^"),
+    "nrccr": ("#009e73", "D"),
+    "tcl": ("#cc79a7", "v"),
+    "disncl": ("#e69f00", "P"),
+    "decl": ("#56b4e9", "X"),
+}
+OWN = ("#a50f15", "*")
+"""Of a method that is in no paper."""
+GAP = 0.052
+"""Least distance of two names at the right, in heights of a panel."""
+
+Point = tuple[float, float, float | None]
+
+
+def points(results: Results) -> dict[str, dict[str, list[Point]]]:
+    """Noise, mean SumR and its standard deviation over seeds, by target and method."""
+    place = {(c.target, c.label, c.noise): c for c in grid.main_part() if c.seed == grid.SEEDS[0]}
+    out: dict[str, dict[str, list[Point]]] = {}
+    for target, label in itertools.product(TARGETS, grid.methods()):
+        line: list[Point] = []
+        for ratio in RATIOS:
+            found = [row["SumR"] for row in results.of(place[target if ratio else TARGETS[0], label, ratio])]
+            if found:
+                sd = statistics.stdev(found) if len(found) > 1 else None
+                line.append((ratio, statistics.fmean(found), sd))
+        if line and label not in LEFT_OUT:
+            out.setdefault(target, {})[label] = line
+    return out
+
+
+def style(label: str) -> dict[str, Any]:
+    """Colour, marker and line of a method; the oracle is dashed."""
+    if label == ORACLE:
+        return {"color": INK, "linestyle": (0, (4, 2)), "marker": "", "linewidth": 1.5}
+    color, mark = LOOKS.get(label, OWN)
+    width, size = (1.8, 5.5) if label in LOOKS else (2.6, 9)
+    edge = {"markeredgecolor": "#ffffff", "markeredgewidth": 0.7}
+    return {"color": color, "marker": mark, "linewidth": width, "markersize": size, **edge}
+
+
+def draw(results: Results) -> str:
+    """The figure as SVG."""
+    lines = points(results)
+    with drawing():
+        figure = new_figure(11.5, 5.2)
+        for axes, target in zip(panels(figure, 1, len(TARGETS), sharey=True)[0], TARGETS, strict=True):
+            for label, line in lines.get(target, {}).items():
+                look = style(label)
+                axes.plot([100 * r for r, _, _ in line], [mean for _, mean, _ in line], **look, clip_on=False)
+                for ratio, mean, sd in line:
+                    if sd is not None:
+                        axes.errorbar(100 * ratio, mean, sd, color=look["color"], capsize=2.5, linewidth=1.1, zorder=1)
+            axes.set_title(TITLES[target] if target in lines else f"{TITLES[target]}: not measured yet")
+            axes.set_xticks([100 * r for r in RATIOS])
+            axes.set_xlim(-1.5, 100 * RATIOS[-1] + 1.5)
+            axes.xaxis.set_major_formatter(PercentFormatter(decimals=0))
+            axes.set_xlabel("training captions with a wrong translation")
+            axes.grid(axis="x", visible=False)
+        left = figure.axes[0]
+        left.set_ylabel("SumR, human Chinese queries (not from 0)")
+        left.set_xlabel(f"{left.get_xlabel()}\n(bars: ± 1 sd of three seeds)")
+        for axes, target in zip(figure.axes, TARGETS, strict=True):
+            _names(axes, {label: line[-1][1] for label, line in lines.get(target, {}).items()})
+        return to_svg(figure)
+
+
+def _names(axes: Axes, ends: Mapping[str, float]) -> None:
+    """Names the lines at their right ends, moved apart where they are close."""
+    low, high = axes.get_ylim()
+    order = sorted(ends, key=lambda label: ends[label])
+    wanted = [(ends[label] - low) / (high - low) for label in order]
+    for label, end, at in zip(order, wanted, apart(wanted, GAP), strict=True):
+        color = style(label)["color"]
+        axes.annotate(
+            label,
+            (1.0, end),
+            (1.05, at),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            arrowprops={"arrowstyle": "-", "color": color, "linewidth": 0.7, "shrinkA": 0, "relpos": (0, 0.5)},
+            color=color,
+            va="center",
+            fontsize=9.5,
+            fontweight="normal" if label in LOOKS or label == ORACLE else "bold",
+            annotation_clip=False,
+        )
+
+
+def write(path: Path, results: Results) -> None:
+    """Draws the figure."""
+    path.write_text(draw(results), encoding="utf-8")

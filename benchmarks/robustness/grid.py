@@ -1,0 +1,312 @@
+"""The cells of the comparison: which method is trained how, on what, and under which mismatch.
+
+A row of results belongs to a cell if both were trained on the same thing and agree in every option that both know. So
+a cell that stands in two parts runs once, an option that is new does not make old runs void, and a default that changed
+does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from typing import Any
+
+from ccr_cli import registry
+from ccr_cli.stages.options import configure
+
+Options = tuple[tuple[str, str], ...]
+
+CHINESE = ("baidu-2016", "google-2016", "baidu-20160815", "google-20160816")
+FRENCH = ("apertium-1", "apertium-2")
+"""en -> fr, and en -> fr -> en -> fr, each hop by way of Catalan."""
+SECOND = {CHINESE[i]: CHINESE[i ^ 1] for i in range(4)}
+"""Whose translations the judge `translation` compares with: the other engine's of that time. French is compared with
+its way back."""
+
+BASELINE = "infonce"
+ORACLE = "infonce (oracle)"
+PLAIN = ("source-only", "basic", BASELINE)
+"""Methods that know nothing of noise."""
+RATIOS = (0.0, 0.2, 0.4, 0.6)
+TARGETS = ("translation", "pair")
+SEEDS = (0, 1, 2)
+WHERE = ("noise", "style", "target", "seed", "regime", "translations")
+"""What a run was trained on."""
+
+WITHOUT_BACK: dict[str, Options] = {"nrccr": (("cycle_weight", "0"),)}
+"""What a method that reads back-translations leaves out where there are none (all Chinese translations)."""
+UNJUDGED = ("source-only",)
+"""Methods that train on no translation, so that no judge can help them."""
+BATCH_JUDGES = ("argmax", "mutual", "rank")
+EPOCH_JUDGES = ("gmm", "two-group")
+BLIND = ("translation", "oracle")
+"""Judges that no side concerns."""
+
+
+def language(translations: str) -> str:
+    """The language of an engine's translations."""
+    return "fr" if translations in FRENCH else "zh"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run."""
+
+    label: str
+    method: str
+    options: Options = ()
+    noise: float = 0.0
+    style: str = "caption"
+    target: str = "translation"
+    seed: int = 0
+    regime: str = "given"
+    """`given` or `simulated` features."""
+    translations: str = CHINESE[0]
+
+    @property
+    def where(self) -> tuple[Any, ...]:
+        """What the run is trained on; without noise its style and target mean nothing."""
+        given = self if self.noise else replace(self, style="none", target="none")
+        return tuple(getattr(given, name) for name in WHERE)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Every option of the method as it will be."""
+        return effective(self.method, self.options)
+
+    @property
+    def name(self) -> str:
+        """A name for files: two cells that are one run have one name."""
+        text = json.dumps([self.method, self.where, self.config], sort_keys=True)
+        return f"{self.method}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+@cache
+def _config(method: str, options: Options) -> Any:
+    return configure(registry.load("methods", method).Config, dict(options), f"method {method}")
+
+
+def effective(method: str, options: Options) -> dict[str, Any]:
+    """Every option of a method: its defaults and what is given.
+
+    Raises:
+        UsageError: If the method has no such option.
+    """
+    return asdict(_config(method, options))
+
+
+def fulfils(row: Mapping[str, Any], cell: Cell) -> bool:
+    """Whether a row of results is the run of a cell."""
+    if row["method"] != cell.method or tuple(row[name] for name in WHERE) != cell.where:
+        return False
+    config = cell.config
+    return all(config[key] == value for key, value in row["config"].items() if key in config)
+
+
+def find(rows: Iterable[Mapping[str, Any]], cell: Cell) -> Mapping[str, Any] | None:
+    """The latest row of a cell."""
+    return max((row for row in rows if fulfils(row, cell)), key=lambda row: str(row["when"]), default=None)
+
+
+@cache
+def methods() -> dict[str, tuple[str, Options]]:
+    """The methods to compare by label, in their defaults, and what they are held against."""
+    others = [n for n in registry.names("methods") if n not in PLAIN and "labels" not in _config(n, ()).needs()]
+    return {
+        **{name: (name, ()) for name in PLAIN},
+        "infonce (two-group)": ("infonce", (("judge", "two-group"),)),
+        "infonce (two-group, both)": ("infonce", (("judge", "two-group"), ("judge_side", "both"))),
+        **{name: (name, ()) for name in others},  # Flickr8k has no categories, which fume needs
+        ORACLE: ("infonce", (("judge", "oracle"),)),
+    }
+
+
+def _cell(label: str, method: str, options: Options = (), **where: Any) -> Cell:
+    """A cell in which the options fit the data: no oracle without noise, no cycle without back-translations."""
+    cell = Cell(label, method, options, **where)
+    given = dict(options)
+    if not cell.noise and given.get("judge") == "oracle":
+        given.pop("judge")  # nothing is switched: the method itself
+    if language(cell.translations) == "zh" and method in WITHOUT_BACK:
+        given = dict(WITHOUT_BACK[method]) | given
+    return replace(cell, options=tuple(sorted(given.items())))
+
+
+def _labels(wanted: Sequence[str] | None) -> list[tuple[str, str, Options]]:
+    return [(label, *what) for label, what in methods().items() if wanted is None or label in wanted]
+
+
+def main_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+    """Every method under every ratio and target with one seed; three seeds at 40 %."""
+    return _grid(_labels(wanted), RATIOS, TARGETS)
+
+
+def clean_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+    """Two more seeds without noise."""
+    return [_cell(*each, seed=seed) for seed in SEEDS[1:] for each in _labels(wanted)]
+
+
+def _grid(
+    what: Sequence[tuple[str, str, Options]], ratios: Sequence[float], targets: Sequence[str], **where: Any
+) -> list[Cell]:
+    cells = []
+    for seed in SEEDS:
+        for noise in ratios if seed == 0 else (0.4,):
+            for target in targets if noise else targets[:1]:
+                cells += [_cell(*each, noise=noise, target=target, seed=seed, **where) for each in what]
+    return cells
+
+
+def judges_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+    """Every judge with every method that takes one, at 40 %; with `infonce` on every side.
+
+    A switched translation is judged on S-T by judges of an epoch, and on the picture by judges of a batch, as the
+    papers have it; a switched pair on both.
+    """
+    named = [(method, options) for label, method, options in _labels(wanted) if label == method]
+    cells = []
+    for target in TARGETS:
+        for method, options in named:
+            if method in UNJUDGED:
+                continue
+            for judge in ("none", *BLIND):
+                cells.append(_cell(f"{method} ({judge})", method, (*options, ("judge", judge)), **_forty(target)))
+            for judge in (*EPOCH_JUDGES, *BATCH_JUDGES):
+                usual = "cross_lingual" if judge in EPOCH_JUDGES else "cross_modal"
+                usual = usual if target == "translation" else "both"
+                sides = ("cross_lingual", "cross_modal", "both") if method == BASELINE else (usual,)
+                for side in sides:
+                    given = (*options, ("judge", judge), ("judge_side", side))
+                    cells.append(_cell(f"{method} ({judge}, {side})", method, given, **_forty(target)))
+    return cells
+
+
+def _forty(target: str) -> dict[str, Any]:
+    return {"noise": 0.4, "target": target}
+
+
+def style_image_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+    """All captions of an item moved together: the methods named, and what they are held against."""
+    named = None if wanted is None else [*wanted, BASELINE, ORACLE]
+    return [
+        _cell(*each, noise=noise, target=target, style="image")
+        for noise in RATIOS[1:]
+        for target in TARGETS
+        for each in _labels(named)
+    ]
+
+
+def accurate_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+    """Every method where in-batch retrieval is accurate: simulated features, translated queries."""
+    return _grid(_labels(wanted), (0.0, 0.4, 0.6), TARGETS, regime="simulated")
+
+
+def real_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+    """No synthetic noise: engines, dates and round trips against each other, three seeds."""
+    named = [*_labels(wanted), ("infonce (translation)", "infonce", (("judge", "translation"),))]
+    cells = [
+        _cell(*each, seed=seed, translations=engine)
+        for seed in SEEDS
+        for engine in (*CHINESE, *FRENCH)
+        for each in named
+        if wanted is None or each[0] in wanted
+    ]
+    return [cell for cell in cells if cell.label != ORACLE and not cell.label.endswith("both)")]
+
+
+_UML_PRINTED: Options = (
+    ("anchor_weight", "0"),
+    ("beta", "0.6"),
+    ("candidates", "0"),
+    ("cross_lingual_weight", "0"),
+    ("evidence", "paper"),
+    ("judge", "argmax"),
+    ("judge_side", "cross_modal"),
+    ("noisy_target", "zero"),
+    ("phi", "0.01"),
+    ("warmup_epochs", "0"),
+)
+
+
+def _off(**options: str) -> Options:
+    return tuple(options.items())
+
+
+ABLATIONS: dict[str, tuple[str, list[tuple[str, str, Options]]]] = {
+    "UML, Table 4": (
+        CHINESE[0],
+        [
+            ("0 basic", "basic", ()),
+            ("1 L_T-MSE", "uml", _off(beta="0")),
+            ("2 L_T-MSE, log det", "uml", _off(beta="0", phi="0.01")),
+            ("3 L_T-MSE, L_c", "uml", _off(disentangle_weight="0")),
+            ("4 L_T-MSE, log det, L_c", "uml", _off(disentangle_weight="0", phi="0.01")),
+            ("5 L_T-MSE, log det, L_n", "uml", _off(consistency_weight="0", phi="0.01")),
+            ("6 all", "uml", _off(phi="0.01")),
+            ("default (6 without log det)", "uml", ()),
+            ("default, no judge", "uml", _off(judge="none")),
+            ("default, judge of eq. (4)", "uml", _off(judge="argmax", judge_side="cross_modal")),
+            ("default, target 0 for noisy rows", "uml", _off(noisy_target="zero")),
+            ("default, no S-T", "uml", _off(cross_lingual_weight="0")),
+            ("default, no S-T, no anchor", "uml", _off(cross_lingual_weight="0", anchor_weight="0")),
+            ("as printed", "uml", _UML_PRINTED),
+        ],
+    ),
+    "NRCCR, Table 4": (
+        FRENCH[0],
+        [
+            ("basic model", "nrccr", _off(**dict.fromkeys(("similarity_weight", "feature_weight"), "0"))),
+            ("L_sim", "nrccr", _off(feature_weight="0")),
+            ("L_feat", "nrccr", _off(similarity_weight="0")),
+            ("L_sim, L_feat", "nrccr", ()),
+            ("L_sim, L_feat, L_cyc", "nrccr", _off(cycle_weight="0.5")),
+            ("L_sim, L_feat, L_cyc, L_adv", "nrccr", _off(cycle_weight="0.5", adversarial_weight="0.001")),
+        ],
+    ),
+    "TCL, Table IV": (
+        CHINESE[0],
+        [
+            ("with L_c", "tcl", ()),
+            ("without L_c", "tcl", _off(consistency_weight="0")),
+        ],
+    ),
+    "DisNCL, Table V": (
+        CHINESE[0],
+        [
+            ("L_align", "disncl", _off(dis_weight="0", soft_weight="0", reg_weight="0")),
+            ("L_align, L_Dis", "disncl", _off(soft_weight="0", reg_weight="0")),
+            ("L_align, L_Dis, L_soft", "disncl", _off(reg_weight="0")),
+            ("all", "disncl", ()),
+            ("L_align, L_soft", "disncl", _off(dis_weight="0", reg_weight="0")),
+        ],
+    ),
+}
+"""By table: the translations, and its rows. Rows of methods that are not there are left out."""
+
+
+def ablations_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+    """The rows of the papers' tables of ablations, at 40 % switched translations, three seeds."""
+    cells = []
+    for table, (engine, rows) in ABLATIONS.items():
+        for seed in SEEDS:
+            for label, method, options in rows:
+                if method not in registry.names("methods") or (wanted is not None and method not in wanted):
+                    continue
+                if table.startswith("NRCCR"):
+                    options = (("cycle_weight", "0"), ("adversarial_weight", "0"), *options)
+                cells.append(_cell(f"{table}: {label}", method, options, noise=0.4, seed=seed, translations=engine))
+    return cells
+
+
+PARTS: dict[str, Callable[[Sequence[str] | None], list[Cell]]] = {
+    "main": main_part,
+    "clean": clean_part,
+    "judges": judges_part,
+    "style-image": style_image_part,
+    "accurate": accurate_part,
+    "real": real_part,
+    "ablations": ablations_part,
+}

@@ -1,0 +1,169 @@
+"""One cell trained and measured, and the file in which its row is kept."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pandas as pd
+import torch
+
+import ccr_cli
+from ccr_cli.artifacts import base, evaluation, run
+from ccr_cli.stages.evaluate import evaluate
+from ccr_cli.stages.measure import Options
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.train import train
+from robustness.collection import Collection
+from robustness.grid import WHERE, Cell, language
+
+DIRECTIONS = ("t2v", "v2t")
+KS = (1, 5, 10)
+JUDGED = ("auroc", "precision", "recall", "false_alarms", "share_noisy")
+
+
+def read(folder: Path) -> list[dict[str, Any]]:
+    """Every row that was ever kept, in the order in which they came."""
+    path = folder / "runs.jsonl"
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.is_file() else []
+
+
+def append(folder: Path, row: Mapping[str, Any]) -> None:
+    """Keeps a row; several processes may do so at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(folder / ".lock"), (folder / "runs.jsonl").open("a", encoding="utf-8") as handle:
+        handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def now() -> str:
+    """The time, as rows have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def code() -> str:
+    """The version, and the commit where there is one."""
+    here = Path(__file__).resolve().parent
+    asked = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        commit = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    except OSError:
+        commit = ""
+    return f"{ccr_cli.__version__}+{commit}" if commit else ccr_cli.__version__
+
+
+def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bool = False) -> dict[str, Any]:
+    """Trains and measures a cell.
+
+    Args:
+        cell: What to run.
+        collection: From what.
+        device: `cpu` or `cuda`.
+        keep: Leave run and evaluation in the workspace.
+
+    Returns:
+        Its row.
+    """
+    started = time.monotonic()
+    sources, inputs = collection.sources(cell), Inputs(collection.workspace)
+    trained = train(inputs, sources, cell.method, options=dict(cell.options), seed=cell.seed, device=device)
+    made = [evaluate(inputs, trained, Options(split="val-report"), device=device)]
+    if language(cell.translations) == "fr":  # beta = 0: the queries as they are in English, translate-test
+        made.append(evaluate(inputs, trained, Options(split="val-report", beta=0.0), device=device))
+    row = {
+        "when": now(),
+        "method": cell.method,
+        **dict(zip(WHERE, cell.where, strict=True)),
+        "config": cell.config,
+        **_figures(made),
+        "judge": _judge(trained),
+        "best_epoch": trained.counts["best_epoch"],
+        "steps": trained.counts["steps"],
+        "parameters": trained.counts["parameters"],
+        "seconds": trained.about["environment"]["seconds"],
+        "code": code(),
+        "torch": torch.__version__,
+        "machine": f"{platform.machine()}, {device}, {torch.get_num_threads()} threads",
+        "wall": round(time.monotonic() - started, 1),
+    }
+    if not keep:
+        for artifact in (trained, *made):
+            shutil.rmtree(artifact.path)
+    return row
+
+
+def _figures(made: list[base.Artifact]) -> dict[str, Any]:
+    """What the tables show: queries as they are; beside them other readings, fused and translated queries."""
+    results = evaluation.results(made[0])
+    number, asked = next((i, r) for i, r in enumerate(results) if r["role"] == "target" and _plain(r))
+    others = {r["reading"] or f"fused {r['fusion']}": r for r in results if r["role"] == "target" and not _plain(r)}
+    others |= {"source language": next(r for r in results if r["role"] == "source" and _plain(r))}
+    for artifact in made[1:]:
+        others |= {f"fused {r['fusion']}": r for r in evaluation.results(artifact) if r["fusion"] != "none"}
+    calibration = {d: {k: c[k] for k in ("auroc", "aurc")} for d, c in (asked["calibration"] or {}).items()}
+    found = per_item(evaluation.read_ranks(made[0]), number)
+    total = sum_r(found)
+    assert abs(total - asked["SumR"]) < 1e-6, f"SumR {asked['SumR']} is {total} summed over items"
+    return {
+        "SumR": round(asked["SumR"], 6),
+        **{d: {f"R@{k}": round(asked[d][f"R@{k}"], 4) for k in KS} for d in DIRECTIONS},
+        "others": {name: round(r["SumR"], 4) for name, r in others.items()},
+        "calibration": calibration or None,
+        "found": found,
+        "signature": asked["signature"],
+    }
+
+
+def _plain(result: Mapping[str, Any]) -> bool:
+    return result["fusion"] == "none" and not result.get("reading")
+
+
+def per_item(ranks: pd.DataFrame, number: int) -> dict[str, Any]:
+    """How often each item was found: hits at 1, 5 and 10 over its queries of a direction, a hexadecimal digit an item.
+
+    Args:
+        ranks: Of an evaluation, with query ids that begin with the item's id and, for captions, `#`.
+        number: Which result.
+
+    Returns:
+        `t2v` and `v2t`, digits in the order of the items' ids, and `queries`, the captions of an item.
+    """
+    rows = ranks[ranks["result"] == number]
+    hits = sum((rows["rank"] <= k).astype(int) for k in KS)
+    rows = rows.assign(hits=hits, item=rows["query_id"].str.partition("#")[0])
+    out: dict[str, Any] = {}
+    for direction in DIRECTIONS:
+        part = rows[rows["direction"] == direction].groupby("item", sort=True)["hits"]
+        out[direction] = "".join(f"{n:x}" for n in part.sum())
+        if direction == "t2v":
+            queries = set(part.size())
+            assert len(queries) == 1, "items have different numbers of queries"
+            out["queries"] = int(queries.pop())
+    return out
+
+
+def values(found: Mapping[str, Any]) -> list[float]:
+    """What each item adds to SumR, of which SumR is the mean."""
+    pairs = zip(found["t2v"], found["v2t"], strict=True)
+    return [100 * (int(t, 16) / found["queries"] + int(v, 16)) for t, v in pairs]
+
+
+def sum_r(found: Mapping[str, Any]) -> float:
+    """SumR from what each item adds."""
+    each = values(found)
+    return sum(each) / len(each)
+
+
+def _judge(trained: base.Artifact) -> dict[str, float | None]:
+    """What the judge said after the epoch that was kept, against the truth where it is known."""
+    history = run.history(trained)
+    best = history[history["epoch"] == trained.counts["best_epoch"]].iloc[0]
+    said = {name: best.get(f"judge.{name}") for name in JUDGED}
+    return {name: None if value is None or pd.isna(value) else round(float(value), 6) for name, value in said.items()}

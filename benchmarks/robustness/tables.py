@@ -1,0 +1,343 @@
+"""The tables of `docs/noise-robustness.md`, from rows of results alone."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robustness import grid, runs
+from robustness.grid import BASELINE, CHINESE, FRENCH, ORACLE, RATIOS, SEEDS, TARGETS, Cell
+from robustness.recovery import Array, Estimate, difference, recovery
+
+Row = Mapping[str, Any]
+Line = Sequence[str]
+NOTHING = ""
+SWITCHED = {"translation": "switched translations", "pair": "switched pairs (English and translation together)"}
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows of results, by cell."""
+
+    rows: Sequence[Row]
+
+    def of(self, cell: Cell) -> list[Row]:
+        """The latest row of each seed of a cell, those that are there."""
+        found = [grid.find(self.rows, replace(cell, seed=seed)) for seed in SEEDS]
+        return [row for row in found if row is not None]
+
+    def sum_r(self, cell: Cell) -> str:
+        """Mean and standard deviation over the seeds."""
+        return spread([row["SumR"] for row in self.of(cell)])
+
+    def paired(self, *cells: Cell) -> list[Array] | None:
+        """What each item adds to SumR, for the seeds that all cells have."""
+        by_seed = [{row["seed"]: row for row in self.of(cell)} for cell in cells]
+        shared = sorted(set.intersection(*(set(rows) for rows in by_seed)))
+        if not shared:
+            return None
+        return [np.array([runs.values(rows[seed]["found"]) for seed in shared]) for rows in by_seed]
+
+    def recovery(self, cell: Cell, base: Cell, oracle: Cell) -> str:
+        """Share of the gap between base and oracle, with its interval."""
+        found = self.paired(cell, base, oracle)
+        return NOTHING if found is None or cell in (base, oracle) else interval(recovery(*found))
+
+    def difference(self, cell: Cell, base: Cell) -> str:
+        """SumR above the base, with its interval."""
+        found = self.paired(cell, base)
+        return NOTHING if found is None or cell == base else interval(difference(*found), "+.1f")
+
+
+def spread(values: Sequence[float], form: str = ".1f") -> str:
+    """Mean ± standard deviation; the value alone where there is one, nothing where there is none."""
+    if not values:
+        return NOTHING
+    mean = format(statistics.fmean(values), form)
+    return f"{mean} ± {statistics.stdev(values):{form}}" if len(values) > 1 else mean
+
+
+def interval(estimate: Estimate | None, form: str = ".2f") -> str:
+    """An estimate with the ends of its interval."""
+    if estimate is None:
+        return "-"
+    if estimate.low is None or estimate.high is None:
+        return format(estimate.value, form)
+    return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"
+
+
+def markdown(header: Line, lines: Sequence[Line]) -> str:
+    """A table; lines with nothing but their name are left out."""
+    kept = [line for line in lines if any(line[1:])]
+    if not kept:
+        return "Not measured yet."
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *kept))
+
+
+def _code(label: str) -> str:
+    """A label as it stands in a table; the oracle is no competitor."""
+    name, _, rest = label.partition(" (")
+    text = f"`{name}`" + (f" ({rest}" if rest else "")
+    return f"_{text}_" if label == ORACLE else text
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{100 * value:.1f} %"
+
+
+def _by_label(cells: Sequence[Cell]) -> dict[str, Cell]:
+    """A cell of each label (seeds and noise are replaced where it is used)."""
+    return {cell.label: cell for cell in cells if cell.seed == SEEDS[0] and cell.noise}
+
+
+def _grid(results: Results, cells: Sequence[Cell], ratios: Sequence[float], targets: Sequence[str] = TARGETS) -> str:
+    """SumR and recovery of every method, a table a target."""
+    place = {(cell.label, cell.noise, cell.target): cell for cell in cells if cell.seed == SEEDS[0]}
+    labels = list(dict.fromkeys(cell.label for cell in cells))
+    noisy = [ratio for ratio in ratios if ratio]
+    header = ["SumR", *(f"{100 * r:.0f} %" for r in ratios), *(f"recovery {100 * r:.0f} %" for r in noisy)]
+    blocks = []
+    for target in targets:
+
+        def at(label: str, ratio: float, target: str = target) -> Cell:
+            return place[label, ratio, target if ratio else targets[0]]
+
+        lines = []
+        for label in labels:
+            shares = [results.recovery(at(label, r), at(BASELINE, r), at(ORACLE, r)) for r in noisy]
+            lines.append([_code(label), *(results.sum_r(at(label, r)) for r in ratios), *shares])
+        blocks.append(f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}**\n\n{markdown(header, lines)}")
+    return "\n\n".join(blocks)
+
+
+def main_block(results: Results) -> str:
+    """SumR and recovery."""
+    return _grid(results, grid.main_part(), RATIOS)
+
+
+def clean_block(results: Results) -> str:
+    """Without synthetic noise: SumR, and what a method has above `infonce`."""
+    cells = {cell.label: cell for cell in grid.clean_part()}
+    header = ["no synthetic noise", "SumR", f"above `{BASELINE}`", "queries in English"]
+    lines = []
+    for label, cell in cells.items():
+        if label == ORACLE:
+            continue
+        english = [row["others"]["source language"] for row in results.of(cell)]
+        above = results.difference(cell, cells[BASELINE])
+        lines.append([_code(label), results.sum_r(cell), above, spread(english)])
+    return markdown(header, lines)
+
+
+def detection_block(results: Results) -> str:
+    """What the judges of the methods find at 40 %, and what they call noisy where nothing is."""
+    header = ["40 %", "judge", "AUROC", "precision", "recall", "false alarms", "called at 0 %"]
+    blocks = []
+    for target in TARGETS:
+        lines = []
+        for label, cell in _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == target]).items():
+            said = f"{cell.config['judge']}, {cell.config['judge_side']}"
+            called = _mean(results.of(replace(cell, noise=0.0)), "share_noisy")
+            found = _detection(results, cell)
+            lines.append(
+                [_code(label), said if any(found) else NOTHING, *found, _percent(called)] if any(found) else [""]
+            )
+        lines = [line for line in lines if len(line) > 1]
+        blocks.append(f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}**\n\n{markdown(header, lines)}")
+    return "\n\n".join(blocks)
+
+
+def _mean(rows: Sequence[Row], name: str) -> float | None:
+    known = [row["judge"][name] for row in rows if row["judge"][name] is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _detection(results: Results, cell: Cell) -> list[str]:
+    rows = results.of(cell)
+    auroc = [row["judge"]["auroc"] for row in rows if row["judge"]["auroc"] is not None]
+    return [spread(auroc, ".4f"), *(_percent(_mean(rows, name)) for name in ("precision", "recall", "false_alarms"))]
+
+
+def cost_block(results: Results) -> str:
+    """Parameters, optimiser steps and seconds."""
+    header = ["", "parameters", "steps", "seconds", f"times `{BASELINE}`"]
+    every = grid.main_part()
+    rows = {
+        label: [row for cell in every if cell.label == label and cell.noise for row in results.of(cell)]
+        for label in grid.methods()
+    }
+    typical = {label: statistics.median(r["seconds"] for r in found) for label, found in rows.items() if found}
+    lines = []
+    for label, found in rows.items():
+        if found and label != ORACLE:
+            times = f"{typical[label] / typical[BASELINE]:.1f}" if BASELINE in typical else NOTHING
+            counts = [f"{found[-1][name]:,}" for name in ("parameters", "steps")]
+            lines.append([_code(label), *counts, f"{typical[label]:.0f}", times])
+    return markdown(header, lines)
+
+
+def uncertainty_block(results: Results) -> str:
+    """How well a query's uncertainty tells that its first result is wrong."""
+    header = ["AUROC, AURC", *(f"{d} {r}" for d in ("text to picture", "picture to text") for r in ("0 %", "40 %"))]
+    lines = []
+    for label, cell in _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == TARGETS[0]]).items():
+        line = [_code(label)]
+        for direction in runs.DIRECTIONS:
+            for noise in (0.0, 0.4):
+                known = [
+                    r["calibration"][direction] for r in results.of(replace(cell, noise=noise)) if r["calibration"]
+                ]
+                figures = [spread([k[name] for k in known], ".3f") for name in ("auroc", "aurc")]
+                line.append(", ".join(figures) if known else NOTHING)
+        lines.append(line)
+    return markdown(header, lines)
+
+
+def judges_block(results: Results) -> str:
+    """Every judge with every method: SumR; with `infonce` also what each judge finds."""
+    cells = [cell for cell in grid.judges_part() if cell.seed == SEEDS[0]]
+    names = list(dict.fromkeys(cell.method for cell in cells))
+    blocks = []
+    for target in TARGETS:
+        part = [cell for cell in cells if cell.target == target]
+        usual = {cell.label.partition(" (")[2] for cell in part if cell.method != BASELINE}
+        rows = list(dict.fromkeys(c.label.partition(" (")[2] for c in part if c.label.partition(" (")[2] in usual))
+        place = {(cell.method, cell.label.partition(" (")[2]): cell for cell in part}
+        lines = [
+            [row.rstrip(")"), *(results.sum_r(place[n, row]) if (n, row) in place else NOTHING for n in names)]
+            for row in rows
+        ]
+        title = f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}, 40 %**"
+        own = [
+            [row.rstrip(")"), results.sum_r(c), *_detection(results, c)]
+            for (n, row), c in place.items()
+            if n == BASELINE
+        ]
+        found = markdown([f"`{BASELINE}`, judge", "SumR", "AUROC", "precision", "recall", "false alarms"], own)
+        blocks.append(f"{title}\n\n{markdown(['SumR, judge', *(f'`{n}`' for n in names)], lines)}\n\n{found}")
+    return "\n\n".join(blocks)
+
+
+def style_image_block(results: Results) -> str:
+    """As the main block, captions of an item moved together."""
+    return _grid(results, grid.style_image_part(), RATIOS[1:])
+
+
+def accurate_block(results: Results) -> str:
+    """As the main block, with simulated features."""
+    return _grid(results, grid.accurate_part(), (0.0, 0.4, 0.6))
+
+
+def real_block(results: Results) -> str:
+    """No synthetic noise: SumR by engine, and by number of round trips."""
+    cells = [cell for cell in grid.real_part() if cell.seed == SEEDS[0]]
+    labels = list(dict.fromkeys(cell.label for cell in cells))
+    place = {(cell.label, cell.translations): cell for cell in cells}
+    chinese = [[_code(label), *(results.sum_r(place[label, e]) for e in CHINESE)] for label in labels]
+    above = [
+        [_code(label), *(results.difference(place[label, e], place[BASELINE, e]) for e in CHINESE)] for label in labels
+    ]
+    french = []
+    for label in labels:
+        line = [_code(label)]
+        for engine in FRENCH:
+            rows = results.of(place[label, engine])
+            fused = [[row["others"][name] for row in rows if name in row["others"]] for name in FUSED]
+            line += [results.sum_r(place[label, engine]), *(spread(values) for values in fused)]
+        french.append(line)
+    french_above = [
+        [_code(label), *(results.difference(place[label, e], place[BASELINE, e]) for e in FRENCH)] for label in labels
+    ]
+    how = ("as it is", "fused 0.8", "in English")
+    header = [f"{NAMES[engine]}, {asked}" for engine in FRENCH for asked in how]
+    return "\n\n".join(
+        (
+            markdown(["Chinese, SumR", *(NAMES[e] for e in CHINESE)], chinese),
+            markdown([f"Chinese, above `{BASELINE}`", *(NAMES[e] for e in CHINESE)], above),
+            markdown(["French, SumR", *header], french),
+            markdown([f"French as it is, above `{BASELINE}`", *(NAMES[e] for e in FRENCH)], french_above),
+        )
+    )
+
+
+NAMES = {
+    "baidu-2016": "Baidu, early 2016",
+    "google-2016": "Google, early 2016",
+    "baidu-20160815": "Baidu, August 2016",
+    "google-20160816": "Google, August 2016",
+    "apertium-1": "one trip",
+    "apertium-2": "two trips",
+}
+FUSED = ("fused 0.8raw", "fused 0raw")
+
+
+def ablations_block(results: Results) -> str:
+    """The papers' tables of ablations, at 40 % switched translations."""
+    cells = {cell.label: cell for cell in grid.ablations_part() if cell.seed == SEEDS[0]}
+    blocks = []
+    for table in grid.ABLATIONS:
+        mine = {label.partition(": ")[2]: cell for label, cell in cells.items() if label.startswith(f"{table}: ")}
+        lines, readings = [], list(dict.fromkeys(n for c in mine.values() for r in results.of(c) for n in _readings(r)))
+        for label, cell in mine.items():
+            rows = results.of(cell)
+            others = [spread([row["others"][name] for row in rows if name in row["others"]]) for name in readings]
+            lines.append([label, results.sum_r(cell), *others, *_detection(results, cell)[:1]])
+        blocks.append(f"**{table}**\n\n{markdown(['', 'SumR', *readings, 'AUROC of the judge'], lines)}")
+    return "\n\n".join(blocks)
+
+
+def _readings(row: Row) -> list[str]:
+    return [name for name in row["others"] if name != "source language" and not name.startswith("fused")]
+
+
+def about_block(results: Results) -> str:
+    """Where the figures come from."""
+    if not results.rows:
+        return "Not measured yet."
+    known = {name: sorted({row[name] for row in results.rows}) for name in ("code", "torch", "machine")}
+    shown = "; ".join(f"{name} {', '.join(values)}" for name, values in known.items())
+    return f"{len(results.rows)} runs in `benchmarks/results/noise_robustness/runs.jsonl`: {shown}."
+
+
+BLOCKS: dict[str, Callable[[Results], str]] = {
+    "main": main_block,
+    "clean": clean_block,
+    "detection": detection_block,
+    "judges": judges_block,
+    "style-image": style_image_block,
+    "accurate": accurate_block,
+    "real": real_block,
+    "ablations": ablations_block,
+    "uncertainty": uncertainty_block,
+    "cost": cost_block,
+    "about": about_block,
+}
+
+
+def fill(text: str, blocks: Mapping[str, str]) -> str:
+    """Puts generated blocks between their markers.
+
+    Raises:
+        ValueError: If a block has no place in the text.
+    """
+    for name, block in blocks.items():
+        place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
+        found = place.search(text)
+        if found is None:
+            raise ValueError(f"the page has no place for the block {name}")
+        begin, end = found.span(1)[1], found.span(2)[0]
+        text = f"{text[:begin]}{block}\n{text[end:]}"
+    return text
+
+
+def write(page: Path, results: Results) -> None:
+    """Brings every table of the page up to date."""
+    blocks = {name: make(results) for name, make in BLOCKS.items()}
+    page.write_text(fill(page.read_text("utf-8"), blocks), encoding="utf-8")

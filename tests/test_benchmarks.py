@@ -1,0 +1,207 @@
+"""The comparison's pure parts, on rows made by hand: cells, rows, recovery, tables, simulated features."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+from robustness import figure, grid, runs, tables
+from robustness.collection import simulate
+from robustness.grid import ORACLE, Cell
+from robustness.recovery import RESAMPLES, difference, recovery
+
+from ccr_cli.errors import UsageError
+from ccr_cli.report import recovery as reported
+
+ITEMS = 40
+
+
+def row(cell: Cell, level: float, when: str = "2026-01-01", **judge: float) -> dict[str, Any]:
+    """A row of a cell whose items are all found equally well: SumR is 100 * level."""
+    found = {"t2v": f"{round(level / 2):x}" * ITEMS, "v2t": f"{round(level / 2):x}" * ITEMS, "queries": 1}
+    return {
+        "when": when,
+        "method": cell.method,
+        **dict(zip(grid.WHERE, cell.where, strict=True)),
+        "config": cell.config,
+        "SumR": runs.sum_r(found),
+        "others": {"source language": 400.0},
+        "calibration": {d: {"auroc": 0.6, "aurc": 0.5} for d in runs.DIRECTIONS},
+        "found": found,
+        "judge": dict.fromkeys(runs.JUDGED) | judge,
+        "steps": 2820,
+        "parameters": 1000,
+        "seconds": 60.0,
+        "wall": 70.0,
+        "code": "1",
+        "torch": "2",
+        "machine": "m",
+    }
+
+
+@pytest.mark.parametrize("part", grid.PARTS)
+def test_every_cell_of_a_part_can_be_trained(part: str) -> None:
+    cells = grid.PARTS[part](None)
+    assert cells and len({(c.label, c.where) for c in cells}) == len(cells)
+    for cell in cells:
+        if grid.language(cell.translations) == "zh":  # there are no Chinese back-translations
+            assert "back" not in grid._config(cell.method, cell.options).needs(), cell
+        assert cell.config["epochs"] == 12, "the number of steps is the same for all"
+
+
+def test_the_oracle_without_noise_is_the_method_itself() -> None:
+    cells = {c.label: c for c in grid.main_part() if c.noise == 0}
+    assert cells[ORACLE].name == cells["infonce"].name
+    assert replace(cells[ORACLE], noise=0.4).name == replace(cells["infonce"], noise=0.4).name
+
+
+def test_one_run_has_one_name_whatever_it_is_called() -> None:
+    cell = Cell("uml", "uml", noise=0.4)
+    same = Cell("uml (two-group)", "uml", (("judge", "two-group"),), noise=0.4)
+    assert cell.name == same.name
+    others = [replace(cell, **change) for change in ({"seed": 1}, {"noise": 0.2}, {"target": "pair"})]
+    others.append(replace(cell, options=(("beta", "0"),)))
+    assert len({cell.name, *(other.name for other in others)}) == 5
+    clean = replace(cell, noise=0.0)
+    assert clean.name == replace(clean, target="pair", style="image").name
+
+
+def test_rows_belong_to_cells_whose_options_they_share() -> None:
+    cell = Cell("uml", "uml", noise=0.4)
+    kept = row(cell, 2)
+    assert grid.fulfils(kept, cell)
+    assert grid.fulfils(kept | {"config": {**kept["config"], "gone": 1}}, cell), "an option that is no more"
+    fewer = {k: v for k, v in kept["config"].items() if k != "beta"}
+    assert grid.fulfils(kept | {"config": fewer}, cell), "an option that is new"
+    assert not grid.fulfils(kept | {"config": {**kept["config"], "beta": 0.7}}, cell), "a default that changed"
+    assert not grid.fulfils(kept, replace(cell, seed=1))
+    rows = [row(cell, 4, "2026-01-02"), row(cell, 2, "2026-01-01")]
+    assert grid.find(rows, cell) is rows[0], "the latest counts"
+    assert grid.find(rows, replace(cell, noise=0.2)) is None
+
+
+def test_an_option_that_no_method_has_is_refused() -> None:
+    with pytest.raises(UsageError, match="no option"):
+        Cell("x", "infonce", (("nonsense", "1"),)).config  # noqa: B018
+
+
+def test_hits_of_items_add_up_to_sum_r() -> None:
+    ranks = pd.DataFrame(
+        {
+            "result": [0, 0, 0, 0, 0, 0, 1],
+            "direction": ["t2v"] * 4 + ["v2t"] * 2 + ["t2v"],
+            "query_id": ["b#zh#0", "b#zh#1", "a#zh#0", "a#zh#1", "b", "a", "a#zh#0"],
+            "rank": [1.0, 1.5, 7.0, 11.0, 3.0, 20.0, 1.0],
+        }
+    )
+    found = runs.per_item(ranks, 0)
+    assert found == {"t2v": "15", "v2t": "02", "queries": 2}
+    assert runs.values(found) == [50.0, 450.0]
+    # R@1 1/4, R@5 2/4, R@10 3/4 of the captions; 0, 1/2, 1/2 of the pictures
+    assert runs.sum_r(found) == 150.0 + 100.0
+
+
+def test_recovery_is_the_ratio_of_means() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.normal(150, 40, (3, 200))
+    gap = 20 + rng.normal(0, 5, (3, 200))
+    estimate = recovery(base + 0.5 * gap, base, base + gap)
+    assert estimate is not None and estimate.value == pytest.approx(0.5)
+    assert estimate.low == pytest.approx(0.5) and estimate.high == pytest.approx(0.5), "exactly half, item by item"
+    wider = recovery(base + 0.5 * gap + rng.normal(0, 30, (3, 200)), base, base + gap)
+    assert wider is not None and wider.low is not None and wider.high is not None
+    assert wider.low < wider.value < wider.high
+    assert recovery(base, base, base - 1) is None, "an oracle below the baseline"
+    with pytest.raises(ValueError, match="same seeds"):
+        recovery(base[:2], base, base)
+
+
+def test_an_unbounded_recovery_has_no_interval() -> None:
+    base = np.zeros((1, 2))
+    estimate = recovery(base + 1, base, np.array([[5.0, -4.0]]))
+    assert estimate is not None and estimate.value == pytest.approx(2.0)
+    assert estimate.low is None and estimate.high is None
+
+
+def test_recovery_over_seeds_alone_is_that_of_the_report() -> None:
+    sums = {"infonce": [10, 12, 11, 9, 12], "m": [14, 19, 16, 15, 12], ORACLE: [20, 21, 23, 19, 22]}
+    values = [
+        {"label": k, "seed": s, "noise_seed": s, "noise": 0.4, "SumR": v} for k in sums for s, v in enumerate(sums[k])
+    ]
+    theirs = reported.recovery(pd.DataFrame(values), "m", 0.4)
+    ours = recovery(*(np.tile(np.array(sums[k], dtype=float)[:, None], (1, 5)) for k in ("m", "infonce", ORACLE)))
+    assert theirs is not None and ours is not None and ours.low is not None and ours.high is not None
+    assert ours.value == pytest.approx(theirs.value)
+    assert theirs.low is not None and theirs.high is not None and RESAMPLES >= 1000
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.03), "drawn against enumerated"
+
+
+def test_a_difference_has_an_interval_around_it() -> None:
+    estimate = difference(np.array([[3.0, 5.0]]), np.array([[1.0, 1.0]]))
+    assert (estimate.value, estimate.low, estimate.high) == (3.0, 2.0, 4.0)
+
+
+def test_the_main_table() -> None:
+    rows = []
+    for cell in grid.main_part(["infonce", "uml", ORACLE]):
+        if cell.noise in (0.0, 0.4) and cell.target == "translation":
+            level = {"infonce": 2, "uml": 4, ORACLE: 4}[cell.label] if cell.noise else 6
+            rows.append(row(cell, level + (2 if cell.seed == 2 else 0), auroc=0.9))
+    results = tables.Results(rows)
+    block = tables.main_block(results).partition("**Switched pairs")[0]
+    lines = {
+        line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]]
+        for line in block.splitlines()
+        if "|" in line
+    }
+    assert lines["`infonce`"] == ["600.0", "", "266.7 ± 115.5", "", "", "", ""]
+    assert lines["`uml`"][2] == "466.7 ± 115.5" and lines["`uml`"][5] == "1.00 [1.00, 1.00]"
+    assert lines["_`infonce` (oracle)_"][0] == "600.0" and "`basic`" not in lines
+    assert "0.9000 ± 0.0000" in tables.detection_block(results)
+    assert "| `uml` | 1,000 | 2,820 | 60 | 1.0 |" in tables.cost_block(results)
+    assert [p[:2] for p in figure.points(results)["translation"]["uml"]] == [
+        (0.0, 600.0),
+        (0.4, pytest.approx(1400 / 3)),
+    ]
+    assert "<svg" in figure.draw(results) and "<svg" in figure.draw(tables.Results([]))
+
+
+def test_every_block_has_its_place_on_the_page_and_can_be_made_from_nothing() -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "noise-robustness.md").read_text("utf-8")
+    blocks = {name: make(tables.Results([])) for name, make in tables.BLOCKS.items()}
+    assert all("Not measured yet." in block for block in blocks.values())
+    filled = tables.fill(page, blocks | {"main": r"\1 | stays \g<0>"})
+    assert r"\1 | stays \g<0>" in filled and tables.fill(filled, {}) == filled
+    assert [line for line in filled.splitlines() if line.startswith("## ")] == [
+        line for line in page.splitlines() if line.startswith("## ")
+    ]
+    with pytest.raises(ValueError, match="no place"):
+        tables.fill(page, {"unknown": ""})
+
+
+def test_spreads_and_intervals_as_text() -> None:
+    assert tables.spread([]) == "" and tables.spread([1.25]) == "1.2" and tables.spread([1.0, 3.0]) == "2.0 ± 1.4"
+    assert tables.markdown(["a", "b"], [["x", ""]]) == "Not measured yet."
+
+
+def test_simulated_features_are_a_mean_and_noise_of_a_given_length() -> None:
+    rng = np.random.default_rng(0)
+    sentences = rng.standard_normal((600, 256)).astype(np.float32)
+    sentences /= np.linalg.norm(sentences, axis=1, keepdims=True)
+    items = [f"i{n // 3}" for n in range(600)]
+    ids, plain = simulate(items, sentences, 0.0, 0)
+    assert ids == [f"i{n}" for n in range(200)]
+    mean = sentences[:3].mean(axis=0)
+    np.testing.assert_allclose(plain[0], mean / np.linalg.norm(mean), rtol=1e-5, atol=1e-7)
+    noisy = simulate(items, sentences, 2.0, 0)[1]
+    assert np.linalg.norm(noisy - plain, axis=1).mean() == pytest.approx(2.0, rel=0.02)
+    assert np.array_equal(noisy, simulate(items, sentences, 2.0, 0)[1])
+    assert not np.allclose(noisy, simulate(items, sentences, 2.0, 1)[1])
