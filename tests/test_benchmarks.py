@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+import real_noise
 from robustness import figure, grid, runs, tables
 from robustness.collection import simulate
 from robustness.grid import ORACLE, Cell
@@ -205,3 +207,48 @@ def test_simulated_features_are_a_mean_and_noise_of_a_given_length() -> None:
     assert np.linalg.norm(noisy - plain, axis=1).mean() == pytest.approx(2.0, rel=0.02)
     assert np.array_equal(noisy, simulate(items, sentences, 2.0, 0)[1])
     assert not np.allclose(noisy, simulate(items, sentences, 2.0, 1)[1])
+
+
+def test_places_break_ties_by_the_next_key() -> None:
+    first, second = np.array([0.5, 0.1, 0.5, 0.9]), np.array([2.0, 9.0, 1.0, 0.0])
+    assert real_noise.places(first, second).tolist() == [3, 1, 2, 4]
+    assert real_noise.places(-first).tolist() == [2, 4, 3, 1]
+
+
+def test_wilson_interval() -> None:
+    # Newcombe (Statistics in Medicine 17, 1998), table I, method 3: 81 of 263, and 0 of 20
+    assert real_noise.wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert real_noise.wilson(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
+
+
+def test_a_reading_from_export_to_precision(tmp_path: Path) -> None:
+    n = 300
+    text = [f'caption {i} \t with \\ and "quotes"' for i in range(n)]
+    triplets: Any = SimpleNamespace(slot_ids=[f"i{i}#en#0" for i in range(n)], source=text, target=text)
+    order = np.arange(1, n + 1)
+    found = {"suspicion of x": order, "length": order[::-1], real_noise.RANDOM: np.roll(order, 150)}
+    blind, ranks = tmp_path / "reading-baidu-2016.tsv", tmp_path / "ranks-baidu-2016.tsv"
+    assert real_noise.export(triplets, found, blind, ranks) == 250
+    listed = real_noise._read(blind)
+    assert list(listed.columns) == ["caption_id", "english", "translation", "verdict", "reason"]
+    assert listed["caption_id"].tolist() != triplets.slot_ids and set(listed["english"]) == {*text[:100], *text[150:]}
+    with pytest.raises(SystemExit, match="in lines 2, 3"):
+        real_noise.take(blind, tmp_path)
+    number = listed["caption_id"].str[1:].str.partition("#")[0].astype(int)
+    bad = number < 50
+    filled = tmp_path / "filled" / blind.name
+    filled.parent.mkdir()
+    real_noise._write(filled, listed.assign(verdict=np.where(bad, "bad", "ok"), reason=np.where(bad, "thing", "")))
+    real_noise.take(filled, tmp_path)
+    kept = real_noise._read(tmp_path / "reading-baidu-2016.tsv")
+    assert (
+        list(kept.columns) == ["caption_id", "rank", "verdict", "reason"]
+        and kept["rank"].astype(int).is_monotonic_increasing
+    )
+    assert not any("caption" in value for value in kept.to_numpy().ravel())
+    scored = {each["ranking"]: each for each in real_noise.score(real_noise._read(ranks), kept)}
+    assert [scored["suspicion of x"][f"precision@{d}"] for d in (25, 50, 100)] == [1.0, 1.0, 0.5]
+    assert scored["length"]["precision@100"] == 0.0 and scored[real_noise.RANDOM]["precision@100"] == 0.0
+    (tmp_path / "baidu-2016.json").write_text('{"translations": "baidu-2016", "captions": 300}')
+    shown = real_noise.block(tmp_path)
+    assert "| suspicion of x | 1.00 | 1.00 | 0.50 | 0.40 to 0.60 |" in shown and "Reasons: thing 50." in shown

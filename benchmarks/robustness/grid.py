@@ -124,15 +124,18 @@ def methods() -> dict[str, tuple[str, Options]]:
     }
 
 
-def _cell(label: str, method: str, options: Options = (), **where: Any) -> Cell:
-    """A cell in which the options fit the data: no oracle without noise, no cycle without back-translations."""
-    cell = Cell(label, method, options, **where)
-    given = dict(options)
+def fitted(cell: Cell) -> Cell:
+    """The cell with options that fit the data: no oracle without noise, no cycle without back-translations."""
+    given = dict(cell.options)
     if not cell.noise and given.get("judge") == "oracle":
         given.pop("judge")  # nothing is switched: the method itself
-    if language(cell.translations) == "zh" and method in WITHOUT_BACK:
-        given = dict(WITHOUT_BACK[method]) | given
+    if language(cell.translations) == "zh" and cell.method in WITHOUT_BACK:
+        given = dict(WITHOUT_BACK[cell.method]) | given
     return replace(cell, options=tuple(sorted(given.items())))
+
+
+def _cell(label: str, method: str, options: Options = (), **where: Any) -> Cell:
+    return fitted(Cell(label, method, options, **where))
 
 
 def _labels(wanted: Sequence[str] | None) -> list[tuple[str, str, Options]]:

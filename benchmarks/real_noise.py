@@ -1,0 +1,258 @@
+r"""Which machine translations are bad, without any synthetic noise: rankings by suspicion, and a reader's word.
+
+Runs that were trained on translations as they are judge those of the validation captions, which they never saw. The
+first hundred of their rankings, of rankings that need no training, and a hundred at random are exported as one shuffled
+list without scores. A reader fills in verdicts by the criteria below; the precision of every ranking follows from it.
+
+    python benchmarks/real_noise.py --methods uml --translations baidu-2016 --data FOLDER/flickr8kcn --workspace W
+    (fill in verdict and reason in W/reading-baidu-2016.tsv)
+    python benchmarks/real_noise.py --take W/reading-baidu-2016.tsv
+
+A translation is *bad* if a reader of the translation alone would picture something that the English does not say, or
+nothing at all, and *ok* otherwise, however awkward. A bad one has one reason:
+
+    thing    another person, animal or object than the English names
+    action   another action, state or direction
+    relation who does what to whom, or where, is turned round
+    number   another number of things
+    missing  what the caption is about was left out
+    foreign  what the caption is about was left untranslated
+    garbled  no meaning can be made of it
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from robustness import grid, runs, tables
+from robustness.collection import Collection
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data.seeds import derive
+from ccr_cli.metrics.mtquality import round_trip_chrf
+from ccr_cli.stages import judging
+from ccr_cli.stages.load import load_method
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.train import train
+from ccr_cli.stages.triplets import Triplets, training_triplets
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+RESULTS = CHECKOUT / "benchmarks" / "results" / "real_noise"
+PAGE = CHECKOUT / "docs" / "noise-robustness.md"
+TOP = 100
+DEPTHS = (25, 50, 100)
+RANDOM = "random"
+REASONS = ("thing", "action", "relation", "number", "missing", "foreign", "garbled")
+SHOWN = {
+    "similarity": "similarity of English and translation in the first run",
+    "picture": "similarity of picture and translation in the first run",
+    "engine": "chrF against the other engine's translation",
+    "round-trip": "chrF of the way back against the English",
+    "length": "length of the English",
+    RANDOM: "random",
+}
+CPU = torch.device("cpu")
+Places = npt.NDArray[np.int64]
+
+
+def validation_triplets(collection: Collection, cell: grid.Cell, needs: frozenset[str]) -> Triplets:
+    """The validation captions as if they were to be trained on, with the other engine's translations."""
+    sources = collection.sources(replace(cell, options=(("judge", "translation"),)))  # which has a second engine
+    data = dataset.read(sources.data)
+    items = data.items[data.items["split"] == "val"].assign(split="train")
+    second = translation.read(sources.second) if sources.second else None
+    assert sources.translation is not None
+    seen = replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
+    return training_triplets(seen, translation.read(sources.translation), None, sources.features, needs, second)
+
+
+def rankings(
+    collection: Collection, cells: Sequence[grid.Cell], side: str | None
+) -> tuple[Triplets, dict[str, Places]]:
+    """Trains the cells, unless they are there, and ranks the validation captions; place 1 is the most suspicious."""
+    inputs = Inputs(collection.workspace)
+    found: dict[str, Places] = {}
+    for cell in cells:
+        options = dict(cell.options)
+        trained = train(inputs, collection.sources(cell), cell.method, options=options, seed=cell.seed, device="cpu")
+        method, tokenizer = load_method(trained, CPU)
+        triplets = validation_triplets(collection, cell, method.config.needs())
+        source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
+        own = method.config.judge
+        opinion = judging.ask(
+            own if registry.load("judges", own).SCOPE == "epoch" else "two-group",
+            side or method.config.judge_side,
+            judging.embed_triplets(method, triplets, source, target, CPU),
+            triplets,
+            seed=derive(cell.seed, "real"),
+            batch_size=method.config.batch_size,
+            read=method.judge_scores,
+        )
+        found[f"suspicion of {cell.label}"] = places(opinion.p.VT, opinion.similarity["ST"])
+        if cell == cells[0]:
+            found |= {"similarity": places(opinion.similarity["ST"]), "picture": places(opinion.similarity["VT"])}
+    if triplets.second is not None:
+        found["engine"] = places(round_trip_chrf(triplets.second, triplets.target)[0])
+    if triplets.back is not None:
+        found["round-trip"] = places(round_trip_chrf(triplets.source, triplets.back)[0])
+    found["length"] = places(-np.array([len(text) for text in triplets.source], dtype=float))
+    found[RANDOM] = np.random.default_rng(derive(0, "random")).permutation(len(triplets)) + 1
+    return triplets, found
+
+
+def places(*keys: npt.NDArray[np.float64]) -> Places:
+    """Places from 1 in ascending order of the first key, then of the next; equal ones as they come."""
+    order = np.lexsort(keys[::-1])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(1, len(order) + 1)
+    return place
+
+
+def export(triplets: Triplets, found: Mapping[str, Places], blind: Path, ranks: Path) -> int:
+    """Writes the list for the reader, and the places of its captions, which the reader does not see."""
+    listed = np.flatnonzero(np.min(np.stack(list(found.values())), axis=0) <= TOP)
+    listed = np.random.default_rng(0).permutation(listed)
+    frame = pd.DataFrame(
+        {
+            "caption_id": [triplets.slot_ids[i] for i in listed],
+            "english": [triplets.source[i] for i in listed],
+            "translation": [triplets.target[i] for i in listed],
+            "verdict": "",
+            "reason": "",
+        }
+    )
+    _write(blind, frame)
+    ranks.parent.mkdir(parents=True, exist_ok=True)
+    _write(ranks, pd.DataFrame({"caption_id": frame["caption_id"], **{k: v[listed] for k, v in found.items()}}))
+    return len(listed)
+
+
+def take(filled: Path, results: Path) -> None:
+    """Keeps the verdicts of a filled list, without the texts, with the place in the first ranking.
+
+    Raises:
+        SystemExit: If a verdict is missing or a reason is not one.
+    """
+    read = _read(filled)
+    wrong = ~read["verdict"].isin(["bad", "ok"]) | ((read["verdict"] == "bad") & ~read["reason"].isin(REASONS))
+    if wrong.any():
+        raise SystemExit(
+            f"{filled}: {int(wrong.sum())} lines lack a verdict or a reason: {list(read[wrong].index + 2)}"
+        )
+    name = filled.name.removeprefix("reading-")
+    ranks = _read(results / f"ranks-{name}").set_index("caption_id")
+    first = ranks.columns[0]  # of the first method
+    kept = read[["caption_id", "verdict", "reason"]].assign(rank=ranks.loc[read["caption_id"], first].to_numpy(int))
+    _write(results / f"reading-{name}", kept.sort_values("rank")[["caption_id", "rank", "verdict", "reason"]])
+
+
+def score(ranks: pd.DataFrame, reading: pd.DataFrame) -> list[dict[str, Any]]:
+    """Precision of every ranking among its first 25, 50 and 100, with the 95 % interval of the last.
+
+    Args:
+        ranks: caption_id and the place of each caption in every ranking.
+        reading: caption_id and verdict.
+    """
+    bad = set(reading.loc[reading["verdict"] == "bad", "caption_id"])
+    out = []
+    for name in (column for column in ranks.columns if column != "caption_id"):
+        ordered = ranks.assign(place=ranks[name].astype(int)).sort_values("place")
+        hits = [caption in bad for caption in ordered["caption_id"][:TOP]]
+        low, high = wilson(sum(hits), len(hits))
+        precision = {f"precision@{depth}": sum(hits[:depth]) / depth for depth in DEPTHS}
+        out.append({"ranking": name, **precision, "low": low, "high": high})
+    return out
+
+
+def wilson(found: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's interval of a share."""
+    middle = (found + z * z / 2) / (n + z * z)
+    half = z * math.sqrt(found * (n - found) / n + z * z / 4) / (n + z * z)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def block(results: Path) -> str:
+    """What the page shows: a table for each reading that there is."""
+    parts = []
+    for path in sorted(results.glob("reading-*.tsv")):
+        name = path.name.removeprefix("reading-")
+        reading, facts = _read(path), json.loads((results / f"{Path(name).stem}.json").read_text("utf-8"))
+        lines = [
+            [SHOWN[s["ranking"]], *(f"{s[f'precision@{d}']:.2f}" for d in DEPTHS), f"{s['low']:.2f} to {s['high']:.2f}"]
+            for s in score(_read(results / f"ranks-{name}"), reading)
+        ]
+        title = (
+            f"**{facts['translations']}**, run `{facts['method']}`, {facts['captions']:,} captions, {len(reading)} read"
+        )
+        counts = reading.loc[reading["verdict"] == "bad", "reason"].value_counts()
+        reasons = ", ".join(f"{reason} {n}" for reason, n in counts.items())
+        header = ["ranking", *(f"precision at {d}" for d in DEPTHS), f"95 % interval at {TOP}"]
+        parts.append(f"{title}\n\n{tables.markdown(header, lines)}\n\nReasons: {reasons}.")
+    return "\n\n".join(parts) or "Not measured yet."
+
+
+def _write(path: Path, frame: pd.DataFrame) -> None:
+    frame.to_csv(path, sep="\t", index=False, quoting=csv.QUOTE_NONE, escapechar="\\", lineterminator="\n")
+
+
+def _read(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, sep="\t", dtype=str, quoting=csv.QUOTE_NONE, escapechar="\\", keep_default_na=False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", default="uml")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="options of the method")
+    parser.add_argument(
+        "--judge-side", choices=["cross_lingual", "cross_modal", "both"], help="by default the method's"
+    )
+    parser.add_argument("--translations", choices=(*grid.CHINESE, *grid.FRENCH), default=grid.CHINESE[0])
+    parser.add_argument("--data", type=Path, help="folder of the collection")
+    parser.add_argument("--workspace", type=Path, help="where artifacts and the list go; not into the checkout")
+    parser.add_argument("--take", type=Path, metavar="FILE", help="a list that a reader has filled")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.take:
+        take(given.take, given.results)
+        page = PAGE.read_text("utf-8")
+        PAGE.write_text(tables.fill(page, {"reading": block(given.results)}), encoding="utf-8")
+        return
+    if given.data is None or given.workspace is None:
+        parser.error("--data and --workspace are needed to rank anything")
+    workspace = Workspace(given.workspace.absolute())
+    cells = [
+        grid.fitted(grid.Cell(label, *grid.methods()[label], translations=given.translations))
+        for label in given.methods
+    ]
+    triplets, found = rankings(Collection(workspace, given.data), cells, given.judge_side)
+    blind = workspace.root / f"reading-{given.translations}.tsv"
+    listed = export(triplets, found, blind, given.results / f"ranks-{given.translations}.tsv")
+    facts = {
+        "what": "validation captions ranked by suspicion, nothing switched",
+        "runs": {cell.label: cell.config for cell in cells},
+        "judge_side": given.judge_side,
+        "translations": given.translations,
+        "captions": len(triplets),
+        "listed": listed,
+        "code": runs.code(),
+    }
+    base.write_json(given.results / f"{given.translations}.json", facts)
+    print(f"{listed} captions to read: {blind}")
+
+
+if __name__ == "__main__":
+    main()
