@@ -33,6 +33,24 @@ def read(artifact: Artifact) -> pd.DataFrame:
     return read_table(artifact.file("captions.parquet"), CAPTIONS)
 
 
+def untranslated(captions: pd.DataFrame) -> pd.DataFrame:
+    """Captions as their own translation: what stands in for a translation artifact where nothing was translated.
+
+    Args:
+        captions: Of a data set, in its source language.
+    """
+    frame: pd.DataFrame = captions.assign(
+        split="",
+        direction="forward",
+        source_caption_id=captions["caption_id"],
+        engine="none",
+        model="none",
+        status="ok",
+    )
+    frame["score"] = float("nan")
+    return frame[CAPTIONS.names].reset_index(drop=True)
+
+
 def language(artifact: Artifact) -> str:
     """The target language, as BCP 47."""
     return str(artifact.request["lang"])

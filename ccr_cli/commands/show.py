@@ -23,7 +23,8 @@ def show_training(artifact: Artifact) -> None:
 
     counts, seconds = artifact.counts, float(artifact.about["environment"].get("seconds", 0.0))
     best = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
-    reached = f", SumR {best['val.SumR']:.1f} on validation" if "val.SumR" in best else ""
+    figure = run.config(artifact).get("criterion", "SumR")
+    reached = f", {figure} {best[f'val.{figure}']:.1f} on validation" if f"val.{figure}" in best else ""
     console.say(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; {seconds:.0f} s of training")
 
 

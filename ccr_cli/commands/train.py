@@ -62,7 +62,7 @@ def train(
 
     wanted = c.parse_set(options)
     wanted |= {k: str(v) for k, v in (("epochs", epochs), ("batch_size", batch_size)) if v is not None}
-    sources = find_sources(inputs, lang)
+    sources = find_sources(inputs, lang, method)
     sources = with_noise(
         inputs,
         sources,

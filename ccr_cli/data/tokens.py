@@ -278,7 +278,48 @@ class HFTokenizer:
         return next((int(token) for token in candidates if token is not None), 0)
 
 
-Tokenizer = NgramTokenizer | HFTokenizer
+class GivenTokenizer:
+    """Numbers of texts that are there as features alone; a text is the key of its feature."""
+
+    kind = "given"
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        """Make the tokenizer.
+
+        Args:
+            keys: the texts, in the order of their features.
+        """
+        self.row_of = {key: row for row, key in enumerate(keys)}
+
+    @property
+    def vocab_size(self) -> int:
+        """Return the number of texts."""
+        return len(self.row_of)
+
+    def encode(self, texts: Sequence[str]) -> TokenTable:
+        """Look texts up; row i of the table is text i.
+
+        Raises:
+            ArtifactError: a text is none of those that came with features.
+        """
+        unknown = next((text for text in texts if text not in self.row_of), None)
+        if unknown is not None:
+            some = ", ".join(list(self.row_of)[:3])
+            raise ArtifactError(
+                f"there is no feature of the text {unknown!r}", f"texts of this model are keys: {some}, ..."
+            )
+        return TokenTable.from_lists([[self.row_of[text]]] for text in texts)
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings as JSON values."""
+        return {"kind": self.kind, "keys": list(self.row_of)}
+
+    def save(self, directory: Path) -> None:
+        """Write the keys into ``directory``."""
+        _write_config(directory, self.config())
+
+
+Tokenizer = NgramTokenizer | HFTokenizer | GivenTokenizer
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
@@ -294,6 +335,8 @@ def load_tokenizer(directory: Path) -> Tokenizer:
         kind = config.pop("kind")
         if kind == NgramTokenizer.kind:
             return NgramTokenizer(**{name: int(value) for name, value in config.items()})
+        if kind == GivenTokenizer.kind:
+            return GivenTokenizer(config["keys"])
         if kind == HFTokenizer.kind:
             return HFTokenizer(directory, int(config["max_length"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:

@@ -24,11 +24,11 @@ from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
-from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
+from ccr_cli.nets.text import GivenTextEncoder
+from ccr_cli.nets.text import TextEncoder as TextEncoder
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
 Need = Literal["frames", "back", "labels"]
-TextEncoder = NgramTextEncoder | TransformerTextEncoder
 P = TypeVar("P", Tensor, npt.NDArray[np.float64])
 
 
@@ -47,7 +47,8 @@ class Config:
     table_lr: float = 5e-3
     """The same of the n-gram table: a rare word's row is seen in few steps, and must learn in these."""
     text_encoder: str = "ngram"
-    """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name."""
+    """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name; `given`,
+    and nothing else, where the data set brings features of its texts."""
     max_tokens: int = 64
     """Longest caption in tokens, for a transformers encoder."""
     frozen_layers: int = 0
@@ -93,7 +94,8 @@ class Config:
     def needs(self) -> frozenset[Need]:
         """What the method reads beside one vector an item and a caption in two languages.
 
-        `frames` (every row of an item's features), `back` (back-translations), `labels` (the items' categories).
+        `frames` (every row of an item's features), `back` (back-translations), `labels` (the items' categories: then
+        the options include `classes`, their number, which is read from the data where it is 0).
         """
         return frozenset()
 
@@ -139,7 +141,7 @@ class Batch:
     source: Tokens
     """Captions in the source language."""
     target: Tokens
-    """Their translations as given, mismatched ones included."""
+    """Their translations as given, mismatched ones included; `source` itself where nothing was translated."""
     item_B: Tensor
     """Number of the given item; never the true one where noise moved it."""
     p: Belief[Tensor]
@@ -165,7 +167,8 @@ class Embedder(Protocol):
 def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
     """A text encoder with heads into the common space: what every method trains."""
     visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
-    text_head = None if text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
+    trained = not isinstance(text_encoder, GivenTextEncoder)
+    text_head = None if trained and text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
     return DualEncoder(visual_head, text_encoder, text_head, config.text_dropout)
 
 
@@ -177,6 +180,8 @@ class Method(nn.Module, ABC):
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {}
     """Named settings, e.g. `paper`; each is what differs from the defaults."""
+    TRANSLATED: ClassVar[bool] = True
+    """Whether it needs translations to train on; if not, it trains on a data set that has none too."""
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: TextEncoder) -> None:
         """Builds the model.

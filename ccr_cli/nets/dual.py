@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from ccr_cli.nets.heads import Projection
-from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
+from ccr_cli.nets.text import TextEncoder
 
 
 class DualEncoder(nn.Module):
@@ -24,7 +24,7 @@ class DualEncoder(nn.Module):
     def __init__(
         self,
         visual_head: Projection,
-        text_encoder: NgramTextEncoder | TransformerTextEncoder,
+        text_encoder: TextEncoder,
         text_head: Projection | None = None,
         text_dropout: float = 0.0,
     ) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 
 class Projection(nn.Module):
-    """A linear map, or a perceptron of one hidden layer (GELU), into the common space.
+    """A linear map, or a perceptron, into the common space.
 
     The output is not normalised: ``nets.dual.DualEncoder`` does that, for both sides.
     """
@@ -22,15 +22,19 @@ class Projection(nn.Module):
         hidden: int | None = None,
         dropout: float = 0.0,
         norm_input: bool = False,
+        depth: int = 1,
+        activation: type[nn.Module] = nn.GELU,
     ) -> None:
         """Make the layers.
 
         Args:
             in_dim: length of an input vector.
             out_dim: length of an output vector.
-            hidden: units of the hidden layer; None for a linear map.
+            hidden: units of a hidden layer; None for a linear map.
             dropout: share of inputs, and of hidden units, that training switches off.
             norm_input: give every input vector mean 0 and variance 1 first, for features of unknown scale.
+            depth: number of hidden layers.
+            activation: what follows a hidden layer.
         """
         super().__init__()
         layers: list[nn.Module] = []
@@ -38,11 +42,14 @@ class Projection(nn.Module):
             layers.append(nn.LayerNorm(in_dim, elementwise_affine=False))
         if dropout > 0:
             layers.append(nn.Dropout(dropout))
-        if hidden is not None:
-            layers += [nn.Linear(in_dim, hidden), nn.GELU()]
+        width = in_dim
+        for _ in range(0 if hidden is None else depth):
+            assert hidden is not None
+            layers += [nn.Linear(width, hidden), activation()]
             if dropout > 0:
                 layers.append(nn.Dropout(dropout))
-        layers.append(nn.Linear(in_dim if hidden is None else hidden, out_dim))
+            width = hidden
+        layers.append(nn.Linear(width, out_dim))
         self.layers = nn.Sequential(*layers)
         self.in_dim, self.dim = in_dim, out_dim
 

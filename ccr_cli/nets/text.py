@@ -108,6 +108,39 @@ class TransformerTextEncoder(nn.Module):
         return {"kind": "transformers", "model": self._config}
 
 
+class GivenTextEncoder(nn.Module):
+    """Features that texts came with, looked up by number; they are saved with the model and never trained."""
+
+    table_TD: torch.Tensor
+
+    def __init__(self, table_TD: torch.Tensor) -> None:
+        """Keep the features.
+
+        Args:
+            table_TD: one row a text.
+        """
+        super().__init__()
+        self.register_buffer("table_TD", table_TD)
+        self.dim = int(table_TD.shape[1])
+
+    def forward(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
+        """Return (B, D), not normalised; every text is one id."""
+        return self.table_TD[ids_N]
+
+    def tokens(
+        self, ids_N: torch.Tensor, offsets_B1: torch.Tensor, starts_N: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (B, 1, D) and a mask (B, 1): the feature is all that is known of a text."""
+        return pad_rows(self.table_TD[ids_N], offsets_B1)
+
+    def config(self) -> dict[str, Any]:
+        """Return what ``text_encoder_from_config`` rebuilds the module from (the features not included)."""
+        return {"kind": "given", "texts": len(self.table_TD), "dim": self.dim}
+
+
+TextEncoder = NgramTextEncoder | TransformerTextEncoder | GivenTextEncoder
+
+
 def build_text_encoder(
     name: str, *, buckets: int = 1 << 16, dim: int = 256, pretrained: bool = True, frozen_layers: int = 0
 ) -> NgramTextEncoder | TransformerTextEncoder:
@@ -145,7 +178,7 @@ def build_text_encoder(
         raise UnavailableError(f"no text encoder '{name}' on this machine", f"hf download {name}") from error
 
 
-def text_encoder_from_config(config: dict[str, Any]) -> NgramTextEncoder | TransformerTextEncoder:
+def text_encoder_from_config(config: dict[str, Any]) -> TextEncoder:
     """Rebuild the module that ``config()`` describes, with fresh weights and without any file.
 
     Raises:
@@ -153,6 +186,8 @@ def text_encoder_from_config(config: dict[str, Any]) -> NgramTextEncoder | Trans
     """
     if config["kind"] == "ngram":
         return NgramTextEncoder(int(config["buckets"]), int(config["dim"]), sparse=bool(config["sparse"]))
+    if config["kind"] == "given":
+        return GivenTextEncoder(torch.zeros(int(config["texts"]), int(config["dim"])))
     assert config["kind"] == "transformers", config["kind"]
     settings = dict(config["model"])
     model_type = settings.pop("model_type")

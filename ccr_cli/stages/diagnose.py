@@ -30,7 +30,7 @@ from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.triplets import Triplets, training_triplets
+from ccr_cli.stages.triplets import Triplets, training_triplets, without
 
 CANDIDATES = 128
 BLOCK = 1024
@@ -88,13 +88,13 @@ def _diagnose(
     device: torch.device,
 ) -> None:
     parent = inputs.workspace.parent
-    data = dataset.read(parent(trained, "dataset"))
+    data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
     pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
-    translations, *others = (
+    translations, *others = [
         translation.read(inputs.workspace.linked(trained, link))
         for link in trained.parents
         if link.kind == "translation"
-    )
+    ] or [translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])]
     method, tokenizer = load_method(trained, device)
     triplets = training_triplets(data, translations, pairs, parent(trained, "features"), method.config.needs(), *others)
     source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from ccr_cli.data.frames import Frames
-from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer, TokenTable
+from ccr_cli.data.tokens import Tokenizer, TokenTable
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.methods.base import Embedder
 
 BATCH = 1024
-Tokenizer = NgramTokenizer | HFTokenizer
 
 
 @torch.no_grad()

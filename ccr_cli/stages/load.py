@@ -7,11 +7,10 @@ from safetensors.torch import load_file
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, run
-from ccr_cli.data.tokens import load_tokenizer
+from ccr_cli.data.tokens import Tokenizer, load_tokenizer
 from ccr_cli.errors import ArtifactError
 from ccr_cli.methods.base import Method
 from ccr_cli.nets.text import text_encoder_from_config
-from ccr_cli.stages.embed import Tokenizer
 from ccr_cli.stages.options import configure
 
 

@@ -17,11 +17,12 @@ from torch import Tensor
 import ccr_cli
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.console import warn
+from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import calibration
 from ccr_cli.metrics import signature as signatures
 from ccr_cli.metrics.recall import bootstrap_interval, sum_recall, summarise
-from ccr_cli.stages.embed import Tokenizer, embed_visuals, encode_and_embed
+from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.scoring import Scores, rank_table, score_gallery
 from ccr_cli.stages.triplets import Gallery, gallery

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from torch import Tensor
 
+from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import Ranks, rank_both
 from ccr_cli.metrics.recall import sum_recall, summarise
@@ -28,6 +29,11 @@ class Scores:
     ranks_v2t: Ranks
 
     @property
+    def mean_ap(self) -> float:
+        """The mean of both directions' mean average precision, in percent."""
+        return (self.t2v["mAP"] + self.v2t["mAP"]) / 2
+
+    @property
     def sum_r(self) -> float:
         """SumR, the sum of R@1, R@5, R@10 of both directions in percent."""
         return sum_recall(self.t2v, self.v2t)
@@ -42,6 +48,7 @@ def score_gallery(
     beta: float = 1.0,
     fusion: str = "raw",
     tie: str = "mid",
+    labelled: bool = False,
 ) -> Scores:
     """Ranks a gallery in both directions.
 
@@ -53,12 +60,26 @@ def score_gallery(
         beta: Weight of the texts as they are, NRCCR eq. (13); 1 leaves the translations out.
         fusion: `raw`, or `minmax` (NRCCR's code: both matrices are normalised as wholes first).
         tie: mid, optimistic or pessimistic.
+        labelled: Whatever has the query's category is right, not the query's own item alone.
     """
     sim = similarity(gallery, visual_VD, text_TD, english_TD=english_TD, beta=beta, fusion=fusion)
     n_visual, n_texts = len(gallery.item_ids), len(gallery.texts)
-    positives = Positives.from_lists([[int(item)] for item in gallery.item_T])
-    t2v, v2t = rank_both(sim, n_visual, n_texts, positives)
+    t2v, v2t = rank_both(sim, n_visual, n_texts, right_answers(gallery, labelled))
     return Scores(summarise(t2v, tie=tie), summarise(v2t, tie=tie), t2v, v2t)
+
+
+def right_answers(gallery: Gallery, labelled: bool) -> Positives:
+    """The items that answer each text of a gallery: its own, or all of its category.
+
+    Raises:
+        ArtifactError: If categories are asked for and an item has none.
+    """
+    if not labelled:
+        return Positives.from_lists([[int(item)] for item in gallery.item_T])
+    if gallery.label_V is None:
+        raise ArtifactError("not every item has a category (a label)", hint="--protocol full")
+    label_V = gallery.label_V.numpy()
+    return Positives.from_ids(label_V[gallery.item_T].tolist(), label_V.tolist())
 
 
 def similarity(

@@ -7,10 +7,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ccr_cli.artifacts import base, translation
+import pandas as pd
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.noise import make_noise
 from ccr_cli.stages.select import Inputs, made_from, require_parent
 
@@ -20,7 +23,8 @@ class Sources:
     """The artifacts that a run is trained from."""
 
     data: base.Artifact
-    translation: base.Artifact
+    translation: base.Artifact | None
+    """None where a method trains on what nobody translated."""
     features: base.Artifact
     noise: base.Artifact | None
     second: base.Artifact | None = None
@@ -31,29 +35,58 @@ class Sources:
         """All of them."""
         return [a for a in (self.data, self.translation, self.second, self.noise, self.features) if a is not None]
 
+    @property
+    def lang(self) -> str:
+        """The language of the translations, else of the captions."""
+        if self.translation is not None:
+            return translation.language(self.translation)
+        return dataset.read(self.data).source_lang
 
-def find_sources(inputs: Inputs, lang: str | None) -> Sources:
+    def translations(self) -> pd.DataFrame:
+        """The translations; the captions themselves where nothing was translated."""
+        if self.translation is not None:
+            return translation.read(self.translation)
+        data = dataset.read(self.data)
+        return translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])
+
+
+def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
     """Finds the data set, translation and features to train from, without noise.
 
     Of two translations that are given the first is trained on, and the second is what the judge `translation`
-    compares it with.
+    compares it with. A method that needs no translation does without where there is none, and where `lang` is the
+    language of the captions themselves.
+
+    Args:
+        inputs: What was given, and where to look.
+        lang: Language of the translation; by default that of the only one.
+        method: Who trains.
 
     Raises:
         ArtifactError: If one is missing, several fit, or they are not of one data set.
     """
+    optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
+    datasets = [a for a in inputs.given if a.kind == "dataset"]
 
     def fits(artifact: base.Artifact) -> bool:
-        return lang is None or translation.language(artifact) == lang
+        known = not optional or not datasets or any(made_from(data)(artifact) for data in datasets)
+        return known and (lang is None or translation.language(artifact) == lang)
 
     asked = f"into {lang}" if lang else ""
     named = [a for a in inputs.given if a.kind == "translation" and fits(a)]
     second = named[1] if len(named) == 2 else None
     if second:
         inputs = replace(inputs, given=[a for a in inputs.given if a is not second])
-    translated = inputs.one("translation", asked, fits, hint=f"ccr translate --lang {lang or 'LANG'}")
-    data = inputs.parent(translated, "dataset")
-    for given in inputs.given:
-        if given.kind == "dataset":
+    hint = f"ccr translate --lang {lang or 'LANG'}"
+    find = inputs.maybe if optional else partial(inputs.one, hint=hint)
+    translated = find("translation", asked, fits)
+    if translated is None:
+        data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
+        if lang not in (None, dataset.read(data).source_lang):
+            raise ArtifactError(f"there is no translation of {data.name} {asked}", hint=hint)
+    else:
+        data = inputs.parent(translated, "dataset")
+        for given in datasets:
             require_parent(translated, given)
     feats = inputs.one("features", f"of {data.name}", made_from(data), hint=f"ccr extract {data.path}")
     require_parent(feats, data)
@@ -70,8 +103,10 @@ def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: 
 
     Raises:
         ArtifactError: If the given noise is of another data set.
-        UsageError: If a noise artifact is given and a ratio too.
+        UsageError: If a noise artifact is given and a ratio too, or translations shall be switched and there are none.
     """
+    if sources.translation is None and ratio and target == "translation":
+        raise UsageError("there are no translations that could be switched", hint="--noise-target pair")
     given = [a for a in inputs.given if a.kind == "noise"]
     if given:
         chosen = inputs.one("noise", "")

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
 from ccr_cli import hub, registry
-from ccr_cli.artifacts import base, translation
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.workspace import stem
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import Sources
+from ccr_cli.stages.texts import GIVEN
 from ccr_cli.stages.trainer import Trainer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -55,6 +56,7 @@ def train(
         The run.
 
     Raises:
+        ArtifactError: If the method needs translations, and there are none.
         CcrError: If the loss stops being finite.
     """
     if dtype not in DTYPES or select_on not in ("mt", "human"):
@@ -63,9 +65,14 @@ def train(
     if preset is not None and preset not in module.Method.PRESETS:
         known = ", ".join(module.Method.PRESETS) or "none"
         raise UsageError(f"{method} has no preset {preset!r}", hint=f"presets: {known}")
-    start = configure(module.Config, module.Method.PRESETS[preset], method) if preset else module.Config()
+    if sources.translation is None and module.Method.TRANSLATED:
+        raise ArtifactError(f"{method} trains on translations, and there are none", hint="ccr translate --lang LANG")
+    standard = module.Config()
+    start = configure(module.Config, module.Method.PRESETS[preset], method) if preset else standard
+    if dataset.read(sources.data).text_features() is not None:
+        standard, start = (replace(each, text_encoder=GIVEN) for each in (standard, start))
     config = configure(module.Config, options or {}, f"method {method}", start)
-    lang = translation.language(sources.translation)
+    lang = sources.lang
     mismatch = sources.noise.request if sources.noise else None
     request = {
         "method": method,
@@ -77,9 +84,9 @@ def train(
         "dtype": dtype,
         **asdict(config),
     }
-    if config.text_encoder != "ngram":
+    if config.text_encoder not in ("ngram", GIVEN):
         request["text_encoder"] = hub.identity(config.text_encoder).get("model", config.text_encoder)
-    defaults = {**request, "preset": None, "select_on": "mt", "dtype": "float32", **asdict(module.Config())}
+    defaults = {**request, "preset": None, "select_on": "mt", "dtype": "float32", **asdict(standard)}
     if mismatch and (mismatch["style"], mismatch["target"]) == ("caption", "translation") and mismatch["seed"] == seed:
         defaults["noise"] = mismatch
     else:

@@ -24,17 +24,17 @@ from ccr_cli.artifacts.build import Build
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.console import progress, say, warn
 from ccr_cli.data.seeds import derive
-from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer
 from ccr_cli.errors import ArtifactError, CcrError
 from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.dual import parameter_groups
-from ccr_cli.nets.text import build_text_encoder
 from ccr_cli.stages import judging
 from ccr_cli.stages.checkpoint import load_state, save_state, save_tensors
-from ccr_cli.stages.embed import Tokenizer, embed_visuals, encode_and_embed
+from ccr_cli.stages.embed import embed_visuals, encode_and_embed
+from ccr_cli.stages.options import configure
 from ccr_cli.stages.scoring import score_gallery
 from ccr_cli.stages.sources import Sources
-from ccr_cli.stages.triplets import Gallery, Triplets, gallery, training_triplets
+from ccr_cli.stages.texts import make_text_encoder, make_tokenizer
+from ccr_cli.stages.triplets import Gallery, Triplets, gallery, training_triplets, without
 
 LEAST = 1e-6
 """Least probability that a judge of the epoch may give: 0 would also take the pair out of the negatives, which is
@@ -70,10 +70,11 @@ class Trainer:
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        self.build, self.config, self.device, self.dtype = build, config, device, dtype
+        self.build, self.device, self.dtype = build, device, dtype
         self.seed, self.request = int(request["seed"]), request
-        data = dataset.read(sources.data)
-        translations = translation.read(sources.translation)
+        whole = dataset.read(sources.data)
+        data = without(whole, getattr(config, "left_out", ""))
+        translations = sources.translations()
         pairs = noise.read(sources.noise) if sources.noise else None
         self.needs = config.needs()
         second = translation.read(sources.second) if sources.second else None
@@ -81,15 +82,22 @@ class Trainer:
         _require(self.needs, self.triplets, sources, str(request["method"]))
         if self.triplets.dropped:
             warn(f"{self.triplets.dropped} triplets left out: an item without features or a caption untranslated")
-        self.validation = _validation(data, translations, sources, str(request["select_on"]), self.needs)
-        self.tokenizer = _tokenizer(config)
+        self.select = str(request["select_on"]) if sources.translation else "human"
+        self.validation = _validation(data, translations, sources, self.select, self.needs)
+        self.tokenizer = make_tokenizer(config, whole)
         say("tokenising", level=1)
-        self.source, self.target = (self.tokenizer.encode(t) for t in (self.triplets.source, self.triplets.target))
+        self.source = self.tokenizer.encode(self.triplets.source)
+        self.target = self.tokenizer.encode(self.triplets.target) if sources.translation else self.source
         self.back = self.tokenizer.encode(self.triplets.back or []) if "back" in self.needs else None
+        self.label_V: Tensor | None = None
+        if "labels" in self.needs and self.triplets.label_V is not None:
+            found, label_V = np.unique(self.triplets.label_V.numpy(), return_inverse=True)
+            self.label_V = torch.from_numpy(label_V).to(device)
+            classes = config.classes or len(found)
+            config = configure(type(config), {"classes": classes}, f"method {request['method']}", config)
+        self.config = config
         torch.manual_seed(derive(self.seed, "init"))
-        text = build_text_encoder(
-            config.text_encoder, buckets=config.buckets, dim=config.dim, frozen_layers=config.frozen_layers
-        )
+        text = make_text_encoder(config, whole)
         self.method: Method = module.Method(config, self.triplets.visual.dim, text).to(device)
         dense, sparse = parameter_groups(self.method)
         self.optimizers: list[torch.optim.Optimizer] = []
@@ -101,9 +109,13 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual = self.triplets.visual.to(device)
         self.item_N = self.triplets.item_N.to(device)
-        self.label_V = self.triplets.label_V.to(device) if "labels" in self.needs else None  # type: ignore[union-attr]
         self.scope = registry.load("judges", config.judge).SCOPE
         self.state = _Progress(p=self._first_belief())
+
+    @property
+    def criterion(self) -> str:
+        """The figure on validation that chooses the epoch."""
+        return "mAP" if "labels" in self.needs else "SumR"
 
     @property
     def steps(self) -> int:
@@ -132,7 +144,8 @@ class Trainer:
             folder / "config.json",
             {
                 **{k: self.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
-                "select": self.request["select_on"] if self.validation else "last",
+                "select": self.select if self.validation else "last",
+                "criterion": self.criterion,
                 "dtype": self.request["dtype"],
                 "data": self.build.parents[0].path.rsplit("/", 1)[-1],
                 "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
@@ -158,7 +171,7 @@ class Trainer:
             for term, value in self._step(rows, epoch).items():
                 sums[term] = sums.get(term, torch.zeros((), device=self.device)) + value
             note = f"epoch {epoch}/{self.config.epochs}"
-            advance(1, note=note if self.state.best < 0 else f"{note}, best SumR {self.state.best:.1f}")
+            advance(1, note=note if self.state.best < 0 else f"{note}, best {self.criterion} {self.state.best:.1f}")
         loss = {term: float(value) / self.steps for term, value in sums.items()}
         if not all(map(math.isfinite, loss.values())):
             raise CcrError(
@@ -186,10 +199,11 @@ class Trainer:
     def _step(self, rows: Tensor, epoch: int) -> dict[str, Tensor]:
         on_device = rows.to(self.device)
         items = self.item_N[on_device]
+        source = self.source.select(rows).to(self.device)
         batch = Batch(
             visual=self.visual.select(items),
-            source=self.source.select(rows).to(self.device),
-            target=self.target.select(rows).to(self.device),
+            source=source,
+            target=source if self.target is self.source else self.target.select(rows).to(self.device),
             item_B=items,
             p=Belief(*(side[on_device] for side in (self.state.p.VS, self.state.p.VT, self.state.p.ST))),
             judged=epoch > self.config.warmup_epochs,
@@ -215,10 +229,10 @@ class Trainer:
         self.method.eval()
         visual = embed_visuals(self.method, self.validation.visual, self.device)
         texts = encode_and_embed(self.method, self.tokenizer, self.validation.texts, self.device)
-        scores = score_gallery(self.validation, visual, texts)
-        figures = {"SumR": scores.sum_r, "t2v": scores.t2v, "v2t": scores.v2t}
-        if scores.sum_r > self.state.best:
-            self.state.best = scores.sum_r
+        scores = score_gallery(self.validation, visual, texts, labelled="labels" in self.needs)
+        figures: dict[str, Any] = {"SumR": scores.sum_r, "mAP": scores.mean_ap, "t2v": scores.t2v, "v2t": scores.v2t}
+        if figures[self.criterion] > self.state.best:
+            self.state.best = figures[self.criterion]
             self._keep(epoch)
         return figures
 
@@ -331,19 +345,12 @@ class Trainer:
         )
 
 
-def _tokenizer(config: Any) -> Tokenizer:
-    if config.text_encoder == "ngram":
-        return NgramTokenizer(buckets=config.buckets)
-    return HFTokenizer(config.text_encoder, config.max_tokens)
-
-
 def _require(needs: frozenset[str], triplets: Triplets, sources: Sources, method: str) -> None:
     """Refuses to train without what the method reads."""
     if "back" in needs and triplets.back is None:
-        lang = translation.language(sources.translation)
         raise ArtifactError(
-            f"{method} reads back-translations, and {sources.translation.path} lacks them",
-            hint=f"ccr translate --lang {lang} --back, or --set cycle_weight=0",
+            f"{method} reads back-translations, and the translations into {sources.lang} lack them",
+            hint=f"ccr translate --lang {sources.lang} --back, or --set cycle_weight=0",
         )
     if "labels" in needs and triplets.label_V is None:
         raise ArtifactError(f"{method} learns categories, and items of {sources.data.path} have no label")
@@ -353,7 +360,7 @@ def _validation(
     data: dataset.Dataset, translations: pd.DataFrame, sources: Sources, select_on: str, needs: frozenset[str]
 ) -> Gallery | None:
     """The validation half that selects, with the queries that may: machine-translated by default."""
-    lang = translation.language(sources.translation)
+    lang = sources.lang
     if select_on == "human":
         captions = data.captions[data.captions["lang"] == lang]
         what = f"human {lang} captions"

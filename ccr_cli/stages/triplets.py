@@ -5,7 +5,7 @@ Shape suffixes: N triplets, V visual items, T texts, D feature dimension.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, UsageError
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,8 @@ class Gallery:
     texts: list[str]
     item_T: np.ndarray
     """Row of the item that each caption describes."""
+    label_V: Tensor | None
+    """Category of each item, int64; None where one is missing."""
     missing: int
     """Items of the split without features."""
 
@@ -150,6 +152,26 @@ def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:
     return None if label_V.isna().any() else torch.from_numpy(label_V.to_numpy(np.int64))
 
 
+def without(data: Dataset, left_out: str) -> Dataset:
+    """The data set without the categories that are left out of training.
+
+    Args:
+        data: The data set.
+        left_out: Their numbers, with commas between; empty: none.
+
+    Raises:
+        UsageError: If no item has one of these categories.
+    """
+    if not left_out:
+        return data
+    labels = {int(label) for label in left_out.split(",")}
+    absent = labels - set(data.items["label"].dropna())
+    if absent:
+        raise UsageError(f"no item of {data.name} has the category {min(absent)}, so it cannot be left out")
+    items = data.items[~data.items["label"].isin(labels)].reset_index(drop=True)
+    return replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
+
+
 def read_visuals(feats: base.Artifact, item_ids: list[str], needs: frozenset[str]) -> tuple[Frames, list[str]]:
     """Reads the features of items: every frame where a method needs frames, else one row an item.
 
@@ -190,5 +212,6 @@ def gallery(
         caption_ids=list(chosen["caption_id"]),
         texts=list(chosen["text"]),
         item_T=np.array([row_of[i] for i in chosen["item_id"]], dtype=np.int64),
+        label_V=_labels(items, item_ids),
         missing=len(items) - len(item_ids),
     )

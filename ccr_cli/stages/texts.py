@@ -1,0 +1,40 @@
+"""What reads the texts of a run: a tokenizer and a text encoder that belong together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ccr_cli.artifacts.dataset import Dataset
+from ccr_cli.data.tokens import GivenTokenizer, HFTokenizer, NgramTokenizer, Tokenizer
+from ccr_cli.errors import ArtifactError
+from ccr_cli.nets.text import GivenTextEncoder, TextEncoder, build_text_encoder
+
+GIVEN = "given"
+
+
+def make_tokenizer(config: Any, data: Dataset) -> Tokenizer:
+    """The tokenizer that a method's options ask for.
+
+    Raises:
+        ArtifactError: If features of texts are asked for, and the data set brings none.
+    """
+    if config.text_encoder == GIVEN:
+        if data.text_features() is None:
+            raise ArtifactError(f"{data.name} brings no features of its texts", hint="--set text_encoder=ngram")
+        return GivenTokenizer(list(data.captions["text"]))
+    if config.text_encoder == "ngram":
+        return NgramTokenizer(buckets=config.buckets)
+    return HFTokenizer(config.text_encoder, config.max_tokens)
+
+
+def make_text_encoder(config: Any, data: Dataset) -> TextEncoder:
+    """The text encoder that goes with it."""
+    if config.text_encoder == GIVEN:
+        features_TD = data.text_features()
+        assert features_TD is not None, "the tokenizer was made before"
+        return GivenTextEncoder(torch.from_numpy(features_TD))
+    return build_text_encoder(
+        config.text_encoder, buckets=config.buckets, dim=config.dim, frozen_layers=config.frozen_layers
+    )
