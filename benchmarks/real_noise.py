@@ -149,9 +149,8 @@ def take(filled: Path, results: Path) -> None:
     read = _read(filled)
     wrong = ~read["verdict"].isin(["bad", "ok"]) | ((read["verdict"] == "bad") & ~read["reason"].isin(REASONS))
     if wrong.any():
-        raise SystemExit(
-            f"{filled}: {int(wrong.sum())} lines lack a verdict or a reason: {list(read[wrong].index + 2)}"
-        )
+        lines = ", ".join(str(line) for line in read[wrong].index + 2)
+        raise SystemExit(f"{filled}: a verdict or a reason is missing, or none that is known, in lines {lines}")
     name = filled.name.removeprefix("reading-")
     ranks = _read(results / f"ranks-{name}").set_index("caption_id")
     first = ranks.columns[0]  # of the first method
@@ -191,11 +190,16 @@ def block(results: Path) -> str:
         name = path.name.removeprefix("reading-")
         reading, facts = _read(path), json.loads((results / f"{Path(name).stem}.json").read_text("utf-8"))
         lines = [
-            [SHOWN[s["ranking"]], *(f"{s[f'precision@{d}']:.2f}" for d in DEPTHS), f"{s['low']:.2f} to {s['high']:.2f}"]
-            for s in score(_read(results / f"ranks-{name}"), reading)
+            [
+                SHOWN.get(each["ranking"], each["ranking"]),
+                *(f"{each[f'precision@{depth}']:.2f}" for depth in DEPTHS),
+                f"{each['low']:.2f} to {each['high']:.2f}",
+            ]
+            for each in score(_read(results / f"ranks-{name}"), reading)
         ]
+        bad = int((reading["verdict"] == "bad").sum())
         title = (
-            f"**{facts['translations']}**, run `{facts['method']}`, {facts['captions']:,} captions, {len(reading)} read"
+            f"**{tables.NAMES[facts['translations']]}**: {facts['captions']:,} captions, {len(reading)} read, {bad} bad"
         )
         counts = reading.loc[reading["verdict"] == "bad", "reason"].value_counts()
         reasons = ", ".join(f"{reason} {n}" for reason, n in counts.items())
@@ -214,11 +218,8 @@ def _read(path: Path) -> pd.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--method", default="uml")
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="options of the method")
-    parser.add_argument(
-        "--judge-side", choices=["cross_lingual", "cross_modal", "both"], help="by default the method's"
-    )
+    parser.add_argument("--methods", nargs="+", default=["uml"], choices=grid.methods(), metavar="LABEL")
+    parser.add_argument("--judge-side", choices=["cross_lingual", "cross_modal", "both"], help="by default a method's")
     parser.add_argument("--translations", choices=(*grid.CHINESE, *grid.FRENCH), default=grid.CHINESE[0])
     parser.add_argument("--data", type=Path, help="folder of the collection")
     parser.add_argument("--workspace", type=Path, help="where artifacts and the list go; not into the checkout")
@@ -234,12 +235,14 @@ def main() -> None:
     if given.data is None or given.workspace is None:
         parser.error("--data and --workspace are needed to rank anything")
     workspace = Workspace(given.workspace.absolute())
+    blind = workspace.root / f"reading-{given.translations}.tsv"
+    if blind.exists():
+        raise SystemExit(f"{blind} is there already; what a reader filled in is not overwritten")
     cells = [
         grid.fitted(grid.Cell(label, *grid.methods()[label], translations=given.translations))
         for label in given.methods
     ]
     triplets, found = rankings(Collection(workspace, given.data), cells, given.judge_side)
-    blind = workspace.root / f"reading-{given.translations}.tsv"
     listed = export(triplets, found, blind, given.results / f"ranks-{given.translations}.tsv")
     facts = {
         "what": "validation captions ranked by suspicion, nothing switched",
