@@ -110,6 +110,7 @@ class Trainer:
         self.visual = self.triplets.visual.to(device)
         self.item_N = self.triplets.item_N.to(device)
         self.scope = registry.load("judges", config.judge).SCOPE
+        self.said = judging.from_texts(self.triplets, derive(self.seed, "null")) if self.scope == "text" else None
         self.state = _Progress(p=self._first_belief())
 
     @property
@@ -243,15 +244,18 @@ class Trainer:
             return None
         self.method.eval()
         embedded = judging.embed_triplets(self.method, self.triplets, self.source, self.target, self.device)
-        opinion = judging.ask(
-            c.judge,
-            c.judge_side,
-            embedded,
-            self.triplets,
-            seed=derive(self.seed, "null", epoch),
-            batch_size=c.batch_size,
-            read=self.method.judge_scores,
-        )
+        if self.said is not None:  # texts do not change from epoch to epoch, and to compare them takes its time
+            opinion = judging.Opinion(embedded.similarities(), self.said)
+        else:
+            opinion = judging.ask(
+                c.judge,
+                c.judge_side,
+                embedded,
+                self.triplets,
+                seed=derive(self.seed, "null", epoch),
+                batch_size=c.batch_size,
+                read=self.method.judge_scores,
+            )
         if epoch >= c.warmup_epochs and self.scope == "epoch":
             self.state.p = self._to_device(opinion.p, least=LEAST)
         folder = self.build.folder / "evidence"
@@ -270,8 +274,8 @@ class Trainer:
         """What is believed before the first epoch: everything, unless the judge needs no model."""
         if self.scope == "truth":
             return self._to_device(judging.truth(self.triplets))
-        if self.scope == "text":
-            return self._to_device(judging.from_texts(self.triplets, derive(self.seed, "null")), least=LEAST)
+        if self.said is not None:
+            return self._to_device(self.said, least=LEAST)
         return self._to_device(judging.trust(self.triplets))
 
     def _keep(self, epoch: int) -> None:

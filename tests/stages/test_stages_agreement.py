@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import toy
 from toy import Chain
@@ -54,6 +55,8 @@ def test_what_the_judge_says_weights_the_pairs_from_the_first_epoch(workspace: C
     trusting = toy.ok(*TRAIN, "--set", "judge=none", "--name", "trusting", workspace=workspace.root).made
     first = [run.history(each).iloc[0]["loss.infonce_vt"] for each in (made, trusting)]
     assert first[0] != first[1]
+    said = [pd.read_parquet(made.path / "evidence" / f"epoch-{e:03d}.parquet")["p_clean"] for e in (1, 2)]
+    assert said[0].equals(said[1]), "what is logged is what weights the pairs, and it never changes"
 
 
 def test_a_second_engine_serves_where_there_is_no_way_back(workspace: Chain) -> None:
