@@ -48,7 +48,7 @@ def untranslated(captions: pd.DataFrame) -> pd.DataFrame:
         status="ok",
     )
     frame["score"] = float("nan")
-    return frame[CAPTIONS.names].reset_index(drop=True)
+    return frame.reset_index(drop=True)
 
 
 def language(artifact: Artifact) -> str:

@@ -32,6 +32,14 @@ def evaluate(
     ] = 0.8,
     fusion: Annotated[str, typer.Option("--fusion", help="raw, or minmax as NRCCR's code normalises.")] = "raw",
     ties: Annotated[str, typer.Option("--ties", help="mid, optimistic or pessimistic.")] = "mid",
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            "--protocol",
+            help="full: a query's own item is right; labelled: its whole category.",
+            show_default="what the method learns",
+        ),
+    ] = None,
     device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
@@ -54,7 +62,8 @@ def evaluate(
 
     trained = inputs.one("run", "", hint="ccr train --method uml")
     for kind in ("dataset", "translation", "features"):
-        inputs.parent(trained, kind)
+        if trained.has_parent(kind):
+            inputs.parent(trained, kind)
     options = Options(
         split=split,
         langs=tuple(dict.fromkeys(lang or [])),
@@ -63,6 +72,7 @@ def evaluate(
         beta=beta,
         fusion=fusion,
         ties=ties,
+        protocol=protocol or "",
     )
     made = stage(inputs, trained, options, device=device, name=name, force=force)
     show_evaluation(made)

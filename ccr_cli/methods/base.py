@@ -237,6 +237,11 @@ class Method(nn.Module, ABC):
         """Uncertainty of queries from their similarities to the gallery, in [0, 1]; None where there is none."""
         return None
 
+    def uncertainty_scope(self) -> str:
+        """What the uncertainty looks at, as the signature says it: `gallery`, `topN` or `query`."""
+        candidates = getattr(self.config, "candidates", 0)
+        return f"top{candidates}" if candidates else "gallery"
+
 
 @dataclass(frozen=True)
 class Views:

@@ -177,6 +177,10 @@ class Method(base.Method):
             u_Q = fuzzy.evidential_uncertainty(m_QK)
         return query_QD @ gallery_GD.T, u_Q
 
+    def uncertainty_scope(self) -> str:
+        """The query alone."""
+        return "query"
+
 
 def _network(config: Config, in_dim: int, dropout: float) -> Projection:
     """One side's fully connected layers."""

@@ -6,6 +6,7 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -56,12 +57,16 @@ def evaluate(
     if options.ties not in TIES or options.fusion not in ("raw", "minmax") or not 0 <= options.beta <= 1:
         raise UsageError("--ties is mid, optimistic or pessimistic; --fusion raw or minmax; --beta lies in 0..1")
     settings = run.config(trained)
+    usual = "labelled" if settings.get("criterion") == "mAP" else "full"
+    options = replace(options, protocol=options.protocol or usual)
+    if options.protocol not in ("full", "labelled"):
+        raise UsageError(f"--protocol is full or labelled, not {options.protocol!r}")
     targets = (
         _others(inputs, trained, settings, options) if options.zero_shot else [_own(inputs, trained, settings, options)]
     )
     request = {**vars(options), "langs": list(options.langs)}
     split = Options.split if options.zero_shot else options.split
-    defaults = {**vars(Options()), "langs": [], "split": split, "zero_shot": options.zero_shot}
+    defaults = {**vars(Options()), "langs": [], "split": split, "zero_shot": options.zero_shot, "protocol": usual}
     readable = f"{trained.name}-{'zero-shot' if options.zero_shot else options.split}"
     parents = [trained, *(p for t in targets for p in (t.data.artifact, t.features))]
     chosen = _chosen(inputs, targets) if options.zero_shot else []
@@ -77,7 +82,7 @@ def evaluate(
                 options,
                 settings,
                 trained,
-                inputs.workspace.parent(trained, "translation"),
+                inputs.workspace.parent(trained, "translation") if trained.has_parent("translation") else None,
             )
             total = sum(len(t.langs) for t in targets)
             with progress(total, "evaluate", "languages") as advance:
@@ -107,7 +112,9 @@ def _own(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], optio
         if given.kind == "dataset" and given.id != data.artifact.id:
             raise UsageError(f"{given.name} is not what {trained.name} was trained on", hint="add --zero-shot")
     feats = inputs.parent(trained, "features")
-    translations = translation.read(inputs.parent(trained, "translation"))
+    translations = None
+    if trained.has_parent("translation"):
+        translations = translation.read(inputs.parent(trained, "translation"))
     langs = _with_source(options.langs or (settings["lang"],), data.source_lang)
     for lang in langs:
         if lang not in data.languages():

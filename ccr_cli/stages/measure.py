@@ -6,7 +6,7 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,9 @@ from ccr_cli.metrics import signature as signatures
 from ccr_cli.metrics.recall import bootstrap_interval, sum_recall, summarise
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
-from ccr_cli.stages.scoring import Scores, rank_table, score_gallery
-from ccr_cli.stages.triplets import Gallery, gallery
+from ccr_cli.stages.scoring import Scores, rank_table, right_answers, score_gallery
+from ccr_cli.stages.triplets import Gallery, gallery, only, without
+from ccr_cli.stages.trust import deletions, out_of_distribution
 
 QUERY_BLOCK = 1024
 CURVE_POINTS = 50
@@ -48,6 +49,8 @@ class Options:
     """`raw`, or `minmax` as NRCCR's code normalises."""
     ties: str = "mid"
     """mid, optimistic or pessimistic."""
+    protocol: str = ""
+    """`full`: the query's own item is right; `labelled`: all of its category. By default what the method learns."""
 
 
 @dataclass(frozen=True)
@@ -72,33 +75,38 @@ class Measuring:
         options: Options,
         settings: dict[str, Any],
         trained: base.Artifact,
-        translated: base.Artifact,
+        translated: base.Artifact | None,
     ) -> None:
         self.method, self.tokenizer, self.device = method, tokenizer, device
         self.options, self.settings, self.trained = options, settings, trained
-        self.engine = _engine(translated)
+        self.engine = "none" if translated is None else _engine(translated)
+        self.left_out = "" if options.zero_shot else str(settings["options"].get("left_out", ""))
         self.results: list[dict[str, Any]] = []
         self.ranks: list[pd.DataFrame] = []
 
     def target(self, target: Target, advance: Any) -> None:
         """Measures every language of one data set."""
         visual: Tensor | None = None
+        known = replace(target, data=without(target.data, self.left_out))
         for lang in target.langs:
-            captions = target.data.captions[target.data.captions["lang"] == lang]
-            if self.options.caption_set is not None:
-                captions = captions[captions["caption_set"] == self.options.caption_set]
-            sets = "+".join(sorted(captions["caption_set"].unique()))
-            wanted = f" of the set {self.options.caption_set!r}" if self.options.caption_set else ""
-            what = f"human {lang} captions{wanted}"
-            found = gallery(
-                target.data, target.features, self.options.split, captions, what, self.method.config.needs()
-            )
+            found, sets = self._gallery(known, lang)
             if found.missing:
                 warn(f"{found.missing} {self.options.split} items of {target.data.name} have no features")
             if visual is None:
                 visual = embed_visuals(self.method, found.visual, self.device)
             self._language(target, lang, sets, found, visual)
             advance(1)
+
+    def _gallery(self, target: Target, lang: str) -> tuple[Gallery, str]:
+        """The items of a data set with the captions of one language, and the sets that these are of."""
+        captions = target.data.captions[target.data.captions["lang"] == lang]
+        if self.options.caption_set is not None:
+            captions = captions[captions["caption_set"] == self.options.caption_set]
+        wanted = f" of the set {self.options.caption_set!r}" if self.options.caption_set else ""
+        needs = self.method.config.needs()
+        what = f"human {lang} captions{wanted}"
+        found = gallery(target.data, target.features, self.options.split, captions, what, needs)
+        return found, "+".join(sorted(captions["caption_set"].unique()))
 
     def _language(self, target: Target, lang: str, sets: str, found: Gallery, visual_VD: Tensor) -> None:
         """The queries of one language: as they are, by every reading of the model, and fused with their translation."""
@@ -133,9 +141,16 @@ class Measuring:
         alone: int = 0,
         reading: str = "",
     ) -> None:
-        o = self.options
+        o, labelled = self.options, self.options.protocol == "labelled"
         scores = score_gallery(
-            found, visual_VD, text_TD, english_TD=english_TD, beta=o.beta, fusion=o.fusion, tie=o.ties
+            found,
+            visual_VD,
+            text_TD,
+            english_TD=english_TD,
+            beta=o.beta,
+            fusion=o.fusion,
+            tie=o.ties,
+            labelled=labelled,
         )
         fusion = "none" if english_TD is None else f"{o.beta:g}{o.fusion}"
         fused = f"{fusion}-{alone}alone" if alone else fusion
@@ -159,14 +174,14 @@ class Measuring:
                 "q": str(len(found.texts)),
                 "gallery": str(len(found.item_ids)),
                 "dir": "t2v+v2t",
-                "protocol": "zero-shot" if o.zero_shot else "full",
-                "pos": "any",
+                "protocol": self._protocol(),
+                "pos": "label" if labelled else "any",
                 "ties": o.ties,
                 "sim": f"cosine-{reading}" if reading else "cosine",
                 "fusion": fused,
                 "mt": self.engine,
                 "noise": noise_text,
-                "unc": _uncertainty_name(self.settings) if unc else "none",
+                "unc": self.method.uncertainty_scope() if unc else "none",
                 "select": self.settings["select"],
                 "leak": target.leak,
                 "ccr": ccr_cli.__version__,
@@ -195,6 +210,12 @@ class Measuring:
                 "calibration": _calibrations(scores, unc, o.ties),
             }
         )
+        if unc is not None and labelled:
+            right = right_answers(found, labelled)
+            self.results[-1]["deletion"] = deletions(visual_VD, text_TD, unc, right, o.ties)
+        if unc is not None and self.left_out:
+            unknown = self._unknown(target, lang, visual_VD, text_TD)
+            self.results[-1]["ood"] = out_of_distribution(unc, unknown, self.left_out)
         number = len(self.results) - 1
         for direction, ranks, ids in (
             ("t2v", scores.ranks_t2v, found.caption_ids),
@@ -202,31 +223,51 @@ class Measuring:
         ):
             self.ranks.append(rank_table(number, direction, ids, ranks, o.ties, unc[direction] if unc else None))
 
+    def _protocol(self) -> str:
+        """What the signature calls the protocol."""
+        name = self.options.protocol or "full"
+        if self.options.zero_shot:
+            name = "zero-shot" if name == "full" else f"zero-shot-{name}"
+        return f"{name}-without-{self.left_out}" if self.left_out else name
+
+    def _unknown(self, target: Target, lang: str, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray]:
+        """The uncertainty of queries of the categories that were left out, against the gallery of the others."""
+        found, _ = self._gallery(replace(target, data=only(target.data, self.left_out)), lang)
+        queries = {
+            "t2v": (encode_and_embed(self.method, self.tokenizer, found.texts, self.device), visual_VD),
+            "v2t": (embed_visuals(self.method, found.visual, self.device), text_TD),
+        }
+        out = {}
+        for direction, (query_QD, gallery_GD) in queries.items():
+            unknown_Q = query_uncertainty(self.method, query_QD, gallery_GD)
+            assert unknown_Q is not None, "the method has an uncertainty of other queries"
+            out[direction] = unknown_Q
+        return out
+
+
+def uncertainties(method: Method, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
+    """The uncertainty of every query, by direction; None where the method has none."""
+    t2v = query_uncertainty(method, text_TD, visual_VD)
+    v2t = query_uncertainty(method, visual_VD, text_TD)
+    return None if t2v is None or v2t is None else {"t2v": t2v, "v2t": v2t}
+
 
 @torch.no_grad()
-def uncertainties(method: Method, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
-    """The uncertainty of every query, by direction; None as soon as the method turns out to have none."""
-    out = {}
-    for direction, query_QD, gallery_GD in (("t2v", text_TD, visual_VD), ("v2t", visual_VD, text_TD)):
-        parts = []
-        for block in torch.split(query_QD, QUERY_BLOCK):
-            uncertainty_q = method.score(block, gallery_GD)[1]
-            if uncertainty_q is None:
-                return None
-            parts.append(uncertainty_q)
-        out[direction] = torch.cat(parts).double().cpu().numpy()
-    return out
+def query_uncertainty(method: Method, query_QD: Tensor, gallery_GD: Tensor) -> np.ndarray | None:
+    """The uncertainty of every query; None as soon as the method turns out to have none."""
+    parts = []
+    for block in torch.split(query_QD, QUERY_BLOCK):
+        uncertainty_q = method.score(block, gallery_GD)[1]
+        if uncertainty_q is None:
+            return None
+        parts.append(uncertainty_q)
+    return torch.cat(parts).double().cpu().numpy()
 
 
 def _engine(translated: base.Artifact) -> str:
     frame = translation.read(translated)
     first = frame.iloc[0]
     return f"{first['engine']}:{first['model']}"
-
-
-def _uncertainty_name(settings: dict[str, Any]) -> str:
-    candidates = settings["options"].get("candidates", 0)
-    return f"top{candidates}" if candidates else "gallery"
 
 
 def _translated_queries(target: Target, found: Gallery) -> dict[int, str]:

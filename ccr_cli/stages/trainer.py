@@ -256,7 +256,7 @@ class Trainer:
                 batch_size=c.batch_size,
                 read=self.method.judge_scores,
             )
-        if epoch >= c.warmup_epochs and self.scope == "epoch":
+        if epoch >= c.warmup_epochs and self.scope in ("epoch", "triangle"):
             self.state.p = self._to_device(opinion.p, least=LEAST)
         folder = self.build.folder / "evidence"
         folder.mkdir(exist_ok=True)

@@ -168,7 +168,16 @@ def without(data: Dataset, left_out: str) -> Dataset:
     absent = labels - set(data.items["label"].dropna())
     if absent:
         raise UsageError(f"no item of {data.name} has the category {min(absent)}, so it cannot be left out")
-    items = data.items[~data.items["label"].isin(labels)].reset_index(drop=True)
+    return _items_alone(data, ~data.items["label"].isin(labels))
+
+
+def only(data: Dataset, left_out: str) -> Dataset:
+    """The categories of the data set that were left out of training."""
+    return _items_alone(data, data.items["label"].isin({int(label) for label in left_out.split(",")}))
+
+
+def _items_alone(data: Dataset, chosen: pd.Series[bool]) -> Dataset:
+    items = data.items[chosen].reset_index(drop=True)
     return replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
 
 
