@@ -246,10 +246,14 @@ class Measuring:
 
 
 def uncertainties(method: Method, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
-    """The uncertainty of every query, by direction; None where the method has none."""
-    t2v = query_uncertainty(method, text_TD, visual_VD)
-    v2t = query_uncertainty(method, visual_VD, text_TD)
-    return None if t2v is None or v2t is None else {"t2v": t2v, "v2t": v2t}
+    """The uncertainty of every query, by direction; None as soon as the method turns out to have none."""
+    out = {}
+    for direction, query_QD, gallery_GD in (("t2v", text_TD, visual_VD), ("v2t", visual_VD, text_TD)):
+        uncertainty_Q = query_uncertainty(method, query_QD, gallery_GD)
+        if uncertainty_Q is None:
+            return None
+        out[direction] = uncertainty_Q
+    return out
 
 
 @torch.no_grad()
