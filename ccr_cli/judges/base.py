@@ -10,6 +10,8 @@ docstring is its help. It holds a constant ``SCOPE`` and a function ``clean_prob
 - ``SCOPE = "epoch"``: ``clean_probability(score_N, null_M) -> ndarray (N,)``. ``score_N`` holds the
   similarity of each given training pair in evaluation mode, ``null_M`` that of randomly shuffled pairs (of
   different items).
+- ``SCOPE = "triangle"``: ``clean_probability(score_N3, null_M3) -> ndarray (N, 3)``, the same for all three sides of a
+  triplet at once: V-S, V-T, S-T. It chooses by itself what to look at.
 - ``SCOPE = "text"``: the same, where ``score_N`` compares texts without any model (``stages/agreement.py``).
 - ``SCOPE = "truth"``: ``clean_probability(wrong_N) -> ndarray (N,)`` from the truth about synthetic noise.
 
@@ -31,7 +33,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Scope = Literal["batch", "epoch", "text", "truth"]
+Scope = Literal["batch", "epoch", "triangle", "text", "truth"]
 FloatArray = npt.NDArray[np.float64]
 
 

@@ -30,11 +30,11 @@ from ccr_cli.judges.base import FloatArray, Scope, all_equal, epoch_scores, risi
 
 SCOPE: Scope = "epoch"
 
-_MAX_SHARE_OF_LEAD = 0.5  # f_wrong lies nearer to the null than to f_right
-_LEAST_LEAD = 1.5  # of f_right, in widths of the null: below, there is nothing to tell apart
-_WIDTH = (0.8, 2.0)  # of f_wrong
-_PRIOR = 5.0  # pairs that the null itself is worth in the fit of place and width
-_LEAST_WIDTH = 0.2  # of f_right
+MAX_SHARE_OF_LEAD = 0.5  # f_wrong lies nearer to the null than to f_right
+LEAST_LEAD = 1.5  # of f_right, in widths of the null: below, there is nothing to tell apart
+WIDTH = (0.8, 2.0)  # of f_wrong
+PRIOR = 5.0  # pairs that the null itself is worth in the fit of place and width
+LEAST_WIDTH = 0.2  # of f_right
 _BINS, _ROUNDS, _TOLERANCE, _TINY = 4096, 1000, 1e-6, 1e-12
 
 
@@ -86,19 +86,19 @@ def fit(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> Fit:
     x_N = (score_N - null_M.mean()) / null_M.std()
     given_G, edges = np.histogram(x_N, _BINS)
     x_G = (edges[1:] + edges[:-1]) / 2
-    now = Fit(0.3, 0.0, 1.0, max(float(np.quantile(x_N, 0.75)), _LEAST_LEAD), max(0.3, float(x_N.std()) / 2))
+    now = Fit(0.3, 0.0, 1.0, max(float(np.quantile(x_N, 0.75)), LEAST_LEAD), max(0.3, float(x_N.std()) / 2))
     for _ in range(_ROUNDS):
         right_G = given_G * expit(_log_odds(now, x_G))
         wrong_G = given_G - right_G
         lead, right_width = now.lead, now.right_width
         if right_G.sum() >= 1:
-            lead = max(_LEAST_LEAD, float((right_G * x_G).sum() / right_G.sum()))
-            right_width = max(_LEAST_WIDTH, float(np.sqrt((right_G * (x_G - lead) ** 2).sum() / right_G.sum())))
-        weight = wrong_G.sum() + _PRIOR
-        shift = float(np.clip((wrong_G * x_G).sum() / weight, 0.0, _MAX_SHARE_OF_LEAD * lead))
-        width = float(np.sqrt(((wrong_G * (x_G - shift) ** 2).sum() + _PRIOR) / weight))
+            lead = max(LEAST_LEAD, float((right_G * x_G).sum() / right_G.sum()))
+            right_width = max(LEAST_WIDTH, float(np.sqrt((right_G * (x_G - lead) ** 2).sum() / right_G.sum())))
+        weight = wrong_G.sum() + PRIOR
+        shift = float(np.clip((wrong_G * x_G).sum() / weight, 0.0, MAX_SHARE_OF_LEAD * lead))
+        width = float(np.sqrt(((wrong_G * (x_G - shift) ** 2).sum() + PRIOR) / weight))
         before = now
-        now = Fit(float(wrong_G.sum()) / len(x_N), shift, float(np.clip(width, *_WIDTH)), lead, right_width)
+        now = Fit(float(wrong_G.sum()) / len(x_N), shift, float(np.clip(width, *WIDTH)), lead, right_width)
         if max(abs(a - b) for a, b in zip(before, now, strict=True)) < _TOLERANCE:
             break
     return now

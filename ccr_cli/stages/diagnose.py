@@ -64,7 +64,7 @@ def diagnose(
     """
     settings = run.config(trained)
     own = settings["options"]["judge"]
-    judge = judge or (own if registry.load("judges", own).SCOPE == "epoch" else DEFAULT_JUDGE)
+    judge = judge or (own if registry.load("judges", own).SCOPE in ("epoch", "triangle") else DEFAULT_JUDGE)
     registry.load("judges", judge)
     judge_side = judge_side or settings["options"]["judge_side"]
     if judge_side not in ("cross_lingual", "cross_modal", "both"):

@@ -6,13 +6,14 @@ Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from ccr_cli import registry
 from ccr_cli.data.seeds import derive
@@ -36,10 +37,31 @@ class Embedded:
     s_ND: Tensor
     t_ND: Tensor
     item_N: Tensor
+    kin_ND: Tensor | None = None
+    """What stands beside each triplet's picture: the other captions of its item."""
+
+    @property
+    def v_ND(self) -> Tensor:
+        """The visual side of each triplet: its picture, and its kin."""
+        own_ND = self.v_VD[self.item_N]
+        return own_ND if self.kin_ND is None else normalize(own_ND + self.kin_ND, dim=1)
+
+    def with_kin(self, p: Belief[Array]) -> Embedded:
+        """Lets the other captions of an item speak for its picture, each as far as it is believed.
+
+        Captions that belong to one item resemble each other. The mean of those that are believed, without the
+        triplet's own, is added to the picture, at most at its length; an item with one caption stays as it is.
+        """
+        vs_N1, vt_N1 = (torch.from_numpy(x).to(self.s_ND)[:, None] for x in (p.VS, p.VT))
+        own_ND, weight_N1 = vs_N1 * self.s_ND + vt_N1 * self.t_ND, vs_N1 + vt_N1
+        total_VD = torch.zeros_like(self.v_VD).index_add_(0, self.item_N, own_ND)
+        weight_V1 = weight_N1.new_zeros(len(self.v_VD), 1).index_add_(0, self.item_N, weight_N1)
+        others_N1 = (weight_V1[self.item_N] - weight_N1).clamp(min=1)
+        return replace(self, kin_ND=(total_VD[self.item_N] - own_ND) / others_N1)
 
     def similarities(self) -> dict[str, Array]:
         """Cosine similarity of each triplet's sides, by name: VS, VT, ST."""
-        v_ND = self.v_VD[self.item_N]
+        v_ND = self.v_ND
         pairs = {"VS": (v_ND, self.s_ND), "VT": (v_ND, self.t_ND), "ST": (self.s_ND, self.t_ND)}
         return {name: _cosine(a, b) for name, (a, b) in pairs.items()}
 
@@ -51,7 +73,7 @@ class Embedded:
         items = self.item_N.cpu().numpy()
         differ = items[left] != items[right]
         a, b = (torch.from_numpy(x[differ]).to(self.item_N.device) for x in (left, right))
-        v_MD = self.v_VD[self.item_N[a]]
+        v_MD = self.v_ND[a]
         return {
             "VS": _cosine(v_MD, self.s_ND[b]),
             "VT": _cosine(v_MD, self.t_ND[b]),
@@ -65,6 +87,8 @@ class Opinion:
 
     similarity: dict[str, Array]
     p: Belief[Array]
+    shares: dict[str, float] = field(default_factory=dict)
+    """How often what is wrong, where the judge tells that apart."""
 
 
 def embed_triplets(
@@ -106,6 +130,8 @@ def ask(
         return Opinion(similarity, truth(triplets))
     if module.SCOPE == "text":
         return Opinion(similarity, from_texts(triplets, seed))
+    if module.SCOPE == "triangle":
+        return _triangle(module, embedded, similarity, seed)
     null = embedded.null(seed) if module.SCOPE == "epoch" else {}
 
     def of(name: str) -> Array:
@@ -116,6 +142,19 @@ def ask(
         return np.asarray(module.clean_probability(given, shuffled), dtype=float)
 
     return Opinion(similarity, believe(side, of, np.ones(len(triplets))))
+
+
+def _triangle(module: Any, embedded: Embedded, similarity: dict[str, Array], seed: int) -> Opinion:
+    """Asks about the triplets alone, and again with the captions that were believed beside the pictures."""
+
+    def sides(values: dict[str, Array]) -> Array:
+        return np.stack([values[name] for name in ("VS", "VT", "ST")], axis=1)
+
+    alone = Belief(*module.clean_probability(sides(similarity), sides(embedded.null(seed))).T)
+    embedded = embedded.with_kin(alone)
+    given, null = sides(embedded.similarities()), sides(embedded.null(seed))
+    shares = dict(zip(module.HYPOTHESES[1:], module.fit(given, null).share_H[1:].tolist(), strict=True))
+    return Opinion(similarity, Belief(*module.clean_probability(given, null).T), shares)
 
 
 def trust(triplets: Triplets) -> Belief[Array]:
@@ -146,6 +185,7 @@ def truth(triplets: Triplets) -> Belief[Array]:
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     """The judge against synthetic truth (None where there is none), and how many pairs it calls noisy."""
     said = {"share_noisy": float((opinion.p.VT < 0.5).mean()), "mean_p_clean": float(opinion.p.VT.mean())}
+    said |= {f"wrong_{what}": share for what, share in opinion.shares.items()}
     if triplets.wrong is None:
         return said
     return said | detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))

@@ -1,0 +1,51 @@
+"""Captions of one item as witnesses for its picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+from ccr_cli.methods.base import Belief
+from ccr_cli.stages.judging import Embedded
+
+
+def embedded() -> tuple[Embedded, Belief[np.ndarray]]:
+    generator = torch.Generator().manual_seed(0)
+    v_VD, s_ND, t_ND = (normalize(torch.randn(n, 5, generator=generator), dim=1) for n in (3, 6, 6))
+    p = np.random.default_rng(0).random((3, 6))
+    return Embedded(v_VD, s_ND, t_ND, torch.tensor([0, 0, 0, 1, 1, 2])), Belief(*p)
+
+
+def test_kin_is_the_mean_of_the_other_captions_as_far_as_they_are_believed() -> None:
+    seen, p = embedded()
+    kin_ND = seen.with_kin(p).kin_ND
+    assert kin_ND is not None
+    for i in range(6):
+        total, weight = np.zeros(5), 0.0
+        for j in range(6):
+            if j != i and seen.item_N[i] == seen.item_N[j]:
+                total += p.VS[j] * seen.s_ND[j].double().numpy() + p.VT[j] * seen.t_ND[j].double().numpy()
+                weight += p.VS[j] + p.VT[j]
+        np.testing.assert_allclose(kin_ND[i].numpy(), total / max(weight, 1.0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_caption_alone_leaves_the_picture_as_it_is() -> None:
+    seen, p = embedded()
+    with_kin = seen.with_kin(p)
+    torch.testing.assert_close(with_kin.v_ND[5], seen.v_VD[2])
+    assert not torch.equal(with_kin.v_ND[0], seen.v_VD[0])
+    torch.testing.assert_close(with_kin.v_ND.norm(dim=1), torch.ones(6))
+
+
+def test_what_nobody_believes_says_nothing() -> None:
+    seen, _ = embedded()
+    nobody = Belief(np.zeros(6), np.zeros(6), np.zeros(6))
+    torch.testing.assert_close(seen.with_kin(nobody).v_ND, seen.v_VD[seen.item_N])
+
+
+def test_kin_changes_the_visual_sides_alone() -> None:
+    seen, p = embedded()
+    before, after = seen.similarities(), seen.with_kin(p).similarities()
+    np.testing.assert_array_equal(before["ST"], after["ST"])
+    assert not np.allclose(before["VS"], after["VS"]) and not np.allclose(before["VT"], after["VT"])
