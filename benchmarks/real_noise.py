@@ -93,7 +93,7 @@ def rankings(
         source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
         own = method.config.judge
         opinion = judging.ask(
-            own if registry.load("judges", own).SCOPE == "epoch" else "two-group",
+            own if registry.load("judges", own).SCOPE in ("epoch", "triangle") else "two-group",
             side or method.config.judge_side,
             judging.embed_triplets(method, triplets, source, target, CPU),
             triplets,

@@ -40,10 +40,9 @@ WITHOUT_BACK: dict[str, Options] = {"nrccr": (("cycle_weight", "0"),)}
 """What a method that reads back-translations leaves out where there are none (all Chinese translations)."""
 UNJUDGED = ("source-only",)
 """Methods that train on no translation, so that no judge can help them."""
-BATCH_JUDGES = ("argmax", "mutual", "rank")
-EPOCH_JUDGES = ("gmm", "two-group")
-BLIND = ("translation", "oracle")
-"""Judges that no side concerns."""
+SIDED = {"epoch": "cross_lingual", "batch": "cross_modal"}
+"""Judges that look at one side or at both, and at which where a translation is switched: those of a batch as their
+papers have it."""
 
 
 def language(translations: str) -> str:
@@ -167,23 +166,21 @@ def judges_part(wanted: Sequence[str] | None = None) -> list[Cell]:
     """Every judge with every method that takes one, at 40 %; with `infonce` on every side.
 
     A switched translation is judged on S-T by judges of an epoch, and on the picture by judges of a batch, as the
-    papers have it; a switched pair on both.
+    papers have it; a switched pair on both. Other judges choose by themselves what they look at.
     """
-    named = [(method, options) for label, method, options in _labels(wanted) if label == method]
+    named = [(m, options) for label, m, options in _labels(wanted) if label == m and m not in UNJUDGED]
     cells = []
     for target in TARGETS:
         for method, options in named:
-            if method in UNJUDGED:
-                continue
-            for judge in ("none", *BLIND):
-                cells.append(_cell(f"{method} ({judge})", method, (*options, ("judge", judge)), **_forty(target)))
-            for judge in (*EPOCH_JUDGES, *BATCH_JUDGES):
-                usual = "cross_lingual" if judge in EPOCH_JUDGES else "cross_modal"
-                usual = usual if target == "translation" else "both"
-                sides = ("cross_lingual", "cross_modal", "both") if method == BASELINE else (usual,)
+            for judge in registry.names("judges"):
+                usual = None if judge == "none" else SIDED.get(registry.load("judges", judge).SCOPE)
+                sides = [None] if usual is None else [usual if target == "translation" else "both"]
+                if usual and method == BASELINE:
+                    sides = ["cross_lingual", "cross_modal", "both"]
                 for side in sides:
-                    given = (*options, ("judge", judge), ("judge_side", side))
-                    cells.append(_cell(f"{method} ({judge}, {side})", method, given, **_forty(target)))
+                    name = judge if side is None else f"{judge}, {side}"
+                    given = (*options, ("judge", judge), *((("judge_side", side),) if side else ()))
+                    cells.append(_cell(f"{method} ({name})", method, given, **_forty(target)))
     return cells
 
 

@@ -165,5 +165,6 @@ def _judge(trained: base.Artifact) -> dict[str, float | None]:
     """What the judge said after the epoch that was kept, against the truth where it is known."""
     history = run.history(trained)
     best = history[history["epoch"] == trained.counts["best_epoch"]].iloc[0]
-    said = {name: best.get(f"judge.{name}") for name in JUDGED}
+    told = [str(name).removeprefix("judge.") for name in history.columns if str(name).startswith("judge.wrong_")]
+    said = {name: best.get(f"judge.{name}") for name in (*JUDGED, *told)}
     return {name: None if value is None or pd.isna(value) else round(float(value), 6) for name, value in said.items()}
