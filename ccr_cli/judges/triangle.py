@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.judges.base import FloatArray, Scope, rising_interval
-from ccr_cli.judges.two_group import LEAST_LEAD, LEAST_WIDTH, MAX_SHARE_OF_LEAD, PRIOR, WIDTH
+from ccr_cli.judges.two_group import LEAST_LEAD, LEAST_WIDTH, MAX_SHARE_OF_LEAD, WIDTH
 
 SCOPE: Scope = "triangle"
 
@@ -31,6 +31,10 @@ HYPOTHESES = ("none", "translation", "visual", "source", "all")
 _FAILS_H3 = np.array(
     [[False, False, False], [False, True, True], [True, True, False], [True, False, True], [True, True, True]]
 )
+_TETHER = 0.1
+"""What the shuffled triplets are worth in the place and width of a mismatched side, as a share of the given ones. With
+less, the lower tail of what matches is taken for mismatches where nothing is wrong: 4 % of clean Flickr8k-CN at 0.0002,
+0.6 % at 0.1, which is as good or better at 40 % noise of either kind."""
 _ROUNDS, _TOLERANCE, _TINY = 500, 1e-6, 1e-12
 
 
@@ -98,9 +102,10 @@ def _step(now: Fit, x_N3: FloatArray) -> Fit:
     lead_3 = np.where(some_3, np.maximum(LEAST_LEAD, (right_N3 * x_N3).sum(0) / safe_3), now.right_3)
     spread_3 = np.sqrt((right_N3 * (x_N3 - lead_3) ** 2).sum(0) / safe_3)
     right_width_3 = np.where(some_3, np.maximum(LEAST_WIDTH, spread_3), now.right_width_3)
-    weight_3 = wrong_N3.sum(0) + PRIOR
+    null = _TETHER * len(x_N3)
+    weight_3 = wrong_N3.sum(0) + null
     wrong_3 = np.clip((wrong_N3 * x_N3).sum(0) / weight_3, 0, MAX_SHARE_OF_LEAD * lead_3)
-    wrong_width_3 = np.sqrt(((wrong_N3 * (x_N3 - wrong_3) ** 2).sum(0) + PRIOR) / weight_3)
+    wrong_width_3 = np.sqrt(((wrong_N3 * (x_N3 - wrong_3) ** 2).sum(0) + null) / weight_3)
     return Fit(p_NH.mean(0), lead_3, right_width_3, wrong_3, np.clip(wrong_width_3, *WIDTH))
 
 

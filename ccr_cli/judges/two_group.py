@@ -33,7 +33,7 @@ SCOPE: Scope = "epoch"
 MAX_SHARE_OF_LEAD = 0.5  # f_wrong lies nearer to the null than to f_right
 LEAST_LEAD = 1.5  # of f_right, in widths of the null: below, there is nothing to tell apart
 WIDTH = (0.8, 2.0)  # of f_wrong
-PRIOR = 5.0  # pairs that the null itself is worth in the fit of place and width
+_PRIOR = 5.0  # pairs that the null itself is worth in the fit of place and width
 LEAST_WIDTH = 0.2  # of f_right
 _BINS, _ROUNDS, _TOLERANCE, _TINY = 4096, 1000, 1e-6, 1e-12
 
@@ -94,9 +94,9 @@ def fit(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> Fit:
         if right_G.sum() >= 1:
             lead = max(LEAST_LEAD, float((right_G * x_G).sum() / right_G.sum()))
             right_width = max(LEAST_WIDTH, float(np.sqrt((right_G * (x_G - lead) ** 2).sum() / right_G.sum())))
-        weight = wrong_G.sum() + PRIOR
+        weight = wrong_G.sum() + _PRIOR
         shift = float(np.clip((wrong_G * x_G).sum() / weight, 0.0, MAX_SHARE_OF_LEAD * lead))
-        width = float(np.sqrt(((wrong_G * (x_G - shift) ** 2).sum() + PRIOR) / weight))
+        width = float(np.sqrt(((wrong_G * (x_G - shift) ** 2).sum() + _PRIOR) / weight))
         before = now
         now = Fit(float(wrong_G.sum()) / len(x_N), shift, float(np.clip(width, *WIDTH)), lead, right_width)
         if max(abs(a - b) for a, b in zip(before, now, strict=True)) < _TOLERANCE:

@@ -237,6 +237,15 @@ class Method(nn.Module, ABC):
         """Uncertainty of queries from their similarities to the gallery, in [0, 1]; None where there is none."""
         return None
 
+    def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:
+        """Called with the validation queries that select, whenever the model is the best so far.
+
+        Args:
+            top_QK: Similarities of each query's two most similar items (fewer in a smaller gallery), descending.
+            right_Q: Whether the first of them is the one described.
+        """
+        return
+
     def uncertainty_scope(self) -> str:
         """What the uncertainty looks at, as the signature says it: `gallery`, `topN` or `query`."""
         candidates = getattr(self.config, "candidates", 0)
@@ -256,9 +265,13 @@ class Views:
 
 def views(model: Embedder, batch: Batch) -> Views:
     """Embeds a batch and compares its three sides."""
-    v_BD = model.embed_visual(batch.visual)
-    s_BD, t_BD = torch.split(model.embed_text(batch.source.join(batch.target)), len(v_BD))
-    mask_BB = negatives_BB(batch.item_B, batch.item_B)
+    return compare(model.embed_visual(batch.visual), model.embed_text(batch.source.join(batch.target)), batch.item_B)
+
+
+def compare(v_BD: Tensor, text_2BD: Tensor, item_B: Tensor) -> Views:
+    """Compares the sides of an embedded batch: pictures (B, D), and its captions S and then T (2B, D)."""
+    s_BD, t_BD = torch.split(text_2BD, len(v_BD))
+    mask_BB = negatives_BB(item_B, item_B)
     with no_autocast(v_BD):  # half precision makes ties of what differs by less than 0.002
         v_BD, s_BD, t_BD = (normalize(at_least_float32(x_BD), dim=1) for x_BD in (v_BD, s_BD, t_BD))
         return Views(v_BD @ s_BD.T, v_BD @ t_BD.T, s_BD @ t_BD.T, mask_BB)

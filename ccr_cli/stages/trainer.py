@@ -29,7 +29,7 @@ from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.stages import judging
 from ccr_cli.stages.checkpoint import load_state, save_state, save_tensors
-from ccr_cli.stages.embed import embed_visuals, encode_and_embed
+from ccr_cli.stages.embed import BATCH, embed_visuals, encode_and_embed
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.scoring import score_gallery
 from ccr_cli.stages.sources import Sources
@@ -234,8 +234,19 @@ class Trainer:
         figures: dict[str, Any] = {"SumR": scores.sum_r, "mAP": scores.mean_ap, "t2v": scores.t2v, "v2t": scores.v2t}
         if figures[self.criterion] > self.state.best:
             self.state.best = figures[self.criterion]
+            self._calibrate(visual, texts)
             self._keep(epoch)
         return figures
+
+    def _calibrate(self, visual_VD: Tensor, text_TD: Tensor) -> None:
+        """Tells the method how often its first hits are right, on the queries that select."""
+        assert self.validation is not None
+        item_T = torch.from_numpy(self.validation.item_T).to(self.device)
+        parts = []
+        for rows in torch.split(torch.arange(len(text_TD), device=self.device), BATCH):
+            best = (text_TD[rows] @ visual_VD.T).topk(min(2, len(visual_VD)), dim=1)
+            parts.append((best.values, best.indices[:, 0] == item_T[rows]))
+        self.method.calibrate(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _judge(self, epoch: int) -> dict[str, Any] | None:
         """Lets the judge see the whole training set; from the end of the warm-up on, its word counts."""

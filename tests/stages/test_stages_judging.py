@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.nn.functional import normalize
 
@@ -10,7 +11,7 @@ from ccr_cli.methods.base import Belief
 from ccr_cli.stages.judging import Embedded
 
 
-def embedded() -> tuple[Embedded, Belief[np.ndarray]]:
+def embedded() -> tuple[Embedded, Belief[npt.NDArray[np.float64]]]:
     generator = torch.Generator().manual_seed(0)
     v_VD, s_ND, t_ND = (normalize(torch.randn(n, 5, generator=generator), dim=1) for n in (3, 6, 6))
     p = np.random.default_rng(0).random((3, 6))

@@ -1,0 +1,51 @@
+"""Confidence in a query's first hit, calibrated on queries whose answer is known.
+
+Shape suffixes: Q queries, K most similar items.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+
+
+class Confidence(nn.Module):
+    """Probability that the first hit is right, from its similarity and its lead over the second (Platt scaling).
+
+    Platt, "Probabilistic outputs for support vector machines", 1999. Until it is fitted, it knows nothing and says
+    one half.
+    """
+
+    def __init__(self) -> None:
+        """Makes the three coefficients: of the similarity, of the lead, and the constant."""
+        super().__init__()
+        self.coefficients = nn.Buffer(torch.zeros(3, dtype=torch.float64))
+
+    def forward(self, top_QK: Tensor) -> Tensor:
+        """Returns the probability (Q,), from similarities in descending order; a lone item leads over -1."""
+        return torch.sigmoid(self._inputs(top_QK) @ self.coefficients).to(top_QK.dtype)
+
+    def fit(self, top_QK: Tensor, right_Q: Tensor) -> None:
+        """Fits the coefficients by logistic regression; where all queries agree they stay as they are.
+
+        Args:
+            top_QK: Similarities of the most similar items, descending, K >= 1.
+            right_Q: Whether the first is right.
+        """
+        y_Q = right_Q.cpu().numpy()
+        if len(np.unique(y_Q)) < 2:
+            return
+        x_Q2 = self._inputs(top_QK)[:, :2].cpu().numpy()
+        scale_2 = x_Q2.std(axis=0) + 1e-12
+        fitted = LogisticRegression(C=1e3, max_iter=1000).fit(x_Q2 / scale_2, y_Q)
+        # a greater similarity or lead never makes a hit less sure
+        slopes = np.maximum(fitted.coef_[0] / scale_2, 0.0)
+        self.coefficients.copy_(torch.from_numpy(np.append(slopes, fitted.intercept_)))
+
+    @staticmethod
+    def _inputs(top_QK: Tensor) -> Tensor:
+        top_QK = top_QK.double()
+        second_Q = top_QK[:, 1] if top_QK.shape[1] > 1 else torch.full_like(top_QK[:, 0], -1.0)
+        return torch.stack([top_QK[:, 0], top_QK[:, 0] - second_Q, torch.ones_like(second_Q)], dim=1)
