@@ -1,4 +1,4 @@
-"""All three sides of a triplet at once: which of picture, source caption and translation is the odd one out.
+"""Which of picture, source caption and translation is the odd one out.
 
 A triplet (V, S, T) has three similarities, and what is wrong shows in a pattern of them: a wrong translation fails
 V-T and S-T, a wrong picture V-S and V-T, a wrong source caption V-S and S-T. So the triplets are a mixture of five

@@ -1,4 +1,4 @@
-"""Contrast of all three sides, each believed as far as the triangle vouches for it.
+"""Ours: three sides contrasted, each believed as far as the triangle vouches.
 
 The method of this toolkit, for pairs of which some are wrong and nobody knows which or in what way. Every side of a
 triplet, V-S, V-T and S-T, is learned by InfoNCE, weighted by the probability that this side matches; the judge
