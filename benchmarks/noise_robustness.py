@@ -19,6 +19,7 @@ import argparse
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,6 @@ from robustness import figure, grid, runs, tables
 from robustness.collection import Collection
 
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import CcrError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "noise_robustness"
@@ -71,8 +71,9 @@ def work(given: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
                 runs.append(given.results, row)
         except filelock.Timeout:
             continue  # another process has it
-        except CcrError as error:
-            print(f"{cell.label}, {cell.where}: {error.message}", file=sys.stderr)
+        except Exception:  # whatever is wrong with one method, the others go on
+            traceback.print_exc()
+            print(f"failed: {cell.label}  {' '.join(map(str, cell.where))}", file=sys.stderr)
             failed += 1
             continue
         print(f"{row['SumR']:6.1f}  {row['wall']:5.0f} s  {cell.label}  {' '.join(map(str, cell.where))}", flush=True)

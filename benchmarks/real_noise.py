@@ -86,8 +86,15 @@ def rankings(
     inputs = Inputs(collection.workspace)
     found: dict[str, Places] = {}
     for cell in cells:
-        options = dict(cell.options)
-        trained = train(inputs, collection.sources(cell), cell.method, options=options, seed=cell.seed, device="cpu")
+        trained = train(
+            inputs,
+            collection.sources(cell),
+            cell.method,
+            options=dict(cell.options),
+            seed=cell.seed,
+            device="cpu",
+            name=f"real-{cell.name}",
+        )
         method, tokenizer = load_method(trained, CPU)
         triplets = validation_triplets(collection, cell, method.config.needs())
         source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))

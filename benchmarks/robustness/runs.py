@@ -73,10 +73,20 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
     """
     started = time.monotonic()
     sources, inputs = collection.sources(cell), Inputs(collection.workspace)
-    trained = train(inputs, sources, cell.method, options=dict(cell.options), seed=cell.seed, device=device)
-    made = [evaluate(inputs, trained, Options(split="val-report"), device=device)]
+    trained = train(
+        inputs,
+        sources,
+        cell.method,
+        options=dict(cell.options),
+        seed=cell.seed,
+        device=device,
+        name=cell.name,  # a name of ccr's own does not tell engines apart
+        force=True,  # a run that was stopped goes on, one of other defaults does not stand in the way
+    )
+    asked = [Options(split="val-report")]
     if language(cell.translations) == "fr":  # beta = 0: the queries as they are in English, translate-test
-        made.append(evaluate(inputs, trained, Options(split="val-report", beta=0.0), device=device))
+        asked.append(Options(split="val-report", beta=0.0))
+    made = [evaluate(inputs, trained, options, device=device, force=True) for options in asked]
     row = {
         "when": now(),
         "method": cell.method,
