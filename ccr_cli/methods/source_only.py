@@ -1,0 +1,49 @@
+"""InfoNCE on pictures and source captions alone: no translation is trained on.
+
+The baseline beneath all others: what queries in the target language find with no training in it, and, with
+`ccr evaluate --beta 0` on a translation with translated queries, what translate-test finds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ccr_cli.losses.contrastive import infonce
+from ccr_cli.methods import base
+
+
+@dataclass(frozen=True)
+class Config(base.Config):
+    """Options of `source-only`."""
+
+    temperature: float = 0.07
+    """Of the softmax."""
+
+    def __post_init__(self) -> None:
+        """Checks ranges.
+
+        Raises:
+            ValueError: If a value makes no sense.
+        """
+        super().__post_init__()
+        if self.temperature <= 0:
+            raise ValueError("temperature > 0 is needed")
+
+
+class Method(base.Method):
+    """Contrastive learning on V-S, weighted by the judge where there is one."""
+
+    TRANSLATED = False
+
+    config: Config
+
+    def losses(self, batch: base.Batch) -> dict[str, Tensor]:
+        """InfoNCE of V-S."""
+        s_BD = self.embed_text(batch.source)
+        # the source captions stand in the place of the translations too: a judge of V-S looks at nothing else
+        sim = base.compare(self.embed_visual(batch.visual), torch.cat([s_BD, s_BD]), batch.item_B)
+        p = base.clean_probabilities(self, batch, sim)
+        return {"infonce_vs": infonce(sim.VS, self.config.temperature, sim.mask, p.VS)}
