@@ -50,6 +50,8 @@ class Config(base.Config):
     """Number of categories; 0: as many as the training data have, or `dim` where there are no data."""
     left_out: str = ""
     """Categories that are not trained on, as numbers with commas between: what is out of distribution afterwards."""
+    epochs: int = 20
+    lr: float = 2e-3
 
     def __post_init__(self) -> None:
         """Checks ranges.
