@@ -176,7 +176,7 @@ def draw(found: dict[str, Any], queries: int) -> str:
             for name, (color, marker) in LOOKS.items():
                 points = found[name][direction]
                 rate = [100 * p["rate"] for p in points]
-                look = {"color": color, "marker": marker, "markersize": 5}
+                look: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5}
                 panel.plot(rate, [p["map_kept"] for p in points], **look, label=NAMES[name])
                 panel.plot(rate, [p["map_all"] for p in points], **look, linestyle=(0, (4, 2)), markerfacecolor="white")
             panel.set_title(DIRECTIONS[direction])

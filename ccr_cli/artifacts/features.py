@@ -16,6 +16,8 @@ from ccr_cli.artifacts.tables import read_table
 from ccr_cli.errors import ArtifactError
 
 SHARD_ITEMS = 4096
+GIVEN = "given"
+"""Who encoded features that were imported ready-made."""
 INDEX = pa.schema(
     [
         pa.field("item_id", pa.string(), nullable=False),
@@ -43,6 +45,8 @@ def command(artifact: Artifact, data: Path) -> str:
     """The command that encodes another data set as this artifact was."""
     options = {**artifact.request, **((artifact.about.get("environment") or {}).get("given") or {})}
     encoder, dtype = options.pop("encoder"), options.pop("dtype")
+    if encoder == GIVEN:
+        return "ccr data import FILE.mat"
     parts = ["ccr", "extract", str(data), "--encoder", str(encoder)]
     parts += [] if dtype == "float32" else ["--dtype", str(dtype)]
     return shlex.join([*parts, *(part for key, value in options.items() for part in ("--set", f"{key}={value}"))])

@@ -60,12 +60,12 @@ def import_given(
             build.finish({**dict(sorted(counts.items())), f"captions.{LANG}": len(captions), "failed": 0})
         data = build.done
         assert data is not None
-    request = {"encoder": "given", "dtype": "float16", "source": digest}
-    with building(workspace, "features", "given", request, [data], data=data.name, force=force) as build:
+    request = {"encoder": features.GIVEN, "dtype": "float16", "source": digest}
+    with building(workspace, "features", features.GIVEN, request, [data], data=data.name, force=force) as build:
         if build.done is None:
             read = read_mat(source)
             _features(build.folder, list(dataset.read(data).items["item_id"]), read.visual_VD)
-            about = {"encoder": "given", "dim": read.visual_VD.shape[1], "source": {"sha256": digest}}
+            about = {"encoder": features.GIVEN, "dim": read.visual_VD.shape[1], "source": {"sha256": digest}}
             base.write_json(build.folder / "encoder.json", about)
             build.finish({"items": len(read.visual_VD), "rows": len(read.visual_VD), "failed": 0})
         assert build.done is not None
