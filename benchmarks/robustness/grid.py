@@ -8,6 +8,7 @@ does.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -235,9 +236,21 @@ def _off(**options: str) -> Options:
     return tuple(options.items())
 
 
-ABLATIONS: dict[str, tuple[str, list[tuple[str, str, Options]]]] = {
-    "UML, Table 4": (
-        CHINESE[0],
+@dataclass(frozen=True)
+class Ablations:
+    """A table of ablations."""
+
+    rows: Sequence[tuple[str, str, Options]]
+    """Label, method, options; rows of methods that are not there are left out."""
+    translations: str = CHINESE[0]
+    conditions: Sequence[tuple[float, str]] = ((0.4, "translation"),)
+    """Noise and its target."""
+    common: Options = ()
+    """Options of all rows, unless a row has its own."""
+
+
+ABLATIONS: dict[str, Ablations] = {
+    "UML, Table 4": Ablations(
         [
             ("0 basic", "basic", ()),
             ("1 L_T-MSE", "uml", _off(beta="0")),
@@ -255,8 +268,7 @@ ABLATIONS: dict[str, tuple[str, list[tuple[str, str, Options]]]] = {
             ("as printed", "uml", _UML_PRINTED),
         ],
     ),
-    "NRCCR, Table 4": (
-        FRENCH[0],
+    "NRCCR, Table 4": Ablations(
         [
             ("basic model", "nrccr", _off(**dict.fromkeys(("similarity_weight", "feature_weight"), "0"))),
             ("L_sim", "nrccr", _off(feature_weight="0")),
@@ -265,16 +277,16 @@ ABLATIONS: dict[str, tuple[str, list[tuple[str, str, Options]]]] = {
             ("L_sim, L_feat, L_cyc", "nrccr", _off(cycle_weight="0.5")),
             ("L_sim, L_feat, L_cyc, L_adv", "nrccr", _off(cycle_weight="0.5", adversarial_weight="0.001")),
         ],
+        translations=FRENCH[0],
+        common=_off(cycle_weight="0", adversarial_weight="0"),
     ),
-    "TCL, Table IV": (
-        CHINESE[0],
+    "TCL, Table IV": Ablations(
         [
             ("with L_c", "tcl", ()),
             ("without L_c", "tcl", _off(consistency_weight="0")),
         ],
     ),
-    "DisNCL, Table V": (
-        CHINESE[0],
+    "DisNCL, Table V": Ablations(
         [
             ("L_align", "disncl", _off(dis_weight="0", soft_weight="0", reg_weight="0")),
             ("L_align, L_Dis", "disncl", _off(soft_weight="0", reg_weight="0")),
@@ -283,21 +295,32 @@ ABLATIONS: dict[str, tuple[str, list[tuple[str, str, Options]]]] = {
             ("L_align, L_soft", "disncl", _off(dis_weight="0", reg_weight="0")),
         ],
     ),
+    "trine": Ablations(
+        [
+            ("default", "trine", ()),
+            ("no S-T", "trine", _off(cross_lingual_weight="0")),
+            ("no inertia", "trine", _off(inertia="0")),
+            ("judge two-group on S-T", "trine", _off(judge="two-group")),
+            ("judge two-group on both", "trine", _off(judge="two-group", judge_side="both")),
+            ("judge gmm on S-T", "trine", _off(judge="gmm")),
+            ("no judge", "trine", _off(judge="none")),
+            ("oracle", "trine", _off(judge="oracle")),
+        ],
+        conditions=((0.0, "translation"), (0.4, "translation"), (0.4, "pair")),
+    ),
 }
-"""By table: the translations, and its rows. Rows of methods that are not there are left out."""
 
 
 def ablations_part(wanted: Sequence[str] | None = None) -> list[Cell]:
-    """The rows of the papers' tables of ablations, at 40 % switched translations, three seeds."""
+    """The rows of the papers' tables of ablations, and ours, three seeds."""
     cells = []
-    for table, (engine, rows) in ABLATIONS.items():
-        for seed in SEEDS:
-            for label, method, options in rows:
-                if method not in registry.names("methods") or (wanted is not None and method not in wanted):
-                    continue
-                if table.startswith("NRCCR"):
-                    options = (("cycle_weight", "0"), ("adversarial_weight", "0"), *options)
-                cells.append(_cell(f"{table}: {label}", method, options, noise=0.4, seed=seed, translations=engine))
+    for name, table in ABLATIONS.items():
+        for seed, (noise, target) in itertools.product(SEEDS, table.conditions):
+            for label, method, options in table.rows:
+                if method in registry.names("methods") and (wanted is None or method in wanted):
+                    given = tuple((dict(table.common) | dict(options)).items())
+                    where = {"noise": noise, "target": target, "seed": seed, "translations": table.translations}
+                    cells.append(_cell(f"{name}: {label}", method, given, **where))
     return cells
 
 

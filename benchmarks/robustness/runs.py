@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -12,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pandas as pd
 import torch
 
@@ -39,8 +39,12 @@ def read(folder: Path) -> list[dict[str, Any]]:
 def append(folder: Path, row: Mapping[str, Any]) -> None:
     """Keeps a row; several processes may do so at once."""
     folder.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(folder / ".lock"), (folder / "runs.jsonl").open("a", encoding="utf-8") as handle:
-        handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+    line = (json.dumps(row, ensure_ascii=False) + "\n").encode()
+    handle = os.open(folder / "runs.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, line)  # one call, so that lines of two processes do not mix
+    finally:
+        os.close(handle)
 
 
 def now() -> str:

@@ -279,17 +279,25 @@ FUSED = ("fused 0.8raw", "fused 0raw")
 
 
 def ablations_block(results: Results) -> str:
-    """The papers' tables of ablations, at 40 % switched translations."""
-    cells = {cell.label: cell for cell in grid.ablations_part() if cell.seed == SEEDS[0]}
+    """The papers' tables of ablations, and ours."""
+    cells = {(c.label, c.noise, c.target): c for c in grid.ablations_part() if c.seed == SEEDS[0]}
     blocks = []
-    for table in grid.ABLATIONS:
-        mine = {label.partition(": ")[2]: cell for label, cell in cells.items() if label.startswith(f"{table}: ")}
-        lines, readings = [], list(dict.fromkeys(n for c in mine.values() for r in results.of(c) for n in _readings(r)))
-        for label, cell in mine.items():
-            rows = results.of(cell)
-            others = [spread([row["others"][name] for row in rows if name in row["others"]]) for name in readings]
-            lines.append([label, results.sum_r(cell), *others, *_detection(results, cell)[:1]])
-        blocks.append(f"**{table}**\n\n{markdown(['', 'SumR', *readings, 'AUROC of the judge'], lines)}")
+    for name, table in grid.ABLATIONS.items():
+        labels = [label for label, *_ in table.rows if (f"{name}: {label}", *table.conditions[0]) in cells]
+        mine = {label: [cells[f"{name}: {label}", *where] for where in table.conditions] for label in labels}
+        seen = [row for each in mine.values() for cell in each for row in results.of(cell)]
+        readings = list(dict.fromkeys(other for row in seen for other in _readings(row)))
+        lines = []
+        for label, each in mine.items():
+            line = [label, *(results.sum_r(cell) for cell in each)]
+            for reading in readings:
+                known = [row["others"] for row in results.of(each[0])]
+                line.append(spread([others[reading] for others in known if reading in others]))
+            lines.append([*line, *(_detection(results, cell)[0] for cell in each if cell.noise)])
+        where = [f"{100 * noise:.0f} % {target if noise else ''}".strip() for noise, target in table.conditions]
+        judged = [f"AUROC, {w}" for w, (noise, _) in zip(where, table.conditions, strict=True) if noise]
+        header = ["", *(f"SumR, {w}" for w in where), *readings, *judged]
+        blocks.append(f"**{name}**\n\n{markdown(header, lines)}")
     return "\n\n".join(blocks)
 
 
