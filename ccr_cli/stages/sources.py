@@ -105,9 +105,10 @@ def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: 
         ArtifactError: If the given noise is of another data set.
         UsageError: If a noise artifact is given and a ratio too, or translations shall be switched and there are none.
     """
-    if sources.translation is None and ratio and target == "translation":
-        raise UsageError("there are no translations that could be switched", hint="--noise-target pair")
     given = [a for a in inputs.given if a.kind == "noise"]
+    targets = [str(a.request["target"]) for a in given] or ([target] if ratio else [])
+    if sources.translation is None and "translation" in targets:
+        raise UsageError("there are no translations that could be switched", hint="--noise-target pair")
     if given:
         chosen = inputs.one("noise", "")
         if ratio is not None:

@@ -96,6 +96,8 @@ def test_noise_on_the_pair_needs_no_translation(copy: Chain) -> None:
     done = copy.ccr("train", "--method", "fume", *SMALL, "--noise", "0.4", "--noise-target", "pair", "--name", "noisy")
     assert done.code == 0, done.err
     assert done.made.counts["triplets"] == 48
+    drawn = copy.ccr("train", "--method", "fume", *SMALL, copy.find("noise").path, "--dry-run")
+    assert drawn.code == 0, drawn.err
 
 
 def test_with_a_translation_it_is_a_third_view(workspace: Chain) -> None:
