@@ -69,8 +69,6 @@ class Config:
     """What the judge reads: S-T similarity, each visual view's own, or both."""
     warmup_epochs: int = 1
     """Epochs in which every pair counts as clean, before the judge speaks; the oracle speaks from the first."""
-    inertia: float = 0.0
-    """Share of what was believed before that an epoch's judge leaves standing; pairs that are learned late get time."""
 
     def __post_init__(self) -> None:
         """Checks ranges.
@@ -88,8 +86,6 @@ class Config:
             raise ValueError("epochs >= 1, batch_size >= 2, dim >= 1, buckets >= 1, lr > 0 and table_lr > 0 are needed")
         if min(self.lr_drop, self.frozen_layers) < 0:
             raise ValueError("lr_drop >= 0 and frozen_layers >= 0 are needed")
-        if not 0 <= self.inertia < 1:
-            raise ValueError("inertia in [0, 1) is needed")
         if not (0 <= self.dropout < 1 and 0 <= self.text_dropout < 1) or self.warmup_epochs < 0:
             raise ValueError("dropout and text_dropout in [0, 1) and warmup_epochs >= 0 are needed")
         if self.judge not in registry.names("judges"):

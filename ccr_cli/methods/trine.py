@@ -29,7 +29,6 @@ class Config(base.Config):
     cross_lingual_weight: float = 0.5
     """Weight of S-T."""
     judge: str = "triangle"
-    inertia: float = 0.5
 
     def __post_init__(self) -> None:
         """Checks ranges.

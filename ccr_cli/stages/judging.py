@@ -89,6 +89,15 @@ class Opinion:
     p: Belief[Array]
     shares: dict[str, float] = field(default_factory=dict)
     """How often what is wrong, where the judge tells that apart."""
+    reliability: Belief[Array] | None = None
+    """How far the judge trusts itself, in [0, 1]; None: wholly."""
+
+    def after(self, before: Belief[Array]) -> Belief[Array]:
+        """What is believed now; as far as the judge is not to be trusted, what was believed before."""
+        if self.reliability is None:
+            return self.p
+        sides = ((getattr(x, side) for x in (self.reliability, self.p, before)) for side in ("VS", "VT", "ST"))
+        return Belief(*(r * new + (1 - r) * old for r, new, old in sides))
 
 
 def embed_triplets(
@@ -153,8 +162,10 @@ def _triangle(module: Any, embedded: Embedded, similarity: dict[str, Array], see
     alone = Belief(*module.clean_probability(sides(similarity), sides(embedded.null(seed))).T)
     embedded = embedded.with_kin(alone)
     given, null = sides(embedded.similarities()), sides(embedded.null(seed))
-    shares = dict(zip(module.HYPOTHESES[1:], module.fit(given, null).share_H[1:].tolist(), strict=True))
-    return Opinion(similarity, Belief(*module.clean_probability(given, null).T), shares)
+    found = module.fit(given, null)
+    shares = dict(zip(module.HYPOTHESES[1:], found.share_H[1:].tolist(), strict=True))
+    reliability = Belief(*(np.full(len(given), r) for r in found.reliability_3))
+    return Opinion(similarity, Belief(*module.clean_probability(given, null).T), shares, reliability)
 
 
 def trust(triplets: Triplets) -> Belief[Array]:
@@ -186,6 +197,8 @@ def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     """The judge against synthetic truth (None where there is none), and how many pairs it calls noisy."""
     said = {"share_noisy": float((opinion.p.VT < 0.5).mean()), "mean_p_clean": float(opinion.p.VT.mean())}
     said |= {f"wrong_{what}": share for what, share in opinion.shares.items()}
+    if opinion.reliability is not None:
+        said |= {f"reliability_{k.lower()}": float(getattr(opinion.reliability, k).mean()) for k in ("VS", "VT", "ST")}
     if triplets.wrong is None:
         return said
     return said | detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))

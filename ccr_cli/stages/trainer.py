@@ -268,7 +268,8 @@ class Trainer:
                 read=self.method.judge_scores,
             )
         if epoch >= c.warmup_epochs and self.scope in ("epoch", "triangle"):
-            self.state.p = self._updated(self._to_device(opinion.p, least=LEAST))
+            before = Belief(*(x.double().cpu().numpy() for x in (self.state.p.VS, self.state.p.VT, self.state.p.ST)))
+            self.state.p = self._to_device(opinion.after(before), least=LEAST)
         folder = self.build.folder / "evidence"
         folder.mkdir(exist_ok=True)
         frame = pd.DataFrame(
@@ -280,11 +281,6 @@ class Trainer:
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.EVIDENCE)
         return judging.quality(opinion, self.triplets)
-
-    def _updated(self, p: Belief[Tensor]) -> Belief[Tensor]:
-        """What is believed now: the judge's word, and what was believed before as far as the method is slow to doubt."""
-        old, kept = self.state.p, self.config.inertia
-        return Belief(*(kept * a + (1 - kept) * b for a, b in ((old.VS, p.VS), (old.VT, p.VT), (old.ST, p.ST))))
 
     def _first_belief(self) -> Belief[Tensor]:
         """What is believed before the first epoch: everything, unless the judge needs no model."""

@@ -103,3 +103,15 @@ def test_wrong_input_is_refused() -> None:
         triangle.clean_probability(np.zeros(4), good)
     with pytest.raises(ValueError, match="null_M3: 1 of 12 scores are not finite"):
         triangle.clean_probability(good, np.where(np.arange(12).reshape(4, 3) == 5, np.nan, good))
+
+
+def test_a_side_that_tells_nothing_apart_is_not_relied_on() -> None:
+    score, null, _, _ = draw({"translation": 0.3})
+    rng = np.random.default_rng(2)
+    blurred = score.copy()
+    blurred[:, 0] = rng.normal(0.15, 0.1, len(score))  # V-S one width above the shuffled ones
+    clear, dim = (triangle.fit(x, null).reliability_3 for x in (score, blurred))
+    assert dim[0] < 0.1 and clear[2] == 1 and (clear >= 0).all() and dim[2] == pytest.approx(clear[2], abs=0.05)
+    found = triangle.fit(score, null)
+    place, width = (found.right_3 - found.wrong_3), np.sqrt((found.right_width_3**2 + found.wrong_width_3**2) / 2)
+    np.testing.assert_allclose(found.separation_3, place / width)

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import normalize
 
 from ccr_cli.methods.base import Belief
-from ccr_cli.stages.judging import Embedded
+from ccr_cli.stages.judging import Embedded, Opinion
 
 
 def embedded() -> tuple[Embedded, Belief[npt.NDArray[np.float64]]]:
@@ -50,3 +50,11 @@ def test_kin_changes_the_visual_sides_alone() -> None:
     before, after = seen.similarities(), seen.with_kin(p).similarities()
     np.testing.assert_array_equal(before["ST"], after["ST"])
     assert not np.allclose(before["VS"], after["VS"]) and not np.allclose(before["VT"], after["VT"])
+
+
+def test_what_is_not_reliable_stays_with_what_was_believed() -> None:
+    old, new = (Belief(*np.full((3, 2), x)) for x in (0.9, 0.1))
+    opinion = Opinion({}, new, reliability=Belief(np.zeros(2), np.full(2, 0.25), np.ones(2)))
+    now = opinion.after(old)
+    np.testing.assert_allclose([now.VS[0], now.VT[0], now.ST[0]], [0.9, 0.7, 0.1])
+    assert Opinion({}, new).after(old) is new
