@@ -1,7 +1,8 @@
 """Every method under wrong translations, on Flickr8k-CN: what `docs/noise-robustness.md` shows.
 
-Parts of the grid run in any order and in pieces; what was measured is not measured again. Two processes may share the
-work. The collection is not part of this project (`robustness/collection.py` says what its folder must hold).
+Parts of the grid run in any order and in pieces; what was measured is not measured again, unless an option of it has
+another value now: after a change of code use `--again` or, to go on with that, `--since 2026-11-21T16:00`. Two
+processes may share the work. The collection is not part of this project (`robustness/collection.py` says what its folder must hold).
 
     python benchmarks/noise_robustness.py --part main judges --data FOLDER/flickr8kcn --workspace W --limit-minutes 60
     python benchmarks/noise_robustness.py --part main judges --list
@@ -58,7 +59,7 @@ def work(given: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
     claims = workspace.root / "claims"
     claims.mkdir(parents=True, exist_ok=True)
     collection = Collection(workspace, given.data, given.sentences)
-    started, since, failed = time.monotonic(), runs.now() if given.again else "", 0
+    started, since, failed = time.monotonic(), runs.now() if given.again else given.since, 0
     for cell in cells:
         if given.limit_minutes is not None and time.monotonic() - started > 60 * given.limit_minutes:
             print("the time is over", file=sys.stderr)
@@ -80,16 +81,16 @@ def work(given: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
     return failed
 
 
-def _done(cell: grid.Cell, rows: Sequence[Mapping[str, Any]], since: str = "") -> bool:
+def _done(cell: grid.Cell, rows: Sequence[Mapping[str, Any]], since: str) -> bool:
     row = grid.find(rows, cell)
     return row is not None and str(row["when"]) >= since
 
 
-def show(cells: Sequence[grid.Cell], rows: Sequence[Mapping[str, Any]]) -> None:
+def show(cells: Sequence[grid.Cell], rows: Sequence[Mapping[str, Any]], since: str) -> None:
     """Says what is there and what is to do, and about how long that takes in one process."""
     todo = 0.0
     for cell in cells:
-        done = _done(cell, rows)
+        done = _done(cell, rows, since)
         if not done:
             known = [row["wall"] for row in rows if row["method"] == cell.method]
             todo += statistics.median(known) if known else TYPICAL
@@ -112,6 +113,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--limit-minutes", type=float, help="begin no cell after so many minutes")
     parser.add_argument("--again", action="store_true", help="also what was measured before")
+    parser.add_argument("--since", default="", metavar="TIME", help="also what was measured before this time, UTC")
     parser.add_argument("--keep", action="store_true", help="leave runs in the workspace")
     parser.add_argument("--list", action="store_true", help="only say what is done and what is to do")
     parser.add_argument("--tables", action="store_true", help="only write tables and figure, from the results")
@@ -123,7 +125,7 @@ def main() -> None:
         return
     cells = asked(given)
     if given.list:
-        show(cells, runs.read(given.results))
+        show(cells, runs.read(given.results), given.since)
         return
     if given.data is None or given.workspace is None:
         parser.error("--data and --workspace are needed to run anything")

@@ -299,7 +299,6 @@ ABLATIONS: dict[str, Ablations] = {
         [
             ("default", "trine", ()),
             ("no S-T", "trine", _off(cross_lingual_weight="0")),
-            ("no inertia", "trine", _off(inertia="0")),
             ("judge two-group on S-T", "trine", _off(judge="two-group")),
             ("judge two-group on both", "trine", _off(judge="two-group", judge_side="both")),
             ("judge gmm on S-T", "trine", _off(judge="gmm")),
