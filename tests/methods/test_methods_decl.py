@@ -13,6 +13,7 @@ from ccr_cli.losses.decl import dynamic_hinge, evidential_mse, hard_negatives
 from ccr_cli.losses.evidential import evidence
 from ccr_cli.methods import decl
 from ccr_cli.stages.checkpoint import save_tensors
+from ccr_cli.stages.options import configure
 
 
 def test_terms_are_those_of_the_equations() -> None:
@@ -39,8 +40,9 @@ def test_negatives_grow_fewer_with_every_step_and_the_count_is_saved(tmp_path: P
 
 
 def test_the_published_number_of_negatives() -> None:
-    c = decl.Config()
-    assert hard_negatives(1, first=c.batch_size, least=c.mu, rate=c.eta) == 127
+    c = configure(decl.Config, decl.Method.PRESETS["paper"], "decl")
+    falls = [hard_negatives(step, first=c.batch_size, least=c.mu, rate=c.eta) for step in (1, 2000, 4919, 4920)]
+    assert falls == [127, 78, 5, 5]
     assert c.hinge_weight == pytest.approx(0.8 * 128)  # lambda_1 and a sum over the batch
 
 
