@@ -1,12 +1,12 @@
-"""Parts of an embedding (what both modalities share, what one has for itself) and discriminators between vectors.
+"""Heads that take a part out of an embedding, and discriminators between two vectors.
 
-Dang et al., "Disentangled Noisy Correspondence Learning" (DisNCL), section III-C: heads and discriminators are
-perceptrons of three layers with LeakyReLU 0.2. Shape suffixes: B rows, D dimension, H hidden units.
+Dang et al., "Disentangled Noisy Correspondence Learning" (DisNCL), section III-C; both are perceptrons with LeakyReLU
+0.2. Shape suffixes: B rows, D dimension, H hidden units.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -15,47 +15,21 @@ from torch.nn.functional import normalize, rms_norm
 SLOPE = 0.2
 
 
-class Parts(NamedTuple):
-    """The two parts of B embeddings, unit vectors."""
+class Head(nn.Module):
+    """One part of an embedding, f_S and f_X of pictures, g_S and g_X of texts.
 
-    shared_BD: Tensor
-    """V_S or T_S: what the other modality has too."""
-    own_BD: Tensor | None
-    """V_X or T_X: what it has not; None where there is no such head."""
-
-
-class Splitter(nn.Module):
-    """The two heads of one modality, f_S and f_X of pictures or g_S and g_X of texts.
-
-    The paper does not say how long the parts are. Unit vectors here: similarity is a cosine anyway, the bound of
+    The paper does not say how long a part is. It is a unit vector here: similarity is a cosine anyway, the bound of
     eq. (10) depends on the length, and a part cannot hide from a discriminator by shrinking.
     """
 
-    def __init__(self, in_dim: int, part_dim: int, hidden: int, exclusive: bool = True) -> None:
-        """Make the heads.
-
-        Args:
-            in_dim: length of an embedding.
-            part_dim: length of each part.
-            hidden: hidden units.
-            exclusive: make the head of the exclusive part too.
-        """
+    def __init__(self, in_dim: int, out_dim: int, hidden: int, layers: int = 3) -> None:
+        """Make the layers; one is a linear map."""
         super().__init__()
-        self.shared = _perceptron(in_dim, part_dim, hidden)
-        self.own = _perceptron(in_dim, part_dim, hidden) if exclusive else None
+        self.layers = _perceptron([in_dim, *[hidden] * (layers - 1), out_dim])
 
-    def embed_shared(self, x_BD: Tensor) -> Tensor:
-        """Return the modality-invariant parts alone, unit vectors."""
-        return normalize(self.shared(_evened(x_BD)), dim=-1)
-
-    def embed_own(self, x_BD: Tensor) -> Tensor:
-        """Return the modality-exclusive parts alone, unit vectors."""
-        assert self.own is not None, "this splitter has no exclusive part"
-        return normalize(self.own(_evened(x_BD)), dim=-1)
-
-    def forward(self, x_BD: Tensor) -> Parts:
-        """Split embeddings (B, D)."""
-        return Parts(self.embed_shared(x_BD), None if self.own is None else self.embed_own(x_BD))
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Return unit vectors (B, out_dim)."""
+        return normalize(self.layers(_evened(x_BD)), dim=-1)
 
 
 class Discriminator(nn.Module):
@@ -68,9 +42,7 @@ class Discriminator(nn.Module):
         """Make the layers; the first one reads the two vectors side by side."""
         super().__init__()
         self.left, self.right = nn.Linear(left_dim, hidden), nn.Linear(right_dim, hidden, bias=False)
-        self.rest = nn.Sequential(
-            nn.LeakyReLU(SLOPE), nn.Linear(hidden, hidden), nn.LeakyReLU(SLOPE), nn.Linear(hidden, 1)
-        )
+        self.rest = nn.Sequential(nn.LeakyReLU(SLOPE), _perceptron([hidden, hidden, 1]))
 
     def forward(self, left_BD: Tensor, right_BD: Tensor, stranger_B: Tensor) -> tuple[Tensor, Tensor]:
         """Score each left vector with the right one of its row, and with that of another row.
@@ -90,15 +62,12 @@ class Discriminator(nn.Module):
         return score_2B[: len(left_BD)], score_2B[len(left_BD) :]
 
 
-def _perceptron(in_dim: int, out_dim: int, hidden: int) -> nn.Sequential:
-    """Three layers."""
-    return nn.Sequential(
-        nn.Linear(in_dim, hidden),
-        nn.LeakyReLU(SLOPE),
-        nn.Linear(hidden, hidden),
-        nn.LeakyReLU(SLOPE),
-        nn.Linear(hidden, out_dim),
-    )
+def _perceptron(dims: list[int]) -> nn.Sequential:
+    """Linear maps between the dimensions, LeakyReLU between the maps."""
+    layers: list[nn.Module] = []
+    for in_dim, out_dim in pairwise(dims):
+        layers += [nn.Linear(in_dim, out_dim), nn.LeakyReLU(SLOPE)]
+    return nn.Sequential(*layers[:-1])
 
 
 def _evened(x_BD: Tensor) -> Tensor:

@@ -7,42 +7,33 @@ import torch
 from torch.nn.functional import normalize
 
 from ccr_cli.losses.mutual_information import jensen_shannon, strangers
-from ccr_cli.nets.disentangle import Discriminator, Splitter
+from ccr_cli.nets.disentangle import Discriminator, Head
 from ccr_cli.nets.reversal import reverse_gradient
 
 
-def test_parts_are_unit_vectors_of_the_asked_length() -> None:
-    split = Splitter(8, 5, 16)
-    parts = split(torch.randn(3, 8))
-    assert parts.own_BD is not None
-    for part_BD in parts:
-        assert part_BD.shape == (3, 5)
-        torch.testing.assert_close(part_BD.norm(dim=1), torch.ones(3))
-    assert not torch.allclose(parts.shared_BD, parts.own_BD)
-
-
-def test_without_the_exclusive_part_its_head_is_not_built() -> None:
-    split = Splitter(8, 5, 16, exclusive=False)
-    assert split(torch.randn(3, 8)).own_BD is None
-    assert {name.split(".")[0] for name, _ in split.named_parameters()} == {"shared"}
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_parts_are_unit_vectors_of_the_asked_length(layers: int) -> None:
+    part_BD = Head(8, 5, 16, layers)(torch.randn(3, 8))
+    assert part_BD.shape == (3, 5)
+    torch.testing.assert_close(part_BD.norm(dim=1), torch.ones(3))
 
 
 def test_three_layers_each() -> None:
-    shapes = [tuple(w.shape) for w in Splitter(8, 5, 16, exclusive=False).parameters() if w.ndim == 2]
+    shapes = [tuple(w.shape) for w in Head(8, 5, 16).parameters() if w.ndim == 2]
     assert shapes == [(16, 8), (16, 16), (5, 16)]
     shapes = [tuple(w.shape) for w in Discriminator(5, 8, 16).parameters() if w.ndim == 2]
     assert shapes == [(16, 5), (16, 8), (16, 16), (1, 16)]
 
 
 def test_the_length_of_an_embedding_does_not_matter() -> None:
-    split, x_BD = Splitter(64, 5, 16), torch.randn(4, 64)
-    torch.testing.assert_close(split(x_BD).shared_BD, split(3 * x_BD).shared_BD, rtol=1e-4, atol=1e-5)
+    head, x_BD = Head(64, 5, 16), torch.randn(4, 64)
+    torch.testing.assert_close(head(x_BD), head(3 * x_BD), rtol=1e-4, atol=1e-5)
 
 
 def test_untrained_parts_of_different_embeddings_differ() -> None:
     torch.manual_seed(0)
-    shared_BD = Splitter(256, 128, 256)(normalize(torch.randn(64, 256), dim=1)).shared_BD
-    cosine_BB = shared_BD @ shared_BD.T
+    part_BD = Head(256, 128, 256)(normalize(torch.randn(64, 256), dim=1))
+    cosine_BB = part_BD @ part_BD.T
     assert cosine_BB[~torch.eye(64, dtype=torch.bool)].mean() < 0.5, "biases drown the input"
 
 

@@ -1,0 +1,250 @@
+"""Embeddings split into what both sides share and what each has alone (DisNCL).
+
+Dang et al., "Disentangled Noisy Correspondence Learning". Its data are pairs of a picture and a text; here
+a triplet is two of them, V-S and V-T, which share every head and discriminator. Similarity lives in the shared parts.
+Informations that are to fall (eq. (7), (11), (12)) are those that a discriminator finds against a reversed gradient,
+so that one optimiser serves both players. docs/methods/disncl.md has what was chosen where the paper is silent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ccr_cli.data.frames import Frames
+from ccr_cli.data.tokens import Tokens
+from ccr_cli.losses.mutual_information import conditional_bound, jensen_shannon, strangers
+from ccr_cli.losses.soft_margin import align, soft_alignment
+from ccr_cli.methods import base
+from ccr_cli.nets.disentangle import Discriminator, Head
+from ccr_cli.nets.reversal import reverse_gradient
+
+
+@dataclass(frozen=True)
+class Config(base.Config):
+    """Options of `disncl`."""
+
+    part_dim: int = 256
+    """Length of the shared and of the exclusive part."""
+    part_layers: int = 1
+    """Layers of a head; 1 is a linear map."""
+    part_hidden: int = 128
+    """Hidden units of heads and discriminators."""
+    margin: float = 0.2
+    """Largest margin of L_align, alpha of eq. (3); that of the warm-up."""
+    margin_base: float = 10.0
+    """How steeply the margin grows with the pair's similarity, m of eq. (3)."""
+    tau: float = 0.07
+    """Temperature of eq. (5)."""
+    hard_share: float = 0.5
+    """Share of the one-hot target in eq. (6), beta_3."""
+    gamma: float = 0.5
+    """Share of L_S in L_Dis, eq. (1); the rest is that of L_X."""
+    beta_1: float = 0.1
+    """Weight of the bound on I(V; V_S | T) in L_S."""
+    beta_2: float = 0.1
+    """What I(T; V_X) weighs above 1 in L_X, eq. (11)."""
+    align_weight: float = 1.0
+    """Weight of L_align, eq. (3)."""
+    soft_weight: float = 1.0
+    """Weight of L_soft, eq. (6)."""
+    dis_weight: float = 1.0
+    """Weight of L_Dis, eq. (1)."""
+    reg_weight: float = 1.0
+    """Weight of L_reg, eq. (7)."""
+    opposed: Literal["part", "both"] = "part"
+    """Who flees a discriminator: the exclusive part alone, or both vectors that it reads, eq. (12) as printed."""
+    source_weight: float = 1.0
+    """Weight of V-S beside V-T."""
+    warmup_terms: Literal["align", "all"] = "all"
+    """What the warm-up minimises: L_align alone (the paper), or all terms; its margin is constant either way."""
+    reduction: Literal["sum", "mean"] = "mean"
+    """Of eq. (3), (6) over the clean pairs: `sum` as printed, `mean` does not change with their number."""
+    warmup_epochs: int = 3
+    judge: str = "mutual"
+    judge_side: base.Side = "cross_modal"
+
+    def __post_init__(self) -> None:
+        """Checks ranges.
+
+        Raises:
+            ValueError: If a value makes no sense.
+        """
+        super().__post_init__()
+        if min(self.part_dim, self.part_layers, self.part_hidden) < 1:
+            raise ValueError("part_dim >= 1, part_layers >= 1 and part_hidden >= 1 are needed")
+        if self.tau <= 0 or self.margin_base <= 0 or self.margin_base == 1:
+            raise ValueError("tau > 0 and margin_base > 0, not 1, are needed")
+        if min(self.align_weight, self.soft_weight, self.dis_weight, self.reg_weight, self.source_weight) < 0:
+            raise ValueError("no weight of a term can be negative")
+        if not (0 <= self.gamma <= 1 and 0 <= self.hard_share <= 1):
+            raise ValueError("gamma and hard_share in [0, 1] are needed")
+        if not (self.align_weight or self.soft_weight):
+            raise ValueError("align_weight > 0 or soft_weight > 0 is needed: nothing else brings the sides together")
+
+
+class Method(base.Method):
+    """Disentangled heads, discriminators, soft margin and soft targets."""
+
+    PRESETS: ClassVar[dict[str, dict[str, object]]] = {
+        "paper": {
+            "dim": 1024,
+            "part_dim": 512,
+            "part_layers": 3,
+            "tau": 0.05,
+            "part_hidden": 256,
+            "warmup_terms": "align",
+            "reduction": "sum",
+            "opposed": "both",
+            "warmup_epochs": 5,
+            "epochs": 55,
+            "lr": 2e-4,
+            "table_lr": 2e-4,
+            "lr_drop": 31,
+            "batch_size": 128,
+        }
+    }
+
+    config: Config
+
+    def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
+        super().__init__(config, visual_dim, text_encoder)
+        c = config
+        invariant, exclusive = c.dis_weight * c.gamma > 0, c.dis_weight * (1 - c.gamma) > 0
+
+        def head() -> Head:
+            return Head(c.dim, c.part_dim, c.part_hidden, c.part_layers)
+
+        self.visual_shared, self.text_shared = head(), head()  # first: their start is that of a model without the rest
+        self.visual_own: Head | None = None
+        self.text_own: Head | None = None
+        if exclusive or c.reg_weight > 0:
+            self.visual_own, self.text_own = head(), head()
+        against: dict[str, int] = {}  # what the part named first is held against, and its length
+        if invariant:
+            against |= {"V_S-T": c.dim, "T_S-V": c.dim}
+        if exclusive:
+            against |= {"V_X-V": c.dim, "T_X-T": c.dim, "V_X-T": c.dim, "T_X-V": c.dim}
+        if c.reg_weight > 0:
+            against |= {"V_X-V_S": c.part_dim, "T_X-T_S": c.part_dim}
+        self.discriminators = nn.ModuleDict(
+            {n: Discriminator(c.part_dim, d, c.part_hidden) for n, d in against.items()}
+        )
+
+    def embed_visual(self, visual: Frames) -> Tensor:
+        """V_S, unit vectors (V, D)."""
+        out_VD: Tensor = self.visual_shared(super().embed_visual(visual))
+        return out_VD
+
+    def embed_text(self, tokens: Tokens) -> Tensor:
+        """T_S, unit vectors (T, D)."""
+        out_TD: Tensor = self.text_shared(super().embed_text(tokens))
+        return out_TD
+
+    def readings(self) -> dict[str, base.Embedder]:
+        """`exclusive`: retrieval by V_X and T_X, which should be chance."""
+        return {} if self.visual_own is None else {"exclusive": Exclusive(self)}
+
+    def losses(self, batch: base.Batch) -> dict[str, Tensor]:
+        """Eq. (8), the margin constant in the warm-up."""
+        c = self.config
+        v_BD, text_2BD = super().embed_visual(batch.visual), super().embed_text(batch.source.join(batch.target))
+        shared_BD, text_shared_2BD = self.visual_shared(v_BD), self.text_shared(text_2BD)
+        sim = base.compare(shared_BD, text_shared_2BD, batch.item_B)
+        p = base.clean_probabilities(self, batch, sim)
+        p_VS, p_VT = _told(p.VS, batch.p.VS), _told(p.VT, batch.p.VT)
+        whole = batch.judged or c.warmup_terms == "all" or not c.align_weight
+        terms: dict[str, Tensor] = {}
+        for name, sim_BB, p_B, weight in (("vs", sim.VS, p_VS, c.source_weight), ("vt", sim.VT, p_VT, 1.0)):
+            if c.align_weight:
+                bound = c.margin_base if batch.judged else None
+                loss = align(sim_BB, sim.mask, margin=c.margin, base=bound, reduction=c.reduction, weight_B=p_B)
+                terms[f"align_{name}"] = c.align_weight * weight * loss
+            if c.soft_weight and whole:
+                share = c.hard_share
+                loss = soft_alignment(
+                    sim_BB, sim.mask, temperature=c.tau, hard_share=share, reduction=c.reduction, weight_B=p_B
+                )
+                terms[f"soft_{name}"] = c.soft_weight * weight * loss
+        if self.discriminators and whole:
+            weight_2B = torch.cat([c.source_weight * p_VS, p_VT])
+            rows_N = weight_2B.nonzero().squeeze(1)  # pairs that are not clean are no strangers either
+            pair_N = rows_N % len(v_BD)
+            stranger_N, found_N = strangers(batch.item_B[pair_N])
+            weight_N = weight_2B[rows_N]
+            both = weight_N * weight_N[stranger_N] * found_N
+            clean = _Pairs(
+                v_BD[pair_N], text_2BD[rows_N], shared_BD[pair_N], text_shared_2BD[rows_N], weight_N, stranger_N, both
+            )
+            terms |= self._disentangle(clean)
+        return terms
+
+    def _disentangle(self, given: _Pairs) -> dict[str, Tensor]:
+        """L_Dis, eq. (1), in three terms, and L_reg, eq. (7)."""
+        c, v, t, v_S, t_S = self.config, given.v, given.t, given.v_S, given.t_S
+
+        def known(name: str, left_ND: Tensor, right_ND: Tensor) -> Tensor:
+            """What both players raise, eq. (9)."""
+            joint_N, marginal_N = self.discriminators[name](left_ND, right_ND, given.stranger_N)
+            return jensen_shannon(joint_N, marginal_N, given.weight_N, given.stranger_weight_N)
+
+        def hidden(name: str, left_ND: Tensor, right_ND: Tensor) -> Tensor:
+            """What the discriminator raises and the part lowers, eq. (12)."""
+            right_ND = reverse_gradient(right_ND) if c.opposed == "both" else right_ND.detach()
+            return known(name, reverse_gradient(left_ND), right_ND)
+
+        terms = {}
+        if "V_S-T" in self.discriminators:
+            bound = conditional_bound(v_S, t_S, given.weight_N)  # each of the two informations has it
+            terms["invariant"] = 2 * c.beta_1 * bound - known("V_S-T", v_S, t) - known("T_S-V", t_S, v)
+            terms["invariant"] = c.dis_weight * c.gamma * terms["invariant"]
+        if self.visual_own is None or self.text_own is None:
+            return terms
+        v_X, t_X = self.visual_own(v), self.text_own(t)
+        if "V_X-V" in self.discriminators:
+            share = c.dis_weight * (1 - c.gamma)
+            terms["exclusive"] = -share * (known("V_X-V", v_X, v) + known("T_X-T", t_X, t))
+            terms["adversary"] = -share * (1 + c.beta_2) * (hidden("V_X-T", v_X, t) + hidden("T_X-V", t_X, v))
+        if "V_X-V_S" in self.discriminators:
+            terms["reg"] = -c.reg_weight * (hidden("V_X-V_S", v_X, v_S) + hidden("T_X-T_S", t_X, t_S))
+        return terms
+
+
+class _Pairs(NamedTuple):
+    """N clean pairs, V-S and V-T alike: embeddings and shared parts, unit vectors (N, D)."""
+
+    v: Tensor
+    t: Tensor
+    v_S: Tensor
+    t_S: Tensor
+    weight_N: Tensor
+    stranger_N: Tensor
+    """For each pair one of another item."""
+    stranger_weight_N: Tensor
+
+
+def _told(p_B: Tensor, given_B: Tensor) -> Tensor:
+    """The judge's word, unless it leaves fewer than two pairs of the batch: then it has told nothing apart."""
+    return torch.where((p_B > 0).sum() < 2, given_B, p_B)
+
+
+class Exclusive:
+    """The exclusive parts of a trained model, V_X and T_X."""
+
+    def __init__(self, method: Method) -> None:
+        """Takes the model, whose exclusive heads are built."""
+        assert method.visual_own is not None and method.text_own is not None
+        self.method, self.visual_head, self.text_head = method, method.visual_own, method.text_own
+
+    def embed_visual(self, visual: Frames) -> Tensor:
+        """V_X, unit vectors (V, D)."""
+        out_VD: Tensor = self.visual_head(base.Method.embed_visual(self.method, visual))
+        return out_VD
+
+    def embed_text(self, tokens: Tokens) -> Tensor:
+        """T_X, unit vectors (T, D)."""
+        out_TD: Tensor = self.text_head(base.Method.embed_text(self.method, tokens))
+        return out_TD
