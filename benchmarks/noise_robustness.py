@@ -2,7 +2,8 @@
 
 Parts of the grid run in any order and in pieces; what was measured is not measured again, unless an option of it has
 another value now: after a change of code use `--again` or, to go on with that, `--since 2026-11-21T16:00`. Two
-processes may share the work. The collection is not part of this project (`robustness/collection.py` says what its folder must hold).
+processes may share the work. The collection is not part of this project (`robustness/collection.py` says what its
+folder must hold).
 
     python benchmarks/noise_robustness.py --part main judges --data FOLDER/flickr8kcn --workspace W --limit-minutes 60
     python benchmarks/noise_robustness.py --part main judges --list
