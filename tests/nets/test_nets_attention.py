@@ -44,7 +44,8 @@ def array(x: torch.Tensor) -> Array:
 def normed(x: Array, norm: torch.nn.LayerNorm) -> Array:
     centred = x - x.mean(axis=1, keepdims=True)
     scaled = centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + norm.eps)
-    return scaled * array(norm.weight) + array(norm.bias)
+    out: Array = scaled * array(norm.weight) + array(norm.bias)
+    return out
 
 
 def oracle(made: TransformerBlock, query: Array, memory: Array, residual: str) -> Array:
