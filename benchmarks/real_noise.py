@@ -108,7 +108,8 @@ def rankings(
             batch_size=method.config.batch_size,
             read=method.judge_scores,
         )
-        found[f"suspicion of {cell.label}"] = places(opinion.p.VT, opinion.similarity["ST"])
+        # what is asked is whether the translation is right, not whether the picture shows it
+        found[f"suspicion of {cell.label}"] = places(opinion.p.ST, opinion.similarity["ST"])
         if cell == cells[0]:
             found |= {"similarity": places(opinion.similarity["ST"]), "picture": places(opinion.similarity["VT"])}
     if triplets.second is not None:
