@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ccr_cli import registry
 from robustness import grid, runs
 from robustness.grid import BASELINE, CHINESE, FRENCH, ORACLE, RATIOS, SEEDS, TARGETS, Cell
 from robustness.recovery import Array, Estimate, difference, recovery
@@ -143,7 +144,8 @@ def detection_block(results: Results) -> str:
     for target in TARGETS:
         lines = []
         for label, cell in _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == target]).items():
-            said = f"{cell.config['judge']}, {cell.config['judge_side']}"
+            judge, side = cell.config["judge"], cell.config["judge_side"]
+            said = f"{judge}, {side}" if registry.load("judges", judge).SCOPE in grid.SIDED else judge
             called = _mean(results.of(replace(cell, noise=0.0)), "share_noisy")
             found = _detection(results, cell)
             lines.append(

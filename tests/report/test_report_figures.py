@@ -164,9 +164,9 @@ def test_roc_points_agree_with_counting() -> None:
 
 
 def test_labels_are_moved_apart_as_little_as_needed() -> None:
-    placed = figures._apart([0.1, 0.5, 0.51, 0.9], 0.06)
+    placed = figures.apart([0.1, 0.5, 0.51, 0.9], 0.06)
     assert placed == pytest.approx([0.1, 0.475, 0.535, 0.9])
-    assert min(np.diff(figures._apart([0.5] * 6, 0.06))) > 0.0599
+    assert min(np.diff(figures.apart([0.5] * 6, 0.06))) > 0.0599
 
 
 def test_oracles_are_dashed_and_methods_keep_their_colours() -> None:
