@@ -123,7 +123,7 @@ class SequenceEncoder(nn.Module):
         """Makes the block and the map.
 
         The map is linear and followed by batch normalisation, as in NRCCR's code: without it the hinge with the
-        hardest negative draws all embeddings into one point at ordinary learning rates.
+        hardest negative draws what comes out of the block into one point.
 
         Args:
             in_dim: Length of a row.
