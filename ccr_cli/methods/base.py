@@ -6,8 +6,10 @@ G gallery.
 
 from __future__ import annotations
 
+import copy
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -24,7 +26,7 @@ from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
-from ccr_cli.nets.text import GivenTextEncoder
+from ccr_cli.nets.text import GivenTextEncoder, NgramTextEncoder, text_encoder_from_config
 from ccr_cli.nets.text import TextEncoder as TextEncoder
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
@@ -170,6 +172,37 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
     trained = not isinstance(text_encoder, GivenTextEncoder)
     text_head = None if trained and text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
     return DualEncoder(visual_head, text_encoder, text_head, config.text_dropout)
+
+
+@dataclass(frozen=True)
+class Tower:
+    """One of a method's dual encoders, read alone."""
+
+    encoder: DualEncoder
+
+    def embed_visual(self, visual: Frames) -> Tensor:
+        """Returns unit vectors (V, D) of visual items."""
+        return self.encoder.embed_visual(visual.mean())
+
+    def embed_text(self, tokens: Tokens) -> Tensor:
+        """Returns unit vectors (T, D) of texts in any language."""
+        return self.encoder.embed_text(tokens.ids_N, tokens.offsets_B1)
+
+
+def twin(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
+    """A further dual encoder of the same kind.
+
+    A pretrained text encoder starts from the same weights, an n-gram table from random ones of its own.
+    """
+    again: TextEncoder = copy.deepcopy(text_encoder)
+    if isinstance(text_encoder, NgramTextEncoder):
+        again = text_encoder_from_config(text_encoder.config())
+    return dual_encoder(config, visual_dim, again)
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Unit vectors of several models, one after the other, as one: a dot product is the mean of their cosines."""
+    return torch.cat(list(parts), dim=-1) / math.sqrt(len(parts))
 
 
 class Method(nn.Module, ABC):

@@ -11,13 +11,9 @@ sum leaves out only that L_c is computed anew after each of them (docs/methods/t
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from ccr_cli.data.frames import Frames
@@ -25,8 +21,6 @@ from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses import trust
 from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.methods import base
-from ccr_cli.nets.dual import DualEncoder
-from ccr_cli.nets.text import NgramTextEncoder, text_encoder_from_config
 
 
 @dataclass(frozen=True)
@@ -61,21 +55,6 @@ class Config(base.Config):
             raise ValueError("tau > 0, and weights and candidates >= 0 are needed")
 
 
-@dataclass(frozen=True)
-class QueryModel:
-    """One of the two models, to be read alone."""
-
-    encoder: DualEncoder
-
-    def embed_visual(self, visual: Frames) -> Tensor:
-        """Returns unit vectors (V, D) of visual items."""
-        return self.encoder.embed_visual(visual.mean())
-
-    def embed_text(self, tokens: Tokens) -> Tensor:
-        """Returns unit vectors (T, D) of texts in any language."""
-        return self.encoder.embed_text(tokens.ids_N, tokens.offsets_B1)
-
-
 _PAPER: dict[str, object] = {
     "tau": 0.05,
     "kl_rate": 0.005,
@@ -99,22 +78,19 @@ class Method(base.Method):
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
         super().__init__(config, visual_dim, text_encoder)
-        twin: base.TextEncoder = copy.deepcopy(text_encoder)  # a pretrained one: both start from the same weights
-        if isinstance(text_encoder, NgramTextEncoder):
-            twin = text_encoder_from_config(text_encoder.config())
-        self.textual_queries = base.dual_encoder(config, visual_dim, twin)  # `encoder` is the model of visual ones
+        self.textual_queries = base.twin(config, visual_dim, text_encoder)  # `encoder` is the model of visual ones
 
     def readings(self) -> dict[str, base.Embedder]:
         """Each model alone, as the paper reports it beside both."""
-        return {"visual-queries": QueryModel(self.encoder), "textual-queries": QueryModel(self.textual_queries)}
+        return {"visual-queries": base.Tower(self.encoder), "textual-queries": base.Tower(self.textual_queries)}
 
     def embed_visual(self, visual: Frames) -> Tensor:
         """Both models' vectors, so that a dot product is the mean of their cosines; (V, 2 D)."""
-        return _joined([model.embed_visual(visual) for model in self.readings().values()])
+        return base.joined([model.embed_visual(visual) for model in self.readings().values()])
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """The same of texts, (T, 2 D)."""
-        return _joined([model.embed_text(tokens) for model in self.readings().values()])
+        return base.joined([model.embed_text(tokens) for model in self.readings().values()])
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """L_u, eq. (11), and L_c, eq. (13), of both views; a judge's probabilities weight the pairs."""
@@ -148,8 +124,3 @@ class Method(base.Method):
         if 0 < k < sim_QG.shape[1]:
             sim_QG = sim_QG.topk(k, dim=1).values
         return dirichlet(self.judge_scores(sim_QG)).uncertainty_B
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    """Unit vectors of several models, one after the other, as one unit vector."""
-    return torch.cat(list(parts), dim=-1) / math.sqrt(len(parts))

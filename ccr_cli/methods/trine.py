@@ -10,19 +10,26 @@ with its captions leaves these two to teach each other. Which of it pays, and wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
+from ccr_cli.data.frames import Frames
+from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import base
 from ccr_cli.nets.confidence import Confidence
+from ccr_cli.nets.dual import DualEncoder
 
 
 @dataclass(frozen=True)
 class Config(base.Config):
     """Options of `trine`."""
 
-    temperature: float = 0.07
+    models: int = 2
+    """Dual encoders that are trained side by side; their mean similarity judges and retrieves."""
+    temperature: float = 0.1
     """Of the softmax."""
     visual_weight: float = 1.0
     """Weight of V-T beside V-S."""
@@ -37,8 +44,8 @@ class Config(base.Config):
             ValueError: If a value makes no sense.
         """
         super().__post_init__()
-        if self.temperature <= 0 or min(self.visual_weight, self.cross_lingual_weight) < 0:
-            raise ValueError("temperature > 0 and weights >= 0 are needed")
+        if self.models < 1 or self.temperature <= 0 or min(self.visual_weight, self.cross_lingual_weight) < 0:
+            raise ValueError("models >= 1, temperature > 0 and weights >= 0 are needed")
 
 
 class Method(base.Method):
@@ -48,18 +55,32 @@ class Method(base.Method):
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
         super().__init__(config, visual_dim, text_encoder)
+        self.others = nn.ModuleList(base.twin(config, visual_dim, text_encoder) for _ in range(config.models - 1))
         self.confidence = Confidence()
 
+    def towers(self) -> list[base.Tower]:
+        """The dual encoders."""
+        return [base.Tower(self.encoder), *(base.Tower(cast(DualEncoder, other)) for other in self.others)]
+
+    def embed_visual(self, visual: Frames) -> Tensor:
+        """All models' vectors, so that a dot product is the mean of their cosines; (V, models x D)."""
+        return base.joined([tower.embed_visual(visual) for tower in self.towers()])
+
+    def embed_text(self, tokens: Tokens) -> Tensor:
+        """The same of texts, (T, models x D)."""
+        return base.joined([tower.embed_text(tokens) for tower in self.towers()])
+
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """The sides that have a weight."""
+        """InfoNCE of every side that has a weight, the sum over the models; all of them believe the same."""
         c = self.config
-        sim = base.views(self, batch)
-        p = base.clean_probabilities(self, batch, sim)
-        terms = {"infonce_vs": infonce(sim.VS, c.temperature, sim.mask, p.VS)}
-        if c.visual_weight:
-            terms["infonce_vt"] = c.visual_weight * infonce(sim.VT, c.temperature, sim.mask, p.VT)
-        if c.cross_lingual_weight:
-            terms["infonce_st"] = c.cross_lingual_weight * infonce(sim.ST, c.temperature, sim.mask, p.ST)
+        sims = [base.views(tower, batch) for tower in self.towers()]
+        vs, vt, st = (torch.stack([getattr(sim, side) for sim in sims]).mean(0) for side in ("VS", "VT", "ST"))
+        p = base.clean_probabilities(self, batch, base.Views(vs, vt, st, sims[0].mask))
+        terms = {}
+        for side, weight in (("VS", 1.0), ("VT", c.visual_weight), ("ST", c.cross_lingual_weight)):
+            if weight:
+                each = [infonce(getattr(sim, side), c.temperature, sim.mask, getattr(p, side)) for sim in sims]
+                terms[f"infonce_{side.lower()}"] = weight * torch.stack(each).sum()
         return terms
 
     def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:
