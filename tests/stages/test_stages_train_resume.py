@@ -18,8 +18,14 @@ from ccr_cli.artifacts import base
 from ccr_cli.stages import trainer
 
 SAVES_EVERY_EPOCH = """
+import time
 from ccr_cli.stages import trainer
 trainer.SAVE_SECONDS = 0.0
+save = trainer.save_state
+def save_and_wait(*given):
+    save(*given)
+    time.sleep(0.05)  # who watches on a busy machine gets the time to see it
+trainer.save_state = save_and_wait
 from ccr_cli.cli import main
 main()
 """
