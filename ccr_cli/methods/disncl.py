@@ -63,9 +63,8 @@ class Config(base.Config):
     """What the warm-up minimises: L_align alone (the paper), or all terms; its margin is constant either way."""
     reduction: Literal["sum", "mean"] = "mean"
     """Of eq. (3), (6) over the clean pairs: `sum` as printed, `mean` does not change with their number."""
-    warmup_epochs: int = 3
-    judge: str = "mutual"
-    judge_side: base.Side = "cross_modal"
+    judge: str = "two-group"
+    judge_side: base.Side = "cross_lingual"
 
     def __post_init__(self) -> None:
         """Checks ranges.
@@ -99,6 +98,8 @@ class Method(base.Method):
             "warmup_terms": "align",
             "reduction": "sum",
             "opposed": "both",
+            "judge": "mutual",
+            "judge_side": "cross_modal",
             "warmup_epochs": 5,
             "epochs": 55,
             "lr": 2e-4,
