@@ -1,0 +1,219 @@
+"""Whether the parts of trained `disncl` models are apart: information, retrieval and a map of the parts.
+
+    python benchmarks/disncl_parts.py WORKSPACE LANG RUN [RUN ...] --out FILE.json --figure FILE.png
+
+- I(S; X), the information that the shared part of a picture (or text) has about the exclusive one, by MINE (Belghazi
+  et al., ICML 2018). The statistic is fitted on the training items; its best step is chosen on the validation items
+  that chose the run's epoch, and the bound is read on those that chose nothing. Read on the items it was fitted on, as
+  is usual, it grows with the fit: that value stands beside it. So do I(X; whole) and I(S; whole), the same estimator
+  on an embedding and its part: they say what it can see where all is there to be seen.
+- SumR of queries in LANG with either part, and that of random vectors.
+- t-SNE of S, V_X and T_X, with the silhouette of these three groups.
+- All of it for the same model before training too: three linear maps with biases of their own part three groups
+  without having learned anything.
+
+Texts are the source captions, which every split has.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+from sklearn.manifold import TSNE
+from sklearn.metrics import silhouette_score
+from torch import Tensor
+from torch.nn.functional import normalize
+
+import ccr_cli
+from ccr_cli.artifacts import base, dataset, run
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data.frames import Frames
+from ccr_cli.data.tokens import Tokenizer, Tokens
+from ccr_cli.losses.mutual_information import donsker_varadhan, strangers
+from ccr_cli.methods.base import Embedder, Method
+from ccr_cli.nets.disentangle import Discriminator
+from ccr_cli.nets.text import text_encoder_from_config
+from ccr_cli.stages.embed import embed_visuals, encode_and_embed
+from ccr_cli.stages.load import load_method
+from ccr_cli.stages.scoring import score_gallery
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.triplets import Gallery, gallery
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+CPU = torch.device("cpu")
+FIT, CHOOSE, READ = "train", "val-select", "val-report"
+STEPS, EVERY, BATCH, HIDDEN, RATE = 600, 20, 256, 128, 5e-4
+MOST, DRAWN = 4000, 200  # rows of a split for the information, and of each kind in the figure
+COLOURS = {"V_S": "#0072b2", "T_S": "#56b4e9", "V_X": "#d55e00", "T_X": "#009e73"}
+Maps = dict[str, tuple[Tensor, list[str]]]
+PAIRS = (("S", "X"), ("X", "whole"), ("S", "whole"))
+
+
+class Whole:
+    """The embeddings before they are split."""
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+
+    def embed_visual(self, visual: Frames) -> Tensor:
+        """Unit vectors of pictures."""
+        return Method.embed_visual(self.method, visual)
+
+    def embed_text(self, tokens: Tokens) -> Tensor:
+        """Unit vectors of texts."""
+        return Method.embed_text(self.method, tokens)
+
+
+@dataclass(frozen=True)
+class Side:
+    """The pictures, or the texts, of one split: their vectors by part, and the item of each row."""
+
+    item_N: Tensor
+    part: dict[str, Tensor]
+
+
+def sides(method: Method, tokenizer: Tokenizer, items: Gallery) -> dict[str, Side]:
+    """Both sides of a split, thinned evenly to MOST rows."""
+    rows_V, rows_T = (torch.arange(n)[:: -(-n // MOST)] for n in (len(items.visual), len(items.texts)))
+    visual, texts = items.visual.select(rows_V), [items.texts[row] for row in rows_T.tolist()]
+    models: dict[str, Embedder] = {"S": method, "X": method.readings()["exclusive"], "whole": Whole(method)}
+    return {
+        "V": Side(rows_V, {part: embed_visuals(model, visual, CPU) for part, model in models.items()}),
+        "T": Side(
+            torch.from_numpy(items.item_T)[rows_T],
+            {part: encode_and_embed(model, tokenizer, texts, CPU) for part, model in models.items()},
+        ),
+    }
+
+
+def bound(statistic: Discriminator, side: Side, left: str, right: str, draws: int = 16) -> float:
+    """The Donsker-Varadhan value over all rows, with several strangers each."""
+    generator = torch.Generator().manual_seed(0)
+    joint, marginal = [], []
+    with torch.no_grad():
+        for _ in range(draws):
+            order_N = torch.randperm(len(side.item_N), generator=generator)
+            stranger_N, found_N = strangers(side.item_N[order_N])
+            one_N, two_N = statistic(side.part[left][order_N], side.part[right][order_N], stranger_N)
+            joint.append(one_N)
+            marginal.append(two_N[found_N])
+    return float(donsker_varadhan(torch.cat(joint), torch.cat(marginal)))
+
+
+def information(fit: Side, choose: Side, read: Side, left: str, right: str) -> dict[str, float]:
+    """MINE: the bound on held-out rows at the best step, and that of the rows it was fitted on, at the last."""
+    torch.manual_seed(0)
+    statistic = Discriminator(fit.part[left].shape[1], fit.part[right].shape[1], HIDDEN)
+    optimizer = torch.optim.Adam(statistic.parameters(), lr=RATE)
+    best, held_out = -np.inf, 0.0
+    for step in range(1, STEPS + 1):
+        rows_B = torch.randperm(len(fit.item_N))[:BATCH]
+        stranger_B, _ = strangers(fit.item_N[rows_B])
+        loss = -donsker_varadhan(*statistic(fit.part[left][rows_B], fit.part[right][rows_B], stranger_B))
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        if step % EVERY == 0 and (chosen := bound(statistic, choose, left, right)) > best:
+            best, held_out = chosen, bound(statistic, read, left, right)
+    return {"held out": round(held_out, 3), "fitted": round(bound(statistic, fit, left, right), 3)}
+
+
+def clusters(side: dict[str, Side]) -> tuple[Tensor, list[str]]:
+    """The parts of at most DRAWN pictures and texts, one under the other, and the name of each row."""
+    parts = {f"{s}_{part}": side[s].part[part][:DRAWN] for s in "VT" for part in "SX"}
+    return torch.cat(list(parts.values())), [name for name, rows in parts.items() for _ in rows]
+
+
+def measure(method: Method, tokenizer: Tokenizer, split: dict[str, Gallery], queries: Gallery) -> dict[str, Any]:
+    """All figures of one model."""
+    fit, choose, read = (sides(method, tokenizer, split[name]) for name in (FIT, CHOOSE, READ))
+    found: dict[str, Any] = {}
+    for side in "VT":
+        for left, right in PAIRS:
+            name = f"I({side}_{left}; {side}{'' if right == 'whole' else '_' + right})"
+            found[name] = information(fit[side], choose[side], read[side], left, right)
+    for part, model in (("S", method), ("X", method.readings()["exclusive"])):
+        visual_VD = embed_visuals(model, queries.visual, CPU)
+        text_TD = encode_and_embed(model, tokenizer, queries.texts, CPU)
+        found[f"SumR of {part}"] = round(score_gallery(queries, visual_VD, text_TD).sum_r, 1)
+    rows_ND, names = clusters(read)
+    groups = ["S" if name.endswith("_S") else name for name in names]
+    found["silhouette"] = round(float(silhouette_score(rows_ND.numpy(), groups, metric="cosine")), 3)
+    return found
+
+
+def chance(queries: Gallery) -> dict[str, float]:
+    """SumR of random vectors."""
+    draws = torch.Generator().manual_seed(0)
+    sizes = (len(queries.visual), len(queries.texts))
+    vectors = ([normalize(torch.randn(n, 64, generator=draws), dim=1) for n in sizes] for _ in range(50))
+    values = [score_gallery(queries, visual_VD, text_TD).sum_r for visual_VD, text_TD in vectors]
+    return {"mean": round(float(np.mean(values)), 1), "sd": round(float(np.std(values)), 1)}
+
+
+def draw(figure: Path, maps: Maps) -> None:
+    """One t-SNE map a model, side by side."""
+    _, axes = plt.subplots(1, len(maps), figsize=(4 * len(maps), 4), squeeze=False, layout="constrained")
+    for axis, (title, (rows_ND, names)) in zip(axes[0], maps.items(), strict=True):
+        at_N2 = TSNE(random_state=0, init="pca", metric="cosine").fit_transform(rows_ND.numpy())
+        for name, colour in COLOURS.items():
+            here_N = np.array([each == name for each in names])
+            axis.scatter(*at_N2[here_N].T, s=8, c=colour, label=f"${name}$")
+        axis.set(title=title, xticks=[], yticks=[])
+    axes[0][0].legend(markerscale=2)
+    plt.savefig(figure, dpi=120, metadata={"Software": None})
+
+
+def examine(inputs: Inputs, trained: base.Artifact, lang: str) -> tuple[list[dict[str, Any]], Maps]:
+    """Figures and vectors of one run, and of the same model before training."""
+    data, feats = dataset.read(inputs.parent(trained, "dataset")), inputs.parent(trained, "features")
+    settings, (method, tokenizer) = run.config(trained), load_method(trained, CPU)
+    if "exclusive" not in method.readings():
+        raise SystemExit(f"{trained.name} has no exclusive parts: dis_weight and reg_weight are both off")
+
+    def read(name: str, of: str) -> Gallery:
+        return gallery(data, feats, name, data.captions[data.captions["lang"] == of], f"{of} captions", frozenset())
+
+    split, queries = {each: read(each, data.source_lang) for each in (FIT, CHOOSE, READ)}, read(READ, lang)
+    torch.manual_seed(0)
+    text = text_encoder_from_config(settings["text_encoder"])
+    fresh = type(method)(method.config, settings["visual_dim"], text).eval()
+    rows, maps = [], {}
+    for label, model in ((trained.name, method), (f"{trained.name}, untrained", fresh)):
+        rows.append({"run": label, **measure(model, tokenizer, split, queries), "SumR by chance": chance(queries)})
+        maps[label] = clusters(sides(model, tokenizer, split[READ]))
+    return rows, maps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("lang")
+    parser.add_argument("runs", nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--figure", type=Path, required=True)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    workspace = Workspace(given.workspace.absolute())
+    inputs, rows = Inputs(workspace), []
+    maps: Maps = {}
+    for name in given.runs:
+        found, places = examine(inputs, base.load(workspace.root / "runs" / name, "run"), given.lang)
+        rows += found
+        maps |= places
+    draw(given.figure, maps)
+    what = f"MINE in nats, SumR of {given.lang} queries on {READ}, silhouette of S, V_X, T_X"
+    base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows})
+    print(given.out.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
