@@ -77,6 +77,7 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
     """
     started = time.monotonic()
     sources, inputs = collection.sources(cell), Inputs(collection.workspace)
+    before = time.process_time()
     trained = train(
         inputs,
         sources,
@@ -87,6 +88,7 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
         name=cell.name,  # a name of ccr's own does not tell engines apart
         force=True,  # a run that was stopped goes on, one of other defaults does not stand in the way
     )
+    cpu_seconds = time.process_time() - before
     asked = [Options(split="val-report")]
     if language(cell.translations) == "fr":  # beta = 0: the queries as they are in English, translate-test
         asked.append(Options(split="val-report", beta=0.0))
@@ -102,6 +104,7 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
         "steps": trained.counts["steps"],
         "parameters": trained.counts["parameters"],
         "seconds": trained.about["environment"]["seconds"],
+        "cpu_seconds": round(cpu_seconds, 1),
         "code": code(),
         "torch": torch.__version__,
         "machine": f"{platform.machine()}, {device}, {torch.get_num_threads()} threads",

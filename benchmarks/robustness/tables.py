@@ -168,14 +168,20 @@ def _detection(results: Results, cell: Cell) -> list[str]:
 
 
 def cost_block(results: Results) -> str:
-    """Parameters, optimiser steps and seconds."""
-    header = ["", "parameters", "steps", "seconds", f"times `{BASELINE}`"]
+    """Parameters, optimiser steps and seconds of processor time."""
+    header = ["", "parameters", "steps", "CPU seconds", f"times `{BASELINE}`"]
     every = grid.main_part()
     rows = {
-        label: [row for cell in every if cell.label == label and cell.noise for row in results.of(cell)]
+        label: [
+            row
+            for cell in every
+            if cell.label == label and cell.noise
+            for row in results.of(cell)
+            if "cpu_seconds" in row
+        ]
         for label in grid.methods()
     }
-    typical = {label: statistics.median(r["seconds"] for r in found) for label, found in rows.items() if found}
+    typical = {label: statistics.median(r["cpu_seconds"] for r in found) for label, found in rows.items() if found}
     lines = []
     for label, found in rows.items():
         if found and label != ORACLE:
