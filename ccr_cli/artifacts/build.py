@@ -29,9 +29,17 @@ LEASE_SECONDS = 30.0
 class Planned(Exception):
     """Raised instead of building in a dry run; `earlier` are those that the same command would build before."""
 
-    def __init__(self, path: Path, plan: dict[str, Any], state: str, earlier: Sequence[Planned] = ()) -> None:
+    def __init__(
+        self,
+        path: Path,
+        plan: dict[str, Any],
+        state: str,
+        parents: Sequence[base.Artifact] = (),
+        earlier: Sequence[Planned] = (),
+    ) -> None:
         super().__init__(str(path))
-        self.path, self.plan, self.state, self.earlier = path, plan, state, tuple(earlier)
+        self.path, self.plan, self.state = path, plan, state
+        self.parents, self.earlier = tuple(parents), tuple(earlier)
 
 
 @dataclass
@@ -128,7 +136,7 @@ def building(
         raise ArtifactError(f"{final} exists and is no artifact", hint="give another --name, or move it away")
     if workspace.dry_run:
         state = "done" if done else "unfinished" if build.folder.exists() else "to do"
-        planned = Planned(final, plan, state, workspace.planned)
+        planned = Planned(final, plan, state, parents, workspace.planned)
         workspace.planned.append(planned)
         raise planned
     if done:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, ParamSpec
 import typer
 
 from ccr_cli import console
-from ccr_cli.artifacts.base import FAILURES, Artifact
+from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, CcrError, ResourceError, Terminated, UsageError
@@ -105,7 +105,7 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
             try:
                 function(*args, **kwargs)
             except Planned as planned:
-                _show_plans([*planned.earlier, planned])
+                _show_plans([*planned.earlier, planned], as_json=bool(kwargs.get("json")))
         except CcrError as error:
             _complain(error)
             raise typer.Exit(error.exit_code) from None
@@ -154,13 +154,28 @@ def _complain(error: CcrError) -> None:
         console.say(f"  try: {error.hint}", level=-1)
 
 
-def _show_plans(plans: Sequence[Planned]) -> None:
+def _show_plans(plans: Sequence[Planned], as_json: bool) -> None:
+    if as_json:
+        made = [_plan_facts(planned) for planned in plans]
+        paths = {planned.path for planned in plans}
+        read = {a.path: a for planned in plans for a in planned.parents if a.path.exists() and a.path not in paths}
+        print(json.dumps({"read": [*map(_facts, read.values())], "made": made}))
+        return
     rows = []
     for planned in plans:
         rows += [("artifact", str(planned.path)), ("state", planned.state)]
         rows += [(f"parent {kind}", id_[:12]) for kind, id_ in planned.plan["parents"]]
         rows += [(key, json.dumps(value, ensure_ascii=False)) for key, value in planned.plan["request"].items()]
     show_table(("what", "value"), rows)
+
+
+def _plan_facts(planned: Planned) -> dict[str, object]:
+    """What `_facts` says of an artifact, as far as it is known before the artifact is; and the plan."""
+    artifact = load(planned.path) if planned.state == "done" else None
+    facts = {"kind": planned.plan["kind"], "name": planned.path.name, "id": None, "counts": {}}
+    facts |= {"path": str(planned.path)} if artifact is None else _facts(artifact)
+    parents = [{"kind": kind, "id": id_} for kind, id_ in planned.plan["parents"]]
+    return {**facts, "state": planned.state, "request": planned.plan["request"], "parents": parents}
 
 
 def setup(quiet: bool, verbose: int) -> None:

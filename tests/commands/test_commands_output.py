@@ -55,6 +55,23 @@ def test_a_dry_run_of_training_shows_the_run_whose_noise_is_not_drawn(ratio: str
     assert run["artifact"] == str(made.path) and made.parent("noise").id.startswith(run["parent noise"])
 
 
+def test_a_dry_run_in_json_has_the_keys_of_what_was_made(workspace: Chain) -> None:
+    call = ("train", "--method", "infonce", "--noise", "0.3", "--epochs", "1", *toy.SMALL, "--json")
+    planned = json.loads(toy.ok(*call, "--dry-run", workspace=workspace.root).out)
+    noise, run = planned["made"]
+    assert [noise["state"], run["state"]] == ["to do", "to do"] and not Path(run["path"]).exists()
+    assert (run["id"], run["counts"], run["request"]["method"]) == (None, {}, "infonce")
+    assert {p["kind"] for p in run["parents"]} == {"dataset", "translation", "noise", "features"}
+    made = json.loads(toy.ok(*call, workspace=workspace.root).out)
+    assert set(planned) == set(made) and all(set(made["made"][0]) < set(plan) for plan in planned["made"])
+    assert made["made"][0]["path"] == run["path"]
+    read = {a["path"]: a for a in made["read"]}
+    assert planned["read"] == [read[a["path"]] for a in planned["read"]] and len(read) == len(planned["read"]) + 1
+    noise, run = json.loads(toy.ok(*call, "--dry-run", workspace=workspace.root).out)["made"]
+    assert [noise["state"], run["state"]] == ["done", "done"]
+    assert {key: run[key] for key in made["made"][0]} == made["made"][0]
+
+
 @pytest.mark.parametrize(("call", "key"), [(("data", "list"), "datasets"), (("doctor",), "checks")])
 def test_json_is_one_object(call: tuple[str, ...], key: str, sources: Chain) -> None:
     found = json.loads(toy.ok(*call, "--json", workspace=sources.root).out)
