@@ -6,6 +6,7 @@ import errno
 import functools
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
+TOO_MUCH = "can't allocate memory|size calculation overflow"
+"""How torch says that it cannot have that much memory."""
 _WHERE = "Where and how"
 _RESULT = "Result"
 
@@ -132,7 +135,7 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
 
 def _resource(error: Exception) -> CcrError | None:
     """The user's view of an exhausted or unwritable resource; None where the error is something else."""
-    refused = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    refused = isinstance(error, RuntimeError) and re.search(TOO_MUCH, str(error))
     if refused or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return ResourceError("out of memory", hint="a smaller --batch-size, or --device cpu")
     if isinstance(error, OSError):

@@ -78,16 +78,12 @@ class Config:
         Raises:
             ValueError: If a value makes no sense.
         """
-        if (
-            self.epochs < 1
-            or self.batch_size < 2
-            or self.dim < 1
-            or self.buckets < 1
-            or min(self.lr, self.table_lr) <= 0
-        ):
-            raise ValueError("epochs >= 1, batch_size >= 2, dim >= 1, buckets >= 1, lr > 0 and table_lr > 0 are needed")
-        if min(self.lr_drop, self.frozen_layers) < 0:
-            raise ValueError("lr_drop >= 0 and frozen_layers >= 0 are needed")
+        if min(self.epochs, self.dim, self.max_tokens) < 1 or min(self.batch_size, self.buckets) < 2:
+            raise ValueError("epochs, dim and max_tokens >= 1, batch_size and buckets >= 2 are needed")
+        if min(self.lr, self.table_lr) <= 0:
+            raise ValueError("lr > 0 and table_lr > 0 are needed")
+        if min(self.lr_drop, self.frozen_layers, self.hidden) < 0:
+            raise ValueError("lr_drop, frozen_layers and hidden >= 0 are needed")
         if not (0 <= self.dropout < 1 and 0 <= self.text_dropout < 1) or self.warmup_epochs < 0:
             raise ValueError("dropout and text_dropout in [0, 1) and warmup_epochs >= 0 are needed")
         if self.judge not in registry.names("judges"):

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from ccr_cli.errors import UsageError
 
 C = TypeVar("C")
+LARGEST = 2**31 - 1
+"""Of whole numbers: ids and sizes are 32-bit integers."""
 
 
 def identified(module: Any, config: Any) -> dict[str, Any]:
@@ -72,6 +74,8 @@ def _parse(text: str, hint: Any) -> Any:
             number = hint(text)
         except ValueError:
             number = math.nan
+        if abs(number) > LARGEST and hint is int:
+            raise ValueError(f"whole numbers go up to {LARGEST}")
         if not math.isfinite(number):
             raise ValueError(f"expected {'a whole number' if hint is int else 'a number'}")
         return number

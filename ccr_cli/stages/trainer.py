@@ -24,7 +24,7 @@ from ccr_cli.artifacts.build import Build
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.console import progress, say, warn
 from ccr_cli.data.seeds import derive
-from ccr_cli.errors import ArtifactError, CcrError
+from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.stages import judging
@@ -94,6 +94,8 @@ class Trainer:
             found, label_V = np.unique(self.triplets.label_V.numpy(), return_inverse=True)
             self.label_V = torch.from_numpy(label_V).to(device)
             classes = config.classes or len(found)
+            if classes < len(found):
+                raise UsageError(f"classes={classes}, and the training items have {len(found)} categories")
             config = configure(type(config), {"classes": classes}, f"method {request['method']}", config)
         self.config = config
         torch.manual_seed(derive(self.seed, "init"))

@@ -106,7 +106,25 @@ def test_a_full_disk_while_failed_items_are_tried_again(disk: Path, folder: Path
     assert failures > 1 and made.counts["failed"] == 0
 
 
-def test_out_of_memory(workspace: Chain) -> None:
-    done = workspace.ccr(*TRAIN, "--set", "dim=1000000000")
+@pytest.mark.parametrize("sizes", [("dim=1000000000",), ("dim=2147483647", "--set", "buckets=2147483647")])
+def test_out_of_memory(sizes: tuple[str, ...], workspace: Chain) -> None:
+    done = workspace.ccr(*TRAIN, "--set", *sizes)
     assert (done.code, done.out) == (6, "")
     assert "out of memory" in done.err and "--batch-size" in done.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("buckets=3000000000", "--set buckets=3000000000: whole numbers go up to 2147483647"),
+        (f"dim={2**63}", "whole numbers go up to 2147483647"),
+        (f"max_tokens=-{10**400}", "whole numbers go up to 2147483647"),
+        ("buckets=1", "batch_size and buckets >= 2 are needed"),
+        ("hidden=-1", "hidden >= 0 are needed"),
+        ("max_tokens=0", "max_tokens >= 1"),
+    ],
+)
+def test_a_number_that_no_table_can_have(setting: str, message: str, workspace: Chain) -> None:
+    done = workspace.ccr(*TRAIN, "--set", setting)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err

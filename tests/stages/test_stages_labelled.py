@@ -208,6 +208,11 @@ def test_categories_left_out_are_not_trained_on_and_told_apart(copy: Chain) -> N
     assert ood["v2t"]["auroc"] == pytest.approx(higher + level / 2)
 
 
+def test_fewer_classes_than_categories_are_refused(copy: Chain) -> None:
+    done = copy.ccr("train", "--method", "fume", *SMALL, "--set", "classes=5")
+    assert (done.code, done.out) == (2, "") and "classes=5, and the training items have 6 categories" in done.err
+
+
 def test_texts_that_are_features(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     label = np.arange(90) % 3
