@@ -6,6 +6,7 @@ A layer is a line of the table; a module may import from lines below its own, an
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,9 @@ FORBIDDEN = {
 """What a folder may not import whatever its line says: these know nothing of files, or of our torch modules."""
 GROUPS = ("methods", "encoders", "translators", "judges")
 PLUGINS = [(group, name) for group in GROUPS for name in registry.names(group)]
+UNORDERED = re.compile(r"\.(index_(add|reduce)|scatter_(add|reduce))_?\(|accumulate=True")
+WHOLE = {"metrics/counting.py"}
+"""Adds up whole numbers, so that the order does not matter."""
 LONGEST_FILE = 400
 LONGEST_SUMMARY = 79
 
@@ -127,6 +131,12 @@ def test_first_docstring_line_of_a_plugin_is_its_help(group: str, name: str) -> 
     assert summary, f"{group}/{name} has no docstring"
     assert len(summary) <= LONGEST_SUMMARY, f"{group}/{name}: {len(summary)} characters"
     assert summary.endswith("."), f"{group}/{name}: the first line is a sentence of its own"
+
+
+def test_nothing_is_added_up_in_an_order_that_changes() -> None:
+    """On a GPU these operations add up in the order in which its threads come: equal seeds would differ."""
+    texts = {path.relative_to(PACKAGE).as_posix(): path.read_text(encoding="utf-8") for path in sources()}
+    assert {name for name, text in texts.items() if UNORDERED.search(text)} == WHOLE
 
 
 def test_files_are_small() -> None:

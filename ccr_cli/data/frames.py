@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,11 @@ class Frames:
         return int(self.rows_ND.shape[1])
 
     def mean(self) -> Tensor:
-        """Returns the mean row of each item, (V, D)."""
+        """Returns the mean row of each item, (V, D), added up in their order on every device."""
         if len(self.rows_ND) == len(self):
             return self.rows_ND
-        lengths_V = self.offsets_V1.diff()
-        item_N = torch.repeat_interleave(torch.arange(len(self), device=lengths_V.device), lengths_V)
-        sum_VD = self.rows_ND.new_zeros(len(self), self.dim).index_add_(0, item_N, self.rows_ND)
-        return sum_VD / lengths_V.unsqueeze(1)
+        row_N = torch.arange(len(self.rows_ND), device=self.offsets_V1.device)
+        return embedding_bag(row_N, self.rows_ND, self.offsets_V1, mode="mean", include_last_offset=True)
 
     def select(self, rows_B: Tensor) -> Frames:
         """Gathers items by number, in the order given and as often as named."""

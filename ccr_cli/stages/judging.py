@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
+from torch.nn.functional import embedding_bag, normalize
 
 from ccr_cli import registry
 from ccr_cli.data.seeds import derive
@@ -54,8 +54,7 @@ class Embedded:
         """
         vs_N1, vt_N1 = (torch.from_numpy(x).to(self.s_ND)[:, None] for x in (p.VS, p.VT))
         own_ND, weight_N1 = vs_N1 * self.s_ND + vt_N1 * self.t_ND, vs_N1 + vt_N1
-        total_VD = torch.zeros_like(self.v_VD).index_add_(0, self.item_N, own_ND)
-        weight_V1 = weight_N1.new_zeros(len(self.v_VD), 1).index_add_(0, self.item_N, weight_N1)
+        total_VD, weight_V1 = (_sum_by_item(x, self.item_N, len(self.v_VD)) for x in (own_ND, weight_N1))
         others_N1 = (weight_V1[self.item_N] - weight_N1).clamp(min=1)
         return replace(self, kin_ND=(total_VD[self.item_N] - own_ND) / others_N1)
 
@@ -202,6 +201,13 @@ def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     if triplets.wrong is None:
         return said
     return said | detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))
+
+
+def _sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
+    """Sums (V, D) of the rows of each item, added up in their order: `index_add_` has none on a GPU."""
+    offsets_V1 = torch.zeros(items + 1, dtype=torch.int64, device=item_N.device)
+    torch.cumsum(item_N.bincount(minlength=items), 0, out=offsets_V1[1:])
+    return embedding_bag(item_N.argsort(stable=True), x_ND, offsets_V1, mode="sum", include_last_offset=True)
 
 
 def _cosine(a_ND: Tensor, b_ND: Tensor) -> Array:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 import torch
 from torch.nn.functional import normalize
 
+from ccr_cli.data.frames import Frames
 from ccr_cli.methods.base import Belief
 from ccr_cli.stages.judging import Embedded, Opinion
 
@@ -29,6 +31,28 @@ def test_kin_is_the_mean_of_the_other_captions_as_far_as_they_are_believed() -> 
                 total += p.VS[j] * seen.s_ND[j].double().numpy() + p.VT[j] * seen.t_ND[j].double().numpy()
                 weight += p.VS[j] + p.VT[j]
         np.testing.assert_allclose(kin_ND[i].numpy(), total / max(weight, 1.0), rtol=1e-5, atol=1e-6)
+
+
+def test_captions_come_in_any_order_and_some_items_have_none() -> None:
+    seen, p = embedded()
+    order = torch.tensor([4, 0, 5, 2, 1, 3])
+    moved = Embedded(seen.v_VD[[2, 0, 1, 2]], seen.s_ND[order], seen.t_ND[order], 1 + seen.item_N[order] % 2)
+    kept = Embedded(seen.v_VD[[0, 1]], seen.s_ND[order], seen.t_ND[order], seen.item_N[order] % 2)
+    assert torch.equal(moved.with_kin(p).v_ND, kept.with_kin(p).v_ND)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_sums_over_items_repeat_on_a_gpu() -> None:
+    generator = torch.Generator("cuda").manual_seed(0)
+    rows_ND = torch.randn(20_000, 64, generator=generator, device="cuda")
+    item_N = torch.randint(0, 40, (20_000,), generator=generator, device="cuda")
+    p = Belief(*np.random.default_rng(0).random((3, 20_000)))
+    seen = Embedded(rows_ND[:40], rows_ND, rows_ND.flip(0), item_N)
+    frames = Frames(rows_ND, torch.arange(0, 20_001, 500, device="cuda"))
+    means, sides = frames.mean(), seen.with_kin(p).v_ND
+    assert all(torch.equal(means, frames.mean()) for _ in range(20))
+    assert all(torch.equal(sides, seen.with_kin(p).v_ND) for _ in range(20))
 
 
 def test_a_caption_alone_leaves_the_picture_as_it_is() -> None:
