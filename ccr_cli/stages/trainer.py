@@ -251,9 +251,12 @@ class Trainer:
         self.method.calibrate(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _judge(self, epoch: int) -> dict[str, Any] | None:
-        """Lets the judge see the whole training set; from the end of the warm-up on, its word counts."""
+        """Lets the judge see the whole training set; from the end of the warm-up on, its word counts.
+
+        The oracle needs not look, and its figures would say nothing: what it reads is the model's similarities.
+        """
         c = self.config
-        if self.scope == "truth" or c.judge == "none":
+        if c.judge == "none":
             return None
         self.method.eval()
         embedded = judging.embed_triplets(self.method, self.triplets, self.source, self.target, self.device)
@@ -282,7 +285,7 @@ class Trainer:
             }
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.EVIDENCE)
-        return judging.quality(opinion, self.triplets)
+        return None if self.scope == "truth" else judging.quality(opinion, self.triplets)
 
     def _first_belief(self) -> Belief[Tensor]:
         """What is believed before the first epoch: everything, unless the judge needs no model."""

@@ -9,7 +9,8 @@ import pytest
 import toy
 from toy import Chain, Folder
 
-from ccr_cli.artifacts import base, dataset, run
+from ccr_cli.artifacts import base, dataset, noise, run
+from ccr_cli.artifacts.tables import read_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 
@@ -93,6 +94,22 @@ def test_an_oracle_without_noise_is_the_plain_method(workspace: Chain) -> None:
     noisy = toy.ok(*clean, "--set", "judge=oracle", "--noise", "0.4", workspace=workspace.root).made
     unaware = toy.ok(*clean, "--noise", "0.4", workspace=workspace.root).made
     assert len({a.file(weights).read_bytes() for a in (plain, noisy, unaware)}) == 3
+
+
+def test_the_oracle_s_runs_keep_every_pair_with_its_truth(workspace: Chain) -> None:
+    noisy = ("train", "--method", "infonce", "--epochs", "2", "--noise", "0.4", *toy.SMALL)
+    unaware = toy.ok(*noisy, workspace=workspace.root).made
+    assert not any(f.path.startswith("evidence/") for f in unaware.files)
+    made = toy.ok(*noisy, "--set", "judge=oracle", workspace=workspace.root).made
+    assert "judge.auroc" not in run.history(made), "who knows the truth is not measured against it"
+    pairs = read_table(workspace.find("noise").file("pairs.parquet"), noise.PAIRS).set_index("slot_id")
+    similarities = []
+    for epoch in (1, 2):
+        kept = read_table(made.file(f"evidence/epoch-{epoch:03d}.parquet"), run.EVIDENCE).set_index("slot_id")
+        assert set(kept.index) == set(pairs.index)
+        assert (kept["p_clean"] == 1 - pairs.loc[kept.index, "vt_wrong"].astype(int)).all()
+        similarities.append(kept["sim_vt"])
+    assert not similarities[0].equals(similarities[1])
 
 
 def test_training_is_clean_whatever_lies_in_the_workspace(workspace: Chain) -> None:
