@@ -21,7 +21,7 @@ from ccr_cli.metrics.ranks import TIES
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.leaks import other_leak, own_leak
 from ccr_cli.stages.load import load_method
-from ccr_cli.stages.measure import Measuring, Options, Target
+from ccr_cli.stages.measure import Measuring, Options, Target, asked_for
 from ccr_cli.stages.select import Inputs, made_from
 
 
@@ -144,7 +144,7 @@ def _others(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], op
             continue
         data = dataset.read(artifact)
         leak = other_leak(own, data, options.split, settings["select"])
-        langs = options.langs or tuple(data.languages())
+        langs = options.langs or tuple(lang for lang in data.languages() if asked_for(data, lang, options))
         inputs.note(artifact)
         inputs.note(fitting[0])
         found = tuple(lang for lang in _with_source(langs, data.source_lang) if lang in data.languages())

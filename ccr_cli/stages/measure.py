@@ -16,7 +16,8 @@ from torch import Tensor
 
 import ccr_cli
 from ccr_cli.artifacts import base, dataset, translation
-from ccr_cli.console import warn
+from ccr_cli.console import say, warn
+from ccr_cli.data.splits import items_of
 from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import calibration
@@ -42,7 +43,7 @@ class Options:
     zero_shot: bool = False
     """On every other data set of the workspace that has features of the same encoder."""
     caption_set: str | None = None
-    """Only captions of this set; by default all."""
+    """Only captions of this set; by default all. A source language that has none stands beside with all of its own."""
     beta: float = 0.8
     """Weight of the query as it is in score fusion with its translation, NRCCR eq. (13)."""
     fusion: str = "raw"
@@ -90,6 +91,9 @@ class Measuring:
         known = replace(target, data=without(target.data, self.left_out))
         for lang in target.langs:
             found, sets = self._gallery(known, lang)
+            wanted = self.options.caption_set
+            if wanted not in (None, sets):
+                say(f"{lang} has no captions of the set {wanted!r} and is measured with its own: {sets}")
             if found.missing:
                 warn(f"{found.missing} {self.options.split} items of {target.data.name} have no features")
             if visual is None:
@@ -99,10 +103,12 @@ class Measuring:
 
     def _gallery(self, target: Target, lang: str) -> tuple[Gallery, str]:
         """The items of a data set with the captions of one language, and the sets that these are of."""
-        captions = target.data.captions[target.data.captions["lang"] == lang]
-        if self.options.caption_set is not None:
-            captions = captions[captions["caption_set"] == self.options.caption_set]
-        wanted = f" of the set {self.options.caption_set!r}" if self.options.caption_set else ""
+        o = self.options
+        beside = lang == target.data.source_lang and len(target.langs) > 1
+        if beside and not asked_for(target.data, lang, o):
+            o = replace(o, caption_set=None)
+        captions = captions_of(target.data, lang, o)
+        wanted = f" of the set {o.caption_set!r}" if o.caption_set else ""
         needs = self.method.config.needs()
         what = f"human {lang} captions{wanted}"
         found = gallery(target.data, target.features, self.options.split, captions, what, needs)
@@ -243,6 +249,18 @@ class Measuring:
             assert unknown_Q is not None, "the method has an uncertainty of other queries"
             out[direction] = unknown_Q
         return out
+
+
+def captions_of(data: dataset.Dataset, lang: str, options: Options) -> pd.DataFrame:
+    """The human captions in a language, of the set that is asked for."""
+    captions = data.captions[data.captions["lang"] == lang]
+    return captions if options.caption_set is None else captions[captions["caption_set"] == options.caption_set]
+
+
+def asked_for(data: dataset.Dataset, lang: str, options: Options) -> bool:
+    """Whether the items to be measured have captions in a language, of the set that is asked for."""
+    items = set(items_of(data.items, options.split)["item_id"])
+    return bool(captions_of(data, lang, options)["item_id"].isin(items).any())
 
 
 def uncertainties(method: Method, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:

@@ -178,6 +178,40 @@ def test_uncertainty_of_every_query_or_of_none(chain: Chain) -> None:
         assert ranks.loc[~ranks["result"].isin(plain), "uncertainty"].isna().all()
 
 
+def test_a_source_language_without_the_caption_set_stands_beside_with_its_own(tmp_path: Path) -> None:
+    """Spanish test captions are of two sets, `human` and `more`; English ones are all of `main`."""
+    root = tmp_path / "ws"
+    for name in ("toy", "other"):
+        folder = toy.toy(name)
+        if name == "other":
+            folder.extra = ""
+        spanish = [caption for caption in folder.captions if caption[2] == "es"]
+        more = [[f"{c[0]}-more", c[1], "es", "1", f"{c[4]} otra vez", "more"] for c in spanish]
+        for caption in spanish:
+            caption[5] = "human"
+        folder.captions += more
+        made = toy.ok("data", "import", folder.write(tmp_path / name), workspace=root).made
+        toy.ok("extract", made.path, *toy.ENCODER, workspace=root)
+    toy.ok("translate", root / "datasets/toy", "--lang", "es", workspace=root)
+    trained = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root).made
+
+    def of(*options: str) -> list[tuple[str, str, int]]:
+        done = toy.ok("evaluate", trained.path, *options, *CPU, workspace=root)
+        told = "en has no captions of the set 'human' and is measured with its own: main" in done.err
+        assert told == ("human" in options)
+        found = evaluation.results(done.made)
+        return [(r["lang"], signature.parse(r["signature"])["caption_set"], r["t2v"]["queries"]) for r in found]
+
+    assert of("--caption-set", "human") == [("es", "human", 12), ("en", "main", 24)]
+    assert of() == [("es", "human+more", 24), ("en", "main", 24)]
+    assert of("--caption-set", "main", "--lang", "en") == [("en", "main", 24)]
+    assert of("--zero-shot", "--caption-set", "human") == [("es", "human", 12), ("en", "main", 24)]
+    assert of("--zero-shot", "--caption-set", "main") == [("en", "main", 24)]
+    for options in (("human", "--lang", "en"), ("none",), ("none", "--zero-shot")):
+        done = toy.ccr("evaluate", trained.path, "--caption-set", *options, *CPU, workspace=root)
+        assert (done.code, done.out) == (4, "") and f"captions of the set '{options[0]}'" in done.err
+
+
 @pytest.mark.parametrize("fusion", ["raw", "minmax"])
 def test_fusion_with_beta_1_is_the_target_alone(fusion: str, finished: Chain) -> None:
     made = evaluate(finished, "uml", "--beta", "1", "--fusion", fusion)
