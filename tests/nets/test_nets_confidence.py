@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from ccr_cli.nets.confidence import Confidence
@@ -32,6 +33,41 @@ def test_more_similarity_or_lead_is_never_less_sure() -> None:
     confidence.fit(top_QK, ~right_Q)  # the more similar the more often wrong: nothing to be trusted
     assert (confidence.coefficients[:2] == 0).all()
     assert confidence(top_QK).std() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("of_similarity", "of_lead", "kept"),
+    [(4, 30, (True, True)), (-6, 30, (False, True)), (6, -30, (True, False)), (-6, -30, (False, False)), (0, 0, None)],
+)
+def test_its_mean_is_the_hit_rate_whatever_is_left_out(
+    of_similarity: float, of_lead: float, kept: tuple[bool, bool] | None
+) -> None:
+    rng = np.random.default_rng(0)
+    top, lead = rng.uniform(0.1, 0.9, 4000), rng.uniform(0.0, 0.1, 4000)
+    right = rng.random(4000) < 1 / (1 + np.exp(-(of_similarity * (top - 0.5) + of_lead * (lead - 0.05) - 1)))
+    confidence, top_QK = Confidence(), torch.from_numpy(np.stack([top, top - lead], axis=1))
+    confidence.fit(top_QK, torch.from_numpy(right))
+    assert confidence(top_QK).mean().item() == pytest.approx(right.mean(), abs=2e-3)
+    slopes = confidence.coefficients[:2]
+    assert (slopes >= 0).all() and (kept is None or (slopes > 0).tolist() == list(kept))
+
+
+def test_what_is_left_out_is_what_explains_less() -> None:
+    # both together: the similarity lowers it, being correlated with the lead; alone, either raises it
+    rng = np.random.default_rng(0)
+    lead = rng.uniform(0.0, 0.4, 4000)
+    top = lead + rng.uniform(0.3, 0.4, 4000)
+    right = rng.random(4000) < 1 / (1 + np.exp(-(20 * lead - 4 * top)))
+    confidence, top_QK = Confidence(), torch.from_numpy(np.stack([top, top - lead], axis=1))
+    confidence.fit(top_QK, torch.from_numpy(right))
+    assert confidence.coefficients[0] == 0 and confidence.coefficients[1] > 10
+    assert confidence(top_QK).mean().item() == pytest.approx(right.mean(), abs=2e-3)
+
+
+def test_a_collapsed_model_is_as_sure_as_it_is_often_right() -> None:
+    confidence, right_Q = Confidence(), torch.arange(10) < 3
+    confidence.fit(torch.ones(10, 2), right_Q)
+    np.testing.assert_allclose(confidence(torch.ones(10, 2)).numpy(), 0.3, atol=1e-6)
 
 
 def test_it_knows_nothing_until_it_is_told() -> None:
