@@ -22,6 +22,7 @@ from torch.nn.functional import normalize
 from ccr_cli import registry
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
+from ccr_cli.losses.evidential import evidence
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.nets.dual import DualEncoder
@@ -88,6 +89,8 @@ class Config:
             raise ValueError("dropout and text_dropout in [0, 1) and warmup_epochs >= 0 are needed")
         if self.judge not in registry.names("judges"):
             raise ValueError(f"no judge {self.judge!r}; judges: {', '.join(registry.names('judges'))}")
+        if self.judge != "none" and self.unjudged():
+            raise ValueError(f"judge={self.judge} cannot judge: {self.unjudged()}")
 
     def needs(self) -> frozenset[Need]:
         """What the method reads beside one vector an item and a caption in two languages.
@@ -96,6 +99,10 @@ class Config:
         the options include `classes`, their number, which is read from the data where it is 0).
         """
         return frozenset()
+
+    def unjudged(self) -> str:
+        """Why no judge can read the trained model's similarities; empty where one can."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -248,6 +255,10 @@ class Method(nn.Module, ABC):
     def readings(self) -> dict[str, Embedder]:
         """Further ways to read the trained model, by name; evaluation reports each beside the model itself."""
         return {}
+
+    def evidence(self, sim: Tensor) -> Tensor:
+        """Evidence of pairs from their similarities, for the diagnosis: UML eq. (1) unless the method has its own."""
+        return evidence(sim)
 
     def judge_scores(self, sim_BB: Tensor) -> Tensor:
         """What a judge of a batch reads, from similarities (B, B)."""

@@ -112,9 +112,13 @@ class Method(base.Method):
                 terms[f"hinge_{view.lower()}"] = c.hinge_weight * share * (rows_B * p_B * hinge_B).sum()
         return terms
 
+    def evidence(self, sim: Tensor) -> Tensor:
+        """What is trained: exp(tanh(sim) / tau)."""
+        return evidence(sim, self.config.tau)
+
     def judge_scores(self, sim_BB: Tensor) -> Tensor:
         """Evidence: the paper's labels read E + E^T."""
-        return evidence(sim_BB, self.config.tau)
+        return self.evidence(sim_BB)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:
         """The ratio u = K/S over the most similar candidates (or the whole gallery)."""

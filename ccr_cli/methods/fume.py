@@ -68,12 +68,16 @@ class Config(base.Config):
             raise ValueError(f"{self.classes} categories need as many dimensions, and dim is {self.dim}")
         if not all(label.strip().isdigit() for label in self.left_out.split(",") if self.left_out):
             raise ValueError(f"left_out is a list of numbers such as 3,7, not {self.left_out!r}")
-        if self.credibility == "evidential" and self.judge != "none":
-            raise ValueError("credibility=evidential is for comparison, and has no judge")
 
     def needs(self) -> frozenset[base.Need]:
         """Categories."""
         return frozenset({"labels"})
+
+    def unjudged(self) -> str:
+        """Evidence is in the length of a vector: see `Method._placed`."""
+        if self.credibility == "fuzzy":
+            return ""
+        return "credibility=evidential keeps the length of its vectors, so the product of two texts is no cosine"
 
 
 _PAPER: dict[str, object] = {

@@ -114,13 +114,17 @@ class Method(base.Method):
                 terms[f"consistency_{view.lower()}"] = weight * c.consistency_weight * apart
         return terms
 
+    def evidence(self, sim: Tensor) -> Tensor:
+        """Eq. (3)."""
+        return trust.evidence(sim, self.config.tau, self.config.evidence)
+
     def judge_scores(self, sim_BB: Tensor) -> Tensor:
         """Evidence."""
-        return trust.evidence(sim_BB, self.config.tau, self.config.evidence)
+        return self.evidence(sim_BB)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:
         """Eq. (4), u = K/S, over the most similar candidates (or the whole gallery); the paper does not say."""
         k = self.config.candidates
         if 0 < k < sim_QG.shape[1]:
             sim_QG = sim_QG.topk(k, dim=1).values
-        return dirichlet(self.judge_scores(sim_QG)).uncertainty_B
+        return dirichlet(self.evidence(sim_QG)).uncertainty_B

@@ -132,9 +132,13 @@ class Method(base.Method):
             terms["cross_lingual"] = c.cross_lingual_weight * infonce(sim.ST, c.anchor_temperature, sim.mask, p.ST)
         return terms
 
+    def evidence(self, sim: Tensor) -> Tensor:
+        """Eq. (1), in the form that is trained."""
+        return evidence(sim, self.config.tau, self.config.evidence)
+
     def judge_scores(self, sim_BB: Tensor) -> Tensor:
         """Evidence: eq. (4) reads E + E^T."""
-        return evidence(sim_BB, self.config.tau, self.config.evidence)
+        return self.evidence(sim_BB)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:
         """Eq. (2), u = K/D, over the most similar candidates (or the whole gallery)."""

@@ -6,7 +6,6 @@ Shape suffixes: N triplets, V visual items, K candidates, D embedding.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,13 @@ from ccr_cli.artifacts.workspace import stem
 from ccr_cli.data.rarity import support
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
-from ccr_cli.losses.evidential import dirichlet, evidence
+from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.metrics.detection import detection
 from ccr_cli.stages import judging
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.triplets import Triplets, training_triplets, without
 
@@ -63,6 +63,11 @@ def diagnose(
         The diagnosis.
     """
     settings = run.config(trained)
+    method = settings["method"]
+    config = configure(registry.load("methods", method).Config, settings["options"], method)
+    if config.unjudged():
+        hint = f"train it without that option: ccr train --method {method}"
+        raise UsageError(f"{trained.name} cannot be diagnosed: {config.unjudged()}", hint=hint)
     own = settings["options"]["judge"]
     judge = judge or (own if registry.load("judges", own).SCOPE in ("epoch", "triangle") else DEFAULT_JUDGE)
     registry.load("judges", judge)
@@ -109,7 +114,7 @@ def _diagnose(
         batch_size=settings["options"]["batch_size"],
         read=method.judge_scores,
     )
-    frame = _table(triplets, embedded, opinion, settings["options"])
+    frame = _table(triplets, embedded, opinion, method.evidence)
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
     base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, judge, side))
     called = int((frame["verdict"] == "noisy").sum())
@@ -117,10 +122,9 @@ def _diagnose(
 
 
 def _table(
-    triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opinion, options: dict[str, Any]
+    triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opinion, form: Callable[[Tensor], Tensor]
 ) -> pd.DataFrame:
     v_ND, item_N = embedded.v_VD[embedded.item_N], embedded.item_N
-    form = partial(evidence, tau=float(options.get("tau", 0.1)), form=options.get("evidence", "scaled"))
     own_v2t = _opinions(v_ND, embedded.t_ND, item_N, item_N, opinion.similarity["VT"], form)
     items_V = torch.arange(len(embedded.v_VD), device=item_N.device)
     own_t2v = _opinions(embedded.t_ND, embedded.v_VD, item_N, items_V, opinion.similarity["VT"], form)

@@ -130,7 +130,7 @@ def test_evidential_learning_keeps_the_length_and_the_cosine() -> None:
         ({"alpha": 0.0, "fuzzy_weight": 0.0}, "nothing to train"),
         ({"left_out": "3,"}, "list of numbers"),
         ({"left_out": "art"}, "list of numbers"),
-        ({"credibility": "evidential", "judge": "gmm"}, "no judge"),
+        ({"credibility": "evidential", "judge": "gmm"}, "judge=gmm cannot judge: credibility=evidential"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

@@ -1,0 +1,46 @@
+"""Every method from training to diagnosis, by the public commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli import registry
+from ccr_cli.artifacts import diagnosis, evaluation
+
+CPU = ("--device", "cpu")
+TRAIN = ("--noise", "0.4", "--epochs", "1", *toy.SMALL)
+EVIDENCE: dict[str, tuple[float, tuple[str, ...]]] = {
+    "uml": (0.05, ("--set", "tau=0.05")),
+    "decl": (0.05, ("--set", "tau=0.05")),
+    "disncl": (0.1, ("--set", "tau=0.05")),  # that of a softmax
+}
+
+
+@pytest.mark.parametrize("name", registry.names("methods"))
+def test_from_training_to_diagnosis(name: str, workspace: Chain) -> None:
+    tau, options = EVIDENCE.get(name, (0.1, ()))
+    made = toy.ok("train", "--method", name, *TRAIN, *options, workspace=workspace.root).made
+    results = evaluation.results(toy.ok("evaluate", made.path, *CPU, workspace=workspace.root).made)
+    assert {"es", "en"} <= {result["lang"] for result in results}
+    pairs: Any = diagnosis.read_pairs(toy.ok("diagnose", made.path, *CPU, workspace=workspace.root).made)
+    assert len(pairs) == 48 and pairs["p_clean"].between(0, 1).all()
+    assert pairs["belief"].between(0, 1).all() and pairs["uncertainty"].between(0, 1).all()
+    # UML's evidence, in the form of those that learn it
+    sim = pairs["sim_vt"].astype(float)
+    evidence = np.exp(sim / tau) if name == "tcl" else np.exp(np.tanh(sim) / tau)
+    for direction in ("evidence_v2t", "evidence_t2v"):
+        np.testing.assert_allclose(pairs[direction], evidence, rtol=1e-4)
+
+
+def test_what_has_no_cosines_cannot_be_diagnosed(workspace: Chain) -> None:
+    options = ("--method", "fume", "--set", "credibility=evidential", *TRAIN)
+    made = toy.ok("train", *options, workspace=workspace.root).made
+    done = workspace.ccr("diagnose", made.path, *CPU)
+    assert (done.code, done.out) == (2, "")
+    assert "credibility=evidential" in done.err and "ccr train --method fume" in done.err
+    assert not (workspace.root / "diagnoses").exists()
