@@ -85,7 +85,7 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
         options=dict(cell.options),
         seed=cell.seed,
         device=device,
-        name=cell.name,  # a name of ccr's own does not tell engines apart
+        name=cell.name,
         force=True,  # a run that was stopped goes on, one of other defaults does not stand in the way
     )
     cpu_seconds = time.process_time() - before

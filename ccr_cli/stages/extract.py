@@ -75,13 +75,12 @@ def extract(
         raise UsageError(f"--dtype is one of {', '.join(DTYPES)}")
     data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
     source = dataset.read(data)
-    encoder = encoder or str(source.manifest.get("default_encoder", "clip"))
+    encoder = encoder or usual_encoder(source)
     module = registry.load("encoders", encoder)
     config = configure(module.Config, options or {}, f"encoder {encoder}")
     recorded = identified(module, config)
     request = {"encoder": encoder, "dtype": dtype, **recorded}
-    defaults = {"encoder": encoder, "dtype": "float32", **asdict(module.Config())}
-    name = name or stem(encoder, request, defaults)
+    name = name or stem(encoder, request, usual_request(encoder))
     with building(
         inputs.workspace,
         "features",
@@ -116,6 +115,16 @@ def extract(
             build.finish({"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)})
         assert build.done is not None
         return build.done
+
+
+def usual_encoder(data: dataset.Dataset) -> str:
+    """The encoder that is taken if nobody names one."""
+    return str(data.manifest.get("default_encoder", "clip"))
+
+
+def usual_request(encoder: str) -> dict[str, Any]:
+    """What is asked of an encoder if nobody sets any option."""
+    return {"encoder": encoder, "dtype": "float32", **asdict(registry.load("encoders", encoder).Config())}
 
 
 def _encode(folder: Path, source: dataset.Dataset, root: Path, model: Any, batch_size: int) -> None:

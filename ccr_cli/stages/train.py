@@ -11,9 +11,9 @@ import torch
 from ccr_cli import hub, registry
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
-from ccr_cli.artifacts.workspace import stem
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device
+from ccr_cli.stages.naming import run_name
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import Sources
@@ -69,14 +69,14 @@ def train(
         raise ArtifactError(f"{method} trains on translations, and there are none", hint="ccr translate --lang LANG")
     standard = module.Config()
     start = configure(module.Config, module.Method.PRESETS[preset], method) if preset else standard
-    if dataset.read(sources.data).text_features() is not None:
+    data = dataset.read(sources.data)
+    if data.text_features() is not None:
         standard, start = (replace(each, text_encoder=GIVEN) for each in (standard, start))
     config = configure(module.Config, options or {}, f"method {method}", start)
-    lang = sources.lang
     mismatch = sources.noise.request if sources.noise else None
     request = {
         "method": method,
-        "lang": lang,
+        "lang": sources.lang,
         "seed": seed,
         "noise": mismatch,
         "preset": preset,
@@ -93,9 +93,7 @@ def train(
         defaults["noise"] = None
     if preset:
         defaults |= asdict(start) | {"preset": preset}
-    ratio = f"-noise{mismatch['ratio']:g}" if mismatch else ""
-    readable = f"{sources.data.name}-{lang}-{method}{'-' + preset if preset else ''}{ratio}-seed{seed}"
-    name = name or stem(readable, request, defaults)
+    name = name or run_name(sources, data, request, defaults)
     with building(inputs.workspace, "run", name, request, sources.parents, force=force) as build:
         if build.done is None:
             Trainer(build, sources, module, config, request, choose_device(device), DTYPES[dtype]).train()

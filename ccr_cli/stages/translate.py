@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -77,14 +76,12 @@ def translate(
         raise ArtifactError(
             f"there is nothing to translate: {data.name} has no captions in its source language {source.source_lang!r}"
         )
-    engine = _choose(engine, source.source_lang, lang, data.path)
+    engine = usual_engine(source, lang) if engine == "auto" else engine
     module = registry.load("translators", engine)
     config = configure(module.Config, options or {}, f"engine {engine}")
     request = {"lang": lang, "engine": engine, "split": split or "all", "back": back, "queries": queries}
-    defaults = {"lang": lang, "engine": engine, "split": "all", "back": False, "queries": False}
-    for values, options_of in ((request, identified(module, config)), (defaults, asdict(module.Config()))):
-        values |= {f"set.{key}": value for key, value in options_of.items()}  # recorded has an option `engine`
-    name = name or stem(f"{lang}-{engine}", request, defaults)
+    request |= _options(identified(module, config))
+    name = name or stem(f"{lang}-{engine}", request, usual_request(lang, engine))
     with building(
         inputs.workspace,
         "translation",
@@ -116,11 +113,21 @@ def training_data(inputs: Inputs) -> base.Artifact:
     return inputs.one("dataset", "with training items", fits, hint="ccr data import noto-emoji")
 
 
-def _choose(engine: str, source: str, target: str, folder: Path) -> str:
-    if engine != "auto":
-        return engine
-    recorded = registry.load("translators", "recorded").pairs(folder) or []
-    return "recorded" if (source, target) in recorded else "hf"
+def usual_engine(data: dataset.Dataset, lang: str) -> str:
+    """The engine that `auto` takes."""
+    recorded = registry.load("translators", "recorded").pairs(data.artifact.path) or []
+    return "recorded" if (data.source_lang, lang) in recorded else "hf"
+
+
+def usual_request(lang: str, engine: str) -> dict[str, Any]:
+    """What is asked of an engine if nobody sets any option."""
+    options = asdict(registry.load("translators", engine).Config())
+    return {"lang": lang, "engine": engine, "split": "all", "back": False, "queries": False, **_options(options)}
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """An engine's own options in a request, apart from the others: `recorded` has an option `engine`."""
+    return {f"set.{key}": value for key, value in options.items()}
 
 
 class _Job:

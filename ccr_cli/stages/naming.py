@@ -1,0 +1,58 @@
+"""What a run is called: from what was asked for, and from what its sources were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts.workspace import stem
+from ccr_cli.stages import extract, translate
+from ccr_cli.stages.sources import Sources
+
+
+def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """Names a run, by requests alone: what else lies in the workspace and what the sources are called is no matter.
+
+    `DATA-LANG-METHOD-seedN`, with preset and noise ratio behind the method; behind the data set the encoder, and
+    behind the language the engine, where `ccr extract` and `ccr translate --lang LANG` take another by themselves.
+    Six hex digits stand for all else that differs from the defaults: options of the run, of its translation and of
+    its features, and a second translation.
+
+    Args:
+        sources: What it is trained from.
+        data: Its data set.
+        request: The run's own options.
+        defaults: The same with their default values.
+    """
+    encoder, of_features = _features(sources.features, data)
+    engine, of_translation = _translation(sources.translation, data)
+    noise = f"noise{request['noise']['ratio']:g}" if request["noise"] else ""
+    parts = [data.name, encoder, sources.lang, engine, request["method"], request["preset"], noise]
+    readable = "-".join([*(part for part in parts if part), f"seed{request['seed']}"])
+    second = sources.second.request if sources.second else None
+    own = {"features": of_features, "translation": of_translation, "second": second}
+    return stem(readable, {**request, **own}, {**defaults, "features": {}, "translation": {}, "second": None})
+
+
+def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
+    """The encoder if it is not the usual one, and the options that are not its defaults."""
+    encoder = str(artifact.request["encoder"])
+    if encoder == features.GIVEN:
+        return "", {}
+    usual = extract.usual_request(encoder) if encoder in registry.names("encoders") else {}
+    return "" if encoder == extract.usual_encoder(data) else encoder, _differing(artifact, usual)
+
+
+def _translation(artifact: base.Artifact | None, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
+    """The engine if it is not the usual one, and the options that are not its defaults."""
+    if artifact is None:
+        return "", {}
+    lang, engine = str(artifact.request["lang"]), str(artifact.request["engine"])
+    usual = translate.usual_request(lang, engine) if engine in registry.names("translators") else {}
+    return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact, usual)
+
+
+def _differing(artifact: base.Artifact, usual: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in artifact.request.items() if key not in usual or usual[key] != value}
