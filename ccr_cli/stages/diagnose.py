@@ -19,6 +19,7 @@ from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
 from ccr_cli.artifacts.build import Build, building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import stem
+from ccr_cli.console import warn
 from ccr_cli.data.rarity import support
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
@@ -101,7 +102,11 @@ def _diagnose(
         if link.kind == "translation"
     ] or [translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])]
     method, tokenizer = load_method(trained, device)
-    triplets = training_triplets(data, translations, pairs, parent(trained, "features"), method.config.needs(), *others)
+    feats, compared = parent(trained, "features"), registry.load("judges", judge).SCOPE == "text"
+    triplets = training_triplets(data, translations, pairs, feats, method.config.needs(), *others, compared=compared)
+    unread = triplets.dropped - settings["dropped"]
+    if unread > 0:
+        warn(f"{unread} triplets have no text that the judge {judge} could compare, and are left out")
     source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
     embedded = judging.embed_triplets(method, triplets, source, target, device)
     seed = derive(settings["seed"], "diagnose")

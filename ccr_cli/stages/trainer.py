@@ -78,10 +78,14 @@ class Trainer:
         pairs = noise.read(sources.noise) if sources.noise else None
         self.needs = config.needs()
         second = translation.read(sources.second) if sources.second else None
-        self.triplets = training_triplets(data, translations, pairs, sources.features, self.needs, second)
+        self.scope = registry.load("judges", config.judge).SCOPE
+        self.triplets = training_triplets(
+            data, translations, pairs, sources.features, self.needs, second, compared=self.scope == "text"
+        )
         _require(self.needs, self.triplets, sources, str(request["method"]))
         if self.triplets.dropped:
-            warn(f"{self.triplets.dropped} triplets left out: an item without features or a caption untranslated")
+            why = "an item without features, or a caption untranslated or not translated back"
+            warn(f"{self.triplets.dropped} triplets left out: {why}")
         self.select = str(request["select_on"]) if sources.translation else "human"
         self.validation = _validation(data, translations, sources, self.select, self.needs)
         self.tokenizer = make_tokenizer(config, whole)
@@ -111,7 +115,6 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual = self.triplets.visual.to(device)
         self.item_N = self.triplets.item_N.to(device)
-        self.scope = registry.load("judges", config.judge).SCOPE
         self.said = judging.from_texts(self.triplets, derive(self.seed, "null")) if self.scope == "text" else None
         self.state = _Progress(p=self._first_belief())
 

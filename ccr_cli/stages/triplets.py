@@ -44,7 +44,7 @@ class Triplets:
     wrong: pd.DataFrame | None
     """vs_wrong, vt_wrong, st_wrong of each triplet where synthetic noise says it."""
     dropped: int
-    """Triplets left out because an item has no features or a caption no translation."""
+    """Triplets left out because an item has no features, or a caption no translation or no back-translation."""
 
     def __len__(self) -> int:
         return len(self.slot_ids)
@@ -73,8 +73,12 @@ def training_triplets(
     feats: base.Artifact,
     needs: frozenset[str],
     second: pd.DataFrame | None = None,
+    *,
+    compared: bool = False,
 ) -> Triplets:
     """Joins captions, translations, noise and features into triplets, in the data set's order.
+
+    Where some captions have a text that is read and others lack it, the triplets of the latter are left out.
 
     Args:
         data: The data set.
@@ -83,6 +87,7 @@ def training_triplets(
         feats: Features of its items.
         needs: What else the method reads, `Config.needs`.
         second: Another engine's translations, for the judge `translation`.
+        compared: Whether this judge speaks, which reads back-translations, else the second translations.
 
     Raises:
         ArtifactError: If nothing is left, or the noise is of other captions.
@@ -93,7 +98,8 @@ def training_triplets(
     captions = data.captions[data.captions["lang"] == data.source_lang]
     captions = captions[captions["item_id"].isin(set(items["item_id"]))]
     text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
-    translated = _texts(translations, "forward")
+    translated, back = _texts(translations, "forward"), _round_trips(translations)
+    other = {} if second is None else _texts(second, "forward")
     if noise is None:
         ids = captions["caption_id"]
         noise = pd.DataFrame(
@@ -111,9 +117,13 @@ def training_triplets(
         & noise["given_source_id"].isin(set(text_of))
         & noise["given_translation_of"].isin(set(translated))
     )
+    if back and (compared or "back" in needs):
+        usable &= noise["given_translation_of"].isin(set(back))
+    elif other and compared:
+        usable &= noise["given_source_id"].isin(set(other))
     kept = noise[usable.to_numpy()].reset_index(drop=True)
     if len(kept) < 2:
-        raise ArtifactError(f"only {len(kept)} of {len(noise)} training triplets have features and a translation")
+        raise ArtifactError(f"only {len(kept)} of {len(noise)} training triplets have features and all texts")
     flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong") if c in kept.columns]
     return Triplets(
         slot_ids=list(kept["slot_id"]),
@@ -122,8 +132,8 @@ def training_triplets(
         item_ids=item_ids,
         source=[text_of[i] for i in kept["given_source_id"]],
         target=[translated[i] for i in kept["given_translation_of"]],
-        back=_all_of(_round_trips(translations), kept["given_translation_of"]),
-        second=None if second is None else _all_of(_texts(second, "forward"), kept["given_source_id"]),
+        back=_all_of(back, kept["given_translation_of"]),
+        second=_all_of(other, kept["given_source_id"]),
         label_V=_labels(items, item_ids),
         wrong=kept[flags] if flags else None,
         dropped=len(noise) - len(kept),

@@ -87,5 +87,45 @@ def test_one_missing_text_leaves_the_way_out(kind: str, workspace: Chain) -> Non
     short = frame.drop(index=frame.index[rows & (frame["split"] == "train")][0])
     data, pairs = dataset.read(workspace.find("dataset")), noise.read(workspace.find("noise"))
     given = (short, frame) if kind == "back" else (frame, short)
-    found = training_triplets(data, given[0], pairs, workspace.find("features"), frozenset(), given[1])
+    feats = workspace.find("features")
+    found = training_triplets(data, given[0], pairs, feats, frozenset(), given[1])
     assert (found.back is None) == (kind == "back") and (found.second is None) == (kind == "second")
+    assert found.dropped == 0, "what is not read need not be there"
+    if kind == "second":  # which is read where there is no way back
+        given = (frame[frame["direction"] == "forward"], short)
+    less = training_triplets(data, given[0], pairs, feats, frozenset(), given[1], compared=True)
+    assert less.dropped == 1 and len(less) == len(found) - 1
+    assert (less.back is None) == (kind == "second") and less.wrong is not None
+    score_N, null_M = agreement(less, seed=0)
+    p_N, wrong_N = clean_probability(score_N, null_M), less.wrong["vt_wrong"].to_numpy(bool)
+    assert len(p_N) == len(less) and p_N[~wrong_N].min() > p_N[wrong_N].max()
+
+
+@pytest.fixture(scope="module")
+def one_lost(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which one training caption could not be translated back."""
+    root, folder = tmp_path_factory.mktemp("lost"), toy.toy()
+    chosen = {item[0] for item in folder.items if item[1] == "train"}
+    english = next(caption[4] for caption in folder.captions if caption[1] in chosen and caption[2] == "en")
+    del folder.tables["es-en"][folder.tables["en-es"][english]]
+    toy.ok("data", "import", folder.write(root / "source"), workspace=root)
+    translated = toy.ccr("translate", "--lang", "es", "--back", workspace=root)
+    assert translated.code == 3 and translated.made.counts["failed"] == 1
+    toy.ok("extract", *toy.ENCODER, workspace=root)
+    return root
+
+
+@pytest.mark.parametrize("options", [("--method", "nrccr"), ("--method", "infonce", "--set", "judge=translation")])
+def test_a_caption_that_was_not_translated_back_is_left_out(options: tuple[str, ...], one_lost: Path) -> None:
+    done = toy.ok("train", *options, "--epochs", "1", *toy.SMALL, workspace=one_lost)
+    assert "1 triplets left out" in done.err and "not translated back" in done.err
+    assert (done.made.counts["triplets"], run.config(done.made)["dropped"]) == (47, 1)
+    diagnosed = toy.ok("diagnose", done.made.path, "--judge", "translation", "--device", "cpu", workspace=one_lost)
+    assert diagnosed.made.counts["pairs"] == 47 and "left out" not in diagnosed.err
+
+
+def test_who_reads_no_way_back_loses_nothing_and_a_judge_that_does_says_so(one_lost: Path) -> None:
+    made = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=one_lost).made
+    assert made.counts["triplets"] == 48
+    done = toy.ok("diagnose", made.path, "--judge", "translation", "--device", "cpu", workspace=one_lost)
+    assert done.made.counts["pairs"] == 47 and "1 triplets have no text" in done.err
