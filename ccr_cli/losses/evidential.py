@@ -19,6 +19,8 @@ from ccr_cli.losses.masks import full_mask_BB, kept_rows_B
 from ccr_cli.losses.precision import at_least_float32, no_autocast, reciprocal_trigamma_remainder, trigamma
 
 EvidenceForm = Literal["scaled", "paper"]
+LEAST_TAU = 0.0125
+"""exp(1 / tau) is then 6e34, which float32 can add up over thousands of candidates; below 0.0113 it cannot hold one."""
 
 
 class Opinion(NamedTuple):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ccr_cli.losses.decl import dynamic_hinge, evidential_mse, hard_negatives
-from ccr_cli.losses.evidential import evidence, query_uncertainty
+from ccr_cli.losses.evidential import LEAST_TAU, evidence, query_uncertainty
 from ccr_cli.losses.masks import kept_rows_B, without_zero_weights_BB
 from ccr_cli.methods import base
 
@@ -57,8 +57,8 @@ class Config(base.Config):
         """
         super().__post_init__()
         weights = self.evidential_weight, self.kl_weight, self.hinge_weight, self.alpha, self.eta, self.candidates
-        if self.tau <= 0 or self.mu < 1 or min(weights) < 0:
-            raise ValueError("tau > 0, mu >= 1, and weights, eta and candidates >= 0 are needed")
+        if self.tau < LEAST_TAU or self.mu < 1 or min(weights) < 0:
+            raise ValueError(f"tau >= {LEAST_TAU}, mu >= 1, and weights, eta and candidates >= 0 are needed")
 
 
 class Method(base.Method):

@@ -19,7 +19,7 @@ from torch import Tensor
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses import trust
-from ccr_cli.losses.evidential import dirichlet
+from ccr_cli.losses.evidential import LEAST_TAU, dirichlet
 from ccr_cli.methods import base
 
 
@@ -51,8 +51,9 @@ class Config(base.Config):
             ValueError: If a value makes no sense.
         """
         super().__post_init__()
-        if self.tau <= 0 or min(self.kl_rate, self.consistency_weight, self.alpha, self.candidates) < 0:
-            raise ValueError("tau > 0, and weights and candidates >= 0 are needed")
+        weights = self.kl_rate, self.consistency_weight, self.alpha, self.candidates
+        if self.tau < LEAST_TAU or min(weights) < 0:
+            raise ValueError(f"tau >= {LEAST_TAU}, and weights and candidates >= 0 are needed")
 
 
 _PAPER: dict[str, object] = {

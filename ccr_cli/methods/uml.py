@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ccr_cli.losses.contrastive import infonce
-from ccr_cli.losses.evidential import dual_direction_loss, evidence, query_uncertainty, view_weight
+from ccr_cli.losses.evidential import LEAST_TAU, dual_direction_loss, evidence, query_uncertainty, view_weight
 from ccr_cli.losses.masks import kept_rows_B
 from ccr_cli.losses.mutual import consistency, disentanglement
 from ccr_cli.methods import base
@@ -67,8 +67,10 @@ class Config(base.Config):
             ValueError: If a value makes no sense.
         """
         super().__post_init__()
-        if self.tau <= 0 or self.anchor_temperature <= 0 or not 0 <= self.gamma <= 1 or self.candidates < 0:
-            raise ValueError("tau > 0, anchor_temperature > 0, gamma in [0, 1] and candidates >= 0 are needed")
+        if self.tau < LEAST_TAU or self.anchor_temperature <= 0 or not 0 <= self.gamma <= 1 or self.candidates < 0:
+            raise ValueError(
+                f"tau >= {LEAST_TAU}, anchor_temperature > 0, gamma in [0, 1] and candidates >= 0 are needed"
+            )
 
 
 _LITERAL = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 import torch
-from smallbatch import BUCKETS, DIM, VISUAL_DIM, batch, make, tokens
+from smallbatch import BUCKETS, DIM, SIZE, VISUAL_DIM, batch, make, tokens
 from transformers import BertConfig, BertModel
 
+from ccr_cli.errors import UsageError
 from ccr_cli.losses import trust
 from ccr_cli.methods import tcl
 from ccr_cli.nets.text import TransformerTextEncoder
@@ -147,3 +149,29 @@ def test_ranges_are_checked() -> None:
 def test_a_text_is_one_unit_vector_of_both_models() -> None:
     out = make("tcl").eval().embed_text(tokens(["red circle"]))
     assert out.shape == (1, 2 * DIM) and out.norm().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["tcl", "decl", "uml"])
+def test_the_least_tau_is_one_that_float32_bears(name: str) -> None:
+    with pytest.raises(UsageError, match=r"tau >= 0\.0125"):
+        make(name, tau=0.0112)
+    method = make(name, tau=0.0125)
+    given = batch()
+    same = dataclasses.replace(
+        given,
+        visual=given.visual.select(torch.zeros(SIZE, dtype=torch.int64)),
+        source=tokens(["red circle"] * SIZE),
+        target=tokens(["red circle"] * SIZE),
+    )
+    with torch.no_grad():  # a collapsed model: every similarity is 1
+        for tower in (getattr(method, "textual_queries", method.encoder), method.encoder):
+            head = tower.visual_head.layers[-1]
+            head.weight.zero_()
+            head.bias.copy_(tower.embed_text(same.source.ids_N, same.source.offsets_B1)[0])
+    sim = method.embed_visual(same.visual) @ method.embed_text(same.source).T
+    torch.testing.assert_close(sim, torch.ones(SIZE, SIZE))
+    terms = method.losses(same)
+    assert all(value.isfinite() for value in terms.values())
+    torch.autograd.backward(torch.stack(list(terms.values())).sum())
+    assert all(weight.grad is None or weight.grad.to_dense().isfinite().all() for weight in method.parameters())
+    assert method.uncertainty(torch.ones(2, 5000)).isfinite().all()
