@@ -81,6 +81,9 @@ class TransformerTextEncoder(nn.Module):
         pad = getattr(text_config, "pad_token_id", None)
         self.pad_id = 0 if pad is None else int(pad)
         self._config: dict[str, Any] = config.to_dict()
+        for part in ("pooler", "head"):  # a vector of the whole text by other means, which nothing here reads
+            if (unread := getattr(model, part, None)) is not None:
+                unread.requires_grad_(False)
 
     def forward(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
         """Return (B, D), not normalised."""

@@ -14,6 +14,8 @@ from transformers import (
     BertModel,
     CLIPConfig,
     CLIPModel,
+    SiglipConfig,
+    SiglipModel,
     T5Config,
     T5Model,
     XLMRobertaConfig,
@@ -59,7 +61,13 @@ def _clip() -> Any:
     return CLIPModel(CLIPConfig(text_config=text, vision_config=vision))
 
 
-MODELS = {"bert": _bert, "xlm-roberta": _roberta, "t5": _t5, "clip": _clip}
+def _siglip() -> Any:
+    text = {"vocab_size": 40, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2, **_SMALL}
+    vision = {**_SMALL, "image_size": 8, "patch_size": 4}
+    return SiglipModel(SiglipConfig(text_config=text, vision_config=vision))
+
+
+MODELS = {"bert": _bert, "xlm-roberta": _roberta, "t5": _t5, "clip": _clip, "siglip": _siglip}
 
 
 def test_ngram_encoder_is_the_mean_of_its_rows() -> None:
@@ -92,6 +100,13 @@ def test_tokens_of_the_ngram_encoder_are_means_of_their_ngrams() -> None:
         for place, ids in enumerate(texts[row]):
             torch.testing.assert_close(x_BLD[b, place], encoder.bag.weight[ids].mean(0))
     assert not x_BLD[~mask_BL].any()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_trained_is_read(name: str) -> None:
+    encoder = TransformerTextEncoder(MODELS[name]())
+    encoder(*_flat(_table().select(torch.arange(len(LISTS))))).square().sum().backward()
+    assert not [key for key, weight in encoder.named_parameters() if weight.requires_grad and weight.grad is None]
 
 
 @pytest.mark.parametrize("name", MODELS)
