@@ -280,11 +280,18 @@ class Method(nn.Module, ABC):
     def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:
         """Called with the validation queries that select, whenever the model is the best so far.
 
+        A method that overrides it makes its uncertainty the probability that the first hit is wrong.
+
         Args:
             top_QK: Similarities of each query's two most similar items (fewer in a smaller gallery), descending.
             right_Q: Whether the first of them is the one described.
         """
         return
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the uncertainty is such a probability, so that it can be held against how often hits are wrong."""
+        return type(self).calibrate is not Method.calibrate
 
     def uncertainty_scope(self) -> str:
         """What the uncertainty looks at, as the signature says it: `gallery`, `topN` or `query`."""

@@ -213,7 +213,7 @@ class Measuring:
                 "v2t": _finite(scores.v2t),
                 "SumR": scores.sum_r,
                 "SumR_interval": [interval.low, interval.high],
-                "calibration": _calibrations(scores, unc, o.ties),
+                "calibration": _calibrations(scores, unc, o.ties, self.method.calibrated and not labelled),
             }
         )
         if unc is not None and labelled:
@@ -301,7 +301,10 @@ def _translated_queries(target: Target, found: Gallery) -> dict[int, str]:
     return {place: text_of[caption] for place, caption in enumerate(found.caption_ids) if text_of.get(caption)}
 
 
-def _calibrations(scores: Scores, unc: dict[str, np.ndarray] | None, tie: str) -> dict[str, Any] | None:
+def _calibrations(
+    scores: Scores, unc: dict[str, np.ndarray] | None, tie: str, stated: bool = False
+) -> dict[str, Any] | None:
+    """What the uncertainty is worth, and where it states a probability, how far that is from what happens."""
     if unc is None:
         return None
     out = {}
@@ -311,6 +314,8 @@ def _calibrations(scores: Scores, unc: dict[str, np.ndarray] | None, tie: str) -
         at = np.linspace(0, len(curve.coverage) - 1, min(CURVE_POINTS, len(curve.coverage))).round().astype(int)
         points = {"coverage": curve.coverage[at].tolist(), "risk": curve.risk[at].tolist()}
         out[direction] = {**calibration.calibration(unc[direction], rank), "curve": points}
+        if stated:
+            out[direction]["ece"] = calibration.reliability(unc[direction], rank).ece
     return out
 
 

@@ -25,8 +25,9 @@ EVIDENCE: dict[str, tuple[float, tuple[str, ...]]] = {
 def test_from_training_to_diagnosis(name: str, workspace: Chain) -> None:
     tau, options = EVIDENCE.get(name, (0.1, ()))
     made = toy.ok("train", "--method", name, *TRAIN, *options, workspace=workspace.root).made
-    results = evaluation.results(toy.ok("evaluate", made.path, *CPU, workspace=workspace.root).made)
-    assert {"es", "en"} <= {result["lang"] for result in results}
+    evaluated = toy.ok("evaluate", made.path, *CPU, workspace=workspace.root).made
+    assert {"es", "en"} <= {result["lang"] for result in evaluation.results(evaluated)}
+    check_calibration(evaluated, stated=name == "trine")
     pairs: Any = diagnosis.read_pairs(toy.ok("diagnose", made.path, *CPU, workspace=workspace.root).made)
     assert len(pairs) == 48 and pairs["p_clean"].between(0, 1).all()
     assert pairs["belief"].between(0, 1).all() and pairs["uncertainty"].between(0, 1).all()
@@ -35,6 +36,24 @@ def test_from_training_to_diagnosis(name: str, workspace: Chain) -> None:
     evidence = np.exp(sim / tau) if name == "tcl" else np.exp(np.tanh(sim) / tau)
     for direction in ("evidence_v2t", "evidence_t2v"):
         np.testing.assert_allclose(pairs[direction], evidence, rtol=1e-4)
+
+
+def check_calibration(evaluated: Any, *, stated: bool) -> None:
+    """Where an uncertainty is stated as a probability: its error, in ten groups of queries from the surest on."""
+    ranks: Any = evaluation.read_ranks(evaluated)
+    errors = {}
+    for number, result in enumerate(evaluation.results(evaluated)):
+        for direction, found in (result["calibration"] or {}).items():
+            own = ranks[(ranks["result"] == number) & (ranks["direction"] == direction)]
+            assert ("ece" in found) == stated and len(own) == found["queries"]
+            if stated:
+                confidence = 1 - own["uncertainty"].to_numpy(float)
+                group = np.searchsorted(np.quantile(confidence, np.arange(1, 10) / 10), confidence, side="right")
+                gap = (own["rank"].to_numpy(float) == 1) - confidence
+                errors[number, direction] = found["ece"]
+                expected = sum(abs(gap[group == g].sum()) for g in set(group)) / len(gap)
+                assert found["ece"] == pytest.approx(expected, abs=1e-9)
+    assert not stated or max(errors.values()) > 0.01
 
 
 def test_what_has_no_cosines_cannot_be_diagnosed(workspace: Chain) -> None:
