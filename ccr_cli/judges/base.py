@@ -16,10 +16,10 @@ docstring is its help. It holds a constant ``SCOPE`` and a function ``clean_prob
 - ``SCOPE = "truth"``: ``clean_probability(wrong_N) -> ndarray (N,)`` from the truth about synthetic noise.
 
 Which similarity a judge reads (English against translation, picture against translation, both) is the
-caller's matter. A pair is presumed to match: where the scores hold no information (all equal, a tie, no
-rival) the answer is 1. In the ``epoch`` and ``text`` scopes scores that are not finite are refused with
-ValueError, higher scores never give lower probabilities, and the answer depends on the values alone, not on their
-order.
+caller's matter. A pair is presumed to match: where nothing tells the given pairs apart (all scores equal, wherever
+the null sample lies; a tie; no rival) the answer is 1. In the ``epoch`` and ``text`` scopes scores that are not
+finite are refused with ValueError, higher scores never give lower probabilities, and the answer depends on the values
+alone, not on their order.
 
 Shapes: B pairs in the batch, N given training pairs, M pairs of the null sample.
 """

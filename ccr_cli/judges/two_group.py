@@ -61,13 +61,13 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> FloatArr
         null_M: similarities of shuffled pairs, shape (M,).
 
     Returns:
-        Shape (N,), in [0, 1]; 1 for all where the null sample or the scores hold no information.
+        Shape (N,), in [0, 1]; 1 for all where nothing tells the null sample's scores, or the given ones, apart.
 
     Raises:
         ValueError: a score that is not finite, or more than one dimension.
     """
     score_N, null_M = epoch_scores(score_N, "score_N"), np.sort(epoch_scores(null_M, "null_M"))
-    if len(score_N) == 0 or len(null_M) < 2 or all_equal(null_M):
+    if len(score_N) == 0 or len(null_M) < 2 or all_equal(null_M) or all_equal(score_N):
         return np.ones(len(score_N))
     found = fit(score_N, null_M)
     low, high = (found.shift, found.width), (found.lead, found.right_width)

@@ -94,6 +94,14 @@ def test_constant_scores_above_a_null_are_clean() -> None:
     assert two_group.clean_probability(np.array([0.1, 0.9]), np.array([])).tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("place", [-0.2, 0.05, 0.1, 0.6])
+@pytest.mark.parametrize("size", [1, 2, 500])
+@pytest.mark.parametrize("name", EPOCH)
+def test_pairs_that_nothing_tells_apart_are_presumed_to_match(name: str, size: int, place: float) -> None:
+    null = np.random.default_rng(0).normal(0.05, 0.1, 1000)
+    assert (EPOCH[name].clean_probability(np.full(size, place), null) == 1).all()
+
+
 @pytest.mark.parametrize("size", [2, 3, 5, 20, 100])
 @pytest.mark.parametrize("name", EPOCH)
 def test_few_pairs(name: str, size: int) -> None:
