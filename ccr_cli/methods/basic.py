@@ -36,6 +36,8 @@ class Method(base.Method):
         c = self.config
         sim = base.views(self, batch)
         p = base.clean_probabilities(self, batch, sim)
-        vs = triplet(sim.VS, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p.VS)
-        vt = triplet(sim.VT, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p.VT)
-        return {"triplet_vs": vs, "triplet_vt": c.alpha * vt}
+        terms = {"triplet_vs": triplet(sim.VS, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p.VS)}
+        if c.alpha:
+            vt = triplet(sim.VT, sim.mask, margin=c.margin, reduction=c.reduction, weight_B=p.VT)
+            terms["triplet_vt"] = c.alpha * vt
+        return terms

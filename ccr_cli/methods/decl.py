@@ -59,6 +59,8 @@ class Config(base.Config):
         weights = self.evidential_weight, self.kl_weight, self.hinge_weight, self.alpha, self.eta, self.candidates
         if self.tau < LEAST_TAU or self.mu < 1 or min(weights) < 0:
             raise ValueError(f"tau >= {LEAST_TAU}, mu >= 1, and weights, eta and candidates >= 0 are needed")
+        if self.evidential_weight == self.hinge_weight == 0:
+            raise ValueError("evidential_weight and hinge_weight are both 0, which leaves nothing to train")
 
 
 class Method(base.Method):

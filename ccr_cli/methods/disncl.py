@@ -160,6 +160,8 @@ class Method(base.Method):
         whole = batch.judged or c.warmup_terms == "all" or not c.align_weight
         terms: dict[str, Tensor] = {}
         for name, sim_BB, p_B, weight in (("vs", sim.VS, p_VS, c.source_weight), ("vt", sim.VT, p_VT, 1.0)):
+            if not weight:
+                continue
             if c.align_weight:
                 bound = c.margin_base if batch.judged else None
                 loss = align(sim_BB, sim.mask, margin=c.margin, base=bound, reduction=c.reduction, weight_B=p_B)

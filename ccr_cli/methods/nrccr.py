@@ -164,7 +164,9 @@ class Method(base.Method):
         def ranked(sim_BB: Tensor, p_B: Tensor) -> Tensor:
             return triplet(sim_BB, mask_BB, margin=c.margin, reduction=c.reduction, weight_B=p_B)
 
-        terms = {"triplet_vs": ranked(sim.VS, p.VS), "triplet_vt": c.alpha * ranked(sim.VT, p.VT)}
+        terms = {"triplet_vs": ranked(sim.VS, p.VS)}
+        if c.alpha:
+            terms["triplet_vt"] = c.alpha * ranked(sim.VT, p.VT)
         if c.similarity_weight or c.feature_weight:
             h_BD = self._teacher(x_BLD[: 2 * size], there_BL[: 2 * size])
         if c.similarity_weight:

@@ -33,6 +33,8 @@ class Config(base.Config):
     """Scale of the evidence, eq. (1), and of the softmax in eq. (14), (18)."""
     evidence: Literal["scaled", "paper"] = "scaled"
     """`scaled` exp(tanh(sim)/tau), or eq. (1) as printed, exp(tanh(sim/tau))."""
+    evidential_weight: float = 1.0
+    """Weight of L_u, eq. (11)."""
     phi: float = 0.0
     """Weight of the log-determinant of the Fisher information, eq. (6); the paper's is 0.01."""
     gamma: float = 0.2
@@ -71,6 +73,9 @@ class Config(base.Config):
             raise ValueError(
                 f"tau >= {LEAST_TAU}, anchor_temperature > 0, gamma in [0, 1] and candidates >= 0 are needed"
             )
+        together = self.beta * self.consistency_weight
+        if not any((self.evidential_weight, self.anchor_weight, self.cross_lingual_weight, together)):
+            raise ValueError("the weights of all terms that pull are 0, which leaves nothing to train")
 
 
 _LITERAL = {
@@ -104,22 +109,21 @@ class Method(base.Method):
         """Eq. (20): the mean over the batch of L_u + beta (l L_c - (1 - l) L_n), plus the anchor."""
         c = self.config
         sim = base.views(self, batch)
-        e_vs, e_vt = (evidence(x, c.tau, c.evidence) for x in (sim.VS, sim.VT))
         p = base.clean_probabilities(self, batch, sim)
 
-        def view(evidence_BB: Tensor, p_B: Tensor) -> Tensor:
-            return dual_direction_loss(evidence_BB, p_B, sim.mask, phi=c.phi, noisy_target=c.noisy_target)
+        def view(sim_BB: Tensor, p_B: Tensor) -> Tensor:
+            return dual_direction_loss(self.evidence(sim_BB), p_B, sim.mask, phi=c.phi, noisy_target=c.noisy_target)
 
         rows = kept_rows_B(sim.mask)
 
         def mean(value_B: Tensor) -> Tensor:
             return torch.where(rows, value_B, torch.zeros_like(value_B)).sum() / rows.sum().clamp(min=1)
 
-        sigma = view_weight(self.epoch, self.epochs, gamma=c.gamma, decay=c.schedule)
-        terms = {
-            "evidential_vs": sigma * mean(view(e_vs, p.VS)),
-            "evidential_vt": (1 - sigma) * mean(view(e_vt, p.VT)),
-        }
+        terms = {}
+        if c.evidential_weight:
+            sigma = view_weight(self.epoch, self.epochs, gamma=c.gamma, decay=c.schedule)
+            terms["evidential_vs"] = c.evidential_weight * sigma * mean(view(sim.VS, p.VS))
+            terms["evidential_vt"] = c.evidential_weight * (1 - sigma) * mean(view(sim.VT, p.VT))
         if c.beta and c.consistency_weight:
             l_c = consistency(sim.VT, sim.VS, sim.mask, temperature=c.tau)
             terms["consistency"] = c.beta * c.consistency_weight * mean(p.VT * l_c)

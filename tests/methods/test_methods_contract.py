@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import inspect
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 import toy
 from safetensors.torch import load_file
 from toy import Chain
+from transformers import BertConfig, BertModel
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base as records
@@ -24,7 +26,7 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.methods import base
 from ccr_cli.nets.dual import parameter_groups
-from ccr_cli.nets.text import build_text_encoder
+from ccr_cli.nets.text import TransformerTextEncoder, build_text_encoder
 from ccr_cli.stages.checkpoint import save_tensors
 from ccr_cli.stages.options import configure
 
@@ -34,19 +36,37 @@ SMALL: dict[str, Any] = {"buckets": 512, "dim": 16, "dropout": 0.0, "text_dropou
 VISUAL_DIM = 12
 SOURCE = [f"{colour} {shape}" for colour, shape in zip(toy.COLOURS, itertools.cycle(toy.SHAPES), strict=False)]
 TARGET = [f"{toy.SHAPES[shape]} {toy.COLOURS[colour]}" for colour, shape in (text.split() for text in SOURCE)]
+BACK = [f"the {shape} is {colour}" for colour, shape in (text.split() for text in SOURCE)]
+SURE = [1.0] * len(SOURCE)
+WITHIN = {"kl_weight"}
+"""Those that weigh a part of a term."""
+WEIGHT = re.compile(r"(.*_weight|alpha|beta)$")
+"""Options that weigh terms of a loss."""
 
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
 def make(name: str, seed: int = 0, **options: Any) -> base.Method:
     """A small model of a method, without dropout."""
+    return make_with(None, name, seed, **options)
+
+
+def make_with(text: base.TextEncoder | None, name: str, seed: int = 0, **options: Any) -> base.Method:
+    """The same with a text encoder of one's own."""
     module = registry.load("methods", name)
     config = configure(module.Config, {**SMALL, **options}, name)
     torch.manual_seed(seed)
-    text = build_text_encoder("ngram", buckets=config.buckets, dim=config.dim)
+    text = text or build_text_encoder("ngram", buckets=config.buckets, dim=config.dim)
     method: base.Method = module.Method(config, VISUAL_DIM, text)
     method.start_epoch(1)
     return method.train()
+
+
+def calibrated(method: base.Method) -> base.Method:
+    """The method in evaluation mode, after queries of which the more similar are the more often right."""
+    first_Q = torch.linspace(-0.2, 0.8, 40)
+    method.calibrate(torch.stack([first_Q, first_Q / 2 - 0.1], dim=1), torch.arange(40) % 8 < torch.arange(40) // 5)
+    return method.eval()
 
 
 def tokens(texts: list[str]) -> Tokens:
@@ -60,19 +80,19 @@ def batch(
     clean: list[float] | None = None,
     judged: bool = True,
 ) -> base.Batch:
-    """A batch in which equal items have equal features, of one to three rows; back-translations are the sources."""
+    """A batch in which equal items have equal features, of one to three rows, and no side is wholly believed."""
     item_B = torch.tensor(items or list(range(len(source))))
     features = torch.randn(64, VISUAL_DIM, generator=torch.Generator().manual_seed(5))
     offsets = torch.tensor([0, *itertools.accumulate(1 + (item + 1) % 3 for item in range(32))])
-    p_B = torch.tensor(clean or [1.0] * len(source))
+    p_VS, p_VT, p_ST = torch.tensor([clean] * 3) if clean else torch.linspace(0.35, 0.95, 3 * len(source)).view(3, -1)
     return base.Batch(
         Frames(features[: offsets[-1]], offsets).select(item_B),
         tokens(source),
         tokens(target),
         item_B,
-        base.Belief(p_B, p_B.clone(), p_B.clone()),
+        base.Belief(p_VS, p_VT, p_ST),
         judged,
-        back=tokens(source),
+        back=tokens(BACK[: len(source)]),
         label_B=item_B,
     )
 
@@ -102,6 +122,36 @@ def test_every_parameter_gets_gradient(name: str) -> None:
 
 
 @every_method
+def test_every_parameter_of_a_hub_encoder_gets_gradient(name: str) -> None:
+    size = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
+    bert = BertModel(BertConfig(vocab_size=SMALL["buckets"], hidden_dropout_prob=0.0, **size))
+    method = make_with(TransformerTextEncoder(bert), name, text_encoder="bert")
+    total(method.losses(batch())).backward()  # type: ignore[no-untyped-call]
+    for weight, grad in gradients(method).items():
+        # a softmax does not feel what is added to all keys
+        assert grad.isfinite().all() and (grad.abs().sum() > 0 or weight.endswith("key.bias")), weight
+
+
+def weights() -> list[tuple[str, str]]:
+    """Methods with each of their options that weigh something."""
+    fields = [(name, f.name) for name in METHODS for f in dataclasses.fields(registry.load("methods", name).Config)]
+    return [(name, field) for name, field in fields if WEIGHT.match(field)]
+
+
+@pytest.mark.parametrize(("name", "option"), weights())
+def test_what_weighs_nothing_is_neither_computed_nor_built(name: str, option: str) -> None:
+    given = batch()
+    on, off = (make(name, **{option: weight}) for weight in (1.0, 0.0))
+    whole, rest = on.losses(given), off.losses(given)
+    assert rest.keys() <= whole.keys() and all(value != 0 for value in rest.values())
+    assert not torch.equal(total(whole), total(rest))
+    if option not in WITHIN:
+        assert rest.keys() < whole.keys()
+    total(rest).backward()  # type: ignore[no-untyped-call]
+    assert all(grad.abs().sum() > 0 for grad in gradients(off).values())
+
+
+@every_method
 def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> None:
     method, given = make(name), batch()
     before = given.visual.rows_ND.clone(), given.p.VT.clone()
@@ -113,7 +163,7 @@ def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> 
 @every_method
 def test_overfits_eight_pairs(name: str) -> None:
     method = make(name)
-    given = batch(judged=False)
+    given = batch(clean=SURE, judged=False)
     dense, sparse = parameter_groups(method)
     optimizers = [torch.optim.Adam(dense, lr=0.02), torch.optim.SparseAdam(sparse, lr=0.02)]
     losses = []
@@ -152,17 +202,19 @@ def test_same_seed_same_bytes(name: str, workspace: Chain) -> None:
 
 @every_method
 def test_saved_and_loaded_gives_the_same_scores(name: str, tmp_path: Path) -> None:
-    first, second = make(name, seed=1).eval(), make(name, seed=2).eval()
+    first, second = calibrated(make(name, seed=1)), make(name, seed=2).eval()
     given = batch()
 
-    def scores(method: base.Method) -> torch.Tensor:
+    def scores(method: base.Method) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.no_grad():
-            return method.score(method.embed_text(given.target), method.embed_visual(given.visual))[0]
+            sim, unc = method.score(method.embed_text(given.target), method.embed_visual(given.visual))
+            return sim, torch.zeros(()) if unc is None else unc
 
-    assert not torch.equal(scores(first), scores(second))
+    sims, uncs = zip(scores(first), scores(second), strict=True)
+    assert not torch.equal(*sims) and (not uncs[0].any() or not torch.equal(*uncs))
     save_tensors(tmp_path / "model.safetensors", first.state_dict())
     second.load_state_dict(load_file(tmp_path / "model.safetensors"))
-    assert torch.equal(scores(first), scores(second))
+    assert all(torch.equal(one, two) for one, two in zip(scores(first), scores(second), strict=True))
 
 
 @every_method
@@ -175,7 +227,7 @@ def test_embeddings_are_unit_vectors(name: str) -> None:
 @every_method
 @pytest.mark.parametrize("gallery", [1, 2, 300])
 def test_uncertainty_lies_between_0_and_1_or_there_is_none(name: str, gallery: int) -> None:
-    method = make(name).eval()
+    method = calibrated(make(name))
     g_GD = torch.nn.functional.normalize(torch.randn(gallery, SMALL["dim"]), dim=-1)
     q_QD = torch.cat([g_GD[:1], -g_GD[:1], torch.zeros(1, SMALL["dim"])])
     sim_QG, unc_Q = method.score(q_QD, g_GD)
@@ -187,11 +239,13 @@ def test_uncertainty_lies_between_0_and_1_or_there_is_none(name: str, gallery: i
         assert (unc_Q >= 0).all() and (unc_Q <= 1).all()
         elsewhere_Q = method.score(q_QD, -g_GD)[1]
         assert elsewhere_Q is not None
-        if not torch.equal(unc_Q, elsewhere_Q):  # else the query alone says it
+        if method.uncertainty_scope() != "query":
+            assert not torch.equal(unc_Q, elsewhere_Q)
             assert unc_Q[0] <= unc_Q[1], "a query that matches is not the less certain one"
 
 
 @every_method
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("judged", [False, True])
 @pytest.mark.parametrize(
     ("source", "target", "items", "clean"),
@@ -200,6 +254,7 @@ def test_uncertainty_lies_between_0_and_1_or_there_is_none(name: str, gallery: i
         pytest.param(["red ring"] * 8, ["anillo rojo"] * 8, None, None, id="identical captions"),
         pytest.param(SOURCE, TARGET, [0, 0, 1, 2, 3, 4, 5, 6], None, id="two captions of one item"),
         pytest.param(SOURCE, TARGET, [3] * 8, None, id="all captions of one item"),
+        pytest.param(SOURCE[:1], TARGET[:1], None, None, id="batch of one"),
         pytest.param(SOURCE[:2], TARGET[:2], None, None, id="batch of two"),
         pytest.param(SOURCE[:2], TARGET[:2], [1, 1], None, id="batch of two of one item"),
         pytest.param(SOURCE, TARGET, None, [0.0] * 8, id="all noisy"),
@@ -207,12 +262,18 @@ def test_uncertainty_lies_between_0_and_1_or_there_is_none(name: str, gallery: i
         pytest.param([" ", "red"], ["?", "rojo"], None, None, id="captions without words"),
     ],
 )
-def test_terms_and_gradients_are_finite_in_bfloat16(
-    name: str, source: list[str], target: list[str], items: list[int] | None, clean: list[float] | None, judged: bool
+def test_terms_and_gradients_are_finite(
+    name: str,
+    source: list[str],
+    target: list[str],
+    items: list[int] | None,
+    clean: list[float] | None,
+    judged: bool,
+    dtype: torch.dtype,
 ) -> None:
     method = make(name)
     given = batch(source, target, items, clean, judged)
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", dtype, enabled=dtype is torch.bfloat16):
         terms = method.losses(given)
     assert all(value.isfinite() for value in terms.values()), terms
     total(terms).backward()  # type: ignore[no-untyped-call]
