@@ -35,9 +35,9 @@ _TETHER = 0.1
 """What the shuffled triplets are worth in the place and width of a mismatched side, as a share of the given ones. With
 less, the lower tail of what matches is taken for mismatches where nothing is wrong: 4 % of clean Flickr8k-CN at 0.0002,
 0.6 % at 0.1, which is as good or better at 40 % noise of either kind."""
-_BLIND, _SURE = 2.0, 4.0
-"""Separations at which a side's opinion counts for nothing, and for all."""
 _ROUNDS, _TOLERANCE, _TINY = 500, 1e-6, 1e-12
+_ROUNDING = 1e-5
+"""What cosines of float32 may differ by for no reason."""
 
 
 class Fit(NamedTuple):
@@ -51,22 +51,6 @@ class Fit(NamedTuple):
     wrong_3: FloatArray
     """The same where it does not."""
     wrong_width_3: FloatArray
-
-    @property
-    def separation_3(self) -> FloatArray:
-        """How far matching and mismatched sides lie apart, in units of their (root mean square) width: d'."""
-        width_3 = np.sqrt((self.right_width_3**2 + self.wrong_width_3**2) / 2)
-        return np.asarray((self.right_3 - self.wrong_3) / width_3, dtype=np.float64)
-
-    @property
-    def reliability_3(self) -> FloatArray:
-        """How far an opinion of each side is to be trusted, in [0, 1].
-
-        While matching and mismatched pairs overlap, a pair that is only learned late looks mismatched, and would
-        never be learned if it were left out. So an opinion is discounted (Shafer, 1976) by what its side can tell
-        apart at all, and the rest stays with what was believed before.
-        """
-        return np.asarray(((self.separation_3 - _BLIND) / (_SURE - _BLIND)).clip(0, 1), dtype=np.float64)
 
 
 def clean_probability(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
@@ -82,12 +66,24 @@ def clean_probability(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatA
     Raises:
         ValueError: A score that is not finite, or another shape.
     """
+    return sides(weigh(score_N3, null_M3))
+
+
+def sides(p_NH: FloatArray) -> FloatArray:
+    """Probability that V-S, V-T and S-T match, (N, 3), from that of the hypotheses."""
+    return np.asarray(p_NH @ ~_FAILS_H3, dtype=np.float64).clip(0, 1)
+
+
+def weigh(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
+    """Probability of each hypothesis for each triplet, shape (N, H).
+
+    Args, Raises: those of `clean_probability`. Where the shuffled triplets hold no information nothing is wrong.
+    """
     score_N3, null_M3 = _checked(score_N3, "score_N3"), _checked(null_M3, "null_M3")
     if not len(score_N3) or _says_nothing(null_M3):
-        return np.ones_like(score_N3)
+        return np.tile(np.eye(len(HYPOTHESES))[0], (len(score_N3), 1))
     z_N3 = (score_N3 - null_M3.mean(0)) / null_M3.std(0)
-    p_NH = _posterior(fit(score_N3, null_M3), z_N3)
-    return np.asarray(p_NH @ ~_FAILS_H3, dtype=np.float64).clip(0, 1)
+    return _posterior(fit(score_N3, null_M3), z_N3)
 
 
 def fit(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> Fit:
@@ -149,4 +145,4 @@ def _checked(values: npt.ArrayLike, name: str) -> FloatArray:
 
 
 def _says_nothing(null_M3: FloatArray) -> bool:
-    return len(null_M3) < 2 or bool((np.ptp(null_M3, axis=0) <= _TINY).any())
+    return len(null_M3) < 2 or bool((np.ptp(null_M3, axis=0) <= _ROUNDING).any())

@@ -27,6 +27,7 @@ from ccr_cli.stages.triplets import Triplets
 
 Array = npt.NDArray[np.float64]
 _SHIFTS = (1, 2, 3, 5)
+_STRANGERS, _NEAREST, _BLOCK = 500, 2, 4096
 
 
 @dataclass(frozen=True)
@@ -58,26 +59,57 @@ class Embedded:
         others_N1 = (weight_V1[self.item_N] - weight_N1).clamp(min=1)
         return replace(self, kin_ND=(total_VD[self.item_N] - own_ND) / others_N1)
 
-    def similarities(self) -> dict[str, Array]:
-        """Cosine similarity of each triplet's sides, by name: VS, VT, ST."""
+    @property
+    def sides(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """The two ends of each side of the triplets, by its name: VS, VT, ST."""
         v_ND = self.v_ND
-        pairs = {"VS": (v_ND, self.s_ND), "VT": (v_ND, self.t_ND), "ST": (self.s_ND, self.t_ND)}
-        return {name: _cosine(a, b) for name, (a, b) in pairs.items()}
+        return {"VS": (v_ND, self.s_ND), "VT": (v_ND, self.t_ND), "ST": (self.s_ND, self.t_ND)}
 
-    def null(self, seed: int) -> dict[str, Array]:
-        """The same of shuffled triplets: the sides of different items, so nothing can match."""
+    def similarities(self) -> dict[str, Array]:
+        """Cosine similarity of each side."""
+        return {name: _cosine(a, b) for name, (a, b) in self.sides.items()}
+
+    def shuffled(self, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Rows of triplets of different items, so that nothing of the one can match the other."""
         order = np.random.default_rng(seed).permutation(len(self.item_N))
         left = np.concatenate([order] * len(_SHIFTS))
         right = np.concatenate([np.roll(order, shift) for shift in _SHIFTS])
         items = self.item_N.cpu().numpy()
         differ = items[left] != items[right]
-        a, b = (torch.from_numpy(x[differ]).to(self.item_N.device) for x in (left, right))
-        v_MD = self.v_ND[a]
-        return {
-            "VS": _cosine(v_MD, self.s_ND[b]),
-            "VT": _cosine(v_MD, self.t_ND[b]),
-            "ST": _cosine(self.s_ND[a], self.t_ND[b]),
-        }
+        return left[differ], right[differ]
+
+    def null(self, seed: int) -> dict[str, Array]:
+        """The similarities of shuffled triplets."""
+        left, right = (torch.from_numpy(rows).to(self.item_N.device) for rows in self.shuffled(seed))
+        return {name: _cosine(a[left], b[right]) for name, (a, b) in self.sides.items()}
+
+    def crowding(self, seed: int) -> dict[str, tuple[Array, Array]]:
+        """How near strangers come to either end of the sides that have a picture, as in CSLS (Conneau et al., 2018).
+
+        The mean similarity of the nearest few among a random sample of other items' entries. A picture says more
+        than a caption, and a caption that says little is near to many pictures: what a picture and its caption have
+        in common shows in how far they are ahead of strangers. A caption and its translation say the same.
+        """
+        order = np.random.default_rng(seed).permutation(len(self.item_N))[:_STRANGERS]
+        some = torch.from_numpy(order).to(self.item_N.device)
+
+        def near(a_ND: Tensor, b_ND: Tensor) -> Array:
+            parts = []
+            for rows in torch.split(torch.arange(len(a_ND), device=a_ND.device), _BLOCK):
+                own_BR = self.item_N[rows][:, None] == self.item_N[some][None, :]
+                sim_BR = (a_ND[rows] @ b_ND[some].T).masked_fill(own_BR, -1.0)
+                parts.append(sim_BR.topk(min(_NEAREST, len(some)), dim=1).values.mean(dim=1))
+            return np.asarray(torch.cat(parts).double().cpu().numpy())
+
+        return {name: (near(a, b), near(b, a)) for name, (a, b) in self.sides.items() if name != "ST"}
+
+    def leads(self, seed: int) -> tuple[Array, Array]:
+        """What the triangle reads of given and of shuffled triplets: similarity less crowding; (N, 3), (M, 3)."""
+        given, null, (left, right) = self.similarities(), self.null(seed), self.shuffled(seed)
+        for name, (a_N, b_N) in self.crowding(seed).items():
+            given[name] = given[name] - (a_N + b_N) / 2
+            null[name] = null[name] - (a_N[left] + b_N[right]) / 2
+        return np.stack(list(given.values()), axis=1), np.stack(list(null.values()), axis=1)
 
 
 @dataclass(frozen=True)
@@ -88,15 +120,6 @@ class Opinion:
     p: Belief[Array]
     shares: dict[str, float] = field(default_factory=dict)
     """How often what is wrong, where the judge tells that apart."""
-    reliability: Belief[Array] | None = None
-    """How far the judge trusts itself, in [0, 1]; None: wholly."""
-
-    def after(self, before: Belief[Array]) -> Belief[Array]:
-        """What is believed now; as far as the judge is not to be trusted, what was believed before."""
-        if self.reliability is None:
-            return self.p
-        sides = ((getattr(x, side) for x in (self.reliability, self.p, before)) for side in ("VS", "VT", "ST"))
-        return Belief(*(r * new + (1 - r) * old for r, new, old in sides))
 
 
 def embed_triplets(
@@ -154,17 +177,10 @@ def ask(
 
 def _triangle(module: Any, embedded: Embedded, similarity: dict[str, Array], seed: int) -> Opinion:
     """Asks about the triplets alone, and again with the captions that were believed beside the pictures."""
-
-    def sides(values: dict[str, Array]) -> Array:
-        return np.stack([values[name] for name in ("VS", "VT", "ST")], axis=1)
-
-    alone = Belief(*module.clean_probability(sides(similarity), sides(embedded.null(seed))).T)
-    embedded = embedded.with_kin(alone)
-    given, null = sides(embedded.similarities()), sides(embedded.null(seed))
-    found = module.fit(given, null)
-    shares = dict(zip(module.HYPOTHESES[1:], found.share_H[1:].tolist(), strict=True))
-    reliability = Belief(*(np.full(len(given), r) for r in found.reliability_3))
-    return Opinion(similarity, Belief(*module.clean_probability(given, null).T), shares, reliability)
+    alone = Belief(*module.clean_probability(*embedded.leads(seed)).T)
+    p_NH = module.weigh(*embedded.with_kin(alone).leads(seed))
+    shares = dict(zip(module.HYPOTHESES[1:], p_NH.mean(0)[1:].tolist(), strict=True))
+    return Opinion(similarity, Belief(*module.sides(p_NH).T), shares)
 
 
 def trust(triplets: Triplets) -> Belief[Array]:
@@ -196,8 +212,6 @@ def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     """The judge against synthetic truth (None where there is none), and how many pairs it calls noisy."""
     said = {"share_noisy": float((opinion.p.VT < 0.5).mean()), "mean_p_clean": float(opinion.p.VT.mean())}
     said |= {f"wrong_{what}": share for what, share in opinion.shares.items()}
-    if opinion.reliability is not None:
-        said |= {f"reliability_{k.lower()}": float(getattr(opinion.reliability, k).mean()) for k in ("VS", "VT", "ST")}
     if triplets.wrong is None:
         return said
     return said | detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))

@@ -276,8 +276,7 @@ class Trainer:
                 read=self.method.judge_scores,
             )
         if epoch >= c.warmup_epochs and self.scope in ("epoch", "triangle"):
-            before = Belief(*(x.double().cpu().numpy() for x in (self.state.p.VS, self.state.p.VT, self.state.p.ST)))
-            self.state.p = self._to_device(opinion.after(before), least=LEAST)
+            self.state.p = self._to_device(opinion.p, least=LEAST)
         folder = self.build.folder / "evidence"
         folder.mkdir(exist_ok=True)
         frame = pd.DataFrame(

@@ -105,13 +105,14 @@ def test_wrong_input_is_refused() -> None:
         triangle.clean_probability(good, np.where(np.arange(12).reshape(4, 3) == 5, np.nan, good))
 
 
-def test_a_side_that_tells_nothing_apart_is_not_relied_on() -> None:
-    score, null, _, _ = draw({"translation": 0.3})
-    rng = np.random.default_rng(2)
-    blurred = score.copy()
-    blurred[:, 0] = rng.normal(0.15, 0.1, len(score))  # V-S one width above the shuffled ones
-    clear, dim = (triangle.fit(x, null).reliability_3 for x in (score, blurred))
-    assert dim[0] < 0.1 and clear[2] == 1 and (clear >= 0).all() and dim[2] == pytest.approx(clear[2], abs=0.05)
-    found = triangle.fit(score, null)
-    place, width = (found.right_3 - found.wrong_3), np.sqrt((found.right_width_3**2 + found.wrong_width_3**2) / 2)
-    np.testing.assert_allclose(found.separation_3, place / width)
+def test_weights_are_over_the_hypotheses_and_sides_are_their_sums() -> None:
+    score, null, _, _ = draw({"translation": 0.3, "source": 0.1})
+    p_NH = triangle.weigh(score, null)
+    np.testing.assert_allclose(p_NH.sum(1), 1)
+    none, translation, visual, source, everything = range(5)
+    got = triangle.clean_probability(score, null)
+    for side, kept in enumerate(((none, translation), (none, source), (none, visual))):
+        np.testing.assert_allclose(got[:, side], p_NH[:, kept].sum(1), atol=1e-12)
+    np.testing.assert_allclose(p_NH.mean(0)[[translation, source, everything]], [0.3, 0.1, 0.0], atol=0.02)
+    flat = np.full((4, 3), 0.3)
+    np.testing.assert_array_equal(triangle.weigh(flat, flat), np.eye(5)[[0] * 4])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -10,7 +13,9 @@ from torch.nn.functional import normalize
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.methods.base import Belief
-from ccr_cli.stages.judging import Embedded, Opinion
+from ccr_cli.stages.judging import Embedded, ask
+
+HOW: dict[str, Any] = {"seed": 0, "batch_size": 4, "read": lambda sim: sim}
 
 
 def embedded() -> tuple[Embedded, Belief[npt.NDArray[np.float64]]]:
@@ -76,9 +81,38 @@ def test_kin_changes_the_visual_sides_alone() -> None:
     assert not np.allclose(before["VS"], after["VS"]) and not np.allclose(before["VT"], after["VT"])
 
 
-def test_what_is_not_reliable_stays_with_what_was_believed() -> None:
-    old, new = (Belief(*np.full((3, 2), x)) for x in (0.9, 0.1))
-    opinion = Opinion({}, new, reliability=Belief(np.zeros(2), np.full(2, 0.25), np.ones(2)))
-    now = opinion.after(old)
-    np.testing.assert_allclose([now.VS[0], now.VT[0], now.ST[0]], [0.9, 0.7, 0.1])
-    assert Opinion({}, new).after(old) is new
+def test_crowding_is_the_mean_of_the_nearest_strangers() -> None:
+    seen, _ = embedded()
+    found = seen.crowding(0)
+    assert set(found) == {"VS", "VT"}
+    for name, other_ND in (("VS", seen.s_ND), ("VT", seen.t_ND)):
+        sim = seen.v_VD[seen.item_N].double().numpy() @ other_ND.double().numpy().T
+        differ = seen.item_N.numpy()[:, None] != seen.item_N.numpy()[None, :]
+        for i in range(6):
+            rows, columns = (np.sort(x[differ[i]])[-2:].mean() for x in (sim[i], sim[:, i]))
+            np.testing.assert_allclose([found[name][0][i], found[name][1][i]], [rows, columns], rtol=1e-5, atol=1e-6)
+
+
+def test_the_triangle_reads_leads_over_strangers_and_the_texts_as_they_are() -> None:
+    seen, _ = embedded()
+    given, null = seen.leads(3)
+    similar, shuffled, crowd = seen.similarities(), seen.null(3), seen.crowding(3)
+    left, right = seen.shuffled(3)
+    assert (seen.item_N[left] != seen.item_N[right]).all() and len(null) == len(left)
+    np.testing.assert_array_equal(given[:, 2], similar["ST"])
+    np.testing.assert_array_equal(null[:, 2], shuffled["ST"])
+    for column, name in enumerate(("VS", "VT")):
+        np.testing.assert_allclose(given[:, column], similar[name] - (crowd[name][0] + crowd[name][1]) / 2)
+        a, b = crowd[name][0][left], crowd[name][1][right]
+        np.testing.assert_allclose(null[:, column], shuffled[name] - (a + b) / 2)
+
+
+@pytest.mark.parametrize("items", [1, 3])
+def test_a_model_that_has_collapsed_doubts_nothing(items: int) -> None:
+    same = normalize(torch.ones(items, 5), dim=1)
+    item_N = torch.arange(items).repeat_interleave(2)
+    triplets = SimpleNamespace()  # the triangle asks no texts and no truth
+    opinion = ask("triangle", "", Embedded(same, same[item_N], same[item_N], item_N), triplets, **HOW)  # type: ignore[arg-type]
+    for p_N in (opinion.p.VS, opinion.p.VT, opinion.p.ST):
+        np.testing.assert_array_equal(p_N, np.ones(2 * items))
+    assert set(opinion.shares.values()) == {0.0}
