@@ -141,7 +141,8 @@ def weights() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "option"), weights())
 def test_what_weighs_nothing_is_neither_computed_nor_built(name: str, option: str) -> None:
     given = batch()
-    on, off = (make(name, **{option: weight}) for weight in (1.0, 0.0))
+    settings: list[dict[str, Any]] = [{option: weight} for weight in (1.0, 0.0)]
+    on, off = (make(name, **options) for options in settings)
     whole, rest = on.losses(given), off.losses(given)
     assert rest.keys() <= whole.keys() and all(value != 0 for value in rest.values())
     assert not torch.equal(total(whole), total(rest))

@@ -14,7 +14,7 @@ import torch
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import GivenTokenizer, Tokens
-from ccr_cli.losses.credibility import consistency_loss
+from ccr_cli.losses.credibility import consistency_loss, fuzzy_loss, membership
 from ccr_cli.methods import base, fume
 from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.nets.text import GivenTextEncoder
@@ -95,6 +95,19 @@ def test_a_translation_that_is_not_believed_teaches_nothing() -> None:
     doubted, alone = method.losses(batch(p_vt=0.0)), method.losses(batch(translated=False))
     for term in ("fuzzy", "consistency"):
         torch.testing.assert_close(doubted[term], alone[term])
+
+
+def test_terms_are_those_of_eq_8_weighted_by_belief_and_alpha() -> None:
+    method = make(alpha=0.3, fuzzy_weight=2.0, temperature=0.5).eval()
+    p_vs, p_vt = torch.linspace(0.2, 0.9, SIZE), torch.linspace(0.8, 0.3, SIZE)
+    given = dataclasses.replace(batch(), p=base.Belief(p_vs, p_vt, torch.ones(SIZE)))
+    label_B = torch.arange(SIZE) % CLASSES
+    z = [method.embed_visual(given.visual), method.embed_text(given.source), method.embed_text(given.target)]
+    weights = [torch.ones(SIZE), p_vs, p_vt]
+    terms = method.losses(given)
+    each = [fuzzy_loss(membership(x, method.weight_KD), label_B, w) for x, w in zip(z, weights, strict=True)]
+    torch.testing.assert_close(terms["fuzzy"], 2 * torch.stack(each).sum())
+    torch.testing.assert_close(terms["consistency"], 0.3 * consistency_loss(z, 0.5, None, weights))
 
 
 @pytest.mark.parametrize(("off", "left"), [("alpha", "fuzzy"), ("fuzzy_weight", "consistency")])
