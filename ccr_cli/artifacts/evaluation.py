@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -28,6 +29,17 @@ def results(artifact: Artifact) -> list[dict[str, Any]]:
     """Reads the results of an evaluation."""
     value: list[dict[str, Any]] = read_json(artifact.file("metrics.json"))["results"]
     return value
+
+
+def headline(result: Mapping[str, Any]) -> str:
+    """What stands for a result: `SumR`, or `mAP` where whatever has the query's category is right."""
+    return "mAP" if "|pos:label|" in str(result.get("signature")) else "SumR"
+
+
+def mean_ap(result: Mapping[str, Any]) -> float | None:
+    """The mean of both directions' mAP; None where a direction has none."""
+    t2v, v2t = ((result.get(direction) or {}).get("mAP") for direction in ("t2v", "v2t"))
+    return None if t2v is None or v2t is None else (t2v + v2t) / 2
 
 
 def read_ranks(artifact: Artifact) -> pd.DataFrame:

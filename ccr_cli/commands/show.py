@@ -30,20 +30,22 @@ def show_training(artifact: Artifact) -> None:
 
 def show_evaluation(artifact: Artifact) -> None:
     """Shows an evaluation's figures and their signatures: a table on a terminal, lines otherwise."""
-    from ccr_cli.artifacts.evaluation import results
+    from ccr_cli.artifacts.evaluation import headline, mean_ap, results
 
     found = results(artifact)
+    name = headline(found[0])  # one protocol an evaluation, one headline
+    values = [_number(mean_ap(r) if name == "mAP" else r[name]) for r in found]
     if console.brief:
-        say = ", ".join(f"{_what(r)} {r['SumR']:.1f}" for r in found)
-        console.say(f"  SumR: {say}")
+        say = ", ".join(f"{_what(r)} {value}" for r, value in zip(found, values, strict=True))
+        console.say(f"  {name}: {say}")
         return
     if console.stderr().is_terminal and console.verbosity >= 0:
-        _draw(artifact.name, found)
+        _draw(artifact.name, found, name, values)
     else:
-        for result in found:
+        for result, value in zip(found, values, strict=True):
             parts = {d: " ".join(f"{k} {_number(result[d][k])}" for k in _SHOWN) for d in _DIRECTIONS}
             figures = [f"{d.upper()} {text}" for d, text in parts.items()]
-            console.say(f"{_what(result)}: SumR {result['SumR']:.1f}; {'; '.join(figures)}")
+            console.say(f"{_what(result)}: {name} {value}; {'; '.join(figures)}")
     for result in found:
         console.say(result["signature"], style="dim")
 
@@ -55,18 +57,18 @@ def _what(result: dict[str, Any]) -> str:
     return f"{result['data']} {result['lang']}{role}{fusion}{reading}"
 
 
-def _draw(title: str, found: list[dict[str, Any]]) -> None:
+def _draw(title: str, found: list[dict[str, Any]], name: str, values: list[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title)
     table.add_column("queries")
-    table.add_column("SumR", justify="right")
+    table.add_column(name, justify="right")
     for direction in _DIRECTIONS:
         table.add_column(f"{direction.upper()} {' / '.join(_SHOWN)}", justify="right")
-    for result in found:
+    for result, value in zip(found, values, strict=True):
         figures = [" / ".join(_number(result[d][k]) for k in _SHOWN) for d in _DIRECTIONS]
-        table.add_row(Text(console.plain(_what(result))), f"{result['SumR']:.1f}", *figures)
+        table.add_row(Text(console.plain(_what(result))), value, *figures)
     console.stderr().print(table)
 
 

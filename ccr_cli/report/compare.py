@@ -13,12 +13,15 @@ from typing import Any
 
 import pandas as pd
 
+from ccr_cli.artifacts import evaluation
 from ccr_cli.metrics import signature
 
 RECALLS = ("R@1", "R@5", "R@10")
 DIRECTION_METRICS = (*RECALLS, "MedR", "MeanR", "mAP", "MRR")
-METRICS = ("SumR", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in DIRECTION_METRICS))
-"""Columns of a results frame that hold a figure."""
+METRICS = ("SumR", "mAP", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in DIRECTION_METRICS))
+"""Columns of a results frame that hold a figure; mAP is the mean of both directions."""
+HEADLINES = {"SumR": ("SumR", "of 600"), "mAP": ("mAP@all", "of 100")}
+"""The figures that may stand for a result: what each is called, and its scale."""
 
 DETECTION = ("recall", "false_alarms", "precision", "auroc", "average_precision")
 DIAGNOSIS_FIGURES = (*DETECTION, "share_noisy", "uncertainty.clean", "uncertainty.noisy")
@@ -63,6 +66,18 @@ class View:
     trained_lang: str
     frame: pd.DataFrame
     """Rows of a results frame."""
+    figure: str = "SumR"
+    """What stands for each of them: a key of `HEADLINES`."""
+
+    @property
+    def named(self) -> str:
+        """What the figure is called."""
+        return HEADLINES[self.figure][0]
+
+    @property
+    def scale(self) -> str:
+        """What the figure is at most."""
+        return HEADLINES[self.figure][1]
 
     @property
     def main_rank(self) -> tuple[Any, ...]:
@@ -144,13 +159,14 @@ def results_frame(
 
     Returns:
         Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
-        zero_shot, signature, queries, trained_lang, noise_kind, key, SumR_low, SumR_high and `METRICS`. A result
-        that is there twice (same run, same signature) counts once.
+        zero_shot, signature, queries, trained_lang, noise_kind, key, figure (what stands for the result), low and high
+        (its interval) and `METRICS`. A result that is there twice (same run, same signature) counts once.
     """
     rows = []
     for run_id, result in results:
         fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), str(result["label"]))
-        low, high = result.get("SumR_interval") or (None, None)
+        figure = evaluation.headline(result)
+        low, high = result.get(f"{figure}_interval") or (None, None)
         row = {
             "run_id": run_id,
             **{k: result.get(k) for k in ("run", "data", "split", "lang", "caption_set", "role", "fusion", "method")},
@@ -162,17 +178,19 @@ def results_frame(
             "queries": (result.get("t2v") or {}).get("queries"),
             "trained_lang": fact.lang,
             "SumR": result.get("SumR"),
-            "SumR_low": low,
-            "SumR_high": high,
+            "figure": figure,
+            "low": low,
+            "high": high,
         }
         for direction in ("t2v", "v2t"):
             figures = result.get(direction) or {}
             row |= {f"{direction}.{m}": figures.get(m) for m in DIRECTION_METRICS}
+        row["mAP"] = evaluation.mean_ap(result)
         row["noise_kind"], row["noise_seed"], row["key"] = _comparable(row, fact)
         rows.append(row)
     names = ["run_id", "label", "noise", *REPLICATE, "noise_kind", "key", "signature", *METRICS]
     frame = pd.DataFrame(rows, columns=None if rows else names)
-    for name in (*METRICS, "SumR_low", "SumR_high"):
+    for name in (*METRICS, "low", "high"):
         if name in frame:
             frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
     return frame.drop_duplicates(["run_id", "signature"], ignore_index=True)
@@ -214,7 +232,7 @@ def views(frame: pd.DataFrame) -> list[View]:
         for kind in kinds:
             part = rows[rows["noise_kind"].isin([kind, "none"])].reset_index(drop=True)
             first = part.iloc[0]
-            names = ("data", "split", "lang", "role", "fusion", "zero_shot", "trained_lang")
+            names = ("data", "split", "lang", "role", "fusion", "zero_shot", "trained_lang", "figure")
             found.append(View(title=_title(first, kind), noise_kind=kind, frame=part, **{n: first[n] for n in names}))
     found = _tell_apart(sorted(found, key=lambda view: view.main_rank))
     return found

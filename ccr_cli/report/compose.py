@@ -30,7 +30,8 @@ class Overview:
     diagnoses: pd.DataFrame
     findings: Findings
     tables: dict[str, Table]
-    """By name: sumr, retrieval, and where there is something to say recovery, detection, settings, searches."""
+    """By name: sumr or map, retrieval, and where there is something to say recovery, detection, settings (and
+    settings-map or settings-sumr where the main table is of the other figure), searches."""
 
 
 def overview(material: Material) -> Overview:
@@ -78,15 +79,18 @@ def write(material: Material, folder: Path) -> dict[str, int]:
 
 
 def make_tables(views: list[compare.View], diagnoses: pd.DataFrame) -> dict[str, Table]:
-    """The tables of a report by name: sumr, retrieval, recovery, detection, settings."""
-    tables = {"sumr": summaries.ladder(views[0]), "retrieval": summaries.retrieval(views[0])}
+    """The tables of a report by name, as in `Overview.tables`."""
+    main = views[0].figure
+    tables = {main.lower(): summaries.ladder(views[0]), "retrieval": summaries.retrieval(views[0])}
     won = summaries.recoveries(views[0])
     if won:
         tables["recovery"] = won
     if len(diagnoses):
         tables["detection"] = summaries.detection(diagnoses)
     if len(views) > 1:
-        tables["settings"] = summaries.overview(views)
+        for figure in dict.fromkeys(view.figure for view in views):
+            name = "settings" if figure == main else f"settings-{figure.lower()}"
+            tables[name] = summaries.overview([view for view in views if view.figure == figure])
     return tables
 
 
@@ -106,16 +110,19 @@ def _figures(
 ) -> dict[str, tuple[Figure, str, str]]:
     at = percent(found.noise)
     drawn: dict[str, tuple[Figure | None, str, str]] = {}
-    drawn["sumr"] = (figures.sum_r(main), f"SumR against the share of mismatched training pairs. {found.headline}", "")
+    what = f"{main.named} against the share of mismatched training pairs. {found.headline}"
+    drawn[main.figure.lower()] = (figures.by_noise(main), what, "")
     histories = [
         {**vars(h), "label": material.label(h.run_id, "run"), "history": h.frame}
         for h in material.histories
         if h.run_id in set(main.frame["run_id"])
     ]
+    others = any(history["criterion"] != main.figure for history in histories)
     drawn["training"] = (
-        figures.training(histories),
-        "Validation SumR and the judge's AUROC by epoch",
-        "A line a run; the dot is the epoch that was kept. AUROC: mismatched against intact training pairs.",
+        figures.training(histories, main.figure),
+        f"Validation {main.figure} and the judge's AUROC by epoch",
+        "A line a run; the dot is the epoch that was kept. AUROC: mismatched against intact training pairs."
+        + (" Runs that validated by another figure are left out." if others else ""),
     )
     headline = next((d for d in suspects if round(float(d.summary.get("noise") or 0), 6) == found.noise), None)
     if headline is not None:

@@ -1,4 +1,4 @@
-"""The figures of a comparison: SumR against noise, training, what a judge believes, risk against coverage.
+"""The figures of a comparison: SumR or mAP against noise, training, what a judge believes, risk against coverage.
 
 Every function takes plain data, and returns a figure or None where there is nothing to draw. To be called inside
 `canvas.drawing`.
@@ -22,21 +22,21 @@ PLAIN_NAMES = {"caption-translation": "switched translations", "image-translatio
 QUERIES = {"mt": "machine-translated", "human": "human"}
 
 
-def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure | None:
-    """SumR against noise, a line a method with a band of one standard deviation over seeds; ceilings dashed.
+def by_noise(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure | None:
+    """SumR (or mAP) against noise, a line a method with a band of one standard deviation over seeds; ceilings dashed.
 
     There is no band where there is one run.
     """
-    frame = view.frame.dropna(subset=["SumR"])
+    frame = view.frame.dropna(subset=[view.figure])
     if frame.empty:
         return None
     labels, ratios = compare.methods(frame), sorted(set(frame["noise"]))
-    table = compare.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"]
+    table = compare.aggregate(frame, ["label", "noise"], [view.figure])[view.figure]
     figure = new_figure(width, height if len(ratios) > 1 else 1.3 + 0.55 * len(labels))
     axes = figure.subplots()
     if len(ratios) == 1:
         _dots(axes, table, labels)
-        axes.set_xlabel(_cut(f"SumR, {100 * ratios[0]:.3g} % noise", axes.get_xlim()))
+        axes.set_xlabel(_cut(f"{view.named}, {100 * ratios[0]:.3g} % noise", axes.get_xlim()))
     else:
         ends = {}
         for label, style in styles(labels).items():
@@ -54,7 +54,7 @@ def sum_r(view: compare.View, width: float = 6.8, height: float = 4.2) -> Figure
         span = 100 * (ratios[-1] - ratios[0])
         axes.set_xlim(100 * ratios[0] - 0.02 * span, 100 * ratios[-1] + 0.02 * span)
         axes.set_xlabel(f"training pairs with {PLAIN_NAMES.get(view.noise_kind, 'a mismatch')}")
-        axes.set_ylabel(_cut("SumR", axes.get_ylim()))
+        axes.set_ylabel(_cut(view.named, axes.get_ylim()))
         axes.grid(axis="x", visible=False)
         _label_ends(axes, ends)
     axes.set_title(view.title, fontsize=11)
@@ -141,33 +141,36 @@ def _end(group: Sequence[float], gap: float) -> float:
     return _start(group, gap) + gap * (len(group) - 1)
 
 
-def training(histories: Sequence[Mapping[str, Any]], width: float = 9.2) -> Figure | None:
-    """Validation SumR and the judge's AUROC by epoch, a column a noise ratio, a thin line a run.
+def training(histories: Sequence[Mapping[str, Any]], figure: str = "SumR", width: float = 9.2) -> Figure | None:
+    """The validation figure and the judge's AUROC by epoch, a column a noise ratio, a thin line a run.
 
     Args:
-        histories: label, noise, seed, `select` (which validation queries: mt or human) and `history` (frame with
-            epoch, val.SumR, judge.auroc where known).
+        histories: label, noise, seed, `select` (which validation queries: mt or human), `criterion` (which figure chose
+            the epoch) and `history` (frame with epoch, val.SumR or val.mAP, judge.auroc where known).
+        figure: `SumR` or `mAP`; a run that validated by the other one counted other answers as right, and is left out.
         width: In inches.
     """
-    known = [h for h in histories if "val.SumR" in h["history"] and h["history"]["val.SumR"].notna().any()]
+    shown = f"val.{figure}"
+    histories = [h for h in histories if h.get("criterion", "SumR") == figure]
+    known = [h for h in histories if shown in h["history"] and h["history"][shown].notna().any()]
     if not known:
         return None
     ratios = sorted({h["noise"] for h in known})
     judged = any(_judged(h["history"]) for h in known)
     labels = sorted({h["label"] for h in known}, key=compare.method_order)
     style = styles(labels)
-    figure = new_figure(max(width * min(len(ratios), 4) / 4, 5.0), 4.9 if judged else 2.9)
-    axes = panels(figure, 2 if judged else 1, len(ratios), sharex="col", sharey="row")
+    drawn = new_figure(max(width * min(len(ratios), 4) / 4, 5.0), 4.9 if judged else 2.9)
+    axes = panels(drawn, 2 if judged else 1, len(ratios), sharex="col", sharey="row")
     for column, noise in enumerate(ratios):
         top = axes[0][column]
         top.set_title(f"{100 * noise:.3g} % noise")
         for each in (h for h in known if h["noise"] == noise):
             line = {k: v for k, v in style[each["label"]].items() if k in ("color", "linestyle")}
             frame = each["history"]
-            top.plot(frame["epoch"], frame["val.SumR"], **line, linewidth=1.4, alpha=0.9)
+            top.plot(frame["epoch"], frame[shown], **line, linewidth=1.4, alpha=0.9)
             if "best" in frame and frame["best"].astype(bool).any():
                 best = frame[frame["best"].astype(bool)].iloc[-1]
-                top.plot(best["epoch"], best["val.SumR"], "o", color=line["color"], markersize=3.5)
+                top.plot(best["epoch"], best[shown], "o", color=line["color"], markersize=3.5)
             if judged and _judged(frame):
                 axes[1][column].plot(frame["epoch"], frame["judge.auroc"], **line, linewidth=1.4, alpha=0.9)
         axes[-1][column].set_xlabel("epoch")
@@ -183,12 +186,12 @@ def training(histories: Sequence[Mapping[str, Any]], width: float = 9.2) -> Figu
                 ha="center",
             )
     asked = " or ".join(sorted({QUERIES[h["select"]] for h in known if h.get("select") in QUERIES}))
-    axes[0][0].set_ylabel(f"validation SumR,\n{asked} queries" if asked else "validation SumR")
+    axes[0][0].set_ylabel(f"validation {figure},\n{asked} queries" if asked else f"validation {figure}")
     if judged:
         axes[1][0].set_ylabel("judge's AUROC")
     handles = [top.plot([], [], **{**style[m], "marker": ""}, label=m)[0] for m in labels]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), 5), fontsize=9.5)
-    return figure
+    drawn.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), 5), fontsize=9.5)
+    return drawn
 
 
 def _judged(history: pd.DataFrame) -> bool:

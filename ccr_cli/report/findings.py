@@ -47,17 +47,17 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     """
     noise = _headline_noise(view.frame)
     at = view.frame[view.frame["noise"] == noise]
-    means = at.groupby("label")["SumR"].mean()
+    means = at.groupby("label")[view.figure].mean()
     rivals = [m for m in means.index if not compare.is_oracle(m)] or list(means.index)
     robust = [m for m in rivals if not compare.is_plain(m)] or rivals
     method = str(means[robust].idxmax())
-    win = recovery(view.frame, method, noise)
-    values = compare.replicates(at[at["label"] == method], "SumR")
+    win = recovery(view.frame, method, noise, figure=view.figure)
+    values = compare.replicates(at[at["label"] == method], view.figure)
     stands = _mean_sd(values)
     kind = "switched translations" if view.noise_kind.endswith("translation") else "mismatched pairs"
     where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
     chosen = f"{method} (the best of {len(robust)} noise-robust methods)" if len(robust) > 1 and win else method
-    headline = f"{where}, {chosen} reaches SumR {stands}{_seeds(values)}"
+    headline = f"{where}, {chosen} reaches {view.named} {stands}{_seeds(values)}"
     headline += f", {_signed(win)}, which knows nothing of noise." if win else "."
     more = []
     if compare.counterpart(view.frame, method, compare.BASELINE) is None:
@@ -67,12 +67,13 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     gap = _recovered(win)
     if gap:
         more.append(gap)
-    clean = recovery(view.frame, method, 0.0) if noise else None
+    clean = recovery(view.frame, method, 0.0, figure=view.figure) if noise else None
     if clean:
         more.append(f"Without noise it is {_signed(clean)}.")
-    tiles = [Tile(f"{values.mean():.1f}", f"SumR of {method}", f"{percent(noise)} noise, of 600")]
+    tiles = [Tile(f"{values.mean():.1f}", f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}")]
     if win:
-        tiles.append(Tile(f"{win.difference:+.1f}".replace("-", MINUS), f"against {win.against}", _paired(win)))
+        difference = f"{win.difference:+.1f}".replace("-", MINUS)
+        tiles.append(Tile(difference, f"against {win.against}", f"{view.named}, {_paired(win)}"))
     if win and win.value is not None:
         tiles.append(Tile(f"{100 * win.value:.0f} %", "of the gap to the oracle recovered", _interval(win)))
     said, tile = _detection(diagnoses, view, method, noise)
@@ -129,7 +130,7 @@ def _interval(win: Recovery) -> str:
 
 def _paired(win: Recovery) -> str:
     spread = f"sd {win.difference_sd:.1f}, " if win.difference_sd is not None else ""
-    return f"SumR, paired; {spread}n = {win.seeds}"
+    return f"paired; {spread}n = {win.seeds}"
 
 
 def _detection(diagnoses: pd.DataFrame, view: compare.View, method: str, noise: float) -> tuple[list[str], list[Tile]]:

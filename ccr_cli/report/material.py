@@ -32,6 +32,8 @@ class History:
     frame: pd.DataFrame
     select: str = ""
     """Which validation queries chose the epoch: `mt`, `human`, or `last` where none did."""
+    criterion: str = "SumR"
+    """Which figure of theirs did: `SumR`, or `mAP` by category."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def render(content: Content) -> str:
         _detection(content),
         _searches(content),
         markup.section("uncertainty", "Does the uncertainty know when retrieval fails?", [_plot(content, "risk")]),
-        markup.section("settings", "Other languages and settings", [_table(content, "settings", title=False)]),
+        markup.section("settings", "Other languages and settings", _settings(content)),
         markup.section("training", "Training", [_plot(content, "training")]),
         provenance.measured(content.material, content.views),
         provenance.data(content.material),
@@ -123,8 +123,15 @@ def _plot(content: Content, name: str) -> str:
 
 
 def _result(content: Content) -> str:
-    parts = [f'<div class="pair">{_plot(content, "sumr")}{_table(content, "sumr", title=False)}</div>']
-    return markup.section("result", "SumR by method and noise", parts)
+    main = content.views[0]
+    name = main.figure.lower()
+    parts = [f'<div class="pair">{_plot(content, name)}{_table(content, name, title=False)}</div>']
+    return markup.section("result", f"{main.named} by method and noise", parts)
+
+
+def _settings(content: Content) -> list[str]:
+    names = [name for name in content.tables if name.startswith("settings")]
+    return [_table(content, name, title=len(names) > 1) for name in names]
 
 
 def _detection(content: Content) -> str:

@@ -17,10 +17,9 @@ def measured(material: Material, views: Sequence[compare.View]) -> str:
     main = views[0].frame.iloc[0]
     parts = [
         markup.paragraph(
-            "Ranks count every item of the gallery; ties take the middle rank. SumR is the sum of R@1, R@5 and R@10 of "
-            "both directions in percent. Only scores whose signatures agree (but for the noise and its seed) share a "
-            "table. The spread is over seeds; the interval beside each single result below is a bootstrap "
-            "over test items."
+            f"Ranks count every item of the gallery; ties take the middle rank. {_meanings(views)} Only scores whose "
+            "signatures agree (but for the noise and its seed) share a table. The spread is over seeds; the interval "
+            "beside each single result below is a bootstrap over test items."
         ),
         f"<p class=sign>{markup.signature(main['signature'])}</p>" if main["signature"] else "",
     ]
@@ -38,19 +37,19 @@ def measured(material: Material, views: Sequence[compare.View]) -> str:
             if key in seen:
                 continue
             seen.add(key)
-            low, high = row["SumR_low"], row["SumR_high"]
+            low, high, figure = row["low"], row["high"], row[view.figure]
             interval = f'<span class="one">{low:.1f} to {high:.1f}</span>' if low == low and high == high else MISSING
             lines.append(
                 [
                     markup.text(row["label"]),
                     markup.text(percent(row["noise"])),
                     markup.text(row["seed"]),
-                    f"{row['SumR']:.1f}" if row["SumR"] == row["SumR"] else MISSING,
+                    f"{figure:.1f}" if figure == figure else MISSING,
                     interval,
                     markup.signature(row["signature"]),
                 ]
             )
-    heads = ["method", "noise", "seed", "SumR", "95 %", "signature"]
+    heads = ["method", "noise", "seed", " or ".join(dict.fromkeys(v.named for v in views)), "95 %", "signature"]
     parts.append(markup.details(f"All {len(lines)} results with their signatures", markup.rows(heads, lines)))
     origins = [
         [
@@ -66,6 +65,17 @@ def measured(material: Material, views: Sequence[compare.View]) -> str:
         heads = ["kind", "name", "id", "made by", "from"]
         parts.append(markup.details(f"The {len(origins)} artifacts behind this page", markup.rows(heads, origins)))
     return markup.section("measured", "How it was measured", parts)
+
+
+MEANINGS = {
+    "SumR": "SumR is the sum of R@1, R@5 and R@10 of both directions in percent.",
+    "mAP": "mAP@all is the mean average precision over the whole gallery, both directions averaged, in percent; "
+    "whatever has the query's category is right.",
+}
+
+
+def _meanings(views: Sequence[compare.View]) -> str:
+    return " ".join(MEANINGS[figure] for figure in dict.fromkeys(view.figure for view in views))
 
 
 def data(material: Material) -> str:

@@ -29,7 +29,7 @@ class Recovery:
     against: str
     """The baseline."""
     difference: float
-    """Mean SumR of the method minus the baseline's, on the same seeds."""
+    """Mean figure of the method minus the baseline's, on the same seeds."""
     difference_sd: float | None
     """Standard deviation of the paired differences; None with one pair."""
     seeds: int
@@ -43,7 +43,7 @@ class Recovery:
     """Pairs behind the share: those that the oracle has too."""
 
 
-def paired(frame: pd.DataFrame, labels: list[str], noise: float, figure: str = "SumR") -> pd.DataFrame:
+def paired(frame: pd.DataFrame, labels: list[str], noise: float, figure: str) -> pd.DataFrame:
     """One column a method, one row for each seed of training and of the mismatch that all of the methods have.
 
     Args:
@@ -58,9 +58,15 @@ def paired(frame: pd.DataFrame, labels: list[str], noise: float, figure: str = "
 
 
 def recovery(
-    frame: pd.DataFrame, label: str, noise: float, *, baseline: str = BASELINE, oracle: str = ORACLE
+    frame: pd.DataFrame,
+    label: str,
+    noise: float,
+    *,
+    figure: str = "SumR",
+    baseline: str = BASELINE,
+    oracle: str = ORACLE,
 ) -> Recovery | None:
-    """(SumR_method - SumR_baseline) / (SumR_oracle - SumR_baseline), the ratio of means over paired seeds.
+    """(method - baseline) / (oracle - baseline) in a figure, the ratio of means over paired seeds.
 
     The interval is the percentile bootstrap over seeds, enumerated for few of them. Where a resample's denominator
     is not positive the ratio is unbounded, and so is the interval: then there is none. The difference stands on all
@@ -70,6 +76,7 @@ def recovery(
         frame: Rows of one view.
         label: The method.
         noise: The noise ratio; at 0 the ratio is undefined and only the difference is given.
+        figure: Which column, `SumR` or `mAP`.
         baseline: The method that knows nothing of noise; of several variants, `compare.counterpart` says which.
         oracle: The method that knows all, likewise.
 
@@ -79,14 +86,14 @@ def recovery(
     against, ceiling = counterpart(frame, label, baseline), counterpart(frame, label, oracle)
     if against is None or label == against:
         return None
-    both = paired(frame, [label, against], noise)
+    both = paired(frame, [label, against], noise, figure)
     if both.empty:
         return None
     delta_S = (both[label] - both[against]).to_numpy(float)
     plain = Recovery(against, float(delta_S.mean()), _sd(delta_S), len(delta_S))
     if noise == 0 or ceiling is None or label == ceiling:
         return plain
-    table = paired(frame, [label, against, ceiling], noise)
+    table = paired(frame, [label, against, ceiling], noise, figure)
     if table.empty:
         return plain
     gain_S = (table[label] - table[against]).to_numpy(float)

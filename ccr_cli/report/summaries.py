@@ -24,21 +24,23 @@ def percent(ratio: float) -> str:
 
 
 def ladder(view: compare.View) -> Table:
-    """SumR of every method at every noise ratio: a row a method, a column a ratio."""
+    """The headline figure of every method at every noise ratio: a row a method, a column a ratio."""
     frame = view.frame
     ratios = sorted(set(frame["noise"]))
-    table = compare.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"]
-    columns = [Column("method", "method", text=True), *_ratio_columns(ratios), Column("seeds", "n", format=".0f")]
+    table = compare.aggregate(frame, ["label", "noise"], [view.figure])[view.figure]
+    columns = [Column("method", "method", text=True), *_ratio_columns(view, ratios), Column("seeds", "n", format=".0f")]
     rows = []
     for label in compare.methods(frame):
         known = [(label, noise) in table.index for noise in ratios]
         cells = [_spread(table.loc[(label, n)]) if there else Cell() for n, there in zip(ratios, known, strict=True)]
         rows.append(Row([Cell(label), *cells, _seeds(table, label)], ceiling=compare.is_oracle(label)))
-    return Table("sumr", f"SumR (of 600) by method and noise: {view.title}", columns, rows, [SD_NOTE])
+    title = f"{view.named} ({view.scale}) by method and noise: {view.title}"
+    return Table(view.figure.lower(), title, columns, rows, [SD_NOTE])
 
 
-def _ratio_columns(ratios: Sequence[float]) -> list[Column]:
-    return [Column(f"sumr_noise_{n:g}", f"{percent(n)} noise", "high", group="SumR") for n in ratios]
+def _ratio_columns(view: compare.View, ratios: Sequence[float]) -> list[Column]:
+    key = view.figure.lower()
+    return [Column(f"{key}_noise_{n:g}", f"{percent(n)} noise", "high", group=view.named) for n in ratios]
 
 
 def _seeds(table: Any, label: str) -> Cell:
@@ -59,13 +61,14 @@ def recoveries(view: compare.View) -> Table | None:
     ratios = sorted(set(frame["noise"]))
     rivals = (m for m in compare.methods(frame) if not compare.is_oracle(m))
     labels = [m for m in rivals if compare.base_label(m) != compare.BASELINE]
-    won = {(m, n): win for m in labels for n in ratios if (win := recovery(frame, m, n)) is not None}
+    each = ((m, n, recovery(frame, m, n, figure=view.figure)) for m in labels for n in ratios)
+    won = {(m, n): win for m, n, win in each if win is not None}
     if not won:
         return None
     columns = [Column("method", "method", text=True)]
     for noise in ratios:
         columns.append(
-            Column(f"gain_noise_{noise:g}", f"SumR {MINUS} infonce", "high", "+.1f", f"{percent(noise)} noise")
+            Column(f"gain_noise_{noise:g}", f"{view.named} {MINUS} infonce", "high", "+.1f", f"{percent(noise)} noise")
         )
         if any(win.value is not None for (_, n), win in won.items() if n == noise):
             columns.append(Column(f"recovery_noise_{noise:g}", "recovered", "high", ".2f", f"{percent(noise)} noise"))
@@ -100,7 +103,7 @@ def _recovered(win: Recovery) -> Cell:
 
 
 def retrieval(view: compare.View, noise: float | None = None) -> Table:
-    """Methods x noise: SumR, R@1/5/10 both ways, MedR and mAP, mean and spread over seeds.
+    """Methods x noise: the headline figure, R@1/5/10 both ways, MedR and mAP, mean and spread over seeds.
 
     Args:
         view: What may be compared.
@@ -110,21 +113,21 @@ def retrieval(view: compare.View, noise: float | None = None) -> Table:
         Column("noise", "noise", format=".3g", text=True),
         Column("method", "method", text=True),
         Column("n", "n", format=".0f"),
-        Column("sumr", "SumR", "high"),
+        Column(view.figure.lower(), view.named, "high"),
     ]
     names = {"R@1": "r1", "R@5": "r5", "R@10": "r10", "MedR": "medr", "mAP": "map"}
     for direction, group in (("t2v", T2V), ("v2t", V2T)):
         for metric, short in names.items():
             better: Any = "low" if metric == "MedR" else "high"
             columns.append(Column(f"{direction}_{short}", metric, better, group=group))
-    figures = ["SumR", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in names)]
+    figures = [view.figure, *(f"{d}.{m}" for d in ("t2v", "v2t") for m in names)]
     rows = []
     table = compare.aggregate(view.frame, ["noise", "label"], figures)
     for key, line in table.iterrows():
         ratio, label = cast(tuple[float, str], key)
         if noise is not None and ratio != noise:
             continue
-        cells = [Cell(float(ratio), shown=percent(ratio)), Cell(label), Cell(int(line[("SumR", "n")]))]
+        cells = [Cell(float(ratio), shown=percent(ratio)), Cell(label), Cell(int(line[(view.figure, "n")]))]
         cells += [_spread(line[figure]) for figure in figures]
         rows.append(Row(cells, block=percent(ratio), ceiling=compare.is_oracle(str(label))))
     where = "" if noise is None else f" at {percent(noise)} noise"
@@ -170,13 +173,17 @@ _USUAL = ("none", "caption-translation")
 
 
 def overview(views: Sequence[compare.View]) -> Table:
-    """SumR of every method in every setting: other languages, fusion, other collections."""
+    """The headline figure of every method in every setting: other languages, fusion, other collections.
+
+    Args:
+        views: Settings with one headline figure.
+    """
     ratios = sorted({noise for view in views for noise in view.frame["noise"]})
     columns = [Column("setting", "data, split and queries", text=True), Column("method", "method", text=True)]
-    columns += [*_ratio_columns(ratios), Column("seeds", "n", format=".0f")]
+    columns += [*_ratio_columns(views[0], ratios), Column("seeds", "n", format=".0f")]
     rows = []
     for view in views:
-        table = compare.aggregate(view.frame, ["label", "noise"], ["SumR"])["SumR"]
+        table = compare.aggregate(view.frame, ["label", "noise"], [view.figure])[view.figure]
         for label in compare.methods(view.frame):
             cells = [Cell(view.title), Cell(label)]
             for noise in ratios:
@@ -184,7 +191,8 @@ def overview(views: Sequence[compare.View]) -> Table:
                 cells.append(_spread(table.loc[(label, noise)]) if known else Cell())
             cells.append(_seeds(table, label))
             rows.append(Row(cells, block=view.title, ceiling=compare.is_oracle(label)))
-    return Table("settings", "SumR (of 600) in every language and setting", columns, rows, [SD_NOTE])
+    title = f"{views[0].named} ({views[0].scale}) in every language and setting"
+    return Table("settings", title, columns, rows, [SD_NOTE])
 
 
 def _spread(line: Any) -> Cell:

@@ -108,7 +108,7 @@ class Table:
         return f"{_SHORT.get(column.group, column.group)} {column.title}".strip()
 
 
-_SHORT = {"text → image": "t→v", "image → text": "v→t", "SumR": ""}
+_SHORT = {"text → image": "t→v", "image → text": "v→t", "SumR": "", "mAP@all": ""}
 
 
 def _number(cell: Cell) -> float | None:

@@ -22,7 +22,8 @@ from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import calibration
 from ccr_cli.metrics import signature as signatures
-from ccr_cli.metrics.recall import bootstrap_interval, sum_recall, summarise
+from ccr_cli.metrics.ranks import Ranks
+from ccr_cli.metrics.recall import bootstrap_interval, summarise
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.scoring import Scores, rank_table, right_answers, score_gallery
@@ -161,9 +162,13 @@ class Measuring:
         fusion = "none" if english_TD is None else f"{o.beta:g}{o.fusion}"
         fused = f"{fusion}-{alone}alone" if alone else fusion
         unc = None if english_TD is not None or reading else uncertainties(self.method, visual_VD, text_TD)
+
+        def headline(t2v: Ranks, v2t: Ranks) -> float:
+            return Scores(summarise(t2v, tie=o.ties), summarise(v2t, tie=o.ties), t2v, v2t).headline(labelled)
+
         interval = bootstrap_interval(
             (scores.ranks_t2v, scores.ranks_v2t),
-            lambda t2v, v2t: sum_recall(summarise(t2v, tie=o.ties), summarise(v2t, tie=o.ties)),
+            headline,
             seed=0,
             groups=(found.item_T, np.arange(len(found.item_ids))),
         )
@@ -212,7 +217,7 @@ class Measuring:
                 "t2v": _finite(scores.t2v),
                 "v2t": _finite(scores.v2t),
                 "SumR": scores.sum_r,
-                "SumR_interval": [interval.low, interval.high],
+                f"{'mAP' if labelled else 'SumR'}_interval": [interval.low, interval.high],
                 "calibration": _calibrations(scores, unc, o.ties, self.method.calibrated and not labelled),
             }
         )

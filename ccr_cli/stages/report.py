@@ -190,8 +190,8 @@ def _history(run_id: str, artifact: base.Artifact) -> History:
     config = run.config(artifact)
     mismatch = config.get("noise")
     noise = round(float(mismatch["ratio"]), 6) if mismatch else 0.0
-    select = str(config.get("select") or "")
-    return History(run_id, noise, int(config.get("seed") or 0), run.history(artifact), select)
+    chosen = {"select": str(config.get("select") or ""), "criterion": str(config.get("criterion") or "SumR")}
+    return History(run_id, noise, int(config.get("seed") or 0), run.history(artifact), **chosen)
 
 
 def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Collection]:

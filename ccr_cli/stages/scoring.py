@@ -38,6 +38,10 @@ class Scores:
         """SumR, the sum of R@1, R@5, R@10 of both directions in percent."""
         return sum_recall(self.t2v, self.v2t)
 
+    def headline(self, labelled: bool) -> float:
+        """What stands for all of them: mAP where whatever has the query's category is right, else SumR."""
+        return self.mean_ap if labelled else self.sum_r
+
 
 def score_gallery(
     gallery: Gallery,

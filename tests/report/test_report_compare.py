@@ -292,6 +292,29 @@ def test_tables_say_what_was_won_back() -> None:
     assert summaries.recoveries(alone) is None
 
 
+def test_results_by_category_are_compared_by_map() -> None:
+    rows = []
+    for label, total, ap in (("infonce", 300.0, 20.0), ("fume", 200.0, 60.0), ("infonce (oracle)", 310.0, 70.0)):
+        run, entry = result(label, 0.4, 0, total)
+        entry["signature"] = entry["signature"].replace("protocol:full|pos:any", "protocol:labelled|pos:label")
+        entry |= {"t2v": {**entry["t2v"], "mAP": ap + 5}, "v2t": {**entry["v2t"], "mAP": ap - 5}}
+        entry["mAP_interval"] = [ap - 1, ap + 1]
+        rows.append((run, entry))
+    (view,) = compare.views(compare.results_frame(rows))
+    assert (view.figure, view.named, view.scale) == ("mAP", "mAP@all", "of 100")
+    assert view.frame[["mAP", "low", "high"]].to_numpy().tolist() == [[20, 19, 21], [60, 59, 61], [70, 69, 71]]
+    found = findings(view, pd.DataFrame())
+    said = "At 40 % switched translations, fume reaches mAP@all 60.0 (one seed), 40.0 above infonce"
+    assert found.headline.startswith(said) and "wins 80 %" in found.more[0]
+    assert [tile.value for tile in found.tiles] == ["60.0", "+40.0", "80 %"]
+    won = summaries.recoveries(view)
+    assert won is not None and [won.printed(0, c) for c in (0, 1, 2)] == ["fume", "+40.0", "0.80"]
+    assert summaries.ladder(view).name == "map" and summaries.ladder(view).printed(0, 1) == "20.0"
+    assert [column.title for column in summaries.retrieval(view).columns][3] == "mAP@all"
+    other = compare.views(compare.results_frame([result("fume", 0.4, 0, 99.0)]))[0]
+    assert other.figure == "SumR" and "reaches SumR 99.0" in findings(other, pd.DataFrame()).headline
+
+
 def test_the_main_view_is_the_target_language_on_its_own_test_split() -> None:
     other = result("uml", 0.0, 0, 99.0, lang="en")
     other[1]["role"] = "source"

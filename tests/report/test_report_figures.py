@@ -48,7 +48,7 @@ def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
     made = []
     for _ in range(2):
         with canvas.drawing():
-            figure = figures.sum_r(view())
+            figure = figures.by_noise(view())
             assert figure is not None
             made.append((canvas.to_svg(figure), canvas.to_png(figure)))
     assert made[0] == made[1]
@@ -59,13 +59,13 @@ def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
 @pytest.mark.parametrize("ratios", [(0.0,), (0.4,), (0.0, 0.2, 0.4)])
 def test_any_number_of_noise_ratios_is_drawn(ratios: tuple[float, ...]) -> None:
     with canvas.drawing():
-        assert figures.sum_r(view(ratios, ("basic", "infonce", "uml", "x", "infonce (oracle)"))) is not None
+        assert figures.by_noise(view(ratios, ("basic", "infonce", "uml", "x", "infonce (oracle)"))) is not None
 
 
 def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
     def bands(frame: pd.DataFrame) -> int:
         with canvas.drawing():
-            figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
+            figure = figures.by_noise(compare.View(**{**vars(view()), "frame": frame}))
         assert figure is not None
         return len(
             [path for drawn in figure.axes[0].collections for path in drawn.get_paths() if np.size(path.vertices)]
@@ -80,7 +80,7 @@ def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
 def test_n_is_the_number_of_runs_behind_the_spread() -> None:
     frame = view(labels=("uml",)).frame.assign(noise_seed=lambda f: f["seed"], seed=0)
     with canvas.drawing():
-        figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
+        figure = figures.by_noise(compare.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     assert "band: ± 1 sd\nn = 2" in [text.get_text() for text in figure.axes[0].texts]
 
@@ -89,7 +89,7 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
     frame = view(labels=("infonce", "infonce (oracle)")).frame
     frame = frame[(frame["noise"] > 0) | (frame["label"] == "infonce")]
     with canvas.drawing():
-        figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
+        figure = figures.by_noise(compare.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     lone = [line for line in figure.axes[0].lines if np.size(line.get_xdata()) == 1]
     assert [line.get_marker() for line in lone] == ["_"]
@@ -99,7 +99,7 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
 def test_an_axis_that_leaves_out_zero_says_so(ratios: tuple[float, ...]) -> None:
     def named(frame: pd.DataFrame) -> bool:
         with canvas.drawing():
-            figure = figures.sum_r(compare.View(**{**vars(view()), "frame": frame}))
+            figure = figures.by_noise(compare.View(**{**vars(view()), "frame": frame}))
         assert figure is not None
         axes = figure.axes[0]
         low = (axes.get_ylim() if len(ratios) > 1 else axes.get_xlim())[0]
@@ -115,6 +115,20 @@ def test_the_axis_of_precision_starts_at_zero() -> None:
         figure = figures.judges({"uml": pairs()})
     assert figure is not None
     assert figure.axes[1].get_ylabel() == "precision" and figure.axes[1].get_ylim()[0] == 0
+
+
+def test_runs_that_validated_by_another_figure_are_not_drawn_beside() -> None:
+    history = pd.DataFrame({"epoch": [1, 2], "val.SumR": [10.0, 20.0], "val.mAP": [30.0, 40.0], "best": [False, True]})
+    run = {"noise": 0.4, "seed": 0, "select": "mt", "history": history}
+    both = [{**run, "label": "uml", "criterion": "SumR"}, {**run, "label": "fume", "criterion": "mAP"}]
+    drawn = {}
+    with canvas.drawing():
+        for figure in ("SumR", "mAP"):
+            made = figures.training(both, figure)
+            assert made is not None and figure in made.axes[0].get_ylabel()
+            drawn[figure] = [np.asarray(line.get_ydata()).tolist() for line in made.axes[0].lines if np.size(line.get_ydata()) == 2]
+        assert figures.training(both[:1], "mAP") is None
+    assert drawn == {"SumR": [[10.0, 20.0]], "mAP": [[30.0, 40.0]]}
 
 
 @pytest.mark.parametrize(("select", "asked"), [("mt", "machine-translated"), ("human", "human")])
@@ -137,7 +151,7 @@ def test_pairs_are_mismatched_whatever_was_moved() -> None:
 def test_nothing_is_drawn_from_nothing() -> None:
     empty = view().frame.iloc[:0]
     with canvas.drawing():
-        assert figures.sum_r(compare.View(**{**vars(view()), "frame": empty})) is None
+        assert figures.by_noise(compare.View(**{**vars(view()), "frame": empty})) is None
         assert figures.training([]) is None
         assert figures.judges({"uml": pairs(known=False)}) is None
         assert figures.beliefs(pairs(0)) is None
@@ -187,7 +201,7 @@ def test_scripts_without_a_font_draw_no_warning(tmp_path: Path) -> None:
 
 def test_inline_figures_do_not_share_ids_and_follow_the_page() -> None:
     with canvas.drawing():
-        figure = figures.sum_r(view())
+        figure = figures.by_noise(view())
         assert figure is not None
         svg = canvas.inline_svg(canvas.to_svg(figure), "one", "A figure")
     assert svg.startswith('<svg role="img" aria-label="A figure"') and "<metadata" not in svg

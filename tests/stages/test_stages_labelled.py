@@ -186,6 +186,25 @@ def test_the_protocol_can_be_chosen(copy: Chain, chain: Chain, finished: Chain) 
     assert wrong.code == 2 and "full or labelled" in wrong.err
 
 
+def test_what_stands_for_a_result_by_category_is_map(copy: Chain) -> None:
+    done = toy.ok("evaluate", *CPU, workspace=copy.root)
+    (only,) = results(done.made)
+    mean = (only["t2v"]["mAP"] + only["v2t"]["mAP"]) / 2
+    assert f"plain en (source): mAP {mean:.1f}; " in done.err and "SumR" not in done.err
+    low, high = only["mAP_interval"]
+    assert low < mean < high <= 100 and "SumR_interval" not in only
+    made = toy.ok("report", workspace=copy.root).made
+    assert {"tables/map.csv", "figures/map.svg", "figures/training.svg"} <= {f.path for f in made.files}
+    page = made.file("report.html").read_text(encoding="utf-8")
+    assert f"Without synthetic noise, fume reaches mAP@all {mean:.1f}" in page
+    assert "SumR" not in page
+    other = toy.ok("evaluate", "--protocol", "full", *CPU, workspace=copy.root)
+    assert "plain en (source): SumR " in other.err
+    both = toy.ok("report", workspace=copy.root).made
+    texts = [both.file(f"tables/{name}.md").read_text(encoding="utf-8") for name in ("settings", "settings-map")]
+    assert "SumR (of 600)" in texts[0] and "mAP@all (of 100)" in texts[1]
+
+
 def test_categories_left_out_are_not_trained_on_and_told_apart(copy: Chain) -> None:
     shutil.rmtree(copy.root / "runs")
     made = copy.ccr("train", "--method", "fume", *SMALL, "--set", "left_out=11,14").made

@@ -113,6 +113,17 @@ def test_runs_are_compared_within_one_kind_of_validation(runs: tuple[Workspace, 
     assert chosen(workspace) == [("es", "mt"), ("es", "other")], "nor does that of another data set"
 
 
+def test_a_run_that_learned_categories_is_searched_with_where_there_is_no_other(
+    runs: tuple[Workspace, Artifact],
+) -> None:
+    workspace, data = runs
+    for label, name in (("uml", "categories"), ("basic", "worse")):
+        fake.make_run(workspace, data, label, 0.4, 0, name=name, criterion="mAP")
+    assert chosen(workspace) == [("es", "categories")]
+    fake.make_run(workspace, data, "basic", 0.4, 0, name="basic")
+    assert chosen(workspace) == [("es", "basic")], "its figure counted fewer answers as right"
+
+
 def test_the_signature_says_that_nothing_chose_the_epoch(tmp_path: Path) -> None:
     """A data set without validation items."""
     folder = toy.toy()
