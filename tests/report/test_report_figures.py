@@ -126,7 +126,8 @@ def test_runs_that_validated_by_another_figure_are_not_drawn_beside() -> None:
         for figure in ("SumR", "mAP"):
             made = figures.training(both, figure)
             assert made is not None and figure in made.axes[0].get_ylabel()
-            drawn[figure] = [np.asarray(line.get_ydata()).tolist() for line in made.axes[0].lines if np.size(line.get_ydata()) == 2]
+            lines = [np.asarray(line.get_ydata()).tolist() for line in made.axes[0].lines]
+            drawn[figure] = [values for values in lines if len(values) == 2]
         assert figures.training(both[:1], "mAP") is None
     assert drawn == {"SumR": [[10.0, 20.0]], "mAP": [[30.0, 40.0]]}
 
