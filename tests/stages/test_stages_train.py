@@ -139,3 +139,31 @@ def test_a_run_consists_of_what_is_promised(chain: Chain) -> None:
     assert list(history["epoch"]) == [1, 2, 3, 4, 5, 6]
     assert {"judge.auroc", "judge.share_noisy", "loss.total", "lr"} <= set(history.columns)
     assert {"seconds", "triplets_per_second", "device"} <= set(made.about["environment"])
+
+
+@pytest.mark.parametrize(
+    ("judge", "warmup", "first"),
+    [
+        ("two-group", 0, 2),  # it reads a whole epoch, and weights the next
+        ("two-group", 1, 2),
+        ("two-group", 2, 3),
+        ("argmax", 0, 1),  # it reads each batch as it is trained on
+        ("argmax", 1, 2),
+        ("argmax", 2, 3),
+        ("oracle", 2, 1),  # it knows
+    ],
+)
+def test_a_judge_speaks_from_the_end_of_the_warm_up(judge: str, warmup: int, first: int, workspace: Chain) -> None:
+    common = ("train", "--method", "infonce", "--noise", "0.4", "--epochs", "3", "--set", "lr=0.02", *toy.SMALL)
+    judged = ("--set", f"judge={judge}", "--set", f"warmup_epochs={warmup}")
+    trusting, doubting = (
+        run.history(toy.ok(*common, *options, workspace=workspace.root).made)["loss.infonce_vt"].tolist()
+        for options in ((), judged)
+    )
+    differ = [epoch for epoch, (a, b) in enumerate(zip(trusting, doubting, strict=True), start=1) if a != b]
+    assert differ == list(range(first, 4))
+
+
+def test_what_needs_a_judge_waits_for_it(workspace: Chain) -> None:
+    made = toy.ok(*TRAIN, "--set", "warmup_epochs=2", "--noise", "0.4", workspace=workspace.root).made
+    assert run.history(made)["loss.disentangle"].notna().tolist() == [False, False, True]
