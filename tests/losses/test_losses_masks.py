@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -93,9 +94,21 @@ def test_equally_hard_negatives_share_the_gradient() -> None:
     assert sim.grad.tolist() == [[-2, 1, 1], [1, -2, 1], [1, 1, -2]]
 
 
-def test_a_learned_temperature_gets_its_gradient() -> None:
-    scale = torch.tensor(2.0, requires_grad=True)
-    sim = torch.tensor([[0.9, 0.1], [0.2, 0.3]])
-    torch.autograd.backward(infonce(sim, torch.exp(-scale)))
+@pytest.mark.parametrize(("start", "right"), [(0.5, True), (2.0, True), (2.0, False), (4.0, True)])
+def test_a_learned_temperature_gets_its_gradient(start: float, right: bool) -> None:
+    rng = np.random.default_rng(0)
+    sim, weight = rng.normal(0.0, 0.2, (5, 5)) + (0.4 if right else -0.4) * np.eye(5), rng.uniform(0.1, 1.0, 5)
+
+    def oracle(scale: float) -> float:
+        logits = sim * np.exp(scale)
+        rows = sum(np.log(np.exp(x).sum(1)) - x.diagonal() for x in (logits, logits.T)) / 2
+        return float(weight @ rows / weight.sum())
+
+    scale = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    value = infonce(torch.tensor(sim), torch.exp(-scale), weight_B=torch.tensor(weight))
+    torch.autograd.backward(value)
+    assert value.item() == pytest.approx(oracle(start), rel=1e-12)
+    near, far = ((oracle(start + h) - oracle(start - h)) for h in (1e-4, 2e-4))
     assert scale.grad is not None
-    assert scale.grad.item() < 0  # the pairs are right: sharper is better
+    assert scale.grad.item() == pytest.approx((8 * near - far) / 12e-4, rel=1e-6)
+    assert (scale.grad.item() < 0) == right  # sharper is better where the pairs are right
