@@ -111,4 +111,4 @@ def test_a_learned_temperature_gets_its_gradient(start: float, right: bool) -> N
     near, far = ((oracle(start + h) - oracle(start - h)) for h in (1e-4, 2e-4))
     assert scale.grad is not None
     assert scale.grad.item() == pytest.approx((8 * near - far) / 12e-4, rel=1e-6)
-    assert (scale.grad.item() < 0) == right  # sharper is better where the pairs are right
+    assert (scale.grad.item() < 0) == (right and start < 4)  # sharper is better where the pairs are right, to a point
