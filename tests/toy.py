@@ -17,6 +17,7 @@ from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.cli import app
 from ccr_cli.data.tsv import write_tsv_line
+from ccr_cli.translators.base import Translation, Translator
 
 COLOURS = {
     "red": "rojo",
@@ -201,6 +202,13 @@ def shell(script: str, workspace: Path) -> Outcome:
         timeout=300,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def translated(engine: Translator, texts: list[str]) -> list[Translation]:
+    """What an engine makes of texts, in their order; every one exactly once."""
+    found = list(engine.translate(texts))
+    assert sorted(position for position, _ in found) == list(range(len(texts)))
+    return [result for _, result in sorted(found, key=lambda pair: pair[0])]
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -161,7 +161,8 @@ def apertium(source: str, target: str, texts: list[str]) -> list[str | None]:
     with progress(len(texts), f"apertium {source} -> {target}", "captions") as advance:
         for first in range(0, len(texts), _CHUNK):
             part = texts[first : first + _CHUNK]
-            out += [result.text for result in engine.translate(part)]
+            made = dict(engine.translate(part))
+            out += [made[position].text for position in range(len(part))]
             advance(len(part))
     return out
 

@@ -205,7 +205,7 @@ class _Job:
         ids = [f"{caption}@{target}" for caption in part["caption_id"]]
         todo = [i for i, caption in enumerate(ids) if caption not in self._done]
         texts = list(dict.fromkeys(part["text"].iloc[todo]))
-        results = dict(zip(texts, engine.translate(texts), strict=True))
+        results = {texts[position]: result for position, result in engine.translate(texts)}
         rows = []
         for caption_id, row in zip(ids, part.to_dict("records"), strict=True):
             if caption_id in self._done:

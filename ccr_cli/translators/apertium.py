@@ -23,15 +23,19 @@ import shutil
 import signal
 import subprocess
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ccr_cli.errors import UnavailableError
 from ccr_cli.translators._languages import bcp47, iso3, primary
 from ccr_cli.translators.base import Translation
 
 _PROGRAM = "apertium"
+_BLOCK = 256
+"""Texts of one process; when it has ended, their number is verified and they are yielded."""
 _MODE = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
 _SPECIAL = re.compile(r"[\\\[\]{}^$/<>@]")
 _ESCAPED = re.compile(r"\\(.)|[\[\]]", re.DOTALL)
@@ -94,13 +98,12 @@ class Translator:
                     hint=f"{_install(source, target)}; installed modes: {', '.join(installed) or 'none'}",
                 )
 
-    def translate(self, texts: list[str]) -> list[Translation]:
-        """Translates texts; a text on which Apertium itself fails does not stop the others."""
-        results = [Translation("") for _ in texts]
+    def translate(self, texts: list[str]) -> Iterator[tuple[int, Translation]]:
+        """Translates texts, block by block; a text on which Apertium itself fails does not stop the others."""
         todo = [i for i, text in enumerate(texts) if text.strip()]
-        for i, result in zip(todo, self._chain([texts[i] for i in todo]), strict=True):
-            results[i] = result
-        return results
+        yield from ((i, Translation("")) for i, text in enumerate(texts) if not text.strip())
+        for block in (todo[first : first + _BLOCK] for first in range(0, len(todo), _BLOCK)):
+            yield from zip(block, self._chain([texts[i] for i in block]), strict=True)
 
     def describe(self) -> dict[str, str]:
         """Says what translates: the version of the program and of each package of language data."""
@@ -113,6 +116,11 @@ class Translator:
             "command": " | ".join(shlex.join(_command(mode)) for mode in self.modes),
             "licence": "GPL-2.0-or-later (the engine and its data; not what it translates)",
         }
+
+    def identity(self) -> dict[str, Any]:
+        """The modes, and the versions of the program and of the language data."""
+        facts = self.describe()
+        return {key: facts[key] for key in ("engine", "model", "version", "command")}
 
     def _chain(self, texts: list[str]) -> list[Translation]:
         if not texts:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,21 @@ class Translator(Protocol):
     `identity(config)`: what a request records in place of options that name a file.
     """
 
-    def translate(self, texts: list[str]) -> list[Translation]:
-        """Translates texts; same length and order. A text that fails does not stop the others."""
+    def translate(self, texts: list[str]) -> Iterator[tuple[int, Translation]]:
+        """Yields (position, result) as results come, every position exactly once, in any order.
+
+        A text that fails does not stop the others: its result has `error`. What was yielded is kept by the caller
+        at once, so an engine that is slow must yield early. What becomes of a text does not depend on the others.
+        """
         ...
 
     def describe(self) -> dict[str, str]:
-        """Says what translates: engine, model, version, command, licence."""
+        """Says what translates: engine, model, version, command, licence, and `revision` where there is one."""
+        ...
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the text that comes out (engine, model, revision, options): the key of the cache.
+
+        JSON values only. Empty where asking costs no more than a look-up: then nothing is cached.
+        """
         ...

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,9 +84,10 @@ class Translator:
             "or --set table=FILE.tsv, or --engine apertium, or --engine hf",
         )
 
-    def translate(self, texts: list[str]) -> list[Translation]:
+    def translate(self, texts: list[str]) -> Iterator[tuple[int, Translation]]:
         """Looks every text up; one that is not in the table fails with `not recorded`."""
-        return [self._look_up(text) for text in texts]
+        for position, text in enumerate(texts):
+            yield position, self._look_up(text)
 
     def _look_up(self, text: str) -> Translation:
         key = _key(text)
@@ -106,6 +108,10 @@ class Translator:
             "licence": self._table.licence,
             "table": self._table.path.name,
         }
+
+    def identity(self) -> dict[str, Any]:
+        """Nothing: a look-up needs no cache."""
+        return {}
 
 
 def identity(config: Config) -> dict[str, str]:

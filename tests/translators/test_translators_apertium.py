@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from toy import translated
 
 from ccr_cli.errors import UnavailableError
 from ccr_cli.translators import apertium
@@ -58,7 +59,7 @@ def make(source: str, target: str, **options: object) -> apertium.Translator:
 
 @needs_apertium
 def test_real_sentences() -> None:
-    results = make("en", "es").translate(["The dogs eat the red apples.", "The cat sits on the table", "red"])
+    results = translated(make("en", "es"), ["The dogs eat the red apples.", "The cat sits on the table", "red"])
     assert results == [
         Translation("Los perros comen las manzanas rojas."),
         Translation("El gato sienta en la mesa"),
@@ -76,7 +77,7 @@ def test_texts_do_not_touch_each_other(mode: str, count: int) -> None:
         done = subprocess.run(["apertium", "-u", mode], input=clean + "\n", capture_output=True, encoding="utf-8")
         return " ".join(done.stdout.split())
 
-    found = make("en", "es", modes=mode).translate(AWKWARD[:count])
+    found = translated(make("en", "es", modes=mode), AWKWARD[:count])
     assert [r.text for r in found] == [alone(text) if text.strip() else "" for text in AWKWARD[:count]]
     assert all(r.error is None for r in found)
 
@@ -85,7 +86,7 @@ def test_texts_do_not_touch_each_other(mode: str, count: int) -> None:
 def test_specials_survive_two_hops() -> None:
     engine = make("en", "fr")
     assert engine.modes == ["eng-cat", "cat-fra"]
-    results = engine.translate(AWKWARD)
+    results = translated(engine, AWKWARD)
     assert len(results) == len(AWKWARD) and all(r.text is not None for r in results)
     assert "<b>" in (results[2].text or "") and "[x]" in (results[4].text or "")
     assert "$5 ^ 3 / 4 < 5 > 2" in (results[5].text or "")
@@ -95,14 +96,14 @@ def test_specials_survive_two_hops() -> None:
 @needs_apertium
 def test_many_texts_keep_their_order() -> None:
     texts = [f"number {i} dog" for i in range(300)]
-    results = make("en", "es").translate(texts)
+    results = translated(make("en", "es"), texts)
     assert all(str(i) in (r.text or "") for i, r in enumerate(results))
 
 
 @needs_apertium
 def test_a_locale_without_utf8_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "C")
-    assert make("es", "en").translate(["el ni\u00f1o peque\u00f1o"])[0].text == "The small boy"
+    assert translated(make("es", "en"), ["el ni\u00f1o peque\u00f1o"])[0].text == "The small boy"
 
 
 @needs_apertium
@@ -154,19 +155,19 @@ def test_a_text_that_breaks_the_engine_fails_alone(tmp_path: Path, monkeypatch: 
         monkeypatch,
         'x=$(tr "\\000" "|"); case "$x" in *poison*) exit 3;; esac; printf %s "$x" | tr "|" "\\000"',
     )
-    results = make("en", "es").translate(["one", "two", "poison", "four", "five"])
+    results = translated(make("en", "es"), ["one", "two", "poison", "four", "five"])
     assert [r.text for r in results] == ["one", "two", None, "four", "five"]
     assert results[2].error == "eng-spa ended with 3: "
 
 
 def test_a_wrong_number_of_texts_is_never_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, 'cat; printf "extra.[]\\000"')
-    results = make("en", "es").translate(["one", "two"])
+    results = translated(make("en", "es"), ["one", "two"])
     assert [r.text for r in results] == [None, None]
     assert results[0].error is not None and "another number of texts" in results[0].error
 
 
 def test_a_hanging_engine_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, "sleep 60 | cat")
-    results = make("en", "es", timeout=0.3).translate(["one"])
+    results = translated(make("en", "es", timeout=0.3), ["one"])
     assert results == [Translation(None, error="eng-spa took more than 0.3 s")]

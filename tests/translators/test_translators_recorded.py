@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from toy import translated
 
 from ccr_cli.errors import ArtifactError, UnavailableError
 from ccr_cli.translators import recorded
@@ -54,7 +55,7 @@ def make(source: str, target: str, folder: Path | None, **options: str) -> recor
 
 def test_exact_lookup(folder: Path) -> None:
     texts = ["a dog", "cafe\u0301", " a dog ", "A dog", "a\tb \\n", "", "lost", "a dog"]
-    results = make("en", "es", folder).translate(texts)
+    results = translated(make("en", "es", folder), texts)
     assert results == [
         Translation("un perro"),
         Translation("un cafe"),
@@ -82,7 +83,7 @@ def test_the_manifest_says_what_made_a_table(folder: Path) -> None:
 
 
 def test_another_engine_of_the_same_pair(folder: Path) -> None:
-    assert make("en", "es", folder, engine="google").translate(["a dog"]) == [Translation("un can")]
+    assert translated(make("en", "es", folder, engine="google"), ["a dog"]) == [Translation("un can")]
     with pytest.raises(UnavailableError, match="by deepl") as caught:
         make("en", "es", folder, engine="deepl")
     assert "en->es (google)" in (caught.value.hint or "")
@@ -99,7 +100,7 @@ def test_a_pair_that_is_not_recorded(folder: Path) -> None:
 def test_a_table_of_the_users(folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "mine.tsv"
     table.write_bytes("\ufeffsource\ttarget\r\na dog\tein Hund\r\n".encode())
-    assert make("en", "de", None, table=str(table)).translate(["a dog", "x"]) == [
+    assert translated(make("en", "de", None, table=str(table)), ["a dog", "x"]) == [
         Translation("ein Hund"),
         Translation(None, error="not recorded"),
     ]
