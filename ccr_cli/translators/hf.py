@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,26 +171,20 @@ class Translator:
         if licence(self._located.name) == _NON_COMMERCIAL:
             warn(f"{self._located.name} is licensed {_NON_COMMERCIAL}: not for commercial use")
 
-    def translate(self, texts: list[str]) -> list[Translation]:
+    def translate(self, texts: list[str]) -> Iterator[tuple[int, Translation]]:
         """Translates texts in batches of similar length; one that is too long for the model fails alone."""
-        results = [Translation("") for _ in texts]
         todo = [i for i, text in enumerate(texts) if text.strip()]
+        yield from ((i, Translation("")) for i, text in enumerate(texts) if not text.strip())
         if not todo:
-            return results
+            return
         ids = self._tokenizer([self._route.prefix + texts[i].strip() for i in todo], verbose=False)["input_ids"]
         tokens = dict(zip(todo, ids, strict=True))
         limit = self._longest_input()
-        fitting = []
         for i in todo:
             if len(tokens[i]) > limit:
-                error = f"{len(tokens[i])} tokens, and the model reads {limit}"
-                results[i] = Translation(None, error=error)
-            else:
-                fitting.append(i)
-        for batch in self._batches(fitting, tokens):
-            for i, result in zip(batch, self._generate([tokens[i] for i in batch]), strict=True):
-                results[i] = result
-        return results
+                yield i, Translation(None, error=f"{len(tokens[i])} tokens, and the model reads {limit}")
+        for batch in self._batches([i for i in todo if len(tokens[i]) <= limit], tokens):
+            yield from zip(batch, self._generate([tokens[i] for i in batch]), strict=True)
 
     def describe(self) -> dict[str, str]:
         """Says what translates."""
@@ -207,6 +202,11 @@ class Translator:
         if facts["licence"] == _NON_COMMERCIAL:
             facts["warning"] = "not for commercial use"
         return facts
+
+    def identity(self) -> dict[str, Any]:
+        """The model by its content, the languages as it is told them, and how it is searched."""
+        facts = self.describe()
+        return {key: facts[key] for key in ("engine", "model", "version", "command")} | identity(self.config)
 
     def _generation_config(self) -> Any:
         """The model's own settings (start token, suppressed tokens), with our search and limits."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+import toy
 import transformers
 
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
@@ -126,21 +127,21 @@ def translator(model: Path, source: str = "en", target: str = "de", **options: A
 def test_order_length_and_empty_texts(marian: Path) -> None:
     engine = translator(marian)
     texts = [SENTENCES[4], "", "A dog.", "   ", SENTENCES[0]]
-    results = engine.translate(texts)
+    results = toy.translated(engine, texts)
     assert len(results) == 5
     assert [results[1].text, results[3].text] == ["", ""]
-    alone = [engine.translate([text])[0] for text in texts]
+    alone = [toy.translated(engine, [text])[0] for text in texts]
     assert [r.text for r in results] == [r.text for r in alone]
     for together, single in zip(results, alone, strict=True):
         assert (together.score is None) == (single.score is None)
         if together.score is not None and single.score is not None:
             assert together.score == pytest.approx(single.score, abs=1e-5)
-    assert engine.translate([]) == []
+    assert toy.translated(engine, []) == []
 
 
 def test_small_batches_change_nothing(marian: Path) -> None:
-    one = translator(marian, batch_tokens=1).translate(SENTENCES)
-    all_at_once = translator(marian).translate(SENTENCES)
+    one = toy.translated(translator(marian, batch_tokens=1), SENTENCES)
+    all_at_once = toy.translated(translator(marian), SENTENCES)
     assert [r.text for r in one] == [r.text for r in all_at_once]
 
 
@@ -163,13 +164,13 @@ def oracle_score(engine: hf.Translator, text: str, skip: int) -> float:
 
 def test_score_is_the_mean_log_probability_of_a_token(marian: Path) -> None:
     engine = translator(marian)
-    found = engine.translate([SENTENCES[0]])[0].score
+    found = toy.translated(engine, [SENTENCES[0]])[0].score
     assert found == pytest.approx(oracle_score(engine, SENTENCES[0], 0), abs=1e-4)
 
 
 def test_the_forced_language_token_is_not_scored(m2m: Path) -> None:
     engine = translator(m2m)
-    found = engine.translate([SENTENCES[0]])[0].score
+    found = toy.translated(engine, [SENTENCES[0]])[0].score
     assert found == pytest.approx(oracle_score(engine, SENTENCES[0], 1), abs=1e-4)
 
 
@@ -180,14 +181,14 @@ def test_m2m100_is_told_both_languages(m2m: Path) -> None:
     assert engine._tokenizer.convert_ids_to_tokens(forced) == "__zh__"
     ids = engine._tokenizer([SENTENCES[2]])["input_ids"][0]
     assert engine._tokenizer.convert_ids_to_tokens(ids[0]) == "__de__"
-    assert all(r.text is not None or r.error for r in engine.translate(SENTENCES))
+    assert all(r.text is not None or r.error for r in toy.translated(engine, SENTENCES))
 
 
 def test_nllb_is_told_both_languages_and_warns(nllb_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     engine = translator(nllb_model, "en", "zh-TW", num_beams=2)
     assert engine._tokenizer.src_lang == "eng_Latn"
     assert engine._tokenizer.convert_ids_to_tokens(engine._route.forced_token) == "zho_Hant"
-    assert len(engine.translate(SENTENCES)) == len(SENTENCES)
+    assert len(toy.translated(engine, SENTENCES)) == len(SENTENCES)
     assert engine.describe()["licence"] == "CC-BY-NC-4.0"
     assert engine.describe()["warning"] == "not for commercial use"
     captured = capsys.readouterr()
@@ -227,7 +228,7 @@ def test_t5_wants_a_language_token_or_a_prefix(tmp_path: Path) -> None:
         save(tmp_path / name, transformers.T5ForConditionalGeneration(config), tokenizer)
     engine = translator(tmp_path / "madlad")
     assert engine._route.prefix == "<2de> "
-    assert len(engine.translate(SENTENCES)) == 5
+    assert len(toy.translated(engine, SENTENCES)) == 5
     assert engine.describe()["licence"] == "Apache-2.0"
     with pytest.raises(UnavailableError, match="<2fr>"):
         translator(tmp_path / "madlad", "en", "fr")
@@ -237,14 +238,14 @@ def test_t5_wants_a_language_token_or_a_prefix(tmp_path: Path) -> None:
 
 
 def test_a_text_that_is_too_long_fails_alone(marian: Path) -> None:
-    good, bad = translator(marian).translate(["A dog.", "dog " * 200])
+    good, bad = toy.translated(translator(marian), ["A dog.", "dog " * 200])
     assert good.error is None or good.error == "the model gave nothing"
     assert bad.text is None and bad.error is not None and "the model reads 64" in bad.error
 
 
 def test_memory_runs_out_and_the_batch_is_halved(marian: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = translator(marian)
-    expected = engine.translate(SENTENCES)
+    expected = toy.translated(engine, SENTENCES)
     once = hf.Translator._generate_once
     sizes: list[int] = []
 
@@ -255,7 +256,7 @@ def test_memory_runs_out_and_the_batch_is_halved(marian: Path, monkeypatch: pyte
         return once(self, tokens)
 
     monkeypatch.setattr(hf.Translator, "_generate_once", greedy)
-    assert [r.text for r in engine.translate(SENTENCES)] == [r.text for r in expected]
+    assert [r.text for r in toy.translated(engine, SENTENCES)] == [r.text for r in expected]
     assert sizes[0] == 5 and max(sizes[1:]) < 5
 
 
@@ -317,7 +318,7 @@ def test_a_broken_torchvision_does_no_harm(marian: Path, tmp_path: Path) -> None
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from ccr_cli.translators import hf\n"
         "t = hf.Translator('en', 'de', hf.Config(model=sys.argv[2]), dataset_dir=None, device='cpu')\n"
-        "assert len(t.translate(['A dog.'])) == 1 and 'torchvision' not in sys.modules\n"
+        "assert len(list(t.translate(['A dog.']))) == 1 and 'torchvision' not in sys.modules\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path), str(marian)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
