@@ -86,6 +86,7 @@ _PAPER: dict[str, object] = {
     "dropout": 0.0,
     "text_dropout": 0.0,
     "lr": 5e-5,
+    "table_lr": 5e-5,
     "lr_drop": 201,  # never: no schedule is stated
     "epochs": 200,
 }

@@ -94,6 +94,7 @@ class Method(base.Method):
             "text_encoder": "bert-base-multilingual-cased",
             "frozen_layers": 7,
             "lr": 1e-4,
+            "table_lr": 1e-4,
             "batch_size": 128,
             "epochs": 50,
             "dim": 1024,

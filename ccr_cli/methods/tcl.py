@@ -72,7 +72,13 @@ class Method(base.Method):
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": {**_PAPER, "lr": 5e-4, "table_lr": 5e-4},
-        "paper-bert": {**_PAPER, "lr": 5e-5, "kl_rate": 0.001, "text_encoder": "bert-base-multilingual-cased"},
+        "paper-bert": {
+            **_PAPER,
+            "lr": 5e-5,
+            "table_lr": 5e-5,
+            "kl_rate": 0.001,
+            "text_encoder": "bert-base-multilingual-cased",
+        },
     }
 
     config: Config
