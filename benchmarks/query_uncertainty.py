@@ -1,4 +1,6 @@
-"""How many candidates the uncertainty of a query should look at: AUROC against a wrong first result.
+"""Which uncertainty of a query best tells that its first result is wrong: AUROC, beside the plain similarities.
+
+Subjective uncertainty (UML) over a number of candidates, and what the method itself states.
 
 Validation items only: those that did not choose the epoch, and all of them, so that two sizes of gallery are seen.
 
@@ -20,6 +22,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.losses.evidential import query_uncertainty
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.measure import query_uncertainty as own_uncertainty
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.triplets import gallery
 
@@ -36,7 +39,8 @@ def measure(inputs: Inputs, trained: base.Artifact, lang: str, split: str) -> di
         data, inputs.parent(trained, "features"), split, captions, f"{lang} captions", method.config.needs()
     )
     visual = embed_visuals(method, items.visual, CPU)
-    sim_QG = encode_and_embed(method, tokenizer, items.texts, CPU) @ visual.T
+    queries = encode_and_embed(method, tokenizer, items.texts, CPU)
+    sim_QG = queries @ visual.T
     wrong_Q = (sim_QG.argmax(dim=1) != torch.from_numpy(items.item_T)).numpy()
     found: dict[str, Any] = {"run": trained.name, "split": split, "queries": len(sim_QG), "items": len(visual)}
     found["R@1"] = round(100 * float(1 - wrong_Q.mean()), 1)
@@ -45,7 +49,14 @@ def measure(inputs: Inputs, trained: base.Artifact, lang: str, split: str) -> di
             u_Q = query_uncertainty(sim_QG, candidates=count)
             auroc = round(float(roc_auc_score(wrong_Q, u_Q.numpy())), 3)
             found[f"top{count}" if count else "gallery"] = {"auroc": auroc, "mean": round(float(u_Q.mean()), 3)}
-    found["1 - highest similarity"] = {"auroc": round(float(roc_auc_score(wrong_Q, -sim_QG.amax(dim=1).numpy())), 3)}
+    top_Q2 = sim_QG.topk(2, dim=1).values
+    plain = {"1 - highest similarity": -top_Q2[:, 0], "1 - lead over the second": top_Q2[:, 1] - top_Q2[:, 0]}
+    own_Q = own_uncertainty(method, queries, visual)
+    if own_Q is not None:
+        plain["the method's own"] = torch.from_numpy(own_Q)
+        found["stated R@1"] = round(100 * float(1 - own_Q.mean()), 1)
+    for name, u_Q in plain.items():
+        found[name] = {"auroc": round(float(roc_auc_score(wrong_Q, u_Q.numpy())), 3)}
     return found
 
 
