@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import shlex
 import shutil
@@ -154,6 +155,46 @@ def test_every_plugin_is_on_its_page() -> None:
     assert not missing
     written = {path.stem for path in (CHECKOUT / "docs" / "methods").glob("*.md")}
     assert set(registry.names("methods")) <= written
+
+
+def table(page: Path, heading: str) -> dict[str, str]:
+    """The rows of the first table under a heading, by each of the names in their first cell."""
+    text = page.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    return {name: " | ".join(row[1:]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
+
+
+def own_options(config: Any) -> set[str]:
+    """The fields that a class adds."""
+    return set(inspect.get_annotations(config))
+
+
+def test_the_page_of_training_has_every_method_and_common_option() -> None:
+    page = CHECKOUT / "docs" / "train.md"
+    assert set(table(page, "Methods")) == set(registry.names("methods"))
+    common = table(page, "Options of every method")
+    base = registry.load("methods", "basic").Config.__mro__[1]
+    assert set(common) == own_options(base)
+    for name, cells in common.items():
+        value = getattr(base(), name)
+        shown = f"{value:g}" if isinstance(value, float | int) else str(value)
+        assert shown in cells or f"{value:.0e}".replace("e-0", "e-") in cells, name
+
+
+@pytest.mark.parametrize("name", registry.names("methods"))
+def test_the_page_of_a_method_has_its_options(name: str) -> None:
+    shown = table(CHECKOUT / "docs" / "methods" / f"{name}.md", "Options")
+    assert own_options(registry.load("methods", name).Config) <= set(shown)
+
+
+def test_the_page_of_judges_says_whose_default_each_is() -> None:
+    rows = table(CHECKOUT / "docs" / "judges.md", "Which one to take")
+    assert set(rows) == set(registry.names("judges"))
+    methods = registry.names("methods")
+    for judge, cells in rows.items():
+        whose = {name for name in methods if registry.load("methods", name).Config().judge == judge}
+        said = re.findall(r"`([^`]+)`", cells.partition("The default of")[2])
+        assert {name for name in said if name in methods} == whose, judge
 
 
 def test_the_example_of_the_dataset_format_can_be_imported(tmp_path: Path) -> None:
