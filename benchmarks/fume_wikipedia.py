@@ -2,10 +2,11 @@
 
 mAP over all results, picture to text and text to picture, with L_fml, L_cl and both (the paper's Table 2); fuzzy
 against evidential learning: deletion curves (Figure 3) and classification of pictures (Figure 5); uncertainty of two
-categories that were not trained on (Figure 4, with categories for data sets). 15 % of the training items choose the
-epoch; each run is evaluated on the 693 test items once.
+categories that were not trained on (Figure 4, with categories for data sets): its density in and out of distribution.
+15 % of the training items choose the epoch; each run is evaluated on the 693 test items once.
 
-    python benchmarks/fume_wikipedia.py wiki.mat --workspace FOLDER --out benchmarks/results/fume_wikipedia.json
+    python benchmarks/fume_wikipedia.py wiki.mat --workspace FOLDER --out benchmarks/results/fume_wikipedia.json \
+        --figure docs/images/fume-wikipedia.svg --density docs/images/fume-wikipedia-density.svg
 
 The collection is not part of this project. 27 runs of 10 to 20 seconds on one core; what is done is not done again.
 """
@@ -29,6 +30,7 @@ from ccr_cli.data.splits import items_of
 from ccr_cli.losses.credibility import credibility
 from ccr_cli.metrics.detection import auroc
 from ccr_cli.report.canvas import CLEAN, FAINT, NOISY, drawing, new_figure, panels, to_svg
+from ccr_cli.stages.embed import encode_and_embed
 from ccr_cli.stages.evaluate import evaluate
 from ccr_cli.stages.given import import_given
 from ccr_cli.stages.load import load_method
@@ -53,6 +55,9 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 FUZZY, EVIDENTIAL = "both", "evidential"
 DIRECTIONS = {"v2t": "picture to text", "t2v": "text to picture"}
+SIDES = {"pictures": "pictures", "texts": "texts", "pairs": "both together, eq. (10)"}
+BINS = 25
+"""Of the densities, over [0, 1]."""
 CPU = torch.device("cpu")
 
 
@@ -70,7 +75,32 @@ def run(inputs: Inputs, data: base.Artifact, feats: base.Artifact, label: str, s
         "deletion": result["deletion"],
         "ood": result.get("ood"),
         "pictures": classification(inputs, trained, data, feats),
+        "in_and_out": in_and_out(trained, data, feats) if "left_out" in ROWS[label] else None,
     }
+
+
+@torch.no_grad()
+def in_and_out(trained: base.Artifact, data: base.Artifact, feats: base.Artifact) -> dict[str, Any]:
+    """Figure 4: densities of uncertainty of the test items, of categories trained on and of those left out."""
+    method, tokenizer = load_method(trained, CPU)
+    config: Any = method.config
+    read = dataset.read(data)
+    items = items_of(read.items, "test")
+    text_of = dict(zip(read.captions["item_id"], read.captions["text"], strict=True))
+    label_of = dict(zip(items["item_id"], items["label"], strict=True))
+    visual, ids = read_visuals(feats, list(items["item_id"]), frozenset())
+    texts_TD = encode_and_embed(method, tokenizer, [text_of[i] for i in ids], CPU)
+    v_VD = method.embed_visual(visual)
+    u_V, u_T = (method.score(x, v_VD[:1])[1].double().numpy() for x in (v_VD, texts_TD))  # type: ignore[union-attr]
+    out_V = np.isin([label_of[i] for i in ids], [int(label) for label in config.left_out.split(",")])
+    found: dict[str, Any] = {}
+    for side, unc_V in (("pictures", u_V), ("texts", u_T), ("pairs", 1 - (1 - u_V) * (1 - u_T))):
+        densities = (np.histogram(unc_V[own], BINS, (0, 1), density=True)[0] for own in (~out_V, out_V))
+        found[side] = {
+            "auroc": _rounded(auroc(unc_V, out_V)),
+            **dict(zip(("in", "out"), ([round(float(x), 3) for x in density] for density in densities), strict=True)),
+        }
+    return found
 
 
 @torch.no_grad()
@@ -117,6 +147,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             told[f"AUROC wrong first result {direction}"] = _mean([row["auroc"][direction] for row in own], 3)
             if own[0]["ood"]:
                 told[f"AUROC left out {direction}"] = _mean([row["ood"][direction]["auroc"] for row in own], 3)
+        if own[0]["in_and_out"]:
+            told["AUROC left out, pairs"] = _mean([row["in_and_out"]["pairs"]["auroc"] for row in own], 3)
         for key in ("accuracy", "auroc_wrong", "rank_correlation_with_entropy"):
             told[f"pictures {key}"] = _mean([row["pictures"][key] for row in own], 3)
         told["pictures uncertainty"] = {
@@ -157,6 +189,41 @@ def curves(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for d in DIRECTIONS
     }
     return out
+
+
+def densities(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Densities of uncertainty in and out of distribution, means over seeds."""
+    out: dict[str, Any] = {}
+    for name, label in (("fuzzy", FUZZY), ("evidential", EVIDENTIAL)):
+        own = [row["in_and_out"] for row in rows if row["row"] == f"{label}, two categories left out"]
+        out[name] = {
+            side: {
+                which: [round(statistics.fmean(x), 3) for x in zip(*(each[side][which] for each in own), strict=True)]
+                for which in ("in", "out")
+            }
+            for side in SIDES
+        }
+    return out
+
+
+def draw_densities(found: dict[str, Any]) -> str:
+    """A panel for each side of either way to learn."""
+    edges = np.linspace(0, 1, BINS + 1)
+    with drawing():
+        figure = new_figure(11.5, 5.6)
+        for line, (name, sides) in zip(panels(figure, 2, 3, sharex=True), found.items(), strict=True):
+            for panel, (side, title) in zip(line, SIDES.items(), strict=True):
+                for which, color, what in (("in", CLEAN, "trained on"), ("out", NOISY, "left out")):
+                    density = sides[side][which]
+                    panel.stairs(density, edges, fill=True, alpha=0.25, color=color)
+                    panel.stairs(density, edges, color=color, linewidth=1.8, label=what)
+                panel.set_title(f"{name}: {title}")
+                panel.set_xlim(0, 1)
+            line[0].set_ylabel("density")
+        figure.axes[0].legend(loc="upper left", title="categories", alignment="left", fontsize=9)
+        for panel in figure.axes[-3:]:
+            panel.set_xlabel("uncertainty")
+        return to_svg(figure)
 
 
 LOOKS = {"uncertainty": (CLEAN, "o"), "evidential": (NOISY, "^"), "similarity": (FAINT, "s")}
@@ -204,12 +271,13 @@ def main() -> None:
     parser.add_argument("--workspace", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figure", type=Path)
+    parser.add_argument("--density", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     inputs = Inputs(Workspace(given.workspace.absolute()))
     data, feats = import_given(inputs.workspace, given.mat)
     rows = [run(inputs, data, feats, label, seed) for label in ROWS for seed in SEEDS]
-    found = curves(rows)
+    found, shapes = curves(rows), densities(rows)
     base.write_json(
         given.out,
         {
@@ -217,11 +285,14 @@ def main() -> None:
             "ccr": ccr_cli.__version__,
             "summary": summary(rows),
             "deletion": found,
-            "runs": [{key: value for key, value in row.items() if key != "deletion"} for row in rows],
+            "density": shapes | {"bins": BINS},
+            "runs": [{key: row[key] for key in row if key not in ("deletion", "in_and_out")} for row in rows],
         },
     )
     if given.figure:
         given.figure.write_text(draw(found, int(found["uncertainty"]["v2t"][0]["queries"])), encoding="utf-8")
+    if given.density:
+        given.density.write_text(draw_densities(shapes), encoding="utf-8")
     print(given.out.read_text(encoding="utf-8"))
 
 
