@@ -3,12 +3,12 @@ r"""Apertium, the rule-based engine of Debian and Ubuntu; needs no model.
 Forcada et al., "Apertium: a free/open-source platform for rule-based machine translation", Machine
 Translation 25, 2011. A pair that is not installed is chained over one pivot (en -> ca -> fr).
 
-Each hop is one process for all texts of a call. Fed line by line, Apertium reads the lines as one running
+Each hop is one process for a block of texts. Fed line by line, Apertium reads the lines as one running
 text: words and their disambiguation cross line ends (the last word of a line can come back in the next), so
 that most lines are right, their number is, and some are not. Here every text ends in a full stop of its own
-and a NUL byte, on which all parts of the pipe flush: a text comes out as it does when translated alone, at
-the speed of one file. (One part, the tagger, learns ambiguity classes while it runs: about one sentence in
-a hundred of a noisy ca -> fr hop differs by a word.)
+and a NUL byte, on which all parts of the pipe flush; and the one part that remembers what came before it, the
+tagger, is run by `_tagger.py`, which has it forget. So a text comes out as it does when translated alone,
+whatever the others, at nearly the speed of one file.
 
 Texts are written in Apertium's stream format, which this module makes and reads itself: the specials
 `\ [ ] { } ^ $ / < > @` with a backslash, `~` in brackets, out of its way. White space becomes single spaces.
@@ -22,8 +22,11 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,8 +37,9 @@ from ccr_cli.translators._languages import bcp47, iso3, primary
 from ccr_cli.translators.base import Translation
 
 _PROGRAM = "apertium"
-_BLOCK = 256
-"""Texts of one process; when it has ended, their number is verified and they are yielded."""
+_BLOCK = 1024
+"""Texts of one process (starting one takes up to a second); when it has ended, their number is verified."""
+_TAGGER = "apertium-tagger"
 _MODE = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
 _SPECIAL = re.compile(r"[\\\[\]{}^$/<>@]")
 _ESCAPED = re.compile(r"\\(.)|[\[\]]", re.DOTALL)
@@ -98,10 +102,11 @@ class Translator:
                     hint=f"{_install(source, target)}; installed modes: {', '.join(installed) or 'none'}",
                 )
 
-    def translate(self, texts: list[str]) -> Iterator[tuple[int, Translation]]:
+    def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
         """Translates texts, block by block; a text on which Apertium itself fails does not stop the others."""
-        todo = [i for i, text in enumerate(texts) if text.strip()]
-        yield from ((i, Translation("")) for i, text in enumerate(texts) if not text.strip())
+        unknown = [i for i in range(len(texts)) if i not in known]
+        yield from ((i, Translation("")) for i in unknown if not texts[i].strip())
+        todo = [i for i in unknown if texts[i].strip()]
         for block in (todo[first : first + _BLOCK] for first in range(0, len(todo), _BLOCK)):
             yield from zip(block, self._chain([texts[i] for i in block]), strict=True)
 
@@ -167,14 +172,36 @@ def _environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("LC_ALL", "LC_CTYPE", "AP_SETVAR")}
 
 
+@contextmanager
+def _forgetful_tagger() -> Iterator[dict[str, str]]:
+    """The environment in which Apertium finds `_tagger.py` where it looks for its tagger."""
+    environment = _environment()
+    places = environment.get("APERTIUM_PATH", "")
+    real = shutil.which(_TAGGER, path=places or None)
+    if real is None:
+        yield environment
+        return
+    with tempfile.TemporaryDirectory(prefix="ccr-") as folder:
+        program = Path(folder, _TAGGER)
+        command = (sys.executable, "-IS", str(Path(__file__).with_name("_tagger.py")), real)
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        program.chmod(0o700)
+        yield {**environment, "APERTIUM_PATH": os.pathsep.join([folder, places or str(Path(real).parent)])}
+
+
 def _run(mode: str, texts: list[str], timeout: float) -> list[str]:
+    with _forgetful_tagger() as environment:
+        return _run_in(environment, mode, texts, timeout)
+
+
+def _run_in(environment: dict[str, str], mode: str, texts: list[str], timeout: float) -> list[str]:
     data = "".join(_to_stream(text) + "\0" for text in texts).encode("utf-8", "replace")
     process = subprocess.Popen(
         _command(mode),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=_environment(),
+        env=environment,
         start_new_session=True,
     )
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,11 +27,13 @@ class Translator(Protocol):
     `identity(config)`: what a request records in place of options that name a file.
     """
 
-    def translate(self, texts: list[str]) -> Iterator[tuple[int, Translation]]:
-        """Yields (position, result) as results come, every position exactly once, in any order.
+    def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
+        """Yields (position, result) as results come, in any order: every position once, those of `known` never.
 
         A text that fails does not stop the others: its result has `error`. What was yielded is kept by the caller
-        at once, so an engine that is slow must yield early. What becomes of a text does not depend on the others.
+        at once, so an engine that is slow must yield early. Texts whose result is known already are there for an
+        engine that forms batches: it forms them of all texts and leaves out those that hold known ones alone, so
+        that work gone on with has the batches, and so the bytes, of work that was never stopped.
         """
         ...
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,11 @@ class Translator:
             "or --set table=FILE.tsv, or --engine apertium, or --engine hf",
         )
 
-    def translate(self, texts: list[str]) -> Iterator[tuple[int, Translation]]:
+    def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
         """Looks every text up; one that is not in the table fails with `not recorded`."""
         for position, text in enumerate(texts):
-            yield position, self._look_up(text)
+            if position not in known:
+                yield position, self._look_up(text)
 
     def _look_up(self, text: str) -> Translation:
         key = _key(text)

@@ -83,6 +83,25 @@ def test_texts_do_not_touch_each_other(mode: str, count: int) -> None:
 
 
 @needs_apertium
+def test_a_text_does_not_change_what_becomes_of_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`near` makes Apertium's own tagger change its mind about unknown words for good."""
+    texts = [
+        "Two people sit on the grass near a body of water.",
+        "A child in a ninja outfit does a jumping kick.",
+        "His classmates watch him " + "near the water " * 500,
+        "A man with stretched earlobes wears a black hat near a display.",
+        "His classmates watch him.",
+    ]
+    engine = make("en", "es")
+    together = translated(engine, texts)
+    assert together == [translated(engine, [text])[0] for text in texts]
+    assert together[::-1] == translated(engine, texts[::-1])
+    monkeypatch.setattr(apertium, "_BLOCK", 2)
+    assert translated(engine, texts) == together
+    assert dict(engine.translate(texts, known={0, 2, 4})) == {1: together[1], 3: together[3]}
+
+
+@needs_apertium
 def test_specials_survive_two_hops() -> None:
     engine = make("en", "fr")
     assert engine.modes == ["eng-cat", "cat-fra"]
