@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -12,6 +13,9 @@ from typing import Any, TypeVar
 from ccr_cli.errors import UsageError
 
 C = TypeVar("C")
+_SECRET = re.compile(
+    r"(^|_)((api|auth|access|secret|client|app)_?)?(key|secret|password)$|^((api|auth|access)_?)?token$", re.I
+)
 LARGEST = 2**31 - 1
 """Of whole numbers: ids and sizes are 32-bit integers."""
 
@@ -37,12 +41,18 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
         base: What to start from; by default the defaults.
 
     Raises:
-        UsageError: On an unknown key (the known ones are listed) or a value of the wrong type.
+        UsageError: On an unknown key (the known ones are listed), one that looks like a password's, or a value of
+            the wrong type.
     """
     hints = typing.get_type_hints(config_type)
     fields = [f.name for f in dataclasses.fields(config_type)]  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for key, text in options.items():
+        if key not in fields and _SECRET.search(key):
+            raise UsageError(
+                f"{owner} takes no {key} from the command line, where others see it and artifacts record it",
+                hint="put it into the environment; `ccr doctor` names the variables",
+            )
         if key not in fields:
             raise UsageError(f"{owner} has no option {key!r}", hint=f"options: {', '.join(sorted(fields)) or 'none'}")
         try:

@@ -1,0 +1,234 @@
+"""Asking many texts at once: pace, retries, giving up; without a network, and without waiting."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from ccr_cli.translators._asking import Ask, Crowd, Failure, GaveUp, Patience, TokenBucket, backoff
+from ccr_cli.translators._web import masker, seconds_of
+
+NOW = datetime(2026, 11, 1, 12, 0, 0, tzinfo=UTC)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def patience(**changed: float) -> Patience:
+    usual = {"workers": 1, "rate": 1e6, "retries": 2, "backoff": 0.0, "max_wait": 10.0, "breaker": 9}
+    return Patience(**{**usual, **changed})  # type: ignore[arg-type]
+
+
+def crowd(ask: Ask, **changed: float) -> Crowd:
+    @contextmanager
+    def connect() -> Iterator[Ask]:
+        yield ask
+
+    return Crowd(patience(**changed), connect)
+
+
+def numbered(count: int) -> list[tuple[int, str]]:
+    return [(i, f"text {i}") for i in range(count)]
+
+
+def failing(*failures: Failure | None) -> tuple[Ask, list[str]]:
+    """Fails in turn, None is an answer; then answers. And what it was asked."""
+    left, asked = list(failures), []
+
+    def ask(text: str) -> str:
+        asked.append(text)
+        failure = left.pop(0) if left else None
+        if failure is not None:
+            raise failure
+        return text.upper()
+
+    return ask, asked
+
+
+def test_the_bucket_spreads_requests() -> None:
+    clock = Clock()
+    bucket = TokenBucket(4.0, clock)
+    assert bucket.take() == 0.0
+    assert bucket.take() == pytest.approx(0.25), "a second one has to wait"
+    assert bucket.take() == pytest.approx(0.25), "and asking takes nothing"
+    clock.now += 0.25
+    assert bucket.take() == 0.0
+    clock.now += 60.0
+    assert bucket.take() == 0.0 and bucket.take() > 0.0, "what was not used is not saved up"
+
+
+def test_a_pause_is_for_all_and_never_shortened() -> None:
+    clock = Clock()
+    bucket = TokenBucket(4.0, clock)
+    bucket.pause(30.0)
+    bucket.pause(1.0)
+    assert bucket.take() == pytest.approx(30.0)
+    clock.now += 30.0
+    assert bucket.take() == 0.0
+
+
+def test_backoff_doubles_up_to_a_minute_less_a_random_part() -> None:
+    assert [backoff(n, 0.5, 0.0) for n in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 4.0]
+    assert [backoff(n, 0.5, 0.0) for n in (8, 500)] == [60.0, 60.0]
+    assert backoff(3, 0.5, 0.5) == 1.5 and backoff(3, 0.5, 0.999999) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 0.0),
+        ("120", 120.0),
+        (" 1.5 ", 1.5),
+        ("Sun, 01 Nov 2026 12:01:00 GMT", 60.0),
+        ("Sun, 01 Nov 2026 11:00:00 GMT", 0.0),
+        (None, None),
+        ("", None),
+        ("soon", None),
+        ("-5", None),
+        ("1e999", None),
+    ],
+)
+def test_retry_after(header: str | None, seconds: float | None) -> None:
+    assert seconds_of(header, NOW) == seconds
+
+
+def test_keys_are_masked_however_they_are_written() -> None:
+    secret = 'ab/c d+"é'
+    mask = masker({"X_KEY": secret})
+    for form in (secret, "ab/c%20d%2B%22%C3%A9", "ab%2Fc+d%2B%22%C3%A9", 'ab/c d+\\"\\u00e9'):
+        assert mask(f"bad key {form}!") == "bad key [X_KEY]!"
+    assert mask("see https://a.example/x?key=1  or\n2") == "see https://a.example/x or 2"
+    assert len(mask("x" * 5000)) == 200
+
+
+@pytest.mark.parametrize("kind", ["passing", "busy"])
+def test_a_text_is_tried_again(kind: str) -> None:
+    ask, asked = failing(Failure("a", kind), Failure("b", kind, retry_after=0.0))  # type: ignore[arg-type]
+    assert list(crowd(ask).ask([(5, "x")])) == [(5, "X")]
+    assert asked == ["x"] * 3
+
+
+def test_a_text_that_keeps_failing_fails_alone() -> None:
+    ask, asked = failing(*[Failure(f"no {i}") for i in range(3)])
+    found = dict(crowd(ask).ask(numbered(3)))
+    assert [str(found[0]), found[1], found[2]] == ["no 2", "TEXT 1", "TEXT 2"] and isinstance(found[0], Failure)
+    assert asked == ["text 0"] * 3 + ["text 1", "text 2"]
+
+
+def test_a_refused_text_is_not_tried_again() -> None:
+    ask, asked = failing(Failure("no", "refused"), Failure("too long", "unsent"))
+    found = dict(crowd(ask).ask(numbered(3)))
+    assert [str(found[0]), str(found[1]), found[2]] == ["no", "too long", "TEXT 2"] and len(asked) == 3
+
+
+def gives_up(found: Iterator[tuple[int, str | Failure]]) -> tuple[list[int], GaveUp]:
+    """The positions that came, and the end."""
+    came = []
+    with pytest.raises(GaveUp) as caught:
+        for position, _ in found:
+            came.append(position)
+    assert caught.value.__cause__ is None and caught.value.__context__ is None
+    return came, caught.value
+
+
+def test_so_many_failures_in_a_row_end_it() -> None:
+    ask, asked = failing(None, None, *[Failure(f"no {i}") for i in range(20)])
+    came, end = gives_up(crowd(ask, retries=2, breaker=7).ask(numbered(9)))
+    assert came == [0, 1, 2, 3], "two texts, and two whose tries were used up"
+    assert (end.in_a_row, str(end.last)) == (7, "no 6") and len(asked) == 9
+
+
+def test_an_answer_in_between_begins_a_new_row() -> None:
+    ask, _ = failing(*[Failure("no"), Failure("no"), None] * 10)
+    assert len(list(crowd(ask, breaker=3).ask(numbered(10)))) == 10
+
+
+def test_texts_that_nobody_was_asked_for_do_not_count() -> None:
+    ask, _ = failing(*[Failure("too long", "unsent")] * 50)
+    assert len(list(crowd(ask, breaker=3).ask(numbered(50)))) == 50
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [Failure("no", "final"), Failure("nobody", "unreachable"), Failure("wait", "busy", retry_after=11.0)],
+    ids=["final", "unreachable", "an hour"],
+)
+def test_what_is_hopeless_ends_it_at_once(failure: Failure) -> None:
+    ask, asked = failing(failure)
+    came, end = gives_up(crowd(ask).ask(numbered(5)))
+    assert came == [] and end.last is failure and end.in_a_row == 1 and asked == ["text 0"]
+
+
+def test_a_provider_that_has_answered_may_be_out_of_reach_for_a_while() -> None:
+    ask, asked = failing(None, Failure("nobody", "unreachable"), Failure("nobody", "unreachable"))
+    assert [found for _, found in crowd(ask).ask(numbered(2))] == ["TEXT 0", "TEXT 1"] and len(asked) == 4
+
+
+def test_threads_ask_at_once_and_what_is_under_way_still_comes() -> None:
+    gather = threading.Barrier(4)
+    ended = threading.Event()
+
+    def ask(text: str) -> str:
+        if text in ("text 0", "text 1", "text 2", "text 3"):
+            gather.wait(30)
+        if text == "text 0":
+            ended.set()
+            raise Failure("no", "final")
+        assert ended.wait(30)
+        return text.upper()
+
+    came, _ = gives_up(crowd(ask, workers=4).ask(numbered(50)))
+    assert {1, 2, 3} <= set(came) and len(set(came)) == len(came) and 0 not in came
+
+
+def test_leaving_early_waits_for_nobody() -> None:
+    begun, never = threading.Semaphore(0), threading.Event()
+
+    def ask(text: str) -> str:
+        begun.release()
+        if text != "text 0":
+            never.wait(60)
+        return text
+
+    results = crowd(ask, workers=3).ask(numbered(9))
+    assert next(results) == (0, "text 0")
+    results.close()  # type: ignore[attr-defined]
+    assert not never.is_set(), "and here we are, while two threads still wait"
+    never.set()
+
+
+def test_a_defect_is_raised_where_it_is_seen() -> None:
+    def ask(text: str) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        list(crowd(ask, workers=2).ask(numbered(3)))
+
+
+def test_each_thread_has_its_own() -> None:
+    made, closed = [], []
+
+    @contextmanager
+    def connect() -> Iterator[Ask]:
+        mine = threading.get_ident()
+        made.append(mine)
+
+        def ask(text: str) -> str:
+            assert threading.get_ident() == mine
+            return text
+
+        yield ask
+        closed.append(mine)
+
+    asking = Crowd(patience(workers=3), connect)
+    assert len(list(asking.ask(numbered(30)))) == 30 and len(made) == 3 and sorted(closed) == sorted(made)
+    assert list(asking.ask([])) == [] and len(made) == 3
