@@ -84,13 +84,13 @@ def test_texts_do_not_touch_each_other(mode: str, count: int) -> None:
 
 @needs_apertium
 def test_a_text_does_not_change_what_becomes_of_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`near` makes Apertium's own tagger change its mind about unknown words for good."""
+    """`A lot of` makes Apertium's own tagger change its mind about other words for good."""
     texts = [
-        "Two people sit on the grass near a body of water.",
+        "A lot of people bundled up together",
+        "A man sits on a field near a backpack.",
         "A child in a ninja outfit does a jumping kick.",
-        "His classmates watch him " + "near the water " * 500,
+        "A lot of people " * 500 + "near a backpack",
         "A man with stretched earlobes wears a black hat near a display.",
-        "His classmates watch him.",
     ]
     engine = make("en", "es")
     together = translated(engine, texts)
