@@ -59,8 +59,7 @@ class Config(base.Config):
     """Weight of InfoNCE on S-T, part of the anchor, weighted by the judge; 0 is the paper."""
     candidates: int = 2
     """Candidates that the uncertainty of a query looks at, the most similar ones; 0 is the whole gallery."""
-    judge: str = "two-group"
-    judge_side: base.Side = "cross_lingual"
+    judge: str = "triangle"
 
     def __post_init__(self) -> None:
         """Checks ranges.
