@@ -8,6 +8,8 @@ list without scores. A reader fills in verdicts by the criteria below; the preci
     (fill in verdict and reason in W/reading-baidu-2016.tsv)
     python benchmarks/real_noise.py --take W/reading-baidu-2016.tsv
 
+What was read before is not listed again, and its verdicts count for new rankings too.
+
 A translation is *bad* if a reader of the translation alone would picture something that the English does not say, or
 nothing at all, and *ok* otherwise, however awkward. A bad one has one reason:
 
@@ -59,6 +61,8 @@ REASONS = ("thing", "action", "relation", "number", "missing", "foreign", "garbl
 SHOWN = {
     "similarity": "similarity of English and translation in the first run",
     "picture": "similarity of picture and translation in the first run",
+    "loss": "the same less the similarity of picture and English: what the translation lost",
+    "engine and similarity": "places by similarity of English and translation and by that chrF, added",
     "engine": "chrF against the other engine's translation",
     "round-trip": "chrF of the way back against the English",
     "length": "length of the English",
@@ -111,9 +115,12 @@ def rankings(
         # what is asked is whether the translation is right, not whether the picture shows it
         found[f"suspicion of {cell.label}"] = places(opinion.p.ST, opinion.similarity["ST"])
         if cell == cells[0]:
-            found |= {"similarity": places(opinion.similarity["ST"]), "picture": places(opinion.similarity["VT"])}
+            near = opinion.similarity
+            found |= {name: places(near[side]) for name, side in (("similarity", "ST"), ("picture", "VT"))}
+            found["loss"] = places(near["VT"] - near["VS"])
     if triplets.second is not None:
         found["engine"] = places(round_trip_chrf(triplets.second, triplets.target)[0])
+        found["engine and similarity"] = places((found["similarity"] + found["engine"]).astype(float))
     if triplets.back is not None:
         found["round-trip"] = places(round_trip_chrf(triplets.source, triplets.back)[0])
     found["length"] = places(-np.array([len(text) for text in triplets.source], dtype=float))
@@ -129,27 +136,27 @@ def places(*keys: npt.NDArray[np.float64]) -> Places:
     return place
 
 
-def export(triplets: Triplets, found: Mapping[str, Places], blind: Path, ranks: Path) -> int:
-    """Writes the list for the reader, and the places of its captions, which the reader does not see."""
-    listed = np.flatnonzero(np.min(np.stack(list(found.values())), axis=0) <= TOP)
-    listed = np.random.default_rng(0).permutation(listed)
+def export(triplets: Triplets, found: Mapping[str, Places], blind: Path, results: Path) -> int:
+    """Writes the list for the reader, without what was read before, and the places, which the reader does not see."""
+    name = blind.name.removeprefix("reading-")
+    earlier = results / f"reading-{name}"
+    known = set(_read(earlier)["caption_id"]) if earlier.exists() else set()
+    ids = np.array(triplets.slot_ids)
+    top = np.min(np.stack(list(found.values())), axis=0) <= TOP
     frame = pd.DataFrame(
-        {
-            "caption_id": [triplets.slot_ids[i] for i in listed],
-            "english": [triplets.source[i] for i in listed],
-            "translation": [triplets.target[i] for i in listed],
-            "verdict": "",
-            "reason": "",
-        }
+        {"caption_id": ids, "english": triplets.source, "translation": triplets.target, "verdict": "", "reason": ""}
+    )[top & ~np.isin(ids, list(known))]
+    _write(blind, frame.sample(frac=1, random_state=0))
+    shown = top | np.isin(ids, list(known))
+    results.mkdir(parents=True, exist_ok=True)
+    _write(
+        results / f"ranks-{name}", pd.DataFrame({"caption_id": ids[shown], **{k: v[shown] for k, v in found.items()}})
     )
-    _write(blind, frame)
-    ranks.parent.mkdir(parents=True, exist_ok=True)
-    _write(ranks, pd.DataFrame({"caption_id": frame["caption_id"], **{k: v[listed] for k, v in found.items()}}))
-    return len(listed)
+    return len(frame)
 
 
 def take(filled: Path, results: Path) -> None:
-    """Keeps the verdicts of a filled list, without the texts, with the place in the first ranking.
+    """Adds the verdicts of a filled list to those that are there, without the texts, by place in the first ranking.
 
     Raises:
         SystemExit: If a verdict is missing or a reason is not one.
@@ -162,8 +169,11 @@ def take(filled: Path, results: Path) -> None:
     name = filled.name.removeprefix("reading-")
     ranks = _read(results / f"ranks-{name}").set_index("caption_id")
     first = ranks.columns[0]  # of the first method
-    kept = read[["caption_id", "verdict", "reason"]].assign(rank=ranks.loc[read["caption_id"], first].to_numpy(int))
-    _write(results / f"reading-{name}", kept.sort_values("rank")[["caption_id", "rank", "verdict", "reason"]])
+    path = results / f"reading-{name}"
+    earlier = [_read(path)] if path.exists() else []
+    kept = pd.concat([*earlier, read])[["caption_id", "verdict", "reason"]].drop_duplicates("caption_id", keep="last")
+    kept = kept.assign(rank=ranks.loc[kept["caption_id"], first].to_numpy(int))
+    _write(path, kept.sort_values("rank")[["caption_id", "rank", "verdict", "reason"]])
 
 
 def score(ranks: pd.DataFrame, reading: pd.DataFrame) -> list[dict[str, Any]]:
@@ -251,7 +261,7 @@ def main() -> None:
         for label in given.methods
     ]
     triplets, found = rankings(Collection(workspace, given.data), cells, given.judge_side)
-    listed = export(triplets, found, blind, given.results / f"ranks-{given.translations}.tsv")
+    listed = export(triplets, found, blind, given.results)
     facts = {
         "what": "validation captions ranked by suspicion, nothing switched",
         "runs": {cell.label: cell.config for cell in cells},

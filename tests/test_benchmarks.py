@@ -228,20 +228,19 @@ def test_a_reading_from_export_to_precision(tmp_path: Path) -> None:
     triplets: Any = SimpleNamespace(slot_ids=[f"i{i}#en#0" for i in range(n)], source=text, target=text)
     order = np.arange(1, n + 1)
     found = {"suspicion of x": order, "length": order[::-1], real_noise.RANDOM: np.roll(order, 150)}
-    blind, ranks = tmp_path / "reading-baidu-2016.tsv", tmp_path / "ranks-baidu-2016.tsv"
-    assert real_noise.export(triplets, found, blind, ranks) == 250
+    blind, results = tmp_path / "reading-baidu-2016.tsv", tmp_path / "results"
+    assert real_noise.export(triplets, found, blind, results) == 250
     listed = real_noise._read(blind)
     assert list(listed.columns) == ["caption_id", "english", "translation", "verdict", "reason"]
     assert listed["caption_id"].tolist() != triplets.slot_ids and set(listed["english"]) == {*text[:100], *text[150:]}
     with pytest.raises(SystemExit, match="in lines 2, 3"):
-        real_noise.take(blind, tmp_path)
+        real_noise.take(blind, results)
     number = listed["caption_id"].str[1:].str.partition("#")[0].astype(int)
     bad = number < 50
-    filled = tmp_path / "filled" / blind.name
-    filled.parent.mkdir()
-    real_noise._write(filled, listed.assign(verdict=np.where(bad, "bad", "ok"), reason=np.where(bad, "thing", "")))
-    real_noise.take(filled, tmp_path)
-    kept = real_noise._read(tmp_path / "reading-baidu-2016.tsv")
+    real_noise._write(blind, listed.assign(verdict=np.where(bad, "bad", "ok"), reason=np.where(bad, "thing", "")))
+    real_noise.take(blind, results)
+    reading, ranks = results / blind.name, results / "ranks-baidu-2016.tsv"
+    kept = real_noise._read(reading)
     assert (
         list(kept.columns) == ["caption_id", "rank", "verdict", "reason"]
         and kept["rank"].astype(int).is_monotonic_increasing
@@ -250,6 +249,14 @@ def test_a_reading_from_export_to_precision(tmp_path: Path) -> None:
     scored = {each["ranking"]: each for each in real_noise.score(real_noise._read(ranks), kept)}
     assert [scored["suspicion of x"][f"precision@{d}"] for d in (25, 50, 100)] == [1.0, 1.0, 0.5]
     assert scored["length"]["precision@100"] == 0.0 and scored[real_noise.RANDOM]["precision@100"] == 0.0
-    (tmp_path / "baidu-2016.json").write_text('{"translations": "baidu-2016", "captions": 300}')
-    shown = real_noise.block(tmp_path)
+    (results / "baidu-2016.json").write_text('{"translations": "baidu-2016", "captions": 300}')
+    shown = real_noise.block(results)
     assert "| suspicion of x | 1.00 | 1.00 | 0.50 | 0.40 to 0.60 |" in shown and "Reasons: thing 50." in shown
+    # a further ranking: only what nobody has read is listed, and earlier verdicts stay
+    assert real_noise.export(triplets, found | {"other": np.roll(order, 125)}, blind, results) == 25
+    more = real_noise._read(blind)
+    assert not set(more["caption_id"]) & set(kept["caption_id"])
+    real_noise._write(blind, more.assign(verdict="ok"))
+    real_noise.take(blind, results)
+    assert len(real_noise._read(reading)) == 275 == len(real_noise._read(ranks))
+    assert sum(real_noise._read(reading)["verdict"] == "bad") == 50
