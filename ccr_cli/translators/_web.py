@@ -37,6 +37,7 @@ _FINAL = {401, 402, 403, 404, 405, 410, 451, 456}
 """The key, the quota or the address is wrong; 456 is DeepL's for a quota that is used up."""
 _REFUSED = {400, 413, 414, 422, 431}
 _BUSY = {429, 503, 529}
+_WORDS = ("message", "error", "error_msg", "errorMessage", "responseDetails")
 _RESULT = re.compile(r'class="(?:t0|result-container)"')
 
 
@@ -213,9 +214,8 @@ def _words(text: str) -> str:
         found = json.loads(text)
     except ValueError:
         return ""
-    for key in ("message", "error", "error_msg", "errorMessage", "responseDetails"):
-        if isinstance(found, dict) and found.get(key):
-            found = found[key]
+    while isinstance(found, dict):
+        found = next((found[key] for key in _WORDS if found.get(key)), "")
     return found if isinstance(found, str) else ""
 
 

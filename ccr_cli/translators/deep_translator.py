@@ -211,12 +211,15 @@ class Translator:
         elif name == "libretranslate":
             arguments |= {"use_free_api": False, "custom_url": self.config.url and self.config.url.rstrip("/") + "/"}
         made: Any = getattr(deep_translator, provider.translator)
-        failure = None
+        engine: Any = None
+        failure = ""
         try:
             with self._asking(made):  # Microsoft's class asks which languages there are
                 engine = made(source="auto", target="auto", **arguments)
         except Failure as error:
             failure = str(error)
+        except Exception as error:  # an answer in which nothing is where it should be
+            failure = type(error).__name__
         if failure:
             raise UnavailableError(f"{provider.title} does not say which languages it knows: {failure}")
         if name == "libretranslate" and not self._secrets:

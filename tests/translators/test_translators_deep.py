@@ -194,7 +194,8 @@ def test_a_provider_that_fails_and_fails_is_given_up_and_gone_on_with(
         ("deepl", Fault(456, body='{"message": "Quota Exceeded"}'), ("refuses: HTTP 456: Quota Exceeded",)),
         ("libretranslate", Fault(403, body='{"error": "Invalid API key"}'), ("Invalid API key", "check LIBRE_API_KEY")),
         ("libretranslate", Fault(404), ("HTTP 404",)),
-        ("google", Fault(403), ("refuses: HTTP 403", "--set provider=NAME")),
+        ("deepl", Fault(401, body='{"error": {"code": 9, "message": "gone"}}'), ("refuses: HTTP 401: gone",)),
+        ("google", Fault(403, body="[1]"), ("refuses: HTTP 403", "--set provider=NAME")),
         ("google", Fault(429, {"Retry-After": "86400"}), ("asks to wait 86400 s (HTTP 429)", "max_wait")),
         ("google", Fault(503, {"Retry-After": "Fri, 01 Nov 2999 12:00:00 GMT"}), ("asks to wait", "max_wait")),
         ("google", Fault(302, {"Location": "https://www.google.com/sorry/index?q=x"}), ("on to www.google.com",)),
@@ -218,6 +219,13 @@ def test_a_server_that_is_not_there_is_said_at_once(web: Providers) -> None:
         came, error = stopped(make("libretranslate", url=url, backoff="60"), ["a", "b"])
     assert came == {} and "cannot be reached: no connection (NewConnectionError)" in error.message
     assert "is there a network?" in (error.hint or "")
+
+
+def test_a_provider_that_is_asked_for_its_languages_first(web: Providers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address is fixed in the package's class; here the way there is closed."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    with pytest.raises(UnavailableError, match=r"Microsoft Translator does not say .*: no connection \(ProxyError\)"):
+        make("microsoft")
 
 
 def test_texts_and_keys_go_nowhere_else(web: Providers) -> None:
