@@ -59,11 +59,11 @@ DEPTHS = (25, 50, 100)
 RANDOM = "random"
 REASONS = ("thing", "action", "relation", "number", "missing", "foreign", "garbled")
 SHOWN = {
-    "similarity": "similarity of English and translation in the first run",
-    "picture": "similarity of picture and translation in the first run",
-    "loss": "the same less the similarity of picture and English: what the translation lost",
-    "engine and similarity": "places by similarity of English and translation and by that chrF, added",
+    "similarity": "similarity of English and translation, first run",
+    "picture": "similarity of picture and translation, first run",
+    "loss": "the latter less the similarity of picture and English",
     "engine": "chrF against the other engine's translation",
+    "engine and similarity": "places by that chrF and by the similarity of English and translation, added",
     "round-trip": "chrF of the way back against the English",
     "length": "length of the English",
     RANDOM: "random",
