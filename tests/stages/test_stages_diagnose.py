@@ -107,7 +107,7 @@ def test_the_run_s_own_evidence_is_of_the_same_pairs(chain: Chain) -> None:
     own, found = (detection(p, noisy) for p in (evidence["p_clean"], pairs["p_clean"]))
     assert diagnosis.summary(chain.find("diagnosis", "uml"))["judge"] == run.config(made)["options"]["judge"]
     for figure in ("auroc", "recall", "false_alarms"):
-        assert own[figure] == pytest.approx(found[figure], abs=0.05), "only the shuffles differ"
+        assert own[figure] == pytest.approx(found[figure], abs=0.1), "only the shuffles differ"
 
 
 @pytest.mark.parametrize("form", ["scaled", "paper"])
