@@ -27,7 +27,8 @@ LOCAL = "local folder"
 _WEIGHTS = "model.safetensors"
 _PICKLES = "pytorch_model*.bin"
 _OTHER_FILES = ["*.json", "*.txt", "*.model", "*.spm", "*.jinja"]
-_WANTED = [*_OTHER_FILES, "*.safetensors"]
+_WANTED = [*_OTHER_FILES, "*.safetensors", "README.md"]
+"""The last is the model's card: it says the licence, and changes nothing."""
 _CONVERTER = "SFconvertbot"
 _CONVERSION = "Adding `safetensors` variant of this model"
 _CONVERTED = "ccr/safetensors"

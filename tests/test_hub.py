@@ -21,7 +21,7 @@ from ccr_cli import hub
 from ccr_cli.encoders import clip
 from ccr_cli.errors import ArtifactError, UnavailableError
 from ccr_cli.nets.text import build_text_encoder
-from ccr_cli.translators import hf
+from ccr_cli.translators import _models, hf
 
 CPU = torch.device("cpu")
 NAME = "someone/tiny"
@@ -71,9 +71,10 @@ def server(cache: Path, pickled: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @pytest.fixture
 def converted(pickled: Path, tmp_path: Path) -> Path:
-    """A copy of the pickle with safetensors beside it, as a conversion leaves it; README.md is read by nobody."""
+    """A copy of the pickle with safetensors beside it, as a conversion leaves it; handler.py is read by nobody."""
     folder = shutil.copytree(pickled, tmp_path / "converted")
     (folder / "README.md").write_text("Tiny.")
+    (folder / "handler.py").write_text("raise SystemExit")
     bert(folder)
     return folder
 
@@ -134,7 +135,7 @@ def test_the_conversion_of_the_hub_is_taken_and_found_again(
     assert (located.label, located.revision) == (NAME, hub_server.commit("refs/pr/5"))
     lines = [line for line in capsys.readouterr().err.splitlines() if NAME in line]
     assert len(lines) == 1 and "revision refs/pr/5" in lines[0]
-    assert {path.name for path in located.folder.iterdir()} == {"config.json", "model.safetensors"}
+    assert {path.name for path in located.folder.iterdir()} == {"config.json", "model.safetensors", "README.md"}
     assert not [request for request in server.asked if request.startswith("POST")]
 
     server.asked.clear()
@@ -211,7 +212,7 @@ def test_what_stands_for_a_folder(tmp_path: Path) -> None:
     bert(tmp_path / "a")
     one = hub.identity(str(tmp_path / "a"))
     (tmp_path / "a").rename(tmp_path / "b")
-    (tmp_path / "b" / "README.md").write_text("read by nobody")
+    (tmp_path / "b" / "README.md").write_text("changes nothing")
     assert one == hub.identity(str(tmp_path / "b")) and one["model"].startswith("sha256:")
     assert hub.locate(str(tmp_path / "b"), "main").label == "b"
     found = {one["model"]}
@@ -228,7 +229,7 @@ def test_what_stands_for_a_folder(tmp_path: Path) -> None:
 def test_what_doctor_is_told(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = clip.Config().model
     assert clip.missing() == (f"the default model {name} is not on this machine", f"hf download {name}")
-    assert hf.missing() is not None and hf.FALLBACK in hf.missing()[1]  # type: ignore[index]
+    assert hf.missing() is not None and _models.FALLBACK in hf.missing()[1]  # type: ignore[index]
     bert(tmp_path / "model")
     monkeypatch.setattr(sys.modules[__name__], "NAME", "Helsinki-NLP/opus-mt-en-zh")
     into_cache(tmp_path / "model", cache)

@@ -1,144 +1,241 @@
-"""What differs between families of translation models, and the score that is the same for all.
+"""What all engines of sequence-to-sequence models share: the model, its languages, batches, scores, memory.
 
-Shapes: B batch, L tokens.
+Texts go through the model in batches of similar length, the longest first. When memory runs out, batches are
+half as large from there on. The score of a translation is the mean log-probability of its tokens, the end of
+the sentence included, what was forced on the model (a language) not; only over tokens that the search may take,
+so that it does not depend on the program that computes it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
-import torch
-from torch.nn import functional
+from ccr_cli import hub
+from ccr_cli.console import say, warn
+from ccr_cli.errors import ResourceError, UsageError
+from ccr_cli.transformers_loading import transformers_loading
+from ccr_cli.translators import recorded
+from ccr_cli.translators._models import default_model, licence, non_commercial
+from ccr_cli.translators._routes import route
+from ccr_cli.translators.base import Translation
 
-from ccr_cli.errors import UnavailableError, UsageError
-from ccr_cli.translators._languages import iso3, nllb, primary, script
-
-_SCORED_FLOATS = 64 * 1024 * 1024  # logits at once when scoring: 256 MB in float32
+Decoded = tuple[list[int], float]
+"""Tokens of a translation, special ones included, and its score."""
 
 
 @dataclass(frozen=True)
-class Route:
-    """How a model is told the languages."""
+class Options:
+    """Options that all of these engines have."""
+
+    model: str = ""
+    """Name on the hub, or a folder; by default OPUS-MT of the pair, else facebook/m2m100_418M."""
+
+    revision: str = "main"
+    """Branch, tag or commit on the hub."""
+
+    num_beams: int = 1
+    """Beams of the search; 1 is greedy."""
+
+    max_new_tokens: int = 128
+    """Most tokens of a translation."""
+
+    batch_tokens: int = 4096
+    """Source tokens of one batch, padding included; halved when memory runs out."""
+
+    dtype: str = "auto"
+    """Precision of the weights; auto depends on the device."""
+
+    source_code: str = ""
+    """The model's own name of the source language; by default made from the BCP 47 tag."""
+
+    target_code: str = ""
+    """The model's own name of the target language; by default made from the BCP 47 tag."""
 
     prefix: str = ""
-    """Put before every source text."""
-    forced_token: int | None = None
-    """Id of the first token of every translation."""
+    """Put before every text, for a T5 such as `translate English to German: `."""
+
+    DTYPES: ClassVar[tuple[str, ...]] = ("auto",)
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+            ValueError: If one of them cannot be.
+        """
+        if min(self.num_beams, self.max_new_tokens, self.batch_tokens) < 1:
+            raise ValueError("num_beams, max_new_tokens and batch_tokens are at least 1")
+        if self.dtype not in self.DTYPES:
+            raise ValueError(f"dtype is one of {', '.join(self.DTYPES)}, not {self.dtype!r}")
 
 
-def route(model: str, network: Any, tokenizer: Any, source: str, target: str, config: Any) -> Route:
-    """Finds out how a model wants its languages, and sets the tokenizer's source language.
+class Seq2Seq(ABC):
+    """A model set up for one pair. Its weights are read when the first text is to be translated.
 
     Args:
-        model: Its name, for messages.
-        network: The model.
-        tokenizer: Its tokenizer.
-        source: BCP 47.
-        target: BCP 47.
-        config: The engine's Config: source_code, target_code and prefix override.
+        source: Language of the texts, BCP 47.
+        target: Language of the translations.
+        config: Options.
+        dataset_dir: The data set's folder; its recorded pairs are named where the model is missing.
+        device: `auto`, or a device.
 
     Raises:
-        UnavailableError: If the model does not know one of the languages.
-        UsageError: If the model is of a family that is not known here.
+        UnavailableError: If the model is not on this machine and cannot be fetched (said within five
+            seconds), or does not know a language.
+        UsageError: If the model is of an unknown family.
     """
-    family = network.config.model_type
-    if family == "marian":
-        return Route(config.prefix or _marian_token(model, tokenizer, target, config.target_code))
-    if family == "m2m_100":
-        if hasattr(tokenizer, "lang_code_to_token"):  # M2M100 and WMT21: de, zh, ...
-            codes = [config.source_code or primary(source), config.target_code or primary(target)]
-            known = set(tokenizer.lang_code_to_token)
-        else:  # NLLB: deu_Latn, zho_Hans, ...
-            codes = [config.source_code or nllb(source), config.target_code or nllb(target)]
-            known = {token for token in codes if _token_id(tokenizer, token) is not None}
-        for code in codes:
-            if code not in known:
-                raise _unknown(model, code)
-        tokenizer.src_lang = codes[0]
-        token = codes[1] if codes[1] not in getattr(tokenizer, "lang_code_to_token", {}) else f"__{codes[1]}__"
-        return Route(config.prefix, tokenizer.convert_tokens_to_ids(token))
-    if family in ("t5", "umt5", "mt5"):
-        if config.prefix:
-            return Route(config.prefix)
-        code = config.target_code or primary(target)
-        if _token_id(tokenizer, f"<2{code}>") is not None:  # MADLAD-400
-            return Route(f"<2{code}> ")
-        if _token_id(tokenizer, "<2en>") is not None:
-            raise _unknown(model, f"<2{code}>")
-        raise UsageError(
-            f"{model} is a T5 without language tokens; it needs to be told what to do",
-            hint="--set 'prefix=translate English to German: '",
-        )
-    raise UsageError(
-        f"{model} is of the family {family!r}; ccr knows how to ask marian, m2m_100 (M2M100, NLLB) and t5 (MADLAD)"
-    )
+
+    ENGINE: ClassVar[str]
+
+    def __init__(self, source: str, target: str, config: Options, *, dataset_dir: Path | None, device: str) -> None:
+        self.config = config
+        self.device, self.dtype = self._place(device)
+        name = config.model or default_model(source, target)
+        self.located = hub.locate(name, config.revision, _alternatives(dataset_dir))
+        folder = str(self.located.folder)
+        with transformers_loading(), warnings.catch_warnings():
+            from transformers import AutoConfig, AutoTokenizer
+
+            warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
+            try:
+                self._architecture: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            except ValueError as error:  # a family that transformers does not know, or code of its own
+                raise UsageError(f"transformers cannot read {name}: {str(error).splitlines()[0]}") from None
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        self._route = route(name, self._architecture.model_type, self._tokenizer, source, target, config)
+        self._given = int(self._route.forced_token is not None)
+        positions = int(getattr(self._architecture, "max_position_embeddings", None) or 2**31)
+        self._longest_source = min(int(self._tokenizer.model_max_length), positions)
+        self._longest_output = min(config.max_new_tokens + self._given, positions - 2)
+        self._batch_tokens = config.batch_tokens
+        self._licence = licence(self.located.label, self.located.folder)
+        if non_commercial(self._licence):
+            warn(f"{self.located.label} is licensed {self._licence}: not for commercial use")
+
+    def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
+        """Yields translations batch by batch; a text that is too long for the model fails alone.
+
+        Batches are formed over all texts, known or not, and one with an unknown text is translated whole: so a run
+        that was stopped and goes on sees the same batches, and gives the same bytes, as one that was not.
+        """
+        done = set(known)
+        yield from (entry for entry in self._results(texts, done) if entry[0] not in done)
+
+    def _results(self, texts: list[str], known: set[int]) -> Iterator[tuple[int, Translation]]:
+        todo = [i for i, text in enumerate(texts) if text.strip()]
+        yield from ((i, Translation("")) for i, text in enumerate(texts) if not text.strip())
+        if not todo:
+            return
+        ids = self._tokenizer([self._route.prefix + texts[i].strip() for i in todo], verbose=False)["input_ids"]
+        queue = []
+        for i, sentence in zip(todo, ids, strict=True):
+            if len(sentence) > self._longest_source:
+                error = f"{len(sentence)} tokens, and the model reads {self._longest_source}"
+                yield i, Translation(None, error=error)
+            else:
+                queue.append((i, sentence))
+        queue.sort(key=lambda entry: (-len(entry[1]), entry[0]))
+        while queue:
+            batch = queue[: max(1, self._batch_tokens // len(queue[0][1]))]
+            if known.issuperset(i for i, _ in batch):
+                queue = queue[len(batch) :]
+                continue
+            found = self._try([sentence for _, sentence in batch])
+            if found is None:
+                self._batch_tokens = len(batch) // 2 * len(batch[0][1])
+                continue
+            queue = queue[len(batch) :]
+            said = self._tokenizer.batch_decode(
+                [tokens[self._given :] for tokens, _ in found], skip_special_tokens=True
+            )
+            for (i, _), text, (_, score) in zip(batch, said, found, strict=True):
+                text = text.strip()
+                yield i, Translation(text, score) if text else Translation(None, error="the model gave nothing")
+
+    def describe(self) -> dict[str, str]:
+        """Says what translates."""
+        search = "greedy" if self.config.num_beams == 1 else f"{self.config.num_beams} beams"
+        facts = {
+            "engine": self.ENGINE,
+            "model": self.located.label,
+            "revision": self.located.revision,
+            "version": self._version(),
+            "command": f"{search}, at most {self.config.max_new_tokens} tokens, {self.dtype}, "
+            f"prefix {self._route.prefix!r}",
+            "licence": self._licence,
+        }
+        if non_commercial(self._licence):
+            facts["warning"] = "not for commercial use"
+        return facts
+
+    def identity(self) -> dict[str, Any]:
+        """The model by its commit or its content, its precision, the search, and how it is told the languages."""
+        options = asdict(self.config)
+        deciding = ("num_beams", "max_new_tokens", "source_code", "target_code", "prefix")
+        local = hub.identity(self.config.model)
+        return {
+            "engine": self.ENGINE,
+            "model": local.get("model", self.located.label),
+            "revision": self.located.revision,
+            "dtype": self.dtype,
+            **{key: options[key] for key in deciding},
+        }
+
+    def _try(self, sentences: list[list[int]]) -> list[Decoded] | None:
+        """Translates a batch; None where that took more memory than there is."""
+        try:
+            return self._decode(sentences)
+        except (RuntimeError, MemoryError) as error:
+            if not _out_of_memory(error):
+                raise
+        # Only here, outside of the handler, has the error let go of what the batch occupied.
+        if len(sentences) == 1:
+            raise ResourceError(
+                f"out of memory while translating one text with {self.located.label}",
+                hint="--set num_beams=1, --set dtype=bfloat16, or a smaller model",
+            )
+        say(f"out of memory on {len(sentences)} texts of up to {len(sentences[0])} tokens: half as many", level=1)
+        self._free()
+        return None
+
+    @abstractmethod
+    def _place(self, device: str) -> tuple[str, str]:
+        """Decides the device and the precision."""
+
+    @abstractmethod
+    def _version(self) -> str:
+        """Names the libraries that compute, with their versions."""
+
+    @abstractmethod
+    def _decode(self, sentences: list[list[int]]) -> list[Decoded]:
+        """Translates a batch of tokenised texts, the longest first."""
+
+    def _free(self) -> None:
+        """Gives memory back that is kept for later."""
+        return
 
 
-def _marian_token(model: str, tokenizer: Any, target: str, override: str) -> str:
-    """`>>deu<< ` where a Marian model has several target languages, nothing where it has one."""
-    known = set(getattr(tokenizer, "supported_language_codes", []))
-    if not known:
-        return ""
-    code, writing = iso3(target), script(target)
-    candidates = [override] if override else [f"{code}_{writing}", code, primary(target)]
-    if primary(target) == "zh" and not override:
-        candidates = [f"cmn_{writing}", f"zho_{writing}", "zho", "cmn", "zh"]
-    for candidate in candidates:
-        if f">>{candidate}<<" in known:
-            return f">>{candidate}<< "
-    raise _unknown(model, candidates[0])
+def identity(config: Options) -> dict[str, str]:
+    """What a request records: a model's folder by its content, wherever it lies."""
+    return hub.identity(config.model)
 
 
-def _token_id(tokenizer: Any, token: str) -> int | None:
-    found = tokenizer.convert_tokens_to_ids(token)
-    return None if found is None or found == tokenizer.unk_token_id else int(found)
+def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:
+    """Cannot be said: a model may be anywhere."""
+    return None
 
 
-def _unknown(model: str, code: str) -> UnavailableError:
-    return UnavailableError(
-        f"{model} does not know the language {code}",
-        hint="--set model=NAME for another model, --set target_code=CODE for its own name of the language",
-    )
+def _out_of_memory(error: Exception) -> bool:
+    """Whether an error of torch, CTranslate2 or Python says that memory ran out."""
+    return isinstance(error, MemoryError) or "out of memory" in str(error).lower() or "OutOfMemory" in str(type(error))
 
 
-@torch.inference_mode()
-def mean_log_probability(
-    network: Any,
-    input_ids_BL: torch.Tensor,
-    mask_BL: torch.Tensor,
-    output_ids_BL: torch.Tensor,
-    given: int,
-) -> list[float]:
-    """Returns the mean log-probability of a generated token, by sentence, end of sentence included.
-
-    One pass over encoder and decoder with what was generated: the memory of keeping every step's scores
-    (steps x B x vocabulary, gigabytes for NLLB's 256,000 tokens) is not needed, and greedy and beam search
-    give the same quantity.
-
-    Args:
-        network: The model.
-        input_ids_BL: Source tokens.
-        mask_BL: 1 where there is one.
-        output_ids_BL: What `generate` returned, the start token first.
-        given: How many tokens after the start were forced on the model (a language): not counted.
-    """
-    labels_BL = output_ids_BL[:, 1:]
-    ends_BL = labels_BL == network.generation_config.eos_token_id
-    counted_BL = ends_BL.long().cumsum(dim=1) - ends_BL.long() == 0  # up to and with the first end
-    counted_BL[:, :given] = False
-    rows = max(1, _SCORED_FLOATS // (labels_BL.shape[1] * network.config.vocab_size))
-    scores: list[float] = []
-    for first in range(0, len(labels_BL), rows):
-        part = slice(first, first + rows)
-        logits_BLV = network(
-            input_ids=input_ids_BL[part],
-            attention_mask=mask_BL[part],
-            decoder_input_ids=output_ids_BL[part, :-1],
-            use_cache=False,
-        ).logits.float()
-        loss_BL = functional.cross_entropy(logits_BLV.transpose(1, 2), labels_BL[part], reduction="none")
-        counted = counted_BL[part]
-        means = -(loss_BL * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
-        scores.extend(means.tolist())
-    return scores
+def _alternatives(dataset_dir: Path | None) -> str:
+    """What to do without the model: other engines, and the pairs that need none."""
+    text = "or --set model=FOLDER, --engine apertium, or --engine recorded"
+    known = ", ".join(f"{a}->{b}" for a, b in recorded.pairs(dataset_dir))
+    return f"{text} (recorded in this data set: {known or 'nothing'})" if dataset_dir else text

@@ -6,274 +6,212 @@ Runs on this machine; no caption is sent anywhere. Where no model is named, the 
 The score of a translation is the mean log-probability of its tokens under the model, a signal of how sure
 the model was.
 
-Shapes: B batch, L tokens.
+Shapes: B batch, L tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
-import copy
-import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ccr_cli import hub
-from ccr_cli.console import warn
-from ccr_cli.errors import ResourceError
-from ccr_cli.hub import locate
 from ccr_cli.transformers_loading import transformers_loading
-from ccr_cli.translators import recorded
-from ccr_cli.translators.base import Translation
+from ccr_cli.translators import _models
+from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, pairs
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
-FALLBACK = "facebook/m2m100_418M"
-_OPUS = """
-en-ar en-bg en-cs en-da en-de en-es en-et en-fi en-fr en-hi en-hu en-id en-it en-jap en-nl en-ru en-sv en-uk
-en-vi en-zh ar-en bg-en cs-en da-en de-en es-en et-en fi-en fr-en hi-en hu-en id-en it-en ja-en ko-en nl-en
-pl-en ru-en sv-en tr-en uk-en vi-en zh-en de-es de-fr es-de es-fr fr-de fr-es
-"""
-_NON_COMMERCIAL = "CC-BY-NC-4.0"
-_LICENCES = {
-    "nllb": _NON_COMMERCIAL,
-    "madlad": "Apache-2.0",
-    "m2m100": "MIT",
-    "opus-mt": "Apache-2.0 or CC-BY-4.0, see the model's card",
-}
+__all__ = ["Config", "Translator", "identity", "missing", "pairs", "planned"]
+
+_SCORED_FLOATS = 64 * 1024 * 1024  # logits at once when scoring: 256 MB in float32
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Options):
     """Options of the engine."""
-
-    model: str = ""
-    """Name on the hub, or a folder; by default OPUS-MT of the pair, else facebook/m2m100_418M."""
-
-    revision: str = "main"
-    """Branch, tag or commit on the hub."""
-
-    num_beams: int = 1
-    """Beams of the search; 1 is greedy."""
-
-    max_new_tokens: int = 128
-    """Most tokens of a translation."""
-
-    batch_tokens: int = 4096
-    """Source tokens of one batch, padding included; halved when memory runs out."""
 
     dtype: str = "auto"
     """float32, float16 or bfloat16; auto is bfloat16 on CUDA, float32 elsewhere."""
 
-    source_code: str = ""
-    """The model's own name of the source language; by default made from the BCP 47 tag."""
-
-    target_code: str = ""
-    """The model's own name of the target language; by default made from the BCP 47 tag."""
-
-    prefix: str = ""
-    """Put before every text, for a T5 such as `translate English to German: `."""
-
-    def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            ValueError: If one of them cannot be.
-        """
-        if min(self.num_beams, self.max_new_tokens, self.batch_tokens) < 1:
-            raise ValueError("num_beams, max_new_tokens and batch_tokens are at least 1")
-        if self.dtype not in ("auto", "float32", "float16", "bfloat16"):
-            raise ValueError(f"dtype is auto, float32, float16 or bfloat16, not {self.dtype!r}")
-
-
-def default_model(source: str, target: str) -> str:
-    """Returns the model for a pair: OPUS-MT where one is known to exist, else M2M100."""
-    from ccr_cli.translators._languages import primary
-
-    pair = f"{primary(source)}-{primary(target)}"
-    pair = {"en-ja": "en-jap"}.get(pair, pair)
-    return f"Helsinki-NLP/opus-mt-{pair}" if pair in _OPUS.split() else FALLBACK
-
-
-def licence(model: str) -> str:
-    """Returns the licence of a known model, by its name."""
-    name = model.lower()
-    return next((text for key, text in _LICENCES.items() if key in name), "see the model's card")
-
-
-def identity(config: Config) -> dict[str, str]:
-    """What a request records: a model's folder by its content, wherever it lies."""
-    return hub.identity(config.model)
+    DTYPES: ClassVar[tuple[str, ...]] = ("auto", "float32", "float16", "bfloat16")
 
 
 def missing() -> tuple[str, str] | None:
     """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
-    usual = [FALLBACK, *(f"Helsinki-NLP/opus-mt-{pair}" for pair in _OPUS.split())]
-    if any(hub.missing(model) is None for model in usual):
-        return None
-    return "none of its default models is on this machine", f"hf download {FALLBACK}, or --set model=FOLDER"
+    return _models.missing()
 
 
-def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:
-    """Cannot be said: a model may be anywhere."""
-    return None
+def planned(source: str, target: str, config: Config) -> dict[str, str]:
+    """Says which model would translate and under which licence; nothing is fetched or loaded."""
+    return _models.planned(config.model, config.revision, source, target)
 
 
-def _alternatives(dataset_dir: Path | None) -> str:
-    """What to do without the model: other engines, and the pairs that need none."""
-    text = "or --set model=FOLDER, --engine apertium, or --engine recorded"
-    known = ", ".join(f"{a}->{b}" for a, b in recorded.pairs(dataset_dir))
-    return f"{text} (recorded in this data set: {known or 'nothing'})" if dataset_dir else text
+class Translator(Seq2Seq):
+    """A model in torch."""
 
+    ENGINE = "hf"
 
-class Translator:
-    """A sequence-to-sequence model set up for one pair.
-
-    Args:
-        source: Language of the texts, BCP 47.
-        target: Language of the translations.
-        config: Options.
-        dataset_dir: The data set's folder; its recorded pairs are named where the model is missing.
-        device: `auto`, or a torch device.
-
-    Raises:
-        UnavailableError: If the model is not on this machine and cannot be fetched (said within five
-            seconds), or does not know a language.
-        UsageError: If the model is of an unknown family.
-    """
-
-    def __init__(self, source: str, target: str, config: Config, *, dataset_dir: Path | None, device: str) -> None:
-        self.config = config
-        name = config.model or default_model(source, target)
-        self._located = locate(name, config.revision, _alternatives(dataset_dir))
+    def _place(self, device: str) -> tuple[str, str]:
         import torch
-
-        from ccr_cli.translators._seq2seq import route
 
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._device = torch.device(device)
-        automatic = "bfloat16" if self._device.type == "cuda" else "float32"
-        self._dtype: torch.dtype = getattr(torch, automatic if config.dtype == "auto" else config.dtype)
-        folder = str(self._located.folder)
-        with transformers_loading(), warnings.catch_warnings():
-            from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+        automatic = "bfloat16" if device.startswith("cuda") else "float32"
+        return device, automatic if self.config.dtype == "auto" else self.config.dtype
 
-            warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-            network: Any = AutoModelForSeq2SeqLM.from_pretrained(
-                folder, dtype=self._dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
-            )
-        self._network = network.eval().requires_grad_(False).to(self._device)
-        self._route = route(self._located.name, self._network, self._tokenizer, source, target, config)
-        self._generation = self._generation_config()
-        if licence(self._located.name) == _NON_COMMERCIAL:
-            warn(f"{self._located.name} is licensed {_NON_COMMERCIAL}: not for commercial use")
-
-    def translate(self, texts: list[str]) -> Iterator[tuple[int, Translation]]:
-        """Translates texts in batches of similar length; one that is too long for the model fails alone."""
-        todo = [i for i, text in enumerate(texts) if text.strip()]
-        yield from ((i, Translation("")) for i, text in enumerate(texts) if not text.strip())
-        if not todo:
-            return
-        ids = self._tokenizer([self._route.prefix + texts[i].strip() for i in todo], verbose=False)["input_ids"]
-        tokens = dict(zip(todo, ids, strict=True))
-        limit = self._longest_input()
-        for i in todo:
-            if len(tokens[i]) > limit:
-                yield i, Translation(None, error=f"{len(tokens[i])} tokens, and the model reads {limit}")
-        for batch in self._batches([i for i in todo if len(tokens[i]) <= limit], tokens):
-            yield from zip(batch, self._generate([tokens[i] for i in batch]), strict=True)
-
-    def describe(self) -> dict[str, str]:
-        """Says what translates."""
+    def _version(self) -> str:
         import transformers
 
-        search = "greedy" if self.config.num_beams == 1 else f"{self.config.num_beams} beams"
-        facts = {
-            "engine": "hf",
-            "model": self._located.label,
-            "version": f"{self._located.revision}; transformers {transformers.__version__}",
-            "command": f"{search}, at most {self.config.max_new_tokens} tokens, "
-            f"{str(self._dtype).removeprefix('torch.')}, prefix {self._route.prefix!r}",
-            "licence": licence(self._located.name),
-        }
-        if facts["licence"] == _NON_COMMERCIAL:
-            facts["warning"] = "not for commercial use"
-        return facts
+        return f"transformers {transformers.__version__}"
 
-    def identity(self) -> dict[str, Any]:
-        """The model by its content, the languages as it is told them, and how it is searched."""
-        facts = self.describe()
-        return {key: facts[key] for key in ("engine", "model", "version", "command")} | identity(self.config)
+    @cached_property
+    def _network(self) -> Any:
+        network = load_network(str(self.located.folder), self.dtype).eval().requires_grad_(False).to(self.device)
+        self._set_search(network.generation_config)
+        return network
 
-    def _generation_config(self) -> Any:
-        """The model's own settings (start token, suppressed tokens), with our search and limits."""
-        settings = copy.deepcopy(self._network.generation_config)
+    def _set_search(self, settings: Any) -> None:
+        """Keeps the model's own settings (start token, what it must not say), with our search and limits.
+
+        They are set in place, since whatever is None in other settings is taken from the model's own. No end is
+        forced on a translation that reaches the limit: it is as the model left it.
+        """
         settings.update(
             do_sample=False,
             num_beams=self.config.num_beams,
             early_stopping=False,
             length_penalty=1.0,
-            max_new_tokens=min(self.config.max_new_tokens, self._positions() - 2),
+            max_new_tokens=self._longest_output,
             max_length=None,
+            forced_eos_token_id=None,
         )
         if self._route.forced_token is not None:
             settings.forced_bos_token_id = self._route.forced_token
-        return settings
+        if self._architecture.model_type == "marian":  # its padding is where a translation starts, and no word
+            settings.suppress_tokens = [*(settings.suppress_tokens or []), self._tokenizer.pad_token_id]
 
-    def _positions(self) -> int:
-        return int(getattr(self._network.config, "max_position_embeddings", None) or 2**31)
-
-    def _longest_input(self) -> int:
-        return min(int(self._tokenizer.model_max_length), self._positions())
-
-    def _batches(self, todo: list[int], tokens: dict[int, list[int]]) -> list[list[int]]:
-        batches: list[list[int]] = []
-        for i in sorted(todo, key=lambda i: (-len(tokens[i]), i)):
-            longest = len(tokens[batches[-1][0]]) if batches else 0
-            if not batches or (len(batches[-1]) + 1) * longest > self.config.batch_tokens:
-                batches.append([])
-            batches[-1].append(i)
-        return batches
-
-    def _generate(self, tokens: list[list[int]]) -> list[Translation]:
+    def _decode(self, sentences: list[list[int]]) -> list[Decoded]:
         import torch
+        from transformers import LogitsProcessorList
 
-        try:
-            return self._generate_once(tokens)
-        except torch.OutOfMemoryError:
-            if len(tokens) == 1:
-                raise ResourceError(
-                    f"out of memory while translating one text with {self._located.name}",
-                    hint="--set num_beams=1, --set dtype=bfloat16, or a smaller model",
-                ) from None
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
-        half = len(tokens) // 2
-        return self._generate(tokens[:half]) + self._generate(tokens[half:])
-
-    def _generate_once(self, tokens: list[list[int]]) -> list[Translation]:
-        import torch
-
-        from ccr_cli.translators._seq2seq import mean_log_probability
-
-        longest = max(map(len, tokens))
-        ids_BL = torch.full((len(tokens), longest), self._tokenizer.pad_token_id, dtype=torch.long)
-        mask_BL = torch.zeros_like(ids_BL)
-        for row, sentence in enumerate(tokens):
-            ids_BL[row, : len(sentence)] = torch.tensor(sentence)
-            mask_BL[row, : len(sentence)] = 1
-        ids_BL, mask_BL = ids_BL.to(self._device), mask_BL.to(self._device)
+        ids_BL, mask_BL = _padded(sentences, self._tokenizer.pad_token_id, self.device)
+        tally = Tally(self._network.generation_config, self._given, len(sentences), self.device)
+        greedy = self.config.num_beams == 1
         with torch.inference_mode():
             output_BL = self._network.generate(
-                input_ids=ids_BL, attention_mask=mask_BL, generation_config=self._generation
+                input_ids=ids_BL,
+                attention_mask=mask_BL,
+                logits_processor=LogitsProcessorList([tally] if greedy else []),
             )
-        given = int(self._generation.forced_bos_token_id is not None)
-        scores = mean_log_probability(self._network, ids_BL, mask_BL, output_BL, given)
-        texts = self._tokenizer.batch_decode(output_BL, skip_special_tokens=True)
-        return [
-            Translation(text.strip(), score) if text.strip() else Translation(None, error="the model gave nothing")
-            for text, score in zip(texts, scores, strict=True)
-        ]
+            if not greedy:
+                self._read_again(ids_BL, mask_BL, output_BL, tally)
+        return list(zip(output_BL[:, 1:].tolist(), tally.means(), strict=True))
+
+    def _read_again(self, ids_BL: Tensor, mask_BL: Tensor, output_BL: Tensor, tally: Tally) -> None:
+        """Scores what a beam search found with one pass over encoder and decoder.
+
+        The memory of keeping every step's scores (steps x B x beams x V, gigabytes for NLLB's 256,000 tokens) is
+        not needed.
+        """
+        rows = max(1, _SCORED_FLOATS // (output_BL.shape[1] * self._architecture.vocab_size))
+        for first in range(0, len(output_BL), rows):
+            part = slice(first, first + rows)
+            logits_BLV = self._network(
+                input_ids=ids_BL[part],
+                attention_mask=mask_BL[part],
+                decoder_input_ids=output_BL[part, :-1],
+                use_cache=False,
+            ).logits
+            tally.read(logits_BLV, output_BL[part], part)
+
+    def _free(self) -> None:
+        import torch
+
+        if self.device.startswith("cuda"):
+            torch.cuda.empty_cache()
+
+
+class Tally:
+    """Adds up the log-probabilities of the tokens of translations.
+
+    As a logits processor of a greedy search it sees every step's logits pass by, so that none are kept and nothing
+    is computed twice.
+
+    Args:
+        search: Settings of the search: ends of a sentence, tokens that it may not take.
+        given: How many tokens are forced on the model first (a language); they are not counted.
+        rows: Sentences.
+        device: Where the logits are.
+    """
+
+    def __init__(self, search: Any, given: int, rows: int, device: str) -> None:
+        import torch
+
+        ends = search.eos_token_id if isinstance(search.eos_token_id, list) else [search.eos_token_id]
+        self._ends = torch.tensor(ends, device=device)
+        banned = [*(search.suppress_tokens or []), *(w[0] for w in search.bad_words_ids or [] if len(w) == 1)]
+        self._banned = torch.tensor(banned, dtype=torch.long, device=device)
+        self._given = given
+        self._sum_B = torch.zeros(rows, device=device)
+        self._count_B = torch.zeros(rows, device=device)
+        self._open_B = torch.ones(rows, dtype=torch.bool, device=device)
+
+    def __call__(self, ids_BL: Tensor, logits_BV: Tensor) -> Tensor:
+        """One step of a greedy search, which takes the most probable token."""
+        import torch
+
+        step = ids_BL.shape[1] - 1
+        if step:
+            self._open_B &= ~torch.isin(ids_BL[:, -1], self._ends)
+        if step >= self._given:
+            best_B = logits_BV.max(dim=-1).values - logits_BV.logsumexp(dim=-1)
+            self._sum_B += torch.where(self._open_B, best_B, 0.0)
+            self._count_B += self._open_B
+        return logits_BV
+
+    def read(self, logits_BLV: Tensor, output_BL: Tensor, part: slice) -> None:
+        """Whole translations; `output_BL` begins with the start token, `logits_BLV` with what follows it."""
+        import torch
+
+        logits_BLV = logits_BLV.float().index_fill(-1, self._banned, -torch.inf)
+        labels_BL = output_BL[:, 1:]
+        ends_BL = torch.isin(labels_BL, self._ends).long()
+        counted_BL = ends_BL.cumsum(dim=1) - ends_BL == 0  # up to and with the first end
+        counted_BL[:, : self._given] = False
+        log_BL = logits_BLV.gather(-1, labels_BL[..., None])[..., 0] - logits_BLV.logsumexp(dim=-1)
+        self._sum_B[part] = torch.where(counted_BL, log_BL, 0.0).sum(dim=1)
+        self._count_B[part] = counted_BL.sum(dim=1).float()
+
+    def means(self) -> list[float]:
+        """Mean by sentence."""
+        means: list[float] = (self._sum_B / self._count_B.clamp(min=1)).tolist()
+        return means
+
+
+def load_network(folder: str, dtype: str) -> Any:
+    """Reads a model's weights, from safetensors alone.
+
+    Args:
+        folder: Where it lies.
+        dtype: What its weights become.
+    """
+    with transformers_loading():
+        from transformers import AutoModelForSeq2SeqLM
+
+        return AutoModelForSeq2SeqLM.from_pretrained(
+            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
+        )
+
+
+def _padded(sentences: list[list[int]], padding: int, device: torch.device | str) -> tuple[Tensor, Tensor]:
+    """Tokens and the mask of which ones are there."""
+    import torch
+
+    ids_BL = torch.full((len(sentences), max(map(len, sentences))), padding, dtype=torch.long)
+    mask_BL = torch.zeros_like(ids_BL)
+    for row, sentence in enumerate(sentences):
+        ids_BL[row, : len(sentence)] = torch.tensor(sentence)
+        mask_BL[row, : len(sentence)] = 1
+    return ids_BL.to(device), mask_BL.to(device)

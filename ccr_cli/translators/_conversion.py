@@ -1,0 +1,165 @@
+"""Models in CTranslate2's format: converted once, kept in the cache folder, safe to delete.
+
+A converted model's words are the ids of the tokenizer, as decimal numbers: then nothing depends on how a tokenizer
+spells its tokens, and languages that only the tokenizer's code knows (M2M100's) are words like any other.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import filelock
+from ctranslate2.converters import TransformersConverter
+
+from ccr_cli import hub
+from ccr_cli.artifacts.workspace import slug
+from ccr_cli.cache import cache_folder
+from ccr_cli.console import say
+from ccr_cli.errors import UsageError
+from ccr_cli.hub import Located
+from ccr_cli.transformers_loading import transformers_loading
+from ccr_cli.translators.hf import load_network
+
+_SCHEME = 1
+"""Of what is written here; another number makes all models be converted again."""
+_RECORD = "ccr.json"
+
+
+def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
+    """Returns a model's folder in CTranslate2's format; the first call makes it.
+
+    It is made aside and renamed when it is complete; of several processes one makes it and the others wait.
+
+    Args:
+        located: The model.
+        tokenizer: Its tokenizer.
+        quantization: Precision of its weights, one of CTranslate2's names.
+
+    Raises:
+        UsageError: If CTranslate2 cannot convert this model.
+    """
+    made_of = {
+        "model": hub.identity(located.name).get("model", located.name),
+        "revision": located.revision,
+        "quantization": quantization,
+        "ctranslate2": ctranslate2.__version__,
+        "scheme": _SCHEME,
+    }
+    digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+    final = cache_folder() / "ct2" / f"{slug(located.label)}-{quantization}-{digest[:12]}"
+    if _complete(final):
+        return final
+    final.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(final.with_name(f"{final.name}.lock"))
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        say(f"another process converts {located.label} for CTranslate2; waiting for it")
+        lock.acquire()
+    try:
+        if not _complete(final):
+            _convert(located, tokenizer, quantization, final, made_of)
+    finally:
+        lock.release()
+    return final
+
+
+def _convert(located: Located, tokenizer: Any, quantization: str, final: Path, made_of: dict[str, Any]) -> None:
+    say(f"converting {located.label} for CTranslate2 ({quantization}), once, into {final}")
+    partial = final.with_name(f"{final.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # what a killed process left
+    try:
+        with transformers_loading():
+            _Converter(located.folder, tokenizer).convert(str(partial), quantization=quantization)
+    except (ValueError, NotImplementedError, KeyError) as error:
+        raise UsageError(f"CTranslate2 cannot convert {located.label}: {error}", hint="--engine hf") from error
+    sizes = {path.name: path.stat().st_size for path in partial.iterdir()}
+    (partial / _RECORD).write_text(json.dumps({**made_of, "files": sizes}, indent=2) + "\n", encoding="utf-8")
+    shutil.rmtree(final, ignore_errors=True)  # incomplete
+    os.rename(partial, final)
+
+
+def _complete(folder: Path) -> bool:
+    """Whether a converted model is there with all its files in their full length."""
+    try:
+        sizes = json.loads((folder / _RECORD).read_text(encoding="utf-8"))["files"]
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+class _Converter(TransformersConverter):  # type: ignore[misc]  # ctranslate2 has no types
+    """CTranslate2's own converter with our weights (safetensors alone, no code of the hub) and our words."""
+
+    def __init__(self, folder: Path, tokenizer: Any) -> None:
+        super().__init__(str(folder))
+        self._folder, self._tokenizer, self._own_start = folder, tokenizer, False
+
+    def load_model(self, *_: Any, **__: Any) -> Any:
+        network = load_network(str(self._folder), "float32")  # positions are rounded too in half precision
+        family = network.config.model_type
+        # Whether the output is scaled is told by `tie_word_embeddings`, which transformers 5 sets to true for every
+        # T5; `scale_decoder_outputs` has what the model's own configuration said. An mT5 never scales.
+        scaled = {"t5": getattr(network.config, "scale_decoder_outputs", True), "mt5": False}
+        network.config.tie_word_embeddings = scaled.get(family, network.config.tie_word_embeddings)
+        if family == "marian":
+            self._own_start = _give_start(network)
+        self._words = _Ids(self._tokenizer, network.config.vocab_size)
+        return network
+
+    def load_tokenizer(self, *_: Any, **__: Any) -> Any:
+        return self._words
+
+    def _load(self) -> Any:
+        spec = super()._load()
+        if self._own_start:
+            spec.decoder.start_from_zero_embedding = False
+        return spec
+
+
+def _give_start(network: Any) -> bool:
+    """Sees to it that a Marian that was trained further starts its translations as it learned to; says whether.
+
+    They start with padding, whose embedding is zero in OPUS-MT, and so it is in CTranslate2. Training in transformers
+    changes it. CTranslate2 starts with the end token where it does not start with zero, and the decoder never reads
+    that token else: so it gets the embedding of padding there.
+    """
+    decoder, end, padding = network.model.decoder, network.config.eos_token_id, network.config.pad_token_id
+    start = decoder.embed_tokens.weight[padding]
+    if not start.any():
+        return False
+    decoder.embed_tokens = copy.deepcopy(decoder.embed_tokens)
+    decoder.embed_tokens.weight.data[end] = start
+    return True
+
+
+class _Ids:
+    """Stands for a tokenizer whose tokens are the numbers of another's.
+
+    Marian's padding, its last token, keeps its name: by it the converter knows to leave it out.
+    """
+
+    def __init__(self, tokenizer: Any, size: int) -> None:
+        self._padding = tokenizer.pad_token_id if tokenizer.pad_token_id == size - 1 else None
+        self._size = size
+        self.bos_token = self.convert_ids_to_tokens(tokenizer.bos_token_id)
+        self.eos_token = self.convert_ids_to_tokens(tokenizer.eos_token_id)
+        self.unk_token = self.convert_ids_to_tokens(tokenizer.unk_token_id)
+        self.pad_token = self.convert_ids_to_tokens(tokenizer.pad_token_id)
+        self.special_tokens_map: dict[str, Any] = {}
+        self.num_madeup_words = 0
+
+    def convert_ids_to_tokens(self, number: int | None) -> str | None:
+        if number is None:
+            return None
+        return "<pad>" if number == self._padding else str(number)
+
+    def get_vocab(self) -> dict[str | None, int]:
+        return {self.convert_ids_to_tokens(number): number for number in range(self._size)}

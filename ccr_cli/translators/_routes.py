@@ -1,0 +1,93 @@
+"""How each family of translation models is told the languages: a prefix, a first token, the tokenizer's setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ccr_cli.errors import UnavailableError, UsageError
+from ccr_cli.translators._languages import iso3, nllb, primary, script
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a model is told the languages."""
+
+    prefix: str = ""
+    """Put before every source text."""
+    forced_token: int | None = None
+    """Id of the first token of every translation."""
+
+
+def route(model: str, family: str, tokenizer: Any, source: str, target: str, config: Any) -> Route:
+    """Finds out how a model wants its languages, and sets the tokenizer's source language.
+
+    Args:
+        model: Its name, for messages.
+        family: The `model_type` of its configuration.
+        tokenizer: Its tokenizer.
+        source: BCP 47.
+        target: BCP 47.
+        config: The engine's Config: source_code, target_code and prefix override.
+
+    Raises:
+        UnavailableError: If the model does not know one of the languages.
+        UsageError: If the model is of a family that is not known here.
+    """
+    if family == "marian":
+        return Route(config.prefix or _marian_token(model, tokenizer, target, config.target_code))
+    if family == "m2m_100":
+        if hasattr(tokenizer, "lang_code_to_token"):  # M2M100 and WMT21: de, zh, ...
+            codes = [config.source_code or primary(source), config.target_code or primary(target)]
+            known = set(tokenizer.lang_code_to_token)
+        else:  # NLLB: deu_Latn, zho_Hans, ...
+            codes = [config.source_code or nllb(source), config.target_code or nllb(target)]
+            known = {token for token in codes if _token_id(tokenizer, token) is not None}
+        for code in codes:
+            if code not in known:
+                raise _unknown(model, code)
+        tokenizer.src_lang = codes[0]
+        token = codes[1] if codes[1] not in getattr(tokenizer, "lang_code_to_token", {}) else f"__{codes[1]}__"
+        return Route(config.prefix, tokenizer.convert_tokens_to_ids(token))
+    if family in ("t5", "umt5", "mt5"):
+        if config.prefix:
+            return Route(config.prefix)
+        code = config.target_code or primary(target)
+        if _token_id(tokenizer, f"<2{code}>") is not None:  # MADLAD-400
+            return Route(f"<2{code}> ")
+        if _token_id(tokenizer, "<2en>") is not None:
+            raise _unknown(model, f"<2{code}>")
+        raise UsageError(
+            f"{model} is a T5 without language tokens; it needs to be told what to do",
+            hint="--set 'prefix=translate English to German: '",
+        )
+    raise UsageError(
+        f"{model} is of the family {family!r}; ccr knows how to ask marian, m2m_100 (M2M100, NLLB) and t5 (MADLAD)"
+    )
+
+
+def _marian_token(model: str, tokenizer: Any, target: str, override: str) -> str:
+    """`>>deu<< ` where a Marian model has several target languages, nothing where it has one."""
+    known = set(getattr(tokenizer, "supported_language_codes", []))
+    if not known:
+        return ""
+    code, writing = iso3(target), script(target)
+    candidates = [override] if override else [f"{code}_{writing}", code, primary(target)]
+    if primary(target) == "zh" and not override:
+        candidates = [f"cmn_{writing}", f"zho_{writing}", "zho", "cmn", "zh"]
+    for candidate in candidates:
+        if f">>{candidate}<<" in known:
+            return f">>{candidate}<< "
+    raise _unknown(model, candidates[0])
+
+
+def _token_id(tokenizer: Any, token: str) -> int | None:
+    found = tokenizer.convert_tokens_to_ids(token)
+    return None if found is None or found == tokenizer.unk_token_id else int(found)
+
+
+def _unknown(model: str, code: str) -> UnavailableError:
+    return UnavailableError(
+        f"{model} does not know the language {code}",
+        hint="--set model=NAME for another model, --set target_code=CODE for its own name of the language",
+    )

@@ -1,0 +1,137 @@
+"""What the engines of neural models share: languages of every family, default models, licences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tinymt
+import toy
+import transformers
+from tinymt import CAPTIONS
+
+from ccr_cli.errors import UnavailableError, UsageError
+from ccr_cli.translators import _models, hf
+from ccr_cli.translators._languages import bcp47, iso3, nllb
+from ccr_cli.translators._models import default_model, licence, non_commercial
+from ccr_cli.translators._seq2seq import _out_of_memory
+
+
+def translator(model: Path, source: str = "en", target: str = "de", **options: Any) -> hf.Translator:
+    return hf.Translator(source, target, hf.Config(model=str(model), **options), dataset_dir=None, device="cpu")
+
+
+def test_m2m100_is_told_both_languages(m2m100: Path) -> None:
+    engine = translator(m2m100, "de", "zh-Hans")
+    assert engine._tokenizer.src_lang == "de"
+    assert engine._tokenizer.convert_ids_to_tokens(engine._route.forced_token) == "__zh__"
+    ids = engine._tokenizer([CAPTIONS[2]])["input_ids"][0]
+    assert engine._tokenizer.convert_ids_to_tokens(ids[0]) == "__de__"
+    texts = [result.text for result in toy.translated(translator(m2m100), CAPTIONS)]
+    assert all(text and "__" not in text for text in texts), "the language is no part of the translation"
+
+
+def test_nllb_is_told_both_languages(nllb: Path) -> None:
+    engine = translator(nllb, "en", "zh-TW")
+    assert engine._tokenizer.src_lang == "eng_Latn"
+    assert engine._tokenizer.convert_ids_to_tokens(engine._route.forced_token) == "zho_Hant"
+    assert engine._tokenizer([CAPTIONS[2]])["input_ids"][0][0] == engine._tokenizer.convert_tokens_to_ids("eng_Latn")
+    override = translator(nllb, "en", "xx", source_code="fra_Latn", target_code="zho_Hans")
+    assert override._tokenizer.src_lang == "fra_Latn"
+
+
+def test_a_language_that_the_model_does_not_know(m2m100: Path, nllb: Path) -> None:
+    with pytest.raises(UnavailableError, match="tlh"):
+        translator(m2m100, "en", "tlh")
+    with pytest.raises(UnavailableError, match="tlh"):
+        translator(nllb, "tlh", "de")
+
+
+def test_marian_with_several_target_languages(tmp_path: Path) -> None:
+    model = tinymt.marian(tmp_path, [">>cmn_Hans<<", ">>cmn_Hant<<", ">>deu<<"])
+    assert translator(model, "en", "zh")._route.prefix == ">>cmn_Hans<< "
+    assert translator(model, "en", "zh-TW")._route.prefix == ">>cmn_Hant<< "
+    assert translator(model, "en", "de")._route.prefix == ">>deu<< "
+    tokenizer = translator(model, "en", "de")._tokenizer
+    assert tokenizer.convert_ids_to_tokens(tokenizer([">>deu<< A dog."])["input_ids"][0][0]) == ">>deu<<"
+    with pytest.raises(UnavailableError, match="fra"):
+        translator(model, "en", "fr")
+
+
+def test_t5_wants_a_language_token_or_a_prefix(madlad: Path, tmp_path: Path) -> None:
+    engine = translator(madlad)
+    assert engine._route.prefix == "<2de> " and engine.describe()["licence"] == "Apache-2.0"
+    with pytest.raises(UnavailableError, match="<2fr>"):
+        translator(madlad, "en", "fr")
+    words = [(p, -float(i)) for i, p in enumerate(tinymt.pieces(tinymt.sentencepiece_model()))]
+    tokenizer = transformers.T5Tokenizer(vocab=words, extra_ids=0)
+    network = transformers.AutoModelForSeq2SeqLM.from_pretrained(madlad)
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match="needs to be told"):
+        translator(tmp_path)
+    assert translator(tmp_path, prefix="translate: ")._route.prefix == "translate: "
+
+
+def test_a_model_of_another_family(tmp_path: Path, marian: Path) -> None:
+    sizes = {key: value for key, value in tinymt.SIZE.items() if key != "max_position_embeddings"}
+    transformers.BartForConditionalGeneration(transformers.BartConfig(vocab_size=90, **sizes)).save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(marian).save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match="'bart'"):
+        translator(tmp_path)
+
+
+def test_defaults_of_the_pairs() -> None:
+    assert default_model("en", "zh") == default_model("en", "zh-Hant") == "Helsinki-NLP/opus-mt-en-zh"
+    assert default_model("ja", "en-GB") == "Helsinki-NLP/opus-mt-ja-en"
+    assert default_model("en", "ja") == default_model("cs", "ja") == "facebook/m2m100_418M"
+    assert len(set(_models.OPUS_PAIRS)) == len(_models.OPUS_PAIRS)
+    assert hf.pairs(None) is None
+
+
+def test_the_licence_is_what_the_card_says(tmp_path: Path) -> None:
+    def card(text: str) -> str:
+        (tmp_path / "README.md").write_text(text)
+        return licence("opus-mt-en-de", tmp_path)
+
+    known = "Apache-2.0 or CC-BY-4.0, see the model's card"
+    assert licence("Helsinki-NLP/opus-mt-en-de") == licence("opus-mt-en-de", tmp_path) == known
+    assert card("---\nlanguage:\n- en\nlicense: cc-by-4.0\n---\n# A model\n") == "CC-BY-4.0"
+    assert card("---\nlicense:\n- apache-2.0\n- mit\n---\n") == "apache-2.0"
+    assert card("---\nlicense: 'mit'\n---\n") == "mit"
+    assert card("# A model\n\nlicense: mit\n") == card("---\ntags: []\n---\nlicense: mit\n") == known
+    assert licence("someone/unknown") == "see the model's card"
+    assert licence("facebook/nllb-200-distilled-600M") == "CC-BY-NC-4.0"
+
+
+def test_non_commercial_licences_are_told_from_the_others() -> None:
+    assert all(map(non_commercial, ("CC-BY-NC-4.0", "cc-by-nc-sa-3.0", "some Non-Commercial licence")))
+    assert not any(map(non_commercial, ("CC-BY-4.0", "Apache-2.0", "mit", "see the model's card")))
+
+
+def test_a_card_that_forbids_commercial_use_is_warned_about(
+    marian: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in marian.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "README.md").write_text("---\nlicense: cc-by-nc-sa-4.0\n---\n")
+    assert translator(tmp_path).describe()["warning"] == "not for commercial use"
+    assert "is licensed CC-BY-NC-SA-4.0: not for commercial use" in capsys.readouterr().err
+    plan = hf.planned("en", "de", hf.Config(model=str(tmp_path)))
+    assert plan["licence"] == "CC-BY-NC-SA-4.0" and plan["here"] == "yes"
+
+
+def test_errors_that_say_that_memory_ran_out() -> None:
+    assert _out_of_memory(RuntimeError("CUDA failed with error out of memory")), "as CTranslate2 says it"
+    assert _out_of_memory(MemoryError())
+    assert not _out_of_memory(RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED"))
+
+
+def test_language_codes() -> None:
+    assert [nllb(x) for x in ("de", "zh", "zh-Hant", "zh-HK", "ar", "sr", "sr-Latn", "fa")] == [
+        "deu_Latn", "zho_Hans", "zho_Hant", "zho_Hant", "arb_Arab", "srp_Cyrl", "srp_Latn", "pes_Arab",
+    ]  # fmt: skip
+    assert [iso3("fr"), iso3("pt-BR"), bcp47("fra"), bcp47("fr"), bcp47("xyz")] == [
+        "fra", "por", "fr", "fr", "xyz",
+    ]  # fmt: skip
