@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,9 +15,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 
 import toy
+from standin import Engine
 from toy import Chain
 
 from ccr_cli import console
+from ccr_cli.translators import apertium
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -29,6 +33,22 @@ def _verbosity() -> Iterator[None]:
     before = console.verbosity
     yield
     console.verbosity = before
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cache of its own for every test: none finds what another translated."""
+    monkeypatch.setenv("CCR_CACHE", str(tmp_path_factory.getbasetemp() / "caches" / secrets.token_hex(8)))
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """A program that stands in for Apertium."""
+    made = Engine(tmp_path / "bin")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
+    apertium._modes.cache_clear()
+    yield made
+    apertium._modes.cache_clear()
 
 
 @pytest.fixture(scope="session")

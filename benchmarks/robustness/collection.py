@@ -26,7 +26,7 @@ from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.stages.data import import_data
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import Sources, find_sources, with_noise
-from ccr_cli.stages.translate import translate
+from ccr_cli.stages.translate import Wanted, translate
 from robustness.grid import CHINESE, FRENCH, SECOND, Cell, language
 
 Array = npt.NDArray[np.float32]
@@ -66,7 +66,7 @@ class Collection:
     def _translated(self, data: base.Artifact, lang: str, engine: str) -> base.Artifact:
         known = lang == "fr"  # Apertium's way back, and of the queries into English
         inputs, options = Inputs(self.workspace, [data]), {"engine": engine}
-        return translate(inputs, lang, engine="recorded", options=options, back=known, queries=known)
+        return translate(inputs, Wanted(lang, engine="recorded", options=options, back=known, queries=known))
 
     def _data(self, name: str) -> base.Artifact:
         folder = self.workspace.root / "import" / name

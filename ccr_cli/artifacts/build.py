@@ -40,6 +40,8 @@ class Planned(Exception):
         super().__init__(str(path))
         self.path, self.plan, self.state = path, plan, state
         self.parents, self.earlier = tuple(parents), tuple(earlier)
+        self.facts: dict[str, Any] = {}
+        """What else a stage has to say of the work; JSON values."""
 
 
 @dataclass

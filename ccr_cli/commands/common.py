@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
@@ -84,6 +84,16 @@ MaxFailed = Annotated[
 RetryFailed = Annotated[
     bool,
     typer.Option("--retry-failed", help="Try failed items again, keep the rest.", rich_help_panel=_RESULT),
+]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        "--cache",
+        envvar="CCR_CACHE",
+        help="Folder of what can be made again.",
+        show_default="the user's cache",
+        rich_help_panel=_WHERE,
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.", rich_help_panel=_WHERE)]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more.", rich_help_panel=_WHERE)]
@@ -169,7 +179,17 @@ def _show_plans(plans: Sequence[Planned], as_json: bool) -> None:
         rows += [("artifact", str(planned.path)), ("state", planned.state)]
         rows += [(f"parent {kind}", id_[:12]) for kind, id_ in planned.plan["parents"]]
         rows += [(key, json.dumps(value, ensure_ascii=False)) for key, value in planned.plan["request"].items()]
+        rows += [(key, value) for key, value in _flat(planned.facts)]
     show_table(("what", "value"), rows)
+
+
+def _flat(facts: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Facts of a plan as rows: `sentences forward` for what is nested."""
+    rows = []
+    for key, value in facts.items():
+        inner = {f"{key} {k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+        rows += [(k, "unknown" if v is None else str(v)) for k, v in inner.items()]
+    return rows
 
 
 def _plan_facts(planned: Planned) -> dict[str, object]:
@@ -178,7 +198,8 @@ def _plan_facts(planned: Planned) -> dict[str, object]:
     facts = {"kind": planned.plan["kind"], "name": planned.path.name, "id": None, "counts": {}}
     facts |= {"path": str(planned.path)} if artifact is None else _facts(artifact)
     parents = [{"kind": kind, "id": id_} for kind, id_ in planned.plan["parents"]]
-    return {**facts, "state": planned.state, "request": planned.plan["request"], "parents": parents}
+    plan = {"state": planned.state, "request": planned.plan["request"], "parents": parents}
+    return {**facts, **plan, **planned.facts}
 
 
 def setup(quiet: bool, verbose: int) -> None:

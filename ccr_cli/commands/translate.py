@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +34,21 @@ def translate(
         bool,
         typer.Option("--queries", help="Translate human val and test captions into the source language too."),
     ] = False,
+    rounds: Annotated[
+        int,
+        typer.Option("--rounds", min=1, max=9, help="2: into the language, back, and into it again: noisier."),
+    ] = 1,
     split: Annotated[str | None, typer.Option("--split", help="Only this split.", show_default="all")] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Translate part I of N (from 1) into the cache, for many machines; the command without it then makes "
+            "the artifact.",
+            show_default=False,
+        ),
+    ] = None,
     noise: Annotated[
         list[float] | None,
         typer.Option(
@@ -44,6 +59,7 @@ def translate(
     ] = None,
     noise_style: c.NoiseStyle = "caption",
     noise_target: c.NoiseTarget = "translation",
+    noise_seed: c.NoiseSeed = None,
     seed: c.Seed = 0,
     options: c.Set = None,
     device: c.Device = "auto",
@@ -51,6 +67,11 @@ def translate(
     name: c.Name = None,
     force: c.Force = False,
     retry_failed: c.RetryFailed = False,
+    cache: c.Cache = None,
+    no_cache: Annotated[
+        bool,
+        typer.Option("--no-cache", help="Neither take sentences from the cache of translations nor keep any there."),
+    ] = False,
     workspace: c.WorkspaceOption = Path("."),
     dry_run: c.DryRun = False,
     json: c.Json = False,
@@ -67,35 +88,44 @@ def translate(
         raise UsageError("which language? give --lang", hint="ccr translate --lang es")
     if name and len(set(lang or [])) + len(set(noise or [])) != 1:
         raise UsageError("--name names one artifact, and more than one is asked for", hint="leave --name out")
+    if cache:
+        os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.stages.noise import make_noise
-    from ccr_cli.stages.translate import training_data
+    from ccr_cli.stages.translate import Wanted, training_data
     from ccr_cli.stages.translate import translate as stage
+    from ccr_cli.stages.translate_parts import share
 
+    wanted = [
+        Wanted(
+            each,
+            engine=engine,
+            options=c.parse_set(options),
+            back=back,
+            queries=queries,
+            rounds=rounds,
+            split=split,
+            name=name,
+            device=device,
+            max_failed=max_failed,
+            force=force,
+            retry_failed=retry_failed,
+            cache=not no_cache,
+        )
+        for each in dict.fromkeys(lang or [])
+    ]
+    if not share(inputs, wanted, shard):
+        return
     made = []
     for ratio in dict.fromkeys(noise or []):
         data = training_data(inputs)
         style = {"style": noise_style, "target": noise_target}
+        drawn = seed if noise_seed is None else noise_seed
         with suppress(Planned):
-            made.append(make_noise(inputs.workspace, data, ratio, **style, seed=seed, name=name, force=force))
-    for each in dict.fromkeys(lang or []):
+            made.append(make_noise(inputs.workspace, data, ratio, **style, seed=drawn, name=name, force=force))
+    for each in wanted:
         with suppress(Planned):
-            made.append(
-                stage(
-                    inputs,
-                    each,
-                    engine=engine,
-                    options=c.parse_set(options),
-                    back=back,
-                    queries=queries,
-                    split=split,
-                    name=name,
-                    device=device,
-                    max_failed=max_failed,
-                    force=force,
-                    retry_failed=retry_failed,
-                )
-            )
+            made.append(stage(inputs, each))
     if dry_run:
         raise inputs.workspace.planned[-1]
     c.emit(inputs, made, json)
@@ -106,4 +136,5 @@ EPILOG = c.examples(
     "ccr translate --lang es --back --queries --noise 0.4",
     "ccr translate datasets/mine --lang zh --engine hf --set model=Helsinki-NLP/opus-mt-en-zh",
     "ccr translate --lang fr --engine apertium | ccr extract -",
+    "ccr translate --lang de --engine hf --shard 3/64",
 )

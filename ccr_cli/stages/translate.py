@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Mapping
-from dataclasses import asdict
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, translation
-from ccr_cli.artifacts.build import Build, building
+from ccr_cli.artifacts.build import Build, Planned, building
 from ccr_cli.artifacts.tables import read_table, write_table
 from ccr_cli.artifacts.workspace import stem
-from ccr_cli.console import progress, say
+from ccr_cli.cache import cache_folder
+from ccr_cli.console import say
 from ccr_cli.data.manifests import LANG
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, UsageError
@@ -22,40 +25,52 @@ from ccr_cli.metrics.mtquality import quality
 from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.options import configure, identified
 from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.translate_steps import Engines, Part, Results, Step, begin, follow, known, run
+from ccr_cli.stages.translation_cache import normal
+from ccr_cli.translators.base import Translation
 
-SHARD_CAPTIONS = 4096
+JOURNAL = "journal"
+"""Folder of results in the building folder, for a translation without a cache."""
 
 
-def translate(
-    inputs: Inputs,
-    lang: str,
-    *,
-    engine: str = "auto",
-    options: Mapping[str, str] | None = None,
-    back: bool = False,
-    queries: bool = False,
-    split: str | None = None,
-    name: str | None = None,
-    device: str = "auto",
-    max_failed: float = 0.2,
-    force: bool = False,
-    retry_failed: bool = False,
-) -> base.Artifact:
-    """Translates the source captions of a data set into `lang`.
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for."""
+
+    lang: str
+    """Target language, BCP 47."""
+    engine: str = "auto"
+    """A translator, or `auto`: recorded translations where the data set ships the pair, else `hf`."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The engine's own options, as text."""
+    back: bool = False
+    """Translate the result back into the source language too."""
+    queries: bool = False
+    """Translate the human captions in `lang` of val and test into the source language too."""
+    rounds: int = 1
+    """How often to go into `lang`; between two times back into the source language."""
+    split: str | None = None
+    """Only this split; by default all of them."""
+    name: str | None = None
+    """Name of the artifact."""
+    device: str = "auto"
+    """`auto`, `cpu` or `cuda`."""
+    max_failed: float = 0.2
+    """Share of captions that may fail."""
+    force: bool = False
+    """Make the artifact again."""
+    retry_failed: bool = False
+    """Try again what failed before, keep the rest."""
+    cache: bool = True
+    """Take sentences from the cache of translations and keep new ones there."""
+
+
+def translate(inputs: Inputs, wanted: Wanted) -> base.Artifact:
+    """Translates the source captions of a data set.
 
     Args:
         inputs: Must lead to one data set with training captions.
-        lang: Target language, BCP 47.
-        engine: A translator, or `auto`: recorded translations where the data set ships the pair, else `hf`.
-        options: The engine's own options, as text.
-        back: Translate the result back into the source language too.
-        queries: Translate the human captions in `lang` of val and test into the source language too.
-        split: Only this split; by default all of them.
-        name: Name of the artifact.
-        device: `auto`, `cpu` or `cuda`.
-        max_failed: Share of captions that may fail.
-        force: Translate again.
-        retry_failed: Try again what failed before, keep the rest.
+        wanted: What is asked for.
 
     Returns:
         The translation artifact; its count `failed` says how many captions have none.
@@ -64,44 +79,19 @@ def translate(
         UnavailableError: If the engine, its model or the pair is not to be had.
         CcrError: If more than `max_failed` of the captions failed.
     """
-    data = training_data(inputs)
-    source = dataset.read(data)
-    if not LANG.fullmatch(lang):
-        raise UsageError(f"{lang!r} is no language tag (BCP 47, such as es, zh or pt-BR)")
-    if lang == source.source_lang:
-        raise UsageError(f"{data.name} is written in {lang!r}; choose another --lang")
-    if split is not None and split not in SPLITS:
-        raise UsageError(f"there is no split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
-    if source.source_lang not in source.languages()[:1]:
-        raise ArtifactError(
-            f"there is nothing to translate: {data.name} has no captions in its source language {source.source_lang!r}"
-        )
-    engine = usual_engine(source, lang) if engine == "auto" else engine
-    module = registry.load("translators", engine)
-    config = configure(module.Config, options or {}, f"engine {engine}")
-    request = {"lang": lang, "engine": engine, "split": split or "all", "back": back, "queries": queries}
-    request |= _options(identified(module, config))
-    name = name or stem(f"{lang}-{engine}", request, usual_request(lang, engine))
-    with building(
-        inputs.workspace,
-        "translation",
-        name,
-        request,
-        [data],
-        data=data.name,
-        force=force,
-        redo_failed=retry_failed,
-    ) as build:
-        if build.done is None:
-            job = _Job(build, source, lang, module, config, device, request)
-            frame = job.forward(split)
-            if back:
-                frame = pd.concat([frame, job.back(frame)], ignore_index=True)
-            if queries:
-                frame = pd.concat([frame, job.queries(split)], ignore_index=True)
-            _finish(build, frame, source, lang, max_failed, retry_failed)
-        assert build.done is not None
-        return build.done
+    job = Job(inputs, wanted)
+    try:
+        with job.building() as build:
+            if build.done is None:
+                engines = job.engines(build.folder)
+                frame = job.frame(build, engines)
+                _finish(build, frame, job.source, wanted)
+            assert build.done is not None
+            return build.done
+    except Planned as planned:
+        if planned.state != "done":
+            planned.facts |= job.prospect()
+        raise
 
 
 def training_data(inputs: Inputs) -> base.Artifact:
@@ -130,141 +120,214 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
     return {f"set.{key}": value for key, value in options.items()}
 
 
-class _Job:
-    """The translation of one artifact, shard by shard; finished shards in the building folder are kept."""
+class Job:
+    """What is wanted, understood: data set, engine, request, steps."""
 
-    def __init__(
-        self,
-        build: Build,
-        source: dataset.Dataset,
-        lang: str,
-        module: Any,
-        config: Any,
-        device: str,
-        request: Mapping[str, Any],
-    ) -> None:
-        self.build, self.source, self.lang = build, source, lang
-        self._module, self._config, self._device, self._request = module, config, device, request
-        self._done = self._earlier()
+    def __init__(self, inputs: Inputs, wanted: Wanted) -> None:
+        self.wanted, self._workspace = wanted, inputs.workspace
+        self._data = training_data(inputs)
+        self.source = source = dataset.read(self._data)
+        lang, split = wanted.lang, wanted.split
+        if not LANG.fullmatch(lang):
+            raise UsageError(f"{lang!r} is no language tag (BCP 47, such as es, zh or pt-BR)")
+        if lang == source.source_lang:
+            raise UsageError(f"{self._data.name} is written in {lang!r}; choose another --lang")
+        if split is not None and split not in SPLITS:
+            raise UsageError(f"there is no split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
+        if source.source_lang not in source.languages()[:1]:
+            raise ArtifactError(
+                f"there is nothing to translate: {self._data.name} has no captions in its source language "
+                f"{source.source_lang!r}"
+            )
+        engine = usual_engine(source, lang) if wanted.engine == "auto" else wanted.engine
+        self._module = registry.load("translators", engine)
+        self._config = configure(self._module.Config, wanted.options, f"engine {engine}")
+        request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
+        request |= {"back": wanted.back, "queries": wanted.queries}
+        self.request = request | _options(identified(self._module, self._config))
+        self._name = stem(f"{lang}-{engine}", self.request, usual_request(lang, engine))
+        if wanted.rounds > 1:
+            self.request["rounds"] = wanted.rounds
+            self._name += f"-rounds{wanted.rounds}"
 
-    def _earlier(self) -> dict[str, dict[str, Any]]:
-        """Captions that an earlier attempt translated before it came to its end."""
-        path = self.build.folder / "captions.parquet"
+    @contextmanager
+    def building(self, *, dry: bool = False) -> Iterator[Build]:
+        """The building site of the artifact; if `dry`, `Planned` is raised instead of anything else."""
+        with building(
+            replace(self._workspace, dry_run=True, planned=[]) if dry else self._workspace,
+            "translation",
+            self.wanted.name or self._name,
+            self.request,
+            [self._data],
+            data=self._data.name,
+            force=self.wanted.force,
+            redo_failed=self.wanted.retry_failed,
+        ) as build:
+            yield build
+
+    def state(self) -> str:
+        """How far the artifact is: done, unfinished or to do."""
+        try:
+            with self.building(dry=True):
+                pass
+        except Planned as planned:
+            return planned.state
+        raise AssertionError("a dry run builds nothing")
+
+    def engines(self, folder: Path) -> Engines:
+        """The engines, whose results are kept in the cache, or in a building folder."""
+        place = cache_folder() / "translations" if self.wanted.cache else folder / JOURNAL
+        return Engines(self._module, self._config, self.source.artifact.path, self.wanted.device, place)
+
+    def chains(self) -> list[tuple[list[Step], pd.DataFrame]]:
+        """Steps that follow on one another, each chain with the captions that it begins with."""
+        here, there = self.source.source_lang, self.wanted.lang
+        steps = []
+        for number in range(1, self.wanted.rounds):
+            steps += [Step(f"round{number}", here, there), Step(f"round{number}-back", there, here)]
+        steps.append(Step("forward", here, there))
+        if self.wanted.back:
+            steps.append(Step("back", there, here))
+        chains = [(steps, self._captions(here))]
+        if self.wanted.queries:
+            rows = self._captions(there)
+            rows = rows[rows["split"] != "train"].reset_index(drop=True)
+            if rows.empty:
+                say(f"no human {there} captions outside training: no queries to translate")
+            else:
+                chains.append(([Step("query", there, here)], rows))
+        return chains
+
+    def frame(self, build: Build, engines: Engines) -> pd.DataFrame:
+        """Translates everything, and lays it out as a translation artifact has it."""
+        earlier = self._earlier(build.folder)
+        frames: list[pd.DataFrame] = []
+        between: list[pd.DataFrame] = []
+        for steps, captions in self.chains():
+            rows = captions.assign(origin=captions["caption_id"], status="ok")
+            for step, results in walk(engines, steps, captions, Part(), earlier):
+                facts = engines.of(step).describe()
+                build.environment[f"engine.{step.direction}"] = facts
+                rows = _frame(rows, step, results, facts)
+                good = rows[rows["status"] == "ok"]
+                if step.direction.startswith("round"):
+                    between.append(good)
+                else:
+                    frames.append(rows)
+                    rows = good
+        return pd.concat([*frames, *between], ignore_index=True)
+
+    def prospect(self) -> dict[str, Any]:
+        """What a dry run says: who would translate, and how many sentences of each step, how many of them cached."""
+        engines = self.engines(Path())
+        facts: dict[str, Any] = {}
+        sentences: dict[str, int] = {}
+        cached: dict[str, int | None] = {}
+        for steps, rows in self.chains():
+            groups, unknown = begin(rows["text"]), 0
+            for step in steps:
+                said, here = _who(self._module, self._config, engines, step)
+                facts |= {
+                    f"{step.direction} {key}": said[key] for key in ("model", "licence", "warning") if said.get(key)
+                }
+                results = known(groups, engines.kept(step) if here else None, {})
+                sentences[step.direction] = unknown + len({text for group in groups for text in group})
+                cached[step.direction] = len(results) if here else None
+                unknown = sentences[step.direction] - len(results)
+                groups = follow(groups, results)
+        return {**facts, "sentences": sentences, "cached": cached}
+
+    def _captions(self, lang: str) -> pd.DataFrame:
+        split = self.wanted.split
+        items = self.source.items if split is None else items_of(self.source.items, split)
+        captions = self.source.captions[self.source.captions["lang"] == lang]
+        rows = captions.merge(items[["item_id", "split"]], on="item_id")
+        return rows.assign(text=rows["text"].map(normal))
+
+    def _earlier(self, folder: Path) -> dict[str, Results]:
+        """Results of each step in a building folder that was made of a complete artifact, to try again what failed."""
+        path = folder / "captions.parquet"
         if not path.is_file():
             return {}
         frame = read_table(path, translation.CAPTIONS)
         good = frame[frame["status"] == "ok"]
-        return {str(row["caption_id"]): dict(row) for row in good.to_dict("records")}  # type: ignore[arg-type]
-
-    def forward(self, split: str | None) -> pd.DataFrame:
-        work = self._captions(self.source.source_lang, split)
-        return self._run(work, "forward", self.source.source_lang, self.lang)
-
-    def back(self, forward: pd.DataFrame) -> pd.DataFrame:
-        work = forward[forward["status"] == "ok"]
-        return self._run(work, "back", self.lang, self.source.source_lang)
-
-    def queries(self, split: str | None) -> pd.DataFrame:
-        work = self._captions(self.lang, split)
-        work = work[work["split"] != "train"]
-        if work.empty:
-            say(f"no human {self.lang} captions outside training: no queries to translate")
-        return self._run(work, "query", self.lang, self.source.source_lang)
-
-    def _captions(self, lang: str, split: str | None) -> pd.DataFrame:
-        items = self.source.items if split is None else items_of(self.source.items, split)
-        captions = self.source.captions[self.source.captions["lang"] == lang]
-        return captions.merge(items[["item_id", "split"]], on="item_id")
-
-    def _run(self, work: pd.DataFrame, direction: str, source: str, target: str) -> pd.DataFrame:
-        shards = self.build.folder / "shards"
-        shards.mkdir(exist_ok=True)
-        frames = []
-        engine: Any = None
-        with progress(len(work), f"translate {source} -> {target}", "captions") as advance:
-            for number, first in enumerate(range(0, len(work), SHARD_CAPTIONS)):
-                path = shards / f"{direction}-{number:05d}.parquet"
-                part = work.iloc[first : first + SHARD_CAPTIONS]
-                if not path.is_file():
-                    if engine is None:
-                        engine = self._module.Translator(
-                            source,
-                            target,
-                            self._config,
-                            dataset_dir=self.source.artifact.path,
-                            device=self._device,
-                        )
-                        self.build.environment[f"engine.{direction}"] = engine.describe()
-                    write_table(path, self._shard(part, direction, target, engine), translation.CAPTIONS)
-                frames.append(read_table(path, translation.CAPTIONS))
-                advance(len(part))
-        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=translation.CAPTIONS.names)
-
-    def _shard(self, part: pd.DataFrame, direction: str, target: str, engine: Any) -> pd.DataFrame:
-        facts = engine.describe()
-        ids = [f"{caption}@{target}" for caption in part["caption_id"]]
-        todo = [i for i, caption in enumerate(ids) if caption not in self._done]
-        texts = list(dict.fromkeys(part["text"].iloc[todo]))
-        results = {texts[position]: result for position, result in engine.translate(texts)}
-        rows = []
-        for caption_id, row in zip(ids, part.to_dict("records"), strict=True):
-            if caption_id in self._done:
-                rows.append(self._done[caption_id])
-                continue
-            result = results[row["text"]]
-            text = unicodedata.normalize("NFC", result.text.strip()) if result.text else ""
-            rows.append(
-                {
-                    "caption_id": caption_id,
-                    "item_id": row["item_id"],
-                    "split": row["split"],
-                    "lang": target,
-                    "direction": direction,
-                    "k": row["k"],
-                    "text": text or None,
-                    "source_caption_id": row["caption_id"],
-                    "engine": facts["engine"],
-                    "model": facts["model"],
-                    "score": result.score,
-                    "status": "ok" if text else f"failed: {result.error or 'empty translation'}",
-                }
-            )
-        return pd.DataFrame(rows, columns=translation.CAPTIONS.names)
+        text_of = dict(zip(self.source.captions["caption_id"], self.source.captions["text"], strict=True))
+        text_of |= dict(zip(good["caption_id"], good["text"], strict=True))
+        earlier: dict[str, Results] = {}
+        for direction, caption_id, text, score in zip(
+            good["direction"], good["caption_id"], good["text"], good["score"], strict=True
+        ):
+            begun_with = normal(text_of[caption_id.rpartition("@")[0]])
+            known_score = None if pd.isna(score) else float(score)
+            earlier.setdefault(direction, {})[begun_with] = Translation(text, known_score)
+        return earlier
 
 
-def _finish(
-    build: Build, frame: pd.DataFrame, source: dataset.Dataset, lang: str, max_failed: float, retried: bool
-) -> None:
-    failed = frame[frame["status"] != "ok"]
-    attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if retried else {}
-    records = [
-        failure(
-            row["caption_id"],
-            "translate",
-            "NotTranslated",
-            row["status"].removeprefix("failed: "),
-            attempts.get(row["caption_id"], 0) + 1,
-        )
-        for row in failed.to_dict("records")
+def walk(
+    engines: Engines, steps: list[Step], captions: pd.DataFrame, part: Part, earlier: Mapping[str, Results]
+) -> Iterator[tuple[Step, Results]]:
+    """Takes one step after the other, each with what came of the one before."""
+    groups = part.take(begin(captions["text"]))
+    for step in steps:
+        results = run(engines, step, groups, earlier.get(step.direction, {}))
+        yield step, results
+        groups = follow(groups, results)
+
+
+def _who(module: Any, config: Any, engines: Engines, step: Step) -> tuple[dict[str, str], bool]:
+    """Who would translate, and whether its cache can be looked into: not without the model, as that decides the key."""
+    if planned := getattr(module, "planned", None):
+        said: dict[str, str] = planned(step.source, step.target, config)
+        if said.get("here") != "yes":
+            return said, False
+    return engines.of(step).describe(), True
+
+
+def _frame(rows: pd.DataFrame, step: Step, results: Results, facts: Mapping[str, str]) -> pd.DataFrame:
+    """Lays out what came of a step; what failed before it has failed for it too."""
+    found = [results[text] if ok else None for text, ok in zip(rows["text"], rows["status"] == "ok", strict=True)]
+    where = f"{step.direction}: " if step.direction.startswith("round") else ""
+    status = [
+        before if result is None else "ok" if result.text else f"failed: {where}{result.error}"
+        for before, result in zip(rows["status"], found, strict=True)
     ]
+    frame: pd.DataFrame = rows[["item_id", "split", "k", "origin"]].assign(
+        caption_id=rows["caption_id"] + f"@{step.target}",
+        lang=step.target,
+        direction=step.direction,
+        text=pd.Series([result.text if result else None for result in found], index=rows.index, dtype=object),
+        source_caption_id=rows["origin" if step.direction == "forward" else "caption_id"],
+        engine=facts["engine"],
+        model=facts["model"],
+        score=pd.Series([result.score if result else None for result in found], index=rows.index, dtype=float),
+        status=status,
+    )
+    return frame
+
+
+def _finish(build: Build, frame: pd.DataFrame, source: dataset.Dataset, wanted: Wanted) -> None:
+    failed = frame[frame["status"] != "ok"]
+    attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if wanted.retry_failed else {}
+    records = [
+        failure(caption, "translate", "NotTranslated", why.removeprefix("failed: "), attempts.get(caption, 0) + 1)
+        for caption, why in zip(failed["caption_id"], failed["status"], strict=True)
+    ]
+    refuse_too_many(
+        len(records),
+        len(frame),
+        wanted.max_failed,
+        "captions",
+        f"{records[0]['id']}: {records[0]['message']}" if records else "",
+    )
     write_table(
         build.folder / "captions.parquet",
         frame.assign(status=frame["status"].where(frame["status"] == "ok", "failed")),
         translation.CAPTIONS,
     )
-    for shard in (build.folder / "shards").iterdir():
-        shard.unlink()
-    (build.folder / "shards").rmdir()
-    refuse_too_many(
-        len(records),
-        len(frame),
-        max_failed,
-        "captions",
-        f"{records[0]['id']}: {records[0]['message']}" if records else "",
-    )
     write_failures(build.folder, records)
-    base.write_json(build.folder / "quality.json", _quality(frame, source, lang))
+    base.write_json(build.folder / "quality.json", _quality(frame, source, wanted.lang))
     counts = {str(k): int(n) for k, n in frame["direction"].value_counts(sort=False).items()}
+    shutil.rmtree(build.folder / JOURNAL, ignore_errors=True)
     build.finish({**counts, "failed": len(records)})
 
 
@@ -278,6 +341,5 @@ def _quality(frame: pd.DataFrame, source: dataset.Dataset, lang: str) -> dict[st
     for direction, part in frame.groupby("direction", sort=True):
         trips = [returned.get(c) for c in part["caption_id"]] if direction == "forward" and returned else None
         sources = [text_of[c] for c in part["source_caption_id"]]
-        target = lang if direction == "forward" else source.source_lang
-        report[str(direction)] = quality(sources, list(part["text"]), target, trips).summary
+        report[str(direction)] = quality(sources, list(part["text"]), part["lang"].iloc[0], trips).summary
     return report

