@@ -24,6 +24,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "infonce": (),
     "infonce (oracle)": ("--set", "judge=oracle"),
     "uml": (),
+    "trine": (),
 }
 ORACLE = "infonce (oracle)"
 SIZE = ("--set", "image_size=128")

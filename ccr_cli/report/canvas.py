@@ -36,10 +36,10 @@ CLEAN = "#0072b2"
 NOISY = "#d55e00"
 """Intact and mismatched pairs, wherever they are drawn."""
 
-_FIXED = {"basic": "#737a85", BASELINE: "#0072b2", "uml": "#d55e00"}
-_CYCLE = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
-_MARKS = {"basic": "o", BASELINE: "s", "uml": "^"}
-_FREE_MARKS = ("D", "v", "P", "X", "*", "h")
+_FIXED = {"basic": "#737a85", BASELINE: "#0072b2", "uml": "#d55e00", "trine": "#009e73"}
+_CYCLE = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
+_MARKS = {"basic": "o", BASELINE: "s", "uml": "^", "trine": "D"}
+_FREE_MARKS = ("v", "P", "X", "*", "h")
 # Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
 
 _CJK = (
