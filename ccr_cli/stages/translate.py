@@ -145,10 +145,10 @@ class Job:
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
         request |= {"back": wanted.back, "queries": wanted.queries}
         self.request = request | _options(identified(self._module, self._config))
-        self._name = stem(f"{lang}-{engine}", self.request, usual_request(lang, engine))
-        if wanted.rounds > 1:
+        rounds = f"-rounds{wanted.rounds}" if wanted.rounds > 1 else ""
+        self._name = stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
+        if rounds:
             self.request["rounds"] = wanted.rounds
-            self._name += f"-rounds{wanted.rounds}"
 
     @contextmanager
     def building(self, *, dry: bool = False) -> Iterator[Build]:

@@ -87,7 +87,7 @@ class TranslationCache:
             while line:
                 line = line[os.write(self._file, line) :]
         except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOENT):
                 raise _refused(self.folder, error) from None
             raise OSError(error.errno, error.strerror, str(self._path or self.folder)) from None
 
@@ -124,7 +124,7 @@ def _parse(answer: bytes) -> Translation | None:
         return None
     try:
         text, score = json.loads(answer)
-    except ValueError:
+    except (TypeError, ValueError):
         return None
     return Translation(text, score) if isinstance(text, str) and isinstance(score, float | None) else None
 
