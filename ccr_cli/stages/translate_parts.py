@@ -43,16 +43,16 @@ def share(inputs: Inputs, wanted: Sequence[Wanted], shard: str | None) -> bool:
         CcrError: If more than `max_failed` of the sentences failed.
     """
     rank, ranks = _rank_and_size()
-    if shard and ranks > 1:
+    if shard is not None and ranks > 1:
         raise UsageError("torchrun shares the work among its processes by itself", hint="leave --shard out")
-    if shard and not wanted:
+    if shard is not None and not wanted:
         raise UsageError("--shard shares a translation", hint="give --lang")
-    part = _parse(shard) if shard else Part(rank, ranks)
-    if inputs.workspace.dry_run or not (shard or ranks > 1):
+    part = Part(rank, ranks) if shard is None else _parse(shard)
+    if inputs.workspace.dry_run or (shard is None and ranks == 1):
         return True
     if not all(each.cache for each in wanted):
         raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")
-    if shard:
+    if shard is not None:
         for each in wanted:
             _translate(inputs, each, part)
         return False
