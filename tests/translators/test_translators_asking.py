@@ -190,6 +190,29 @@ def test_threads_ask_at_once_and_what_is_under_way_still_comes() -> None:
     assert {1, 2, 3} <= set(came) and len(set(came)) == len(came) and 0 not in came
 
 
+def test_a_busy_provider_is_left_alone_by_all_threads() -> None:
+    begun, go_on, asked = threading.Barrier(2), threading.Event(), []
+
+    def ask(text: str) -> str:
+        asked.append(text)
+        begun.wait(30)
+        if text == "text 0":
+            raise Failure("slow down", "busy", retry_after=5000.0)
+        assert go_on.wait(30)
+        return text.upper()
+
+    asking = crowd(ask, workers=2, max_wait=9999.0)
+    results = asking.ask(numbered(40))
+    first = threading.Thread(target=lambda: asked.append(str(next(results))))
+    first.start()
+    while not asking.bucket.take() > 4000.0:
+        assert first.is_alive()
+    go_on.set()
+    first.join(30)
+    assert sorted(asked) == ["(1, 'TEXT 1')", "text 0", "text 1"] and asking.bucket.take() > 4000.0
+    results.close()  # type: ignore[attr-defined]
+
+
 def test_leaving_early_waits_for_nobody() -> None:
     begun, never = threading.Semaphore(0), threading.Event()
 

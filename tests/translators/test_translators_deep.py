@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,12 +84,22 @@ def test_what_the_engine_says_of_itself(web: Providers) -> None:
     assert web.seen == [], "nobody was asked"
 
 
-def test_many_at_once_each_gets_its_own_answer(web: Providers) -> None:
-    """Eight requests always wait for each other, then all are answered at once; the package mixes them up."""
+@pytest.fixture
+def busy_threads() -> Iterator[None]:
+    """Threads take turns as often as they can: an instance that two of them share asks for the text of the other."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_many_at_once_each_gets_its_own_answer(web: Providers, busy_threads: None) -> None:
+    """Eight requests always wait for each other, then all are answered at once."""
     web.gather = threading.Barrier(8)
     texts = [f"text number {i}" for i in range(160)]
     found = toy.translated(make("google", workers="8"), texts)
     assert found == [Translation(server.translated(text, "es")) for text in texts]
+    assert web.texts().count(texts[7]) == 1
 
 
 FAULTS = {
