@@ -209,9 +209,9 @@ def main() -> None:
         found, places = examine(inputs, base.load(workspace.root / "runs" / name, "run"), given.lang)
         rows += found
         maps |= places
+        what = f"MINE in nats, SumR of {given.lang} queries on {READ}, silhouette of S, V_X, T_X"
+        base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows})  # each takes minutes
     draw(given.figure, maps)
-    what = f"MINE in nats, SumR of {given.lang} queries on {READ}, silhouette of S, V_X, T_X"
-    base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows})
     print(given.out.read_text(encoding="utf-8"))
 
 
