@@ -79,11 +79,12 @@ class Config:
         if self.url:
             if self.provider != "libretranslate":
                 raise ValueError(f"url is for libretranslate; {self.provider} has one address")
+            if any(mark in self.url for mark in "@?#"):
+                variables = ", ".join(_variables())
+                raise ValueError(f"url has no user, password or query: keys come from the environment ({variables})")
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise ValueError("url is the address of a server, such as http://localhost:5000")
-            if "@" in self.url or parts.query or parts.fragment:
-                raise ValueError(f"url has no user, password or query: keys come from the environment ({_variables()})")
         if min(self.workers, self.breaker) < 1 or self.retries < 0:
             raise ValueError("workers and breaker are at least 1, retries at least 0")
         if min(self.rate, self.timeout) <= 0 or min(self.backoff, self.max_wait) < 0:
@@ -104,9 +105,11 @@ def pairs(dataset_dir: Path | None) -> None:
 
 
 def missing() -> tuple[str, str] | None:
-    """Says for `ccr doctor` what this engine does with captions, and which keys there are, by name."""
-    names = [name for provider in PROVIDERS.values() for name in provider.keys.values() if os.environ.get(name)]
-    return f"available; sends captions to a third party; keys set: {', '.join(names) or 'none (google needs none)'}", ""
+    """Says for `ccr doctor` what this engine does with captions, and which variables for keys are set."""
+    names = _variables()
+    here = ", ".join(name for name in names if os.environ.get(name)) or "none (google needs none)"
+    others = ", ".join(name for name in names if not os.environ.get(name)) or "none"
+    return f"available; sends captions to a third party; keys set: {here}; not set: {others}", ""
 
 
 class Translator:
@@ -293,8 +296,8 @@ class Translator:
             if code is None:
                 raise UsageError(
                     f"{self._provider.title} has no {lang}",
-                    hint=f"near: {', '.join(providers.near(lang, known))}; all: {', '.join(sorted(known.values()))}; "
-                    f"--set {option}=CODE for a newer one of its own",
+                    hint=f"near: {', '.join(providers.near(lang, known))}; "
+                    f"--set {option}=CODE if it has learned the language since",
                 )
             found.append(code)
         if found[0] == found[1]:
@@ -305,5 +308,5 @@ class Translator:
         return found[0], found[1]
 
 
-def _variables() -> str:
-    return ", ".join(name for provider in PROVIDERS.values() for name in provider.keys.values())
+def _variables() -> list[str]:
+    return [name for provider in PROVIDERS.values() for name in provider.keys.values()]

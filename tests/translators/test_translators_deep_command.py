@@ -151,9 +151,15 @@ def test_the_search_for_the_key_would_find_it(user: User) -> None:
 
 
 def test_doctor_names_keys_and_shows_none(user: User) -> None:
-    rows = {row["what"]: row for row in json.loads(user.ccr("doctor", "--json").out)["checks"]}
-    said = "available; sends captions to a third party; keys set: DEEPL_API_KEY, LIBRE_API_KEY"
-    assert rows["engine deep-translator"] == {"what": "engine deep-translator", "state": said, "mend": ""}
+    for variables, said in (
+        (VARIABLES, "keys set: DEEPL_API_KEY, LIBRE_API_KEY; not set: MICROSOFT_API_KEY, "),
+        ((), "keys set: none (google needs none); not set: DEEPL_API_KEY, LIBRE_API_KEY, MICROSOFT_API_KEY, "),
+    ):
+        for variable in set(VARIABLES) - set(variables):
+            user.environment.delenv(variable)
+        rows = {row["what"]: row for row in json.loads(user.ccr("doctor", "--json").out)["checks"]}
+        row = rows["engine deep-translator"]
+        assert row["state"].startswith(f"available; sends captions to a third party; {said}") and row["mend"] == ""
     assert user.leaks() == []
 
 
