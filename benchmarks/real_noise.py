@@ -44,7 +44,7 @@ from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.seeds import derive
-from ccr_cli.metrics.mtquality import round_trip_chrf
+from ccr_cli.metrics.mtscores import round_trip_chrf
 from ccr_cli.stages import judging
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.select import Inputs

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 import pyarrow as pa
 
-from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.base import Artifact, read_json
 from ccr_cli.artifacts.tables import read_table
 
 CAPTIONS = pa.schema(
@@ -27,10 +29,44 @@ CAPTIONS = pa.schema(
 """`direction` is forward, back or query; `score` a length-normalised log-probability (nats a token) or null;
 `status` is ok or failed (then `text` is null)."""
 
+FLAGS = ("copy", "empty", "length", "repetition", "script", "untranslated", "truncated")
+"""What a caption may be flagged for; `metrics.mtquality.FLAGS` says what each means."""
+QUALITY = pa.schema(
+    [
+        pa.field("caption_id", pa.string(), nullable=False),
+        pa.field("length_ratio", pa.float32()),
+        pa.field("length_z", pa.float32()),
+        pa.field("sources", pa.int32(), nullable=False),
+        pa.field("left_in", pa.int32(), nullable=False),
+        pa.field("round_trip_chrf", pa.float32()),
+        pa.field("reference_chrf", pa.float32()),
+        pa.field("reference_set", pa.string()),
+        *(pa.field(flag, pa.bool_()) for flag in FLAGS),
+    ]
+)
+"""A row a caption, in the order of `captions.parquet`; a flag is null where it cannot be said."""
+
 
 def read(artifact: Artifact) -> pd.DataFrame:
     """Reads the captions of a translation artifact."""
     return read_table(artifact.file("captions.parquet"), CAPTIONS)
+
+
+def has_quality(artifact: Artifact) -> bool:
+    """Whether there is evidence by caption; translations made before ccr wrote it have none."""
+    return artifact.has("quality.parquet")
+
+
+def read_quality(artifact: Artifact) -> pd.DataFrame:
+    """Reads the evidence by caption; flags are bool, False where nothing can be said."""
+    frame = read_table(artifact.file("quality.parquet"), QUALITY)
+    return frame.assign(**{flag: frame[flag].eq(True) for flag in FLAGS})
+
+
+def quality(artifact: Artifact) -> dict[str, Any]:
+    """Reads the evidence in sum, by direction and split."""
+    found: dict[str, Any] = read_json(artifact.file("quality.json"))
+    return found
 
 
 def untranslated(captions: pd.DataFrame) -> pd.DataFrame:

@@ -1,216 +1,198 @@
-"""What can be said about machine translations without a reference: round trip, length, copies, script.
+"""What is plainly wrong with machine translations, caption by caption, from source and translation alone.
 
-None of these says that a translation is good. They find what is plainly wrong, and they are the filter that a
-user would try first.
+None of these flags says that a translation is good. They find what no reader would take for a translation, and none
+of them has seen what a person wrote in the target language, so they may be used in training.
 
-Shape legend: N sentences.
+Shape legend: N captions.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ccr_cli.metrics.scripts import expected_scripts, is_wrong_script
+
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
 
-# Scripts as the first word of Unicode character names.
-_LATIN = frozenset({"LATIN"})
-_CYRILLIC = frozenset({"CYRILLIC"})
-_ARABIC = frozenset({"ARABIC"})
-_DEVANAGARI = frozenset({"DEVANAGARI"})
-_HAN = frozenset({"CJK", "IDEOGRAPHIC"})
-_KANA = frozenset({"HIRAGANA", "KATAKANA"})
-_HANGUL = frozenset({"HANGUL"})
+FLAGS: dict[str, str] = {
+    "copy": "the translation is the source: the same letters and digits",
+    "empty": "nothing came back, or no letter and no digit although the source has some",
+    "length": "far longer or shorter than other translations of this artifact, for the length of its source",
+    "repetition": "something of three to a hundred characters stands there three times in a row, and not in the source",
+    "script": "there are letters, and none is of the language's script",
+    "untranslated": "words of the source are left as they were",
+    "truncated": "the source ends with a full stop or the like and the translation does not, as nine in ten others do",
+}
+"""What a caption may be flagged for."""
 
-_LATIN_LANGUAGES = (
-    "af az bs ca ceb cs cy da de en eo es et eu fi fil fo fr fy ga gd gl ha hr ht hu id ig is it jv la lb lt "
-    "lv mg mi ms mt nb nl nn no oc pl pt ro rw sk sl sm sn so sq st su sv sw tl tn tr uz vi xh yo zu"
+LENGTH_Z = 3.5
+"""Iglewicz and Hoaglin 1993, for scores of the median and the median absolute deviation."""
+FEW = 20
+"""Fewer captions than these say nothing about what is usual."""
+KEPT_ENDS = 0.9
+"""Share of translations that must end as their source does before those that do not are flagged."""
+LEFT_IN = 2
+"""So many words left as they were are flagged; one, where source and target are written in different scripts."""
+WORD_LETTERS = 3
+
+# OpusFilter's RepetitionFilter (Aulamo et al. 2020) as it comes: 3 to 100 characters, three times in a row.
+_LOOP = re.compile(r"(\S.{2,99}?)(?: *\1){2}")
+_END = re.compile(
+    "[.!?\u3002\u061f\u06d4\u0964\u0965\u0589\u104b\u17d4][ '\"\u201d\u2019\u00bb\u203a\u300d\u300f)\\]\u3011]*$"
 )
-_SCRIPTS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(_LATIN_LANGUAGES.split(), _LATIN),
-    **dict.fromkeys(["be", "bg", "kk", "ky", "mk", "mn", "ru", "tg", "uk"], _CYRILLIC),
-    **dict.fromkeys(["ar", "arz", "ckb", "fa", "ps", "sd", "ug", "ur"], _ARABIC),
-    **dict.fromkeys(["hi", "mr", "ne", "sa"], _DEVANAGARI),
-    "sr": _CYRILLIC | _LATIN,
-    "zh": _HAN,
-    "yue": _HAN,
-    "ja": _HAN | _KANA,
-    "ko": _HANGUL,
-    "el": frozenset({"GREEK"}),
-    "he": frozenset({"HEBREW"}),
-    "yi": frozenset({"HEBREW"}),
-    "hy": frozenset({"ARMENIAN"}),
-    "ka": frozenset({"GEORGIAN"}),
-    "am": frozenset({"ETHIOPIC"}),
-    "th": frozenset({"THAI"}),
-    "lo": frozenset({"LAO"}),
-    "km": frozenset({"KHMER"}),
-    "my": frozenset({"MYANMAR"}),
-    "bn": frozenset({"BENGALI"}),
-    "as": frozenset({"BENGALI"}),
-    "gu": frozenset({"GUJARATI"}),
-    "pa": frozenset({"GURMUKHI"}),
-    "ta": frozenset({"TAMIL"}),
-    "te": frozenset({"TELUGU"}),
-    "kn": frozenset({"KANNADA"}),
-    "ml": frozenset({"MALAYALAM"}),
-    "or": frozenset({"ORIYA"}),
-    "si": frozenset({"SINHALA"}),
-}
-# A script subtag in the language tag (sr-Latn, zh-Hant) decides before the table.
-_SUBTAGS: dict[str, frozenset[str]] = {
-    "latn": _LATIN,
-    "cyrl": _CYRILLIC,
-    "arab": _ARABIC,
-    "deva": _DEVANAGARI,
-    "hans": _HAN,
-    "hant": _HAN,
-    "hani": _HAN,
-    "jpan": _HAN | _KANA,
-    "kore": _HANGUL | _HAN,
-    "hang": _HANGUL,
-}
+"""A sentence ends: also in Chinese and Japanese, Arabic, Urdu, Hindi, Armenian, Burmese, Khmer; quotes may close."""
+_CHARACTERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+"""Scripts without spaces between words: each character is a word."""
+_ALPHABETS = "\u0590-\u1dff\u2000-\U0010ffff"
+"""All but Latin, Greek, Cyrillic and Armenian."""
+_WORD = re.compile(rf"[^\W\d_{_ALPHABETS}]+|[{_CHARACTERS}]|[^\W\d_\0-\u058f\u1e00-\u1fff{_CHARACTERS}]+")
 
 
 @dataclass(frozen=True)
-class Quality:
-    """Figures of one set of translations, and what they are made of, sentence by sentence."""
+class Lengths:
+    """How long translations are, robustly: the length model of Gale and Church 1993.
 
-    summary: dict[str, float | int | str | None]
-    """Shares in 0..1 of all sentences; None where nothing can be said"""
-    chrf: FloatArray | None
-    """(N,) chrF2 of the round trip against the source, 0..100; None without round trips"""
+    A target of b characters for a source of a has (b - ratio a) / sqrt(a) around `shift` with standard deviation
+    `spread`, whatever a is.
+    """
+
+    ratio: float
+    """Median of b / a."""
+    shift: float
+    spread: float
+    """From the median absolute deviation."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What can be said of each caption."""
+
     length_ratio: FloatArray
-    """(N,) characters of the target / of the source; nan if the source is empty"""
-    copy: BoolArray
-    """(N,) the target is the source itself"""
-    empty: BoolArray
-    """(N,) nothing came back"""
-    repeated: BoolArray
-    """(N,) a different source has the same target"""
-    wrong_script: BoolArray | None
-    """(N,) the target has letters, none of the language's script; None for languages not in the table"""
+    """(N,) characters of the target by those of the source; nan where one of them is empty"""
+    length_z: FloatArray
+    """(N,) how unusual that is, in standard deviations; nan where it cannot be said"""
+    sources: IntArray
+    """(N,) how many different sources have this translation; 0 where it is empty"""
+    left_in: IntArray
+    """(N,) words of the source that stand in the target as they were, and are not known as words of its language"""
+    flags: dict[str, BoolArray | None]
+    """(N,) each, by the names of `FLAGS`; None where it cannot be said of this language or of so few captions"""
+    lengths: Lengths | None
 
 
-def quality(
-    sources: Sequence[str],
-    targets: Sequence[str | None],
-    target_lang: str,
-    round_trips: Sequence[str | None] | None = None,
-) -> Quality:
-    """Describe translations without a reference.
+def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang: str, target_lang: str) -> Evidence:
+    """Describes translations without a reference.
 
     Texts are compared after NFKC, case folding and collapsing white space.
 
     Args:
         sources: (N,) what was translated.
         targets: (N,) its translations; None where the engine gave none (counts as empty).
+        source_lang: BCP 47 tag.
         target_lang: BCP 47 tag.
-        round_trips: (N,) translations of the targets back into the source's language.
-
-    Returns:
-        Summary keys: `sentences`, `length_ratio` (all characters of the targets by all of the sources),
-        `copies`, `empty`, `repeated`, `wrong_script`, `chrf` (corpus chrF2 of the round trip),
-        `chrf_sentence` (mean over sentences), `chrf_signature` (sacrebleu's).
 
     Raises:
         ValueError: If the lengths differ.
     """
-    if len(targets) != len(sources) or (round_trips is not None and len(round_trips) != len(sources)):
-        raise ValueError("sources, targets and round trips must be of one length")
-    source_texts = [_plain(text) for text in sources]
-    target_texts = [_plain(text) for text in targets]
-    source_length = np.array([len(text) for text in source_texts], dtype=np.float64)
-    target_length = np.array([len(text) for text in target_texts], dtype=np.float64)
-    ratio = np.full(len(sources), np.nan)
-    np.divide(target_length, source_length, out=ratio, where=source_length > 0)
-
-    empty = target_length == 0
-    pairs = list(zip(source_texts, target_texts, strict=True))
-    copy = np.array([bool(target) and source == target for source, target in pairs], dtype=bool)
-    sources_of: dict[str, set[str]] = {}
-    for source, target in pairs:
-        sources_of.setdefault(target, set()).add(source)
-    repeated = np.array([bool(target) and len(sources_of[target]) > 1 for target in target_texts], dtype=bool)
-    scripts = expected_scripts(target_lang)
-    wrong = None
-    if scripts is not None:
-        wrong = np.array([_is_wrong_script(text, scripts) for text in target_texts], dtype=bool)
-
-    summary: dict[str, float | int | str | None] = {
-        "sentences": len(sources),
-        "length_ratio": float(target_length.sum() / source_length.sum()) if source_length.sum() else None,
-        "copies": _share(copy),
-        "empty": _share(empty),
-        "repeated": _share(repeated),
-        "wrong_script": None if wrong is None else _share(wrong),
-        "chrf": None,
-        "chrf_sentence": None,
-        "chrf_signature": None,
+    if len(targets) != len(sources):
+        raise ValueError("sources and targets must be of one length")
+    plain = [(_plain(source), _plain(target)) for source, target in zip(sources, targets, strict=True)]
+    kernels = [(_kernel(source), _kernel(target)) for source, target in plain]
+    empty = _flag(not b or (bool(a) and not c) for (a, c), (_, b) in zip(kernels, plain, strict=True))
+    ratio, z, lengths = _lengths(plain, empty)
+    scripts, target_scripts = expected_scripts(source_lang), expected_scripts(target_lang)
+    left_in = _left_in([(_fold(a), _fold(b)) for a, b in zip(sources, targets, strict=True)])
+    apart = scripts is not None and target_scripts is not None and not scripts & target_scripts
+    characters = bool(scripts and target_scripts and "CJK" in scripts & target_scripts)  # words of both languages
+    flags: dict[str, BoolArray | None] = {
+        "copy": _flag(a == b and any(map(str.isalpha, a)) for a, b in kernels),
+        "empty": empty,
+        "length": None if lengths is None else np.abs(np.nan_to_num(z)) > LENGTH_Z,
+        "repetition": _flag(bool(_LOOP.search(b)) and not _LOOP.search(a) for a, b in plain),
+        "script": None if target_scripts is None else _flag(is_wrong_script(b, target_scripts) for _, b in plain),
+        "untranslated": None if characters else left_in >= (1 if apart else LEFT_IN),
+        "truncated": _truncated(plain, empty),
     }
-    chrf = None
-    if round_trips is not None and len(sources):
-        back = [text or "" for text in round_trips]
-        chrf, summary["chrf"], summary["chrf_signature"] = round_trip_chrf(sources, back)
-        summary["chrf_sentence"] = float(chrf.mean())
-    return Quality(summary, chrf, ratio, copy, empty, repeated, wrong)
+    return Evidence(ratio, z, _sources(plain), left_in, flags, lengths)
 
 
-def round_trip_chrf(sources: Sequence[str], round_trips: Sequence[str]) -> tuple[FloatArray, float, str]:
-    """ChrF2 of round trips with the source as reference, by sentence and over the corpus.
+def _lengths(plain: list[tuple[str, str]], empty: BoolArray) -> tuple[FloatArray, FloatArray, Lengths | None]:
+    a = np.array([len(source) for source, _ in plain], dtype=np.float64)
+    b = np.array([len(target) for _, target in plain], dtype=np.float64)
+    there = (a > 0) & ~empty
+    ratio, z = np.full((2, len(plain)), np.nan)
+    ratio[there] = b[there] / a[there]
+    if there.sum() < FEW:
+        return ratio, z, None
+    usual = float(np.median(ratio[there]))
+    rest = (b[there] - usual * a[there]) / np.sqrt(a[there])
+    shift = float(np.median(rest))
+    spread = 1.4826 * float(np.median(np.abs(rest - shift)))  # that of a normal distribution
+    if not spread:
+        return ratio, z, None
+    z[there] = (rest - shift) / spread
+    return ratio, z, Lengths(usual, shift, spread)
 
-    Popovic 2015: character 1- to 6-grams, beta 2, as sacrebleu's defaults. Case counts, white space does not.
 
-    Returns:
-        (N,) sentence chrF2 and the corpus chrF2, both 0..100, and sacrebleu's signature.
+def _sources(plain: list[tuple[str, str]]) -> IntArray:
+    of: dict[str, set[str]] = {}
+    for source, target in plain:
+        of.setdefault(target, set()).add(source)
+    return np.array([len(of[target]) if target else 0 for _, target in plain], dtype=np.int32)
 
-    Raises:
-        ValueError: If there is no sentence, or the lengths differ.
+
+def _left_in(texts: list[tuple[str, str]]) -> IntArray:
+    """Counts words left as they were: not names, and not words that the engine also writes for something else."""
+    words = [(set(_WORD.findall(a)), {word.lower() for word in _WORD.findall(b)}) for a, b in texts]
+    known: set[str] = set()
+    for source, target in words:
+        known |= target - {word.lower() for word in source}
+    counted = ({w for w in source & target if _counts(w)} - known for source, target in words)
+    return np.array([len(each) for each in counted], dtype=np.int32)
+
+
+def left_in_words(source: str, target: str) -> list[str]:
+    """Words of the source that stand in the target as they were, in order, each once; names are left out.
+
+    >>> left_in_words("Two sheperds in Spain", "Dos sheperds en Spain")
+    ['sheperds']
     """
-    from sacrebleu.metrics.chrf import CHRF
-
-    if not sources or len(sources) != len(round_trips):
-        raise ValueError("chrF needs at least one sentence, and as many round trips as sources")
-    metric = CHRF()
-    each = [metric.sentence_score(back, [source]).score for back, source in zip(round_trips, sources, strict=True)]
-    corpus = metric.corpus_score(list(round_trips), [list(sources)])
-    return np.array(each, dtype=np.float64), float(corpus.score), str(metric.get_signature())
+    there = {word.lower() for word in _WORD.findall(_fold(target))}
+    return [word for word in dict.fromkeys(_WORD.findall(_fold(source))) if word in there and _counts(word)]
 
 
-def expected_scripts(lang: str) -> frozenset[str] | None:
-    """The scripts of a language, as first words of Unicode names; None if it is not known here.
-
-    >>> sorted(expected_scripts("ja")), expected_scripts("zh-Hant") == expected_scripts("zh")
-    (['CJK', 'HIRAGANA', 'IDEOGRAPHIC', 'KATAKANA'], True)
-    """
-    subtags = lang.lower().replace("_", "-").split("-")
-    for subtag in subtags[1:]:
-        if subtag in _SUBTAGS:
-            return _SUBTAGS[subtag]
-    return _SCRIPTS.get(subtags[0])
+def _counts(word: str) -> bool:
+    """Whether a word is none of those that stand in any language: short ones, names."""
+    return word == word.lower() and (len(word) >= WORD_LETTERS or bool(re.fullmatch(f"[{_CHARACTERS}]", word)))
 
 
-def _is_wrong_script(text: str, scripts: frozenset[str]) -> bool:
-    """True if a text has letters, but none of these scripts. Numbers and emoji alone are not wrong."""
-    letters = [character for character in text if character.isalpha()]
-    return bool(letters) and not any(_script(character) in scripts for character in letters)
+def _truncated(plain: list[tuple[str, str]], empty: BoolArray) -> BoolArray | None:
+    ended = _flag(bool(_END.search(a)) for a, _ in plain) & ~empty
+    kept = _flag(bool(_END.search(b)) for _, b in plain)
+    if ended.sum() < FEW or kept[ended].mean() < KEPT_ENDS:
+        return None
+    return ended & ~kept
 
 
-@lru_cache(maxsize=65536)
-def _script(character: str) -> str:
-    return re.split("[ -]", unicodedata.name(character, ""), maxsplit=1)[0]
+def _flag(values: Iterable[bool]) -> BoolArray:
+    return np.fromiter(values, dtype=np.bool_)
+
+
+def _fold(text: str | None) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text or "").split())
 
 
 def _plain(text: str | None) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text or "").casefold().split())
+    return _fold(text).casefold()
 
 
-def _share(flags: BoolArray) -> float | None:
-    return float(flags.mean()) if len(flags) else None
+def _kernel(text: str) -> str:
+    return "".join(filter(str.isalnum, text))

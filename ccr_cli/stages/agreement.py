@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.errors import UsageError
-from ccr_cli.metrics.mtquality import round_trip_chrf
+from ccr_cli.metrics.mtscores import round_trip_chrf
 from ccr_cli.stages.triplets import Triplets
 
 Array = npt.NDArray[np.float64]

@@ -21,10 +21,10 @@ from ccr_cli.console import say
 from ccr_cli.data.manifests import LANG
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.metrics.mtquality import quality
 from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.options import configure, identified
 from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.translate_quality import assess
 from ccr_cli.stages.translate_steps import Engines, Part, Results, Step, begin, follow, known, run
 from ccr_cli.stages.translation_cache import normal
 from ccr_cli.translators.base import Translation
@@ -325,21 +325,9 @@ def _finish(build: Build, frame: pd.DataFrame, source: dataset.Dataset, wanted: 
         translation.CAPTIONS,
     )
     write_failures(build.folder, records)
-    base.write_json(build.folder / "quality.json", _quality(frame, source, wanted.lang))
+    evident, summed = assess(frame, source)
+    write_table(build.folder / "quality.parquet", evident, translation.QUALITY)
+    base.write_json(build.folder / "quality.json", summed)
     counts = {str(k): int(n) for k, n in frame["direction"].value_counts(sort=False).items()}
     shutil.rmtree(build.folder / JOURNAL, ignore_errors=True)
     build.finish({**counts, "failed": len(records)})
-
-
-def _quality(frame: pd.DataFrame, source: dataset.Dataset, lang: str) -> dict[str, Any]:
-    """Evidence of quality by direction; the forward one with its round trip where there is one."""
-    text_of = dict(zip(source.captions["caption_id"], source.captions["text"], strict=True))
-    text_of |= dict(zip(frame["caption_id"], frame["text"], strict=True))
-    back = frame[frame["direction"] == "back"]
-    returned = dict(zip(back["source_caption_id"], back["text"], strict=True))
-    report = {}
-    for direction, part in frame.groupby("direction", sort=True):
-        trips = [returned.get(c) for c in part["caption_id"]] if direction == "forward" and returned else None
-        sources = [text_of[c] for c in part["source_caption_id"]]
-        report[str(direction)] = quality(sources, list(part["text"]), part["lang"].iloc[0], trips).summary
-    return report
