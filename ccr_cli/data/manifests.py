@@ -64,6 +64,7 @@ def read_folder(path: Path) -> Folder:
     items = _read_items(path / "items.tsv")
     captions, refused = _read_captions(path / "captions.tsv", set(items["item_id"]))
     _check_counts(path / "manifest.toml", manifest, items, captions)
+    _check_parallel(path / "manifest.toml", manifest.get("parallel", {}), set(captions["caption_set"]))
     return Folder(path, manifest, items, captions, refused)
 
 
@@ -98,6 +99,15 @@ def _check_counts(path: Path, manifest: dict[str, Any], items: pd.DataFrame, cap
         for key, number in expected.get(what, {}).items():
             if number != found.get(key, 0):
                 raise ArtifactError(f"{path}: {number} {what} in {key} expected, {found.get(key, 0)} found")
+
+
+def _check_parallel(path: Path, parallel: Any, sets: set[str]) -> None:
+    """Compares the caption sets that the manifest calls translations with what there is."""
+    if not isinstance(parallel, dict) or not all(isinstance(each, str) for each in parallel.values()):
+        raise ArtifactError(f"{path}: [parallel] names for a caption set the one that it is a translation of")
+    for name in (*parallel, *parallel.values()):
+        if name not in sets:
+            raise ArtifactError(f"{path}: [parallel] names the caption set {name!r}, and there is {sorted(sets)}")
 
 
 def _check_files(root: Path, manifest: dict[str, Any]) -> None:

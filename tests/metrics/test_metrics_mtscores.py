@@ -58,9 +58,9 @@ def test_corpus_scores_are_sacrebleus() -> None:
 
 def test_the_interval_is_sacrebleus() -> None:
     metric = CHRF()
-    direct = metric.corpus_score(BACK, [SOURCES], n_bootstrap=1000)
+    direct = metric.corpus_score(BACK * 9, [SOURCES * 9], n_bootstrap=1000)
     told = json.loads(direct.format(width=4, is_json=True, signature=str(metric.get_signature())))
-    found, _ = corpus_scores(BACK, [[source] for source in SOURCES], "en")
+    found, _ = corpus_scores(BACK * 9, [[source] for source in SOURCES * 9], "en")
     low, high = found["chrF2"]["interval"]
     assert (low + high) / 2 == pytest.approx(told["confidence_mean"], abs=1e-4)
     assert (high - low) / 2 == pytest.approx(told["confidence_var"], abs=1e-4) and high > low

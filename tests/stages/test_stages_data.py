@@ -108,6 +108,8 @@ CAPTION = "red-circle-en0\tred-circle\ten\t0\tred circle\tmain"
         (replace("captions.tsv", CAPTION, CAPTION.replace("\ten\t", "\tenglish!\t")), "'english!' is no language tag"),
         (replace("captions.tsv", CAPTION, CAPTION.replace("\t0\t", "\t-1\t")), "k is a whole number"),
         (replace("manifest.toml", "default", "[counts.items]\ntrain = 25\n#"), "25 items in train expected, 24 found"),
+        (replace("manifest.toml", "default", 'parallel.main = "human"\n#'), "names the caption set 'human'"),
+        (replace("manifest.toml", "default", 'parallel = ["main"]\n#'), "the one that it is a translation of"),
         (
             replace("manifest.toml", "default", '[[files]]\npath = "items.tsv"\nsha256 = "0"\n#'),
             "items.tsv differs from the manifest: sha256 0 expected",
