@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ccr_cli.artifacts import noise as artifact
 from ccr_cli.data.noise import STYLES, TARGETS, mismatch
@@ -12,9 +17,9 @@ from ccr_cli.errors import UsageError
 
 
 def captions(items: int, each: int = 5) -> pd.DataFrame:
-    """`items` items with `each` captions."""
-    rows = [(f"i{i}#{k}", f"i{i}", k) for i in range(items) for k in range(each)]
-    return pd.DataFrame(rows, columns=["caption_id", "item_id", "k"])
+    """`items` items with `each` captions, no two of a text."""
+    rows = [(f"i{i}#{k}", f"i{i}", k, f"text {i} {k}") for i in range(items) for k in range(each)]
+    return pd.DataFrame(rows, columns=["caption_id", "item_id", "k", "text"])
 
 
 def owner(caption: pd.Series) -> pd.Series:
@@ -147,3 +152,125 @@ def test_bad_options() -> None:
     ):
         with pytest.raises(UsageError):
             mismatch(table, ratio, style, target, 0)
+
+
+RATIOS = (0.05, 0.1, 0.2, 0.25, 0.4, 0.6, 0.75, 1.0)
+
+
+def collection(items: int, captions_each: int, texts: int, seed: int) -> pd.DataFrame:
+    """Items with one to so many captions, which say so many different texts."""
+    dice = random.Random(seed)
+    sizes = [dice.randint(1, captions_each) for _ in range(items)]
+    rows = [(f"i{i}#{k}", f"i{i}", k, str(dice.randrange(texts))) for i, size in enumerate(sizes) for k in range(size)]
+    return pd.DataFrame(rows, columns=["caption_id", "item_id", "k", "text"])
+
+
+def roomy(table: pd.DataFrame, style: str, wanted: int) -> bool:
+    """Whether so many can surely move: no place may take fewer than half of what so many places give, nor the reverse.
+
+    (Then each set of places has as many givers as it has members.) Up to eight that all go with each other are chosen
+    first, where no place clashes with more than an eighth of all.
+    """
+    said = table.groupby("item_id")["text"].agg(set)
+    if style == "image":
+        worst = max(sum(not one.isdisjoint(other) for other in said) for one in said)
+        places = len(said)
+    else:
+        times, size = table["text"].value_counts(), table["item_id"].value_counts()
+        places_of = (
+            table.drop_duplicates(["item_id", "text"]).groupby("text")["item_id"].agg(lambda i: size.loc[list(i)].sum())
+        )
+        worst = max(max(times.loc[list(texts)].sum() for texts in said), places_of.max())
+        places = len(table)
+    return bool(2 * worst <= wanted or (wanted <= 8 and 16 * worst < places))
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    table=st.builds(
+        collection,
+        st.sampled_from([1, 2, 3, 8, 25, 60]),
+        st.sampled_from([1, 2, 5, 40]),
+        st.sampled_from([1, 2, 10, 150, 10**6]),
+        st.integers(0, 10**6),
+    ),
+    style=st.sampled_from(STYLES),
+    target=st.sampled_from(TARGETS),
+    ratios=st.tuples(st.sampled_from(RATIOS), st.sampled_from(RATIOS)).map(sorted),
+    seed=st.integers(0, 9),
+)
+def test_of_any_collection(table: pd.DataFrame, style: str, target: str, ratios: list[float], seed: int) -> None:
+    said = table.groupby("item_id")["text"].agg(set)
+    text_of = table.set_index("caption_id")["text"]
+    slots, sure = [], []
+    for ratio in ratios:
+        drawn = mismatch(table, ratio, style, target, seed)
+        wrong = drawn[drawn["vt_wrong"]]
+        assert list(drawn["slot_id"]) == list(table["caption_id"])
+        assert (owner(wrong["given_translation_of"]) != wrong["given_item_id"]).all()
+        for item, given_text in zip(wrong["given_item_id"], text_of[wrong["given_translation_of"]], strict=True):
+            assert given_text not in said[item], "a text that is said of the item is no mismatch"
+        right = drawn[~drawn["vt_wrong"]]
+        assert (right["given_translation_of"] == right["slot_id"]).all()
+        assert (right["given_source_id"] == right["slot_id"]).all()
+        moved, places = (
+            (len(wrong), len(table)) if style == "caption" else (wrong["given_item_id"].nunique(), len(said))
+        )
+        wanted = int(ratio * places + 1e-9)
+        assert moved <= wanted
+        if wanted > 1 and roomy(table, style, wanted):
+            assert moved == wanted
+            sure.append(ratio)
+        if style == "caption":
+            assert sorted(drawn["given_translation_of"]) == sorted(table["caption_id"])
+        else:
+            assert set(wrong.groupby("given_item_id").size()) <= set(table.groupby("item_id").size())
+            givers = owner(wrong["given_translation_of"]).groupby(wrong["given_item_id"]).nunique()
+            assert (givers == 1).all()
+        slots.append(set(wrong["slot_id"]))
+    if sure == ratios:
+        assert slots[0] <= slots[1], "what is wrong in the smaller share is wrong in the larger"
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("each", [1, 5])
+def test_shares_are_nested(style: str, each: int) -> None:
+    """Down to two captions (or items), the fewest that can change places."""
+    table = captions(60, each)
+    places = len(table) if style == "caption" else 60
+    draws = [mismatch(table, wanted / places, style, "translation", 5) for wanted in range(places + 1)]
+    wrong = [set(drawn.loc[drawn["vt_wrong"], "slot_id"]) for drawn in draws]
+    assert all(smaller <= larger for smaller, larger in itertools.pairwise(wrong))
+    per_place = 1 if style == "caption" else each
+    assert [len(each) for each in wrong] == [0, 0, *(per_place * n for n in range(2, places + 1))]
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_texts_that_many_items_share(style: str, target: str) -> None:
+    """Two texts in equal halves: everything can move, but only to the other half."""
+    table = captions(40, 1)
+    table["text"] = ["dog", " cat "] * 20
+    drawn = mismatch(table, 1.0, style, target, 0)
+    assert drawn["vt_wrong"].all()
+    given_text = drawn["given_translation_of"].map(table.set_index("caption_id")["text"])
+    assert (given_text.to_numpy() == np.array([" cat ", "dog"] * 20)).all()
+    table["text"] = "dog"
+    drawn = mismatch(table, 1.0, style, target, 0)
+    assert not drawn["vt_wrong"].any() and (drawn["given_translation_of"] == drawn["slot_id"]).all()
+    table["text"] = ["dog"] * 30 + ["cat"] * 10
+    drawn = mismatch(table, 1.0, style, target, 0)
+    assert drawn["vt_wrong"].sum() == 20, "ten cats change places with ten dogs"
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_large_collection_in_which_not_all_can_move(style: str) -> None:
+    """Beyond the size for which the best is computed: still never wrong about what is wrong."""
+    table = captions(2000, 1)
+    table["text"] = ["dog"] * 1500 + [f"text {i}" for i in range(500)]
+    drawn = mismatch(table, 1.0, style, "pair", 0)
+    dogs = (table["text"] == "dog").to_numpy()
+    given_dog = drawn["given_translation_of"].isin(set(table.loc[dogs, "caption_id"])).to_numpy()
+    wrong = drawn["vt_wrong"].to_numpy()
+    assert not (dogs & given_dog & wrong).any() and 500 < wrong.sum() <= 1000
+    assert sorted(drawn["given_translation_of"]) == sorted(drawn["slot_id"])
