@@ -19,6 +19,7 @@ from ccr_cli.commands import (
     extract,
     report,
     search,
+    show,
     train,
     translate,
     verify,
@@ -46,6 +47,7 @@ app.command(rich_help_panel=_PIPELINE, epilog=diagnose.EPILOG)(diagnose.diagnose
 app.command(rich_help_panel=_TOOLS, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_TOOLS, epilog=search.EPILOG)(search.search)
 app.command(rich_help_panel=_TOOLS, epilog=demo.EPILOG)(demo.demo)
+app.command(rich_help_panel=_TOOLS, epilog=show.EPILOG)(show.show)
 app.command(rich_help_panel=_TOOLS, epilog=verify.EPILOG)(verify.verify)
 app.command(rich_help_panel=_TOOLS, epilog=doctor.EPILOG)(doctor.doctor)
 

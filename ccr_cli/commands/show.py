@@ -1,12 +1,15 @@
-"""Summaries for people, on standard error: standard output carries paths."""
+"""Summaries for people, on standard error: standard output carries paths; and ccr show, which says them again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
 from ccr_cli.artifacts.base import Artifact
+from ccr_cli.commands import common as c
+from ccr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from ccr_cli.report.compose import Overview
@@ -15,6 +18,59 @@ _DIRECTIONS = ("t2v", "v2t")
 
 
 _SHOWN = ("R@1", "R@5", "R@10", "MedR", "mAP")
+
+
+def show_translation(artifact: Artifact) -> None:
+    """Says what is known of the quality of a translation, by split, and the signatures of the scores."""
+    from ccr_cli.artifacts import translation
+
+    if not translation.has_quality(artifact):
+        return
+    told = {name: each for name, each in translation.quality(artifact).items() if name in ("forward", "query")}
+    if console.brief:
+        splits = [found for each in told.values() for found in each["splits"].values()]
+        flagged = sum(found["flagged"] for found in splits)
+        console.say(f"  {flagged} of {sum(found['captions'] for found in splits)} translations are flagged")
+        return
+    signatures: dict[str, None] = {}
+    for direction, each in told.items():
+        for split, found in each["splits"].items():
+            console.say(f"  {each['source_lang']} -> {each['lang']}, {direction}, {split}: {_flagged(found)}")
+            for human in found["references"]:
+                scores = ", ".join(f"{name} {_score(figures)}" for name, figures in human["scores"].items())
+                console.say(f"    {scores} against {_references(human)}")
+                signatures |= dict.fromkeys(f"{name} {f['signature']}" for name, f in human["scores"].items())
+                signatures |= {human["note"]: None} if human["note"] else {}
+        for note in each["notes"]:
+            console.say(f"  no score: {note}")
+    for signature in signatures:
+        console.say(f"  {signature}", style="dim")
+
+
+def _flagged(found: dict[str, Any]) -> str:
+    """What is known of a split without references."""
+    flags = ", ".join(f"{flag} {n}" for flag, n in found["flags"].items() if n)
+    parts = [f"{found['captions']} captions, {found['flagged']} flagged{f' ({flags})' if flags else ''}"]
+    if found["length_ratio"] is not None:
+        parts.append(f"length ratio {found['length_ratio']:.2f}")
+    if found["round_trip"]:
+        parts.append(f"round trip chrF2 {found['round_trip']['chrF2']['score']:.1f}")
+    return "; ".join(parts)
+
+
+def _score(figures: dict[str, Any]) -> str:
+    """A score with half the width of its interval."""
+    interval = figures["interval"]
+    return f"{figures['score']:.1f}" + (f" ± {(interval[1] - interval[0]) / 2:.1f}" if interval else "")
+
+
+def _references(found: dict[str, Any]) -> str:
+    """What was compared with, such as `1 human translation each (task1)`."""
+    many = found["references"] / found["captions"]
+    what = "translation" if found["kind"] == "translation" else "caption"
+    of = "" if found["kind"] == "translation" else " of the item"
+    sets = found["caption_set"] + ("" if found["source_set"] == found["caption_set"] else f" for {found['source_set']}")
+    return f"{many:.3g} human {what}{'s' * (many > 1)}{of} each ({sets}; {found['captions']} captions)"
 
 
 def show_training(artifact: Artifact) -> None:
@@ -105,6 +161,39 @@ def show_report(found: Overview, path: Path) -> None:
             err.print(
                 to_rich(table) if err.is_terminal else to_markdown(table), markup=False, soft_wrap=not err.is_terminal
             )
+
+
+@c.guarded
+def show(
+    artifacts: c.Artifacts = None,
+    workspace: c.WorkspaceOption = Path("."),
+    quiet: c.Quiet = False,
+    verbose: c.Verbose = 0,
+) -> None:
+    """Say again what the stage that made an artifact said of it at its end.
+
+    Of translations, runs, evaluations and diagnoses. Prints the artifact's path.
+    """
+    c.setup(quiet, verbose)
+    inputs = c.inputs_from(workspace, artifacts)
+    if not inputs.given:
+        raise UsageError("which artifact?", hint="ccr show evaluations/NAME")
+    for artifact in inputs.given:
+        print(artifact.path, flush=True)
+        if artifact.kind in _SUMMARIES:
+            _SUMMARIES[artifact.kind](artifact)
+        else:
+            console.say(f"  {', '.join(f'{n} {what}' for what, n in artifact.counts.items())}")
+
+
+_SUMMARIES: dict[str, Callable[[Artifact], None]] = {
+    "translation": show_translation,
+    "run": show_training,
+    "evaluation": show_evaluation,
+    "diagnosis": show_diagnosis,
+}
+
+EPILOG = c.examples("ccr show translations/noto-emoji/es-recorded", "ccr show runs/noto-emoji-es-uml-noise0.4-seed0")
 
 
 def _number(value: float | None, digits: int = 1) -> str:

@@ -91,6 +91,7 @@ def translate(
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.commands.show import show_translation
     from ccr_cli.stages.noise import make_noise
     from ccr_cli.stages.translate import Wanted, training_data
     from ccr_cli.stages.translate import translate as stage
@@ -126,6 +127,7 @@ def translate(
     for each in wanted:
         with suppress(Planned):
             made.append(stage(inputs, each))
+            show_translation(made[-1])
     if dry_run:
         raise inputs.workspace.planned[-1]
     c.emit(inputs, made, json)

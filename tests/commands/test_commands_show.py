@@ -1,0 +1,71 @@
+"""What stages say of what they made, and `ccr show`, which says it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli import console
+from ccr_cli.artifacts import translation
+
+REFERENCES = " against 1 human caption of the item each (main; 24 captions)"
+
+
+def test_a_translation_says_how_good_it_is(sources: Chain) -> None:
+    made = sources.find("translation")
+    done = sources.ccr("show", made.path)
+    assert (done.code, done.paths) == (0, [made.path])
+    lines = [line.strip() for line in done.err.splitlines()]
+    assert lines[0].startswith("en -> es, forward, train: 48 captions, 0 flagged; length ratio ")
+    assert lines[0].endswith("round trip chrF2 100.0")
+    at = next(i for i, line in enumerate(lines) if line.startswith("en -> es, forward, test: 24 captions"))
+    found = translation.quality(made)["forward"]["splits"]["test"]["references"][0]["scores"]
+    low, high = found["BLEU"]["interval"]
+    assert lines[at + 1].startswith(f"BLEU {found['BLEU']['score']:.1f} ± {(high - low) / 2:.1f}, chrF2 ")
+    assert lines[at + 1].endswith(REFERENCES)
+    for name, figures in found.items():
+        assert lines.count(f"{name} {figures['signature']}") == 1, "once for all splits"
+
+
+def test_translating_says_the_same_also_when_it_was_done_before(sources: Chain) -> None:
+    done = sources.ccr("translate", "--lang", "es", "--back", "--queries")
+    assert done.code == 0 and REFERENCES in done.err
+    assert done.err.strip() == sources.ccr("show", done.paths[-1]).err.strip()
+
+
+def test_in_brief_it_is_a_line(sources: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "brief", True)
+    done = sources.ccr("show", sources.find("translation").path)
+    assert done.err.strip() == "0 of 120 translations are flagged"
+
+
+def test_references_that_were_not_taken_are_named(tmp_path: Path) -> None:
+    folder = toy.toy()
+    for caption in folder.captions:
+        caption[5] = {"es": caption[1][0], "en": "main"}[caption[2]]
+    toy.ok("data", "import", folder.write(tmp_path / "toy"), workspace=tmp_path)
+    done = toy.ok("translate", "--lang", "es", workspace=tmp_path)
+    assert "no score: the es sets" in done.err and "not mixed" in done.err and "BLEU" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("run", "on validation"),
+        ("evaluation", "SumR"),
+        ("diagnosis", "called mismatched"),
+        ("dataset", "24 items.train"),
+    ],
+)
+def test_other_artifacts_say_what_their_stage_said(kind: str, words: str, chain: Chain) -> None:
+    made = chain.find(kind, "uml" if kind != "dataset" else "")
+    done = chain.ccr("show", made.path)
+    assert (done.code, done.paths) == (0, [made.path]) and words in done.err
+
+
+def test_nothing_to_show_is_said(chain: Chain) -> None:
+    done = chain.ccr("show")
+    assert done.code == 2 and "which artifact?" in done.err
