@@ -94,3 +94,39 @@ def finished(chain: Chain, tmp_path: Path) -> Chain:
     root = tmp_path / "workspace"
     shutil.copytree(chain.root, root)
     return Chain(chain.folder, root)
+
+
+@pytest.fixture(scope="session")
+def marian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny translation model of each family, trained once; read only."""
+    import tinymt
+
+    return tinymt.marian(tmp_path_factory.mktemp("models") / "opus-mt-tiny")
+
+
+@pytest.fixture(scope="session")
+def m2m100(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import tinymt
+
+    return tinymt.m2m100(tmp_path_factory.mktemp("models") / "m2m100-tiny")
+
+
+@pytest.fixture(scope="session")
+def nllb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import tinymt
+
+    return tinymt.nllb(tmp_path_factory.mktemp("models") / "nllb-tiny")
+
+
+@pytest.fixture(scope="session")
+def madlad(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import tinymt
+
+    return tinymt.t5(tmp_path_factory.mktemp("models") / "madlad-tiny")
+
+
+@pytest.fixture(params=["marian", "m2m100", "nllb", "madlad"])
+def translation_model(request: pytest.FixtureRequest) -> Path:
+    """Each family in turn."""
+    found: Path = request.getfixturevalue(request.param)
+    return found

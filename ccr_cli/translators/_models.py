@@ -9,7 +9,7 @@ from ccr_cli import hub
 from ccr_cli.translators._languages import primary
 
 FALLBACK = "facebook/m2m100_418M"
-"""Where OPUS-MT has no model of the pair, or (English to Japanese) one of the Bible's text alone."""
+"""Where OPUS-MT has no model of the pair, or (English to Japanese) one that is measured on the Bible alone."""
 _OPUS = """
 en-ar en-bg en-cs en-da en-de en-es en-et en-fi en-fr en-hi en-hu en-id en-it en-nl en-ru en-sv en-uk en-vi en-zh
 ar-en bg-en cs-en da-en de-en es-en et-en fi-en fr-en hi-en hu-en id-en it-en ja-en ko-en nl-en pl-en ru-en sv-en

@@ -45,7 +45,7 @@ class Options:
     """Most tokens of a translation."""
 
     batch_tokens: int = 4096
-    """Source tokens of one batch, padding included; halved when memory runs out."""
+    """Source tokens of one batch, padding included, once a beam; halved when memory runs out."""
 
     dtype: str = "auto"
     """Precision of the weights; auto depends on the device."""
@@ -140,13 +140,13 @@ class Seq2Seq(ABC):
                 queue.append((i, sentence))
         queue.sort(key=lambda entry: (-len(entry[1]), entry[0]))
         while queue:
-            batch = queue[: max(1, self._batch_tokens // len(queue[0][1]))]
+            batch = queue[: max(1, self._batch_tokens // (len(queue[0][1]) * self.config.num_beams))]
             if known.issuperset(i for i, _ in batch):
                 queue = queue[len(batch) :]
                 continue
             found = self._try([sentence for _, sentence in batch])
             if found is None:
-                self._batch_tokens = len(batch) // 2 * len(batch[0][1])
+                self._batch_tokens = len(batch) // 2 * len(batch[0][1]) * self.config.num_beams
                 continue
             queue = queue[len(batch) :]
             said = self._tokenizer.batch_decode(

@@ -24,7 +24,9 @@ class Translator(Protocol):
 
     Beside it a file has `Config` and `pairs(dataset_dir)`, the pairs known to be available right now, or
     None where that cannot be said without loading a model. It may have `missing()`, for `ccr doctor`, and
-    `identity(config)`: what a request records in place of options that name a file.
+    `identity(config)`: what a request records in place of options that name a file; an engine of models that may
+    have to be fetched has `planned(source, target, config)`, for a dry run: model, revision, licence, and whether it
+    is `here` (yes or no), all without a network.
     """
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -17,7 +18,9 @@ import torch
 import toy
 import transformers
 from tinymt import CAPTIONS
+from toy import Chain
 
+from ccr_cli.artifacts import translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.stages.doctor import examine
@@ -55,17 +58,17 @@ def same(ours: list[Translation], theirs: list[Translation]) -> int:
     return len(pairs)
 
 
-def test_greedy_float32_is_that_of_hf(model: Path) -> None:
+def test_greedy_float32_is_that_of_hf(translation_model: Path) -> None:
     texts = [*CAPTIONS, "", "dog dog a near.", "dog " * 200]
     for limit in (24, 4):
-        ours = toy.translated(translator(model, max_new_tokens=limit), texts)
-        assert same(ours, reference(model, texts, max_new_tokens=limit)) == len(texts)
+        ours = toy.translated(translator(translation_model, max_new_tokens=limit), texts)
+        assert same(ours, reference(translation_model, texts, max_new_tokens=limit)) == len(texts)
 
 
-def test_beams_find_what_those_of_hf_find(model: Path) -> None:
+def test_beams_find_what_those_of_hf_find(translation_model: Path) -> None:
     """Not always: the two end their searches by rules of their own."""
-    ours = toy.translated(translator(model, num_beams=3), CAPTIONS)
-    assert same(ours, reference(model, CAPTIONS, num_beams=3)) > 0.8 * len(CAPTIONS)
+    ours = toy.translated(translator(translation_model, num_beams=3), CAPTIONS)
+    assert same(ours, reference(translation_model, CAPTIONS, num_beams=3)) > 0.8 * len(CAPTIONS)
 
 
 def test_a_marian_that_starts_with_zero_as_opus_mt_does(marian: Path, tmp_path: Path) -> None:
@@ -225,3 +228,30 @@ def test_describe_and_plan(nllb: Path) -> None:
     config = hf.Config(model=str(nllb), max_new_tokens=24)
     theirs = hf.Translator("en", "de", config, dataset_dir=None, device="cpu").identity()
     assert translator(nllb).identity() == theirs | {"engine": "ct2"}
+
+
+def test_both_engines_on_the_command_line(workspace: Chain, marian: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ("translate", "--lang", "es", "--set", f"model={marian}", "--set", "dtype=float32", "--set", "num_beams=1")
+    tables = {}
+    for engine in ("hf", "ct2"):
+        plan = toy.ccr(*call, "--engine", engine, "--dry-run", "--json", workspace=workspace.root)
+        assert plan.code == 0 and "opus-mt-tiny" in plan.out and "CC-BY-4.0" in plan.out
+        made = toy.ccr(*call, "--engine", engine, "--name", engine, workspace=workspace.root).made
+        tables[engine] = translation.read(made)
+    ours, theirs = tables["ct2"], tables["hf"]
+    assert set(ours["model"]) == set(theirs["model"]) == {"opus-mt-tiny"}
+    assert list(ours["text"]) == list(theirs["text"]) and len(set(ours["text"])) > 1
+    assert list(ours["score"]) == pytest.approx(list(theirs["score"]), abs=1e-5)
+    assert (ours["score"] < 0).all()
+
+
+def test_cublas_is_found_or_asked_for() -> None:
+    try:
+        ctypes.CDLL("libcublas.so.12")
+    except OSError:
+        if not any(Path(folder, "nvidia", "cublas").is_dir() for folder in sys.path):
+            with pytest.raises(UnavailableError, match=r"libcublas\.so\.12") as caught:
+                ct2._open_cublas()
+            assert "ccr-cli[ct2]" in (caught.value.hint or "")
+            return
+    ct2._open_cublas()

@@ -36,14 +36,14 @@ def test_it_translates(marian: Path) -> None:
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_a_translation_does_not_depend_on_its_batch(model: Path, beams: int) -> None:
-    engine = translator(model, num_beams=beams)
+def test_a_translation_does_not_depend_on_its_batch(translation_model: Path, beams: int) -> None:
+    engine = translator(translation_model, num_beams=beams)
     texts = [*CAPTIONS[::4], "", "  "]
     expected = toy.translated(engine, texts)
     order = random.Random(0).sample(range(len(texts)), len(texts))
     shuffled = toy.translated(engine, [texts[i] for i in order])
-    alone = toy.translated(translator(model, num_beams=beams, batch_tokens=1), texts)
-    some = toy.translated(translator(model, num_beams=beams, batch_tokens=60), texts[7:30])
+    alone = toy.translated(translator(translation_model, num_beams=beams, batch_tokens=1), texts)
+    some = toy.translated(translator(translation_model, num_beams=beams, batch_tokens=60), texts[7:30])
     assert [expected[i].text for i in order] == [result.text for result in shuffled]
     assert [result.text for result in expected] == [result.text for result in alone]
     assert [result.text for result in expected[7:30]] == [result.text for result in some]
@@ -97,18 +97,18 @@ def oracle(engine: hf.Translator, text: str, result: str, banned: list[int]) -> 
     return sum(logs) / len(logs)
 
 
-def test_the_score_is_the_mean_log_probability_of_a_token(model: Path) -> None:
-    engine = translator(model)
-    banned = [engine._tokenizer.pad_token_id] if "opus" in model.name else []
+def test_the_score_is_the_mean_log_probability_of_a_token(translation_model: Path) -> None:
+    engine = translator(translation_model)
+    banned = [engine._tokenizer.pad_token_id] if "opus" in translation_model.name else []
     texts = [CAPTIONS[0], CAPTIONS[77], CAPTIONS[143], "dog dog a near."]
     for text, result in zip(texts, toy.translated(engine, texts), strict=True):
         assert result.text is not None
         assert result.score == pytest.approx(oracle(engine, text, result.text, banned), abs=1e-5)
 
 
-def test_beams_are_scored_as_greedy_search_is(model: Path) -> None:
-    greedy = toy.translated(translator(model), CAPTIONS)
-    beams = toy.translated(translator(model, num_beams=4), CAPTIONS)
+def test_beams_are_scored_as_greedy_search_is(translation_model: Path) -> None:
+    greedy = toy.translated(translator(translation_model), CAPTIONS)
+    beams = toy.translated(translator(translation_model, num_beams=4), CAPTIONS)
     pairs = list(zip(greedy, beams, strict=True))
     same = [(one.score, other.score) for one, other in pairs if one.text == other.text]
     assert len(same) > 30
