@@ -17,6 +17,7 @@ import tinymt
 import torch
 import toy
 import transformers
+from safetensors.torch import load_file, save_file
 from tinymt import CAPTIONS
 from toy import Chain
 
@@ -88,6 +89,20 @@ def test_a_t5_whose_output_is_scaled(tmp_path: Path) -> None:
     model = tinymt.t5(tmp_path / "madlad", feed_forward_proj="relu", tie_word_embeddings=True)
     assert transformers.AutoConfig.from_pretrained(model).scale_decoder_outputs
     assert same(toy.translated(translator(model), CAPTIONS), reference(model, CAPTIONS)) == len(CAPTIONS)
+
+
+def test_a_t5_with_an_output_of_its_own(madlad: Path, tmp_path: Path) -> None:
+    """As MADLAD-400's files: the output is not the embedding, and only the old name says that it is not scaled."""
+    shutil.copytree(madlad, tmp_path / "madlad")
+    weights = load_file(madlad / "model.safetensors")
+    weights["lm_head.weight"] = weights["shared.weight"].roll(5, dims=0).contiguous()
+    save_file(weights, tmp_path / "madlad" / "model.safetensors", {"format": "pt"})
+    config = json.loads((madlad / "config.json").read_text())
+    assert config.pop("scale_decoder_outputs") is False
+    (tmp_path / "madlad" / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    theirs = reference(tmp_path / "madlad", CAPTIONS)
+    assert same(toy.translated(translator(tmp_path / "madlad"), CAPTIONS), theirs) == len(CAPTIONS)
+    assert theirs != reference(madlad, CAPTIONS)
 
 
 def test_a_translation_does_not_depend_on_its_batch(nllb: Path) -> None:
