@@ -26,8 +26,8 @@ CAPTIONS = pa.schema(
         pa.field("status", pa.string(), nullable=False),
     ]
 )
-"""`direction` is forward, back or query; `score` a length-normalised log-probability (nats a token) or null;
-`status` is ok or failed (then `text` is null)."""
+"""`direction` is forward, back or query, or a step before the last round (round1, round1-back); `score` a
+length-normalised log-probability (nats a token) or null; `status` is ok or failed (then `text` is null)."""
 
 FLAGS = ("copy", "empty", "length", "repetition", "script", "untranslated", "truncated")
 """What a caption may be flagged for; `metrics.mtquality.FLAGS` says what each means."""
