@@ -4,10 +4,15 @@ A data set ships them as `translations/<engine>-<source>-<target>.tsv` with the 
 `target`, one sentence a line, escaped as in all tables of the dataset format; its manifest says which
 engine, version and command made each. A text is looked up exactly, after Unicode NFC and without space at
 its ends; nothing is guessed for one that is not there.
+
+A table of yours (translations made elsewhere) is such a TSV; or JSON lines (`.jsonl`) with `source`, `target` and,
+where there is one, `score`; or NRCCR's `*.caption.txt`, lines of `ITEM#TAG#NUMBER TEXT`, each the translation of the
+data set's source caption of that item and number.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 import unicodedata
@@ -16,9 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.base import sha256_file
+from ccr_cli.artifacts.tables import read_table
+from ccr_cli.console import say
+from ccr_cli.data.hashtag import read_hashtag
 from ccr_cli.data.tsv import read_tsv
-from ccr_cli.errors import ArtifactError, UnavailableError
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.translators.base import Translation
 
 _LANG = r"([a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-[0-9]{3})?)"
@@ -30,7 +39,7 @@ class Config:
     """Options of the engine."""
 
     table: str = ""
-    """A TSV of your own with the columns source and target; by default the data set's tables."""
+    """A file of your own, TSV, .jsonl or .caption.txt; by default the data set's tables."""
 
     engine: str = ""
     """Whose recording, where a data set has several of a pair (e.g. apertium); by default the first."""
@@ -65,7 +74,7 @@ class Translator:
     def __init__(self, source: str, target: str, config: Config, *, dataset_dir: Path | None, device: str) -> None:
         self.source, self.target = source, target
         self._table = self._choose(config, dataset_dir)
-        self._entries = _read(self._table.path)
+        self._entries = _read(self._table.path, dataset_dir, source)
 
     def _choose(self, config: Config, dataset_dir: Path | None) -> _Table:
         if config.table:
@@ -97,7 +106,7 @@ class Translator:
         found = self._entries.get(key)
         if found is None:
             return Translation(None, error="not recorded")
-        return Translation(found) if found else Translation(None, error="recorded as empty")
+        return found if found.text else Translation(None, error="recorded as empty")
 
     def describe(self) -> dict[str, str]:
         """Says what was recorded and how."""
@@ -123,7 +132,7 @@ def identity(config: Config) -> dict[str, str]:
 def _own_table(config: Config) -> Path:
     path = Path(config.table).expanduser()
     if not path.is_file():
-        raise UnavailableError(f"there is no table {path}", hint="--set table=FILE.tsv")
+        raise UnavailableError(f"there is no table {path}", hint="--set table=FILE")
     return path
 
 
@@ -165,12 +174,63 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
     return list(tables.values())
 
 
-def _read(path: Path) -> dict[str, str]:
-    entries: dict[str, str] = {}
-    for line, (source, target) in read_tsv(path, ("source", "target")):
-        key, text = _key(source), unicodedata.normalize("NFC", target.strip())
-        if entries.setdefault(key, text) != text:
+def _read(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translation]:
+    """Reads a file of translations in whichever of the formats it is, by source text."""
+    if path.name.endswith(".caption.txt"):
+        return _read_captions(path, dataset_dir, lang)
+    entries: dict[str, Translation] = {}
+    for line, source, target, score in _read_jsonl(path) if path.suffix == ".jsonl" else _read_tsv(path):
+        made = Translation(_key(target), score)
+        if entries.setdefault(_key(source), made).text != made.text:
             raise ArtifactError(f"{path}, line {line}: {source!r} has another translation further up")
+    return entries
+
+
+def _read_tsv(path: Path) -> Iterator[tuple[int, str, str, float | None]]:
+    for line, (source, target) in read_tsv(path, ("source", "target")):
+        yield line, source, target, None
+
+
+def _read_jsonl(path: Path) -> Iterator[tuple[int, str, str, float | None]]:
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            source, target, score = entry["source"], entry["target"], entry.get("score")
+            if not (isinstance(source, str) and isinstance(target, str)):
+                raise TypeError
+            yield number, source, target, None if score is None else float(score)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            wanted = '{"source": TEXT, "target": TEXT, "score": NUMBER or none}'
+            raise ArtifactError(f"{path}, line {number}: expected {wanted}") from None
+
+
+def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translation]:
+    """Joins lines of ITEM#TAG#NUMBER with the data set's captions; of two for one text the first counts."""
+    place = None if dataset_dir is None else dataset_dir / "captions.parquet"
+    if place is None or not place.is_file():
+        raise UsageError(f"{path.name} names captions by item and number, and no data set says which these are")
+    frame = read_table(place, dataset.CAPTIONS)
+    frame = frame[frame["lang"] == lang]
+    source_of: dict[tuple[str, int], str] = {}
+    for item, k, text in zip(frame["item_id"], frame["k"], frame["text"], strict=True):
+        if source_of.setdefault((item, int(k)), text) != text:
+            raise ArtifactError(
+                f"{path.name} cannot say which caption it means: {item} has two of number {k} in {lang}",
+                hint="a TSV with the columns source and target",
+            )
+    entries: dict[str, Translation] = {}
+    differing = 0
+    for line in read_hashtag(path):
+        source = source_of.get((line.item, line.k), source_of.get((line.stem, line.k)))
+        if source is not None:
+            made = Translation(_key(line.text))
+            differing += entries.setdefault(_key(source), made) != made
+    if differing:
+        say(f"{path.name}: {differing} captions have other translations than captions of the same text further up")
+    if not entries:
+        raise ArtifactError(f"{path} has no line of an item and number of this data set's {lang} captions")
     return entries
 
 
