@@ -68,7 +68,7 @@ def test_the_oracle_without_noise_is_the_method_itself() -> None:
 
 def test_one_run_has_one_name_whatever_it_is_called() -> None:
     cell = Cell("uml", "uml", noise=0.4)
-    same = Cell("uml (two-group)", "uml", (("judge", "two-group"),), noise=0.4)
+    same = Cell("uml (triangle)", "uml", (("judge", "triangle"),), noise=0.4)
     assert cell.name == same.name
     others = [replace(cell, **change) for change in ({"seed": 1}, {"noise": 0.2}, {"target": "pair"})]
     others.append(replace(cell, options=(("beta", "0"),)))

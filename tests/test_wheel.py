@@ -39,7 +39,8 @@ def test_every_folder_is_packaged(project: dict[str, Any]) -> None:
 
 
 def test_every_import_is_a_declared_dependency(project: dict[str, Any]) -> None:
-    declared = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["demo"]]
+    extras = project["project"]["optional-dependencies"]
+    declared = [*project["project"]["dependencies"], *extras["demo"], *extras["ct2"]]
     known = {normal(re.split(r"[<>=!~ \[]", requirement)[0]) for requirement in declared}
     distributions = packages_distributions()
     missing = {}

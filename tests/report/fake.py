@@ -115,7 +115,7 @@ def make_run(
     """A run with a history that climbs; `triplets` makes one that differs in nothing that a report reads."""
     rng = np.random.default_rng([seed, int(100 * noise), len(label)])
     method = label.split(" ")[0]
-    judge = "oracle" if "oracle" in label else "two-group" if method == "uml" else "none"
+    judge = "oracle" if "oracle" in label else "triangle" if method == "uml" else "none"
     name = name or f"toy-emoji-es-{label.replace(' (', '-').rstrip(')')}-noise{noise:g}-seed{seed}"
     top, fall = LEVEL.get(label, (160.0, 80.0))
     request = {"method": method, "seed": seed, "noise": mismatch(noise, seed), "judge": judge, **options}
@@ -140,7 +140,7 @@ def make_run(
             for epoch in range(1, 13):
                 value = (top - fall * noise) * 1.9 * (1 - np.exp(-epoch / 3)) + rng.normal(0, 2)
                 told = {"auroc": 1 - 0.4 * np.exp(-epoch / 2), "recall": 0.9} if noise else None
-                quality = None if judge != "two-group" else told or {"share_noisy": 0.01}
+                quality = None if judge != "triangle" else told or {"share_noisy": 0.01}
                 val = {"SumR": float(value), "mAP": float(value) / 10}
                 entry = {"epoch": epoch, "lr": 1e-3, "loss": {"total": 3 / epoch}, "val": val}
                 lines.append(json.dumps({**entry, "judge": quality, "best": epoch == 11}) + "\n")
@@ -261,7 +261,7 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
         "noise": noise,
         "seed": seed,
         "lang": "es",
-        "judge": "two-group",
+        "judge": "triangle",
         "judge_side": "cross_lingual",
         "pairs": n,
         "called_noisy": int(called.sum()),
@@ -271,7 +271,7 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
         "uncertainty": {"clean": 0.2, "noisy": 0.4},
         "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }
-    with building(workspace, "diagnosis", run.name, {"judge": "two-group"}, [run]) as build:
+    with building(workspace, "diagnosis", run.name, {"judge": "triangle"}, [run]) as build:
         if build.done is None:
             floats = {f.name: np.float32 for f in diagnosis.PAIRS if str(f.type) == "float"}
             write_table(build.folder / "pairs.parquet", frame.astype(floats), diagnosis.PAIRS)
