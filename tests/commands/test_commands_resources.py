@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import toy
+from standin import Engine
 from toy import Chain
 
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.translators import apertium
 
 SIZE = 4 << 20
 PAGE = 4096
@@ -84,6 +86,26 @@ def test_a_full_disk(command: tuple[str, ...], disk: Path, workspace: Chain) -> 
     made, failures = fill_up_and_go_on(disk, *command)
     assert failures > 1
     assert (made.files, made.id) == (wanted.files, wanted.id)
+
+
+@pytest.mark.parametrize("options", [(), ("--no-cache",)], ids=["cache", "journal"])
+def test_a_full_disk_while_results_are_kept(
+    options: tuple[str, ...], disk: Path, folder: Path, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that found no room is torn; what was kept before it is not translated again."""
+    forth = {text: f"{text} {'x' * 300} es" for text in toy.toy().tables["en-es"]}
+    engine.knows(forth | {result: f"{text} {'x' * 300}" for text, result in forth.items()})
+    monkeypatch.setattr(apertium, "_BLOCK", 5)
+    call = ("translate", "--lang", "es", "--engine", "apertium", "--back")
+    place = tmp_path / "room"
+    toy.ok("data", "import", folder, workspace=place)
+    wanted = toy.ok(*call, "--no-cache", workspace=place).made
+    monkeypatch.setenv("CCR_CACHE", str(disk / "cache"))
+    toy.ok("data", "import", folder, workspace=disk)
+    engine.forget()
+    made, failures = fill_up_and_go_on(disk, *call, *options)
+    assert failures > 2 and made.files == wanted.files
+    assert len(engine.asked()) <= 192 + 5 * failures, "no more than what was under way is lost"
 
 
 def test_a_full_disk_during_an_import_with_pictures(disk: Path, tmp_path: Path) -> None:

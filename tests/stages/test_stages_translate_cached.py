@@ -12,7 +12,7 @@ import toy
 from standin import Engine
 from toy import Folder, Outcome
 
-from ccr_cli.artifacts import base, translation
+from ccr_cli.artifacts import base, noise, translation
 from ccr_cli.stages import translate_steps
 
 APERTIUM = ("translate", "--lang", "es", "--engine", "apertium")
@@ -237,3 +237,26 @@ def test_training_reads_the_last_round(tmp_path: Path, engine: Engine) -> None:
     toy.ok("extract", *toy.ENCODER, workspace=root)
     run = toy.ok("train", "--epochs", "1", *toy.SMALL, made.path, workspace=root).made
     assert run.counts["triplets"] == 48
+
+
+def test_the_seed_of_a_mismatch(root: Path) -> None:
+    names = []
+    for options in (("--noise-seed", "3"), ("--seed", "3"), ("--seed", "3", "--noise-seed", "4"), ()):
+        names.append(
+            toy.ok("translate", "--noise", "0.2", "--noise-style", "image", *options, workspace=root).made.name
+        )
+    assert names == [f"image-translation-0.2-seed{seed}" for seed in (3, 3, 4, 0)]
+
+
+def test_shares_of_a_mismatch(root: Path) -> None:
+    ratios = ("--noise", "0.2", "--noise", "0.4", "--noise", "0.6")
+    done = toy.ok("translate", *ratios, "--noise-target", "pair", "--noise-seed", "1", workspace=root)
+    made = [base.load(path) for path in done.paths if path.parent.parent.name == "noise"]
+    wrong = []
+    for artifact, ratio in zip(made, (0.2, 0.4, 0.6), strict=True):
+        pairs = noise.read(artifact)
+        wrong.append(set(pairs.loc[pairs["vt_wrong"], "slot_id"]))
+        facts = json.loads(artifact.file("noise.json").read_text())
+        assert facts["nominal"] == ratio and facts["effective"] == int(ratio * 48 + 1e-9) / 48 == len(wrong[-1]) / 48
+        assert (facts["style"], facts["target"], facts["seed"]) == ("caption", "pair", 1)
+    assert wrong[0] < wrong[1] < wrong[2]
