@@ -15,6 +15,7 @@ import toy
 from standin import Engine
 
 from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.stages import translate_steps
 
 CALL = ("translate", "--lang", "es", "--engine", "apertium", "--back", "--queries", "--name", "mine")
 BLOCK = 4
@@ -117,7 +118,33 @@ def test_two_commands_with_one_cache_at_once(root: Path, tmp_path: Path, slow_en
     assert len(slow_engine.asked()) == asked
 
 
-REAL_CALL = ("translate", "--lang", "fr", "--engine", "apertium", "--split", "train", "--name", "mine")
+@pytest.mark.slow
+def test_a_model_that_is_killed_or_shared_gives_the_same_scores(
+    root: Path, tmp_path: Path, marian: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the last bit: batches are formed of whole groups, whatever is known of them and whoever takes them."""
+    monkeypatch.setattr(translate_steps, "GROUP_SENTENCES", 30)
+    model = ("--set", f"model={marian}", "--set", "batch_tokens=60", "--set", "dtype=float32", "--device", "cpu")
+    call = ("translate", "--lang", "es", "--engine", "hf", *model, "--name", "mine")
+    undisturbed, shared = tmp_path / "undisturbed", tmp_path / "shared"
+    for place in (undisturbed, shared):
+        shutil.copytree(root, place)
+    wanted = toy.ok(*call, "--no-cache", workspace=undisturbed).made
+    scores = translation.read(wanted)["score"]
+    assert scores.notna().all() and scores.nunique() > 10
+    kept = 0
+    for results in (3, 20, 11):
+        ended, err = kill_after(results, root, SMALL_BLOCKS, *call, "--no-cache", workspace=root, sent=signal.SIGKILL)
+        assert ended == -signal.SIGKILL, err
+        assert lines(root) >= kept + results
+        kept = lines(root)
+    assert toy.ok(*call, "--no-cache", workspace=root).made.files == wanted.files
+    for number in (3, 1, 2):
+        toy.ok(*call, "--shard", f"{number}/3", workspace=shared)
+    assert toy.ok(*call, workspace=shared).made.files == wanted.files
+
+
+REAL_CALL = ("translate", "--lang", "fr", "--engine", "apertium", "--split", "val", "--name", "mine")
 
 
 @pytest.mark.slow
@@ -129,10 +156,10 @@ def test_the_real_apertium_killed_at_ten_moments(tmp_path: Path) -> None:
     shutil.copytree(root, undisturbed)
     wanted = toy.ok(*REAL_CALL, "--no-cache", workspace=undisturbed).made
     place = Path(os.environ["CCR_CACHE"])
-    code = SMALL_BLOCKS.replace(f"_BLOCK = {BLOCK}", "_BLOCK = 40")
+    code = SMALL_BLOCKS.replace(f"_BLOCK = {BLOCK}", "_BLOCK = 20")
     dice = random.Random(4)
     for _ in range(10):
-        ended, err = kill_after(dice.randrange(1, 120), place, code, *REAL_CALL, workspace=root, sent=signal.SIGKILL)
+        ended, err = kill_after(dice.randrange(1, 25), place, code, *REAL_CALL, workspace=root, sent=signal.SIGKILL)
         assert ended == -signal.SIGKILL, err
     made = toy.ok(*REAL_CALL, workspace=root).made
     assert made.files == wanted.files and made.id == wanted.id
