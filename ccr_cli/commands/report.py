@@ -31,10 +31,10 @@ def report(
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Make tables, figures and one self-contained HTML page from evaluations and diagnoses.
+    """Make tables, figures and one self-contained HTML page from evaluations, diagnoses and translations.
 
-    With none named, from all of the workspace. The tables are shown on standard error too. The example queries are
-    human test captions drawn by a fixed seed.
+    With none named, from all of the workspace; translations alone make a page too. The tables are shown on standard
+    error. The example queries are human test captions drawn by a fixed seed.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -53,4 +53,5 @@ def report(
 EPILOG = c.examples(
     "ccr report --searches 3",
     "ccr report evaluations/a evaluations/b diagnoses/a --title 'Two methods'",
+    "ccr report translations/noto-emoji/es-recorded",
 )

@@ -43,14 +43,16 @@ LEFT_IN = 2
 """So many words left as they were are flagged; one, where source and target are written in different scripts."""
 WORD_LETTERS = 3
 
-# OpusFilter's RepetitionFilter (Aulamo et al. 2020) as it comes: 3 to 100 characters, three times in a row.
-_LOOP = re.compile(r"(\S.{2,99}?)(?: *\1){2}")
 _END = re.compile(
     "[.!?\u3002\u061f\u06d4\u0964\u0965\u0589\u104b\u17d4][ '\"\u201d\u2019\u00bb\u203a\u300d\u300f)\\]\u3011]*$"
 )
 """A sentence ends: also in Chinese and Japanese, Arabic, Urdu, Hindi, Armenian, Burmese, Khmer; quotes may close."""
 _CHARACTERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Scripts without spaces between words: each character is a word."""
+# OpusFilter's RepetitionFilter (Aulamo et al. 2020) as it comes, 3 to 100 characters three times in a row; but of whole
+# words ("mano, no, no" repeats nothing).
+_LETTER = rf"[^\W\d_{_CHARACTERS}]"
+_LOOP = re.compile(rf"(?<!{_LETTER})(\S.{{2,99}}?)(?: *\1){{2}}(?!{_LETTER})")
 _ALPHABETS = "\u0590-\u1dff\u2000-\U0010ffff"
 """All but Latin, Greek, Cyrillic and Armenian."""
 _WORD = re.compile(rf"[^\W\d_{_ALPHABETS}]+|[{_CHARACTERS}]|[^\W\d_\0-\u058f\u1e00-\u1fff{_CHARACTERS}]+")
@@ -109,7 +111,7 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
     empty = _flag(not b or (bool(a) and not c) for (a, c), (_, b) in zip(kernels, plain, strict=True))
     ratio, z, lengths = _lengths(plain, empty)
     scripts, target_scripts = expected_scripts(source_lang), expected_scripts(target_lang)
-    left_in = _left_in([(_fold(a), _fold(b)) for a, b in zip(sources, targets, strict=True)])
+    left = np.array([len(words) for words in left_in(sources, targets)], dtype=np.int32)
     apart = scripts is not None and target_scripts is not None and not scripts & target_scripts
     characters = bool(scripts and target_scripts and "CJK" in scripts & target_scripts)  # words of both languages
     flags: dict[str, BoolArray | None] = {
@@ -118,10 +120,10 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
         "length": None if lengths is None else np.abs(np.nan_to_num(z)) > LENGTH_Z,
         "repetition": _flag(bool(_LOOP.search(b)) and not _LOOP.search(a) for a, b in plain),
         "script": None if target_scripts is None else _flag(is_wrong_script(b, target_scripts) for _, b in plain),
-        "untranslated": None if characters else left_in >= (1 if apart else LEFT_IN),
+        "untranslated": None if characters else left >= (1 if apart else LEFT_IN),
         "truncated": _truncated(plain, empty),
     }
-    return Evidence(ratio, z, _sources(plain), left_in, flags, lengths)
+    return Evidence(ratio, z, _sources(plain), left, flags, lengths)
 
 
 def _lengths(plain: list[tuple[str, str]], empty: BoolArray) -> tuple[FloatArray, FloatArray, Lengths | None]:
@@ -149,24 +151,24 @@ def _sources(plain: list[tuple[str, str]]) -> IntArray:
     return np.array([len(of[target]) if target else 0 for _, target in plain], dtype=np.int32)
 
 
-def _left_in(texts: list[tuple[str, str]]) -> IntArray:
-    """Counts words left as they were: not names, and not words that the engine also writes for something else."""
-    words = [(set(_WORD.findall(a)), {word.lower() for word in _WORD.findall(b)}) for a, b in texts]
+def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> list[list[str]]:
+    """The words of each source that stand in its target as they were, in order, each once.
+
+    Left out are names and short words, and words that the engine also writes where they are not in the source.
+
+    >>> left_in(["Two sheperds in Spain", "Two men sit"], ["Dos sheperds en Spain", "Dos hombres sit"])
+    [['sheperds'], ['sit']]
+    """
+    words = [
+        (_WORD.findall(_fold(a)), {w.lower() for w in _WORD.findall(_fold(b))})
+        for a, b in zip(sources, targets, strict=True)
+    ]
     known: set[str] = set()
     for source, target in words:
-        known |= target - {word.lower() for word in source}
-    counted = ({w for w in source & target if _counts(w)} - known for source, target in words)
-    return np.array([len(each) for each in counted], dtype=np.int32)
-
-
-def left_in_words(source: str, target: str) -> list[str]:
-    """Words of the source that stand in the target as they were, in order, each once; names are left out.
-
-    >>> left_in_words("Two sheperds in Spain", "Dos sheperds en Spain")
-    ['sheperds']
-    """
-    there = {word.lower() for word in _WORD.findall(_fold(target))}
-    return [word for word in dict.fromkeys(_WORD.findall(_fold(source))) if word in there and _counts(word)]
+        known |= target.difference(word.lower() for word in source)
+    return [
+        [w for w in dict.fromkeys(source) if w in target and w not in known and _counts(w)] for source, target in words
+    ]
 
 
 def _counts(word: str) -> bool:

@@ -188,7 +188,7 @@ def results_frame(
         row["mAP"] = evaluation.mean_ap(result)
         row["noise_kind"], row["noise_seed"], row["key"] = _comparable(row, fact)
         rows.append(row)
-    names = ["run_id", "label", "noise", *REPLICATE, "noise_kind", "key", "signature", *METRICS]
+    names = ["run_id", "run", "label", "noise", *REPLICATE, "noise_kind", "key", "signature", *METRICS]
     frame = pd.DataFrame(rows, columns=None if rows else names)
     for name in (*METRICS, "low", "high"):
         if name in frame:
@@ -364,7 +364,7 @@ def diagnoses_frame(
                 **{f"uncertainty.{side}": uncertainty.get(side) for side in ("clean", "noisy")},
             }
         )
-    names = ["run_id", "label", "noise", *REPLICATE, "judge", "judge_side", *DIAGNOSIS_FIGURES]
+    names = ["run_id", "run", "label", "noise", *REPLICATE, "judge", "judge_side", *DIAGNOSIS_FIGURES]
     frame = pd.DataFrame(rows, columns=None if rows else names)
     for name in DIAGNOSIS_FIGURES:
         frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)

@@ -11,12 +11,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ccr_cli.artifacts.base import atomic_open
-from ccr_cli.report import canvas, compare, figures, page, summaries
+from ccr_cli.report import canvas, compare, figures, page, summaries, translations
 from ccr_cli.report.findings import Findings, findings
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.strip import strip
 from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import FORMATS, Table
+from ccr_cli.report.translation_figures import distributions
 
 PAGE = "report.html"
 
@@ -26,29 +27,34 @@ class Overview:
     """What the numbers say: sentences and tables, nothing written."""
 
     views: list[compare.View]
-    """Settings in which results may be compared, the main one first."""
+    """Settings in which results may be compared, the main one first; none where there are translations alone."""
     diagnoses: pd.DataFrame
     findings: Findings
     tables: dict[str, Table]
     """By name: sumr or map, retrieval, and where there is something to say recovery, detection, settings (and
-    settings-map or settings-sumr where the main table is of the other figure), searches."""
+    settings-map or settings-sumr where the main table is of the other figure), searches, translations and
+    translation-scores."""
 
 
 def overview(material: Material) -> Overview:
-    """Computes the sentences and tables of a report; `material` has at least one result."""
+    """Computes the sentences and tables of a report; `material` has at least one result or translation."""
     views = compare.views(compare.results_frame(material.results, material.facts))
     diagnoses = compare.diagnoses_frame([(d.run_id, d.summary) for d in material.diagnoses], material.facts)
-    tables = make_tables(views, diagnoses)
+    tables = make_tables(views, diagnoses) if views else {}
     if material.searches:
         tables["searches"] = summaries.searches(material.searches)
-    return Overview(views, diagnoses, findings(views[0], diagnoses), tables)
+    for table in (translations.flags(material.translations), translations.scores(material.translations)):
+        if table:
+            tables[table.name] = table
+    said = findings(views[0], diagnoses) if views else translations.findings(material.translations)
+    return Overview(views, diagnoses, said, tables)
 
 
 def write(material: Material, folder: Path) -> dict[str, int]:
     """Writes `report.html`, `tables/` and `figures/`.
 
     Args:
-        material: What to show; at least one result.
+        material: What to show; at least one result or translation.
         folder: Where to; must exist.
 
     Returns:
@@ -61,17 +67,19 @@ def write(material: Material, folder: Path) -> dict[str, int]:
         for end, form in FORMATS.items():
             with atomic_open(folder / "tables" / f"{name}.{end}", "w") as handle:
                 handle.write(form(table))
-    suspects = _suspects(material, seen.views[0], seen.findings)
+    suspects = _suspects(material, seen.views[0], seen.findings) if seen.views else []
+    loaded = translations.load(material.translations)
     plots: dict[str, page.Plot] = {}
     with canvas.drawing():
-        for name, (figure, alternative, caption) in _figures(material, seen.views[0], seen.findings, suspects).items():
+        drawn = _figures(material, seen.views[0], seen.findings, suspects) if seen.views else {}
+        for name, (figure, alternative, caption) in (drawn | _distributions(loaded)).items():
             svg = canvas.to_svg(figure)
             with atomic_open(folder / "figures" / f"{name}.svg", "w") as handle:
                 handle.write(svg)
             with atomic_open(folder / "figures" / f"{name}.png") as handle:
                 handle.write(canvas.to_png(figure))
             plots[name] = page.Plot(svg, alternative, caption)
-    content = page.Content(material, seen.views, seen.findings, seen.tables, plots, suspects)
+    content = page.Content(material, seen.views, seen.findings, seen.tables, plots, suspects, loaded)
     with atomic_open(folder / PAGE, "w") as handle:
         handle.write(page.render(content))
     methods = len({label for view in seen.views for label in view.frame["label"]})
@@ -147,6 +155,19 @@ def _figures(
     )
     drawn["searches"] = (strip(material.searches), "Searches in several languages with the first images found", "")
     return {name: (figure, alt, caption) for name, (figure, alt, caption) in drawn.items() if figure is not None}
+
+
+def _distributions(loaded: list[translations.Captions]) -> dict[str, tuple[Figure, str, str]]:
+    figure = distributions(loaded)
+    if figure is None:
+        return {}
+    what = "Histograms of length, round-trip chrF2, chrF2 against human references and the engine's score"
+    caption = (
+        "Captions of all splits. Length: how unusual it is for the source's; beyond the dotted lines captions are "
+        "flagged, each with a mark. Length ratio: median of translation to source, in characters. Lines elsewhere: "
+        "medians."
+    )
+    return {"translations": (figure, what, caption)}
 
 
 def _judge_curves(material: Material, main: compare.View, noise: float) -> dict[str, pd.DataFrame]:

@@ -46,6 +46,21 @@ class Collection:
 
 
 @dataclass(frozen=True)
+class Translation:
+    """A translation: what is known of it in sum, and its captions when they are asked for."""
+
+    label: str
+    """Engine and model."""
+    data: str
+    lang: str
+    quality: Mapping[str, Any]
+    """`quality.json`."""
+    load: Callable[[], pd.DataFrame]
+    """The forward captions: item_id, split, source, text, back and human (None where there is none), score, and the
+    columns of `quality.parquet`."""
+
+
+@dataclass(frozen=True)
 class Origin:
     """An artifact that the report rests on."""
 
@@ -67,6 +82,7 @@ class Material:
     histories: Sequence[History] = ()
     searches: Sequence[Search] = ()
     collections: Sequence[Collection] = ()
+    translations: Sequence[Translation] = ()
     origins: Sequence[Origin] = ()
     title: str | None = None
 

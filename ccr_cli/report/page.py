@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
 import ccr_cli
-from ccr_cli.report import compare, markup, provenance, suspects
+from ccr_cli.report import compare, markup, provenance, suspects, translations
 from ccr_cli.report.canvas import inline_svg
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
@@ -42,16 +42,19 @@ class Content:
     plots: Mapping[str, Plot]
     suspects: Sequence[Diagnosis]
     """Diagnoses of the method that the findings speak of, one a noise ratio."""
+    translations: Sequence[translations.Captions] = ()
+    """Those that are drawn and listed."""
 
 
 def render(content: Content) -> str:
     """Writes the page."""
-    main, found = content.views[0], content.findings
-    title = content.material.title or f"{main.data}: cross-lingual retrieval in {main.lang} under noisy translation"
+    found = content.findings
+    title = content.material.title or _title(content)
     sections = [
-        _result(content),
+        _result(content) if content.views else "",
         markup.section("retrieval", "Retrieval in full", [_table(content, "retrieval"), _table(content, "recovery")]),
         _detection(content),
+        _translations(content),
         _searches(content),
         markup.section("uncertainty", "Does the uncertainty know when retrieval fails?", [_plot(content, "risk")]),
         markup.section("settings", "Other languages and settings", _settings(content)),
@@ -88,6 +91,13 @@ def render(content: Content) -> str:
     )
 
 
+def _title(content: Content) -> str:
+    if not content.views:
+        return " and ".join(dict.fromkeys(f"{t.data} in {t.lang}" for t in content.material.translations))
+    main = content.views[0]
+    return f"{main.data}: cross-lingual retrieval in {main.lang} under noisy translation"
+
+
 def _contents(sections: Sequence[str]) -> Iterator[tuple[str, str]]:
     for part in sections:
         if part:
@@ -96,6 +106,8 @@ def _contents(sections: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _byline(content: Content) -> str:
+    if not content.views:
+        return " · ".join(dict.fromkeys(t.label for t in content.material.translations))
     main, results = content.views[0], pd.concat([v.frame for v in content.views])
     runs, seeds = results["run_id"].nunique(), main.frame["seed"].nunique()
     ratios = ", ".join(percent(n) for n in sorted(set(main.frame["noise"])))
@@ -151,6 +163,23 @@ def _detection(content: Content) -> str:
     ]
     parts = [intro, table, _plot(content, "beliefs"), _plot(content, "judges"), *lists]
     return markup.section("detection", "Training pairs that are not believed", parts)
+
+
+def _translations(content: Content) -> str:
+    shown = content.material.translations
+    signed = "<br>".join(markup.signature(each) for each in translations.signatures(shown))
+    scores = content.tables.get("translation-scores")
+    tables = (
+        [markup.table(replace(scores, notes=scores.notes[: -len(translations.signatures(shown))]))] if scores else []
+    )
+    tables += [f"<p class=sign>{signed}</p>" if signed else "", _table(content, "translations")]
+    lists = translations.lists(content.material, content.translations)
+    many = len(shown)
+    note = (
+        f"Drawn and listed are {len(content.translations)} of the {many}." if many > len(content.translations) else ""
+    )
+    parts = [*tables, _plot(content, "translations"), markup.paragraph(note, "note") if note else "", *lists]
+    return markup.section("translations", "The translations", parts)
 
 
 def _searches(content: Content) -> str:

@@ -14,6 +14,10 @@ from ccr_cli.report.tables import MISSING
 
 def measured(material: Material, views: Sequence[compare.View]) -> str:
     """Signatures in full, commands and parents."""
+    return markup.section("measured", "How it was measured", [*(_results(views) if views else []), _origins(material)])
+
+
+def _results(views: Sequence[compare.View]) -> list[str]:
     main = views[0].frame.iloc[0]
     parts = [
         markup.paragraph(
@@ -50,7 +54,10 @@ def measured(material: Material, views: Sequence[compare.View]) -> str:
                 ]
             )
     heads = ["method", "noise", "seed", " or ".join(dict.fromkeys(v.named for v in views)), "95 %", "signature"]
-    parts.append(markup.details(f"All {len(lines)} results with their signatures", markup.rows(heads, lines)))
+    return [*parts, markup.details(f"All {len(lines)} results with their signatures", markup.rows(heads, lines))]
+
+
+def _origins(material: Material) -> str:
     origins = [
         [
             markup.text(o.kind),
@@ -61,10 +68,10 @@ def measured(material: Material, views: Sequence[compare.View]) -> str:
         ]
         for o in material.origins
     ]
-    if origins:
-        heads = ["kind", "name", "id", "made by", "from"]
-        parts.append(markup.details(f"The {len(origins)} artifacts behind this page", markup.rows(heads, origins)))
-    return markup.section("measured", "How it was measured", parts)
+    heads = ["kind", "name", "id", "made by", "from"]
+    many = f"{len(origins)} artifact{'s' * (len(origins) > 1)}"
+    page = markup.details(f"The {many} behind this page", markup.rows(heads, origins))
+    return page if origins else ""
 
 
 MEANINGS = {

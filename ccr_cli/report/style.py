@@ -56,6 +56,7 @@ table.suspects td { vertical-align: middle; } table.suspects img, .thumb { width
   background: #fff; border-radius: 8px; border: 1px solid var(--line); padding: 2px; display: block; }
 .none { display: grid; place-items: center; text-align: center; line-height: 1.2; color: var(--faint); font-size:
   .7rem; }
+table.translations bdi { display: inline-block; min-width: 7rem; }
 .bar { display: inline-block; width: 64px; height: 7px; border-radius: 4px; background: var(--line); overflow: hidden;
   vertical-align: middle; margin-right: .5rem; } .bar i { display: block; height: 100%; background: var(--bad); }
 .tag { font-size: .76rem; padding: .1rem .5rem; border-radius: 99px; border: 1px solid currentColor; white-space:

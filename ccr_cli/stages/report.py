@@ -18,6 +18,7 @@ from ccr_cli.report import compare, compose
 from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
 from ccr_cli.report.searches import Search
 from ccr_cli.stages.labels import default_options, method_label
+from ccr_cli.stages.report_translations import gather_translations
 from ccr_cli.stages.select import Inputs
 
 HINT = "make one with: ccr evaluate"
@@ -31,10 +32,11 @@ def report(
     searches: Sequence[Search] = (),
     force: bool = False,
 ) -> base.Artifact:
-    """Reports on evaluations and diagnoses.
+    """Reports on evaluations, diagnoses and translations.
 
     Takes the evaluations and diagnoses given, and those in the workspace of the runs given; with none of these
-    given, all of the workspace. What was made from a run that has been trained anew since is left out.
+    given, all of the workspace; and the translations given or trained on. What was made from a run that has been
+    trained anew since is left out.
 
     Args:
         inputs: The artifacts given, and where the report goes.
@@ -48,7 +50,7 @@ def report(
         The report.
 
     Raises:
-        ArtifactError: If there is no evaluation.
+        ArtifactError: If there is no evaluation and no translation.
     """
     return write(inputs, *gather(inputs, title, searches), name=name, force=force)
 
@@ -80,7 +82,7 @@ def summary(inputs: Inputs) -> compose.Overview:
         inputs: As for `report`.
 
     Raises:
-        ArtifactError: If there is no evaluation.
+        ArtifactError: If there is no evaluation and no translation.
     """
     return compose.overview(gather(inputs)[0])
 
@@ -90,18 +92,23 @@ def gather(
 ) -> tuple[Material, list[base.Artifact]]:
     """Reads all that a report shows, and says from which artifacts; arguments and errors as for `report`."""
     evaluations, diagnoses, runs = _select(inputs)
+    translations, translated = gather_translations(inputs, runs.values())
+    if not evaluations and not translations:
+        whose = "of the runs given " if inputs.given else ""
+        raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
     results = [(_run_id(e), r) for e in evaluations for r in evaluation.results(e) if not r.get("reading")]
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {_run_id(d): str(told["label"]) for d, told in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in results}
-    parents = [*evaluations, *diagnoses, *runs.values()]
+    parents = [*evaluations, *diagnoses, *runs.values(), *translated]
     material = Material(
         results=results,
         facts=_facts(runs, labels),
         diagnoses=[Diagnosis(_run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
         searches=searches,
-        collections=_collections(inputs, [*evaluations, *runs.values()]),
+        collections=_collections(inputs, [*evaluations, *runs.values(), *translated]),
+        translations=translations,
         origins=[_origin(artifact) for artifact in parents],
         title=title,
     )
@@ -115,12 +122,10 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
     explicit = {a.id for artifacts in given.values() for a in artifacts}
     runs: dict[str, base.Artifact] = {}
     kept: dict[str, list[base.Artifact]] = {}
+    alone = not explicit and any(a.kind == "translation" for a in inputs.given)
     for kind in ("evaluation", "diagnosis"):
-        found = inputs.all(kind, lambda a: not wanted or a.id in explicit or _run_id(a) in wanted)
-        kept[kind] = [a for a in found if _current(inputs, a, runs, explicit)]
-    if not kept["evaluation"]:
-        whose = "of the runs given " if wanted else ""
-        raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
+        fits = (lambda a: False) if alone else (lambda a: not wanted or a.id in explicit or _run_id(a) in wanted)
+        kept[kind] = [a for a in inputs.all(kind, fits) if _current(inputs, a, runs, explicit)]
     return kept["evaluation"], kept["diagnosis"], runs
 
 
@@ -226,6 +231,7 @@ def _origin(artifact: base.Artifact) -> Origin:
 
 
 def _name(material: Material, request: dict[str, Any], parents: Sequence[base.Artifact]) -> str:
-    main = compare.views(compare.results_frame(material.results, material.facts))[0]
+    views = compare.views(compare.results_frame(material.results, material.facts))
+    main = views[0] if views else material.translations[0]
     content = base.canonical_json([request, sorted(artifact.id for artifact in parents)])
     return f"{slug(f'{main.data}-{main.lang}')[:100]}-{base.sha256_text(content)[:6]}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ccr_cli.artifacts import translation
-from ccr_cli.metrics.mtquality import FEW, FLAGS, LENGTH_Z, Evidence, evidence, left_in_words
+from ccr_cli.metrics.mtquality import FEW, FLAGS, LENGTH_Z, Evidence, evidence, left_in
 from ccr_cli.metrics.scripts import expected_scripts, is_wrong_script
 
 LENGTHS = range(4, 44)
@@ -44,6 +44,7 @@ def test_the_flags_are_those_of_the_artifact() -> None:
         ("repetition", "A dog.", "abcabcabc", "abababab"[:7]),
         ("repetition", "A dog.", "戴着一戴着一戴着一", "戴着戴着戴着"),
         ("repetition", "A dog.", "non non non", "non non"),
+        ("repetition", "A hand.", "la mano, no, no, no, no", "la mano, no, no, nombre"),
         ("script", "A dog.", "собака", "собака ou chien"),
         ("untranslated", "two sheperds snarling", "deux sheperds snarling", "deux sheperds grondent"),
         ("untranslated", "a dog on ice", "un dog sur ice", "un dog sur glace"),
@@ -105,7 +106,8 @@ def test_characters_that_two_languages_share_say_nothing() -> None:
 
 
 def test_words_left_in_are_listed_without_names() -> None:
-    assert left_in_words("A grayhound and Tom, a grayhound on ice", "一只grayhound和Tom在ice上") == ["grayhound", "ice"]
+    sources = ["A grayhound and Tom, a grayhound on ice", "taxi", "cab"]
+    assert left_in(sources, ["一只grayhound和Tom在ice上", "taxi", "taxi"]) == [["grayhound", "ice"], [], []]
 
 
 def length_model(sources: list[str], targets: list[str]) -> Callable[[int, int], float]:

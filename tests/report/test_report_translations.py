@@ -1,0 +1,194 @@
+"""What a report says of translations: nothing is compared that is not comparable, nothing hidden, text is text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccr_cli.artifacts.translation import FLAGS
+from ccr_cli.report import canvas, compose, page, translations
+from ccr_cli.report.material import Material, Translation
+from ccr_cli.report.translation_figures import distributions
+from ccr_cli.report.translations import WORST, Captions
+
+HOSTILE = '<script>alert("x")</script>\u202e'
+SIGNATURE = "nrefs:1|tok:13a"
+
+
+def captions(n: int = 40, **columns: Any) -> pd.DataFrame:
+    """Captions without a flag, of which more comes back the later they stand."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "item_id": [f"i{i}" for i in range(n)],
+            "split": "test",
+            "source": [f"a dog {i}" for i in range(n)],
+            "text": [f"un chien {i}" for i in range(n)],
+            "back": [f"a hound {i}" for i in range(n)],
+            "human": [f"le chien {i}" for i in range(n)],
+            "score": np.nan,
+            "length_ratio": rng.normal(1.2, 0.1, n),
+            "length_z": rng.normal(0, 1, n),
+            "sources": 1,
+            "left_in": 0,
+            "round_trip_chrf": np.linspace(10, 90, n),
+            "reference_chrf": np.linspace(90, 10, n),
+            "reference_set": "main",
+            **dict.fromkeys(FLAGS, False),
+        }
+    )
+    return frame.assign(**columns)
+
+
+def references(bleu: float, kind: str = "translation", caption_set: str = "main", n: int = 40) -> dict[str, Any]:
+    scores = {
+        name: {"score": value, "interval": [value - 1, value + 1], "signature": SIGNATURE}
+        for name, value in (("BLEU", bleu), ("chrF2", 2 * bleu))
+    }
+    about = {"kind": kind, "caption_set": caption_set, "source_set": "main", "captions": n, "references": n}
+    return {**about, "scores": scores, "note": None}
+
+
+def made(
+    label: str = "apertium", human: tuple[dict[str, Any], ...] = (), frame: pd.DataFrame | None = None, lang: str = "fr"
+) -> Translation:
+    known = captions() if frame is None else frame
+    told = {
+        "captions": len(known),
+        "failed": 0,
+        "flagged": int(known[list(FLAGS)].any(axis=1).sum()),
+        "flags": {flag: int(known[flag].sum()) for flag in FLAGS},
+        "repeated": 0,
+        "length_ratio": 1.2,
+        "score": None,
+        "round_trip": {"chrF2": {"score": 50.0, "sentence_mean": 50.0, "signature": SIGNATURE}},
+        "references": list(human),
+    }
+    quality: dict[str, Any] = {
+        "forward": {"source_lang": "en", "lang": lang, "lengths": None, "splits": {"test": told}, "notes": []}
+    }
+    return Translation(label, "toy", lang, quality, lambda: known)
+
+
+def flagged(flag: str, *rows: int) -> pd.DataFrame:
+    frame = captions()
+    frame.loc[list(rows), flag] = True
+    return frame
+
+
+def test_only_scores_against_the_same_references_compete() -> None:
+    table = translations.scores(
+        [
+            made("a", (references(20),)),
+            made("b", (references(25),)),
+            made("c", (references(30, "caption"),)),
+            made("d", (references(31, caption_set="other"),)),
+            made("e", (references(32, n=39),)),
+            made("f", (references(33),), lang="de"),
+        ]
+    )
+    assert table is not None
+    best = {str(table.rows[r].cells[1].value) for r, _ in table.best()}
+    assert best == {"b"} and len({row.block for row in table.rows}) == 5
+    assert table.notes[-2:] == [f"BLEU {SIGNATURE}", f"chrF2 {SIGNATURE}"], "each signature once"
+    printed = {table.printed(r, 1): (table.printed(r, 0), table.printed(r, 3)) for r in range(len(table.rows))}
+    assert printed["c"] == ("toy test, fr: 1 human caption each, set main", "30.0 ± 1.0")
+    assert printed["d"] == ("toy test, fr: 1 human translation each, set other for main", "31.0 ± 1.0")
+    assert translations.scores([made()]) is None
+
+
+def test_flags_that_no_caption_has_are_named_and_have_no_column() -> None:
+    table = translations.flags([made("a", frame=flagged("length", 1, 2)), made("b", frame=flagged("script", 3))])
+    assert table is not None
+    assert [column.key for column in table.columns][4:] == ["length", "script", "round_trip"]
+    assert [[cell.value for cell in row.cells[2:]] for row in table.rows] == [
+        [40, 0.05, 2, 0, 50.0],
+        [40, 0.025, 0, 1, 50.0],
+    ]
+    assert "No caption is flagged for copy, empty, repetition, untranslated, truncated." in table.notes
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind", "words", "first"),
+    [
+        (captions(), "translation", "least comes back", "i0"),
+        (captions(round_trip_chrf=np.nan, score=-np.arange(40.0)), "translation", "least sure", "i39"),
+        (captions(round_trip_chrf=np.nan), "translation", "least like their human translation", "i39"),
+        (captions(round_trip_chrf=np.nan, length_z=[0.0] * 7 + [-9.0] + [2.0] * 32), "caption", "unusual length", "i7"),
+        (flagged("empty", 0), "translation", "least comes back", "i1"),
+    ],
+)
+def test_the_worst_captions_are_listed_first(frame: pd.DataFrame, kind: str, words: str, first: str) -> None:
+    loaded = Captions(made("a", (references(20, kind),), frame), frame)
+    found = translations._worst(loaded)
+    assert found is not None
+    why, rows = found
+    assert words in why and len(rows) == WORST and rows["item_id"].iloc[0] == first
+
+
+def test_lists_show_what_is_known_and_nothing_is_markup() -> None:
+    frame = flagged("untranslated", 5)
+    frame.loc[5, "text"] = HOSTILE
+    frame.loc[0, "back"] = HOSTILE
+    frame["human"] = None
+    listed = "".join(translations.lists(Material([]), [Captions(made(HOSTILE, frame=frame), frame)]))
+    assert "<script" not in listed and "&lt;script&gt;" in listed and "\u202e" not in listed
+    assert listed.count('<span class="tag noisy">untranslated</span>') == 2, "among the worst, and among the flagged"
+    assert "way back</th>" in listed and "human" not in listed.partition("<tbody>")[0]
+    assert "1 flagged captions, some of each kind" in listed and "picture" not in listed
+
+
+def test_words_left_as_they_were_are_counted() -> None:
+    frame = captions(source="a grayhound runs", text="un grayhound court")
+    frame.loc[3, ["source", "text"]] = ["a poodle runs", "un poodle court"]
+    listed = "".join(translations.lists(Material([]), [Captions(made(frame=frame), frame)]))
+    assert '<bdi dir="auto">grayhound</bdi> 39; once: <bdi dir="auto">poodle</bdi>.' in listed
+
+
+def test_distributions_have_a_column_for_what_is_known() -> None:
+    first, second = captions(), captions(round_trip_chrf=np.nan, length_z=[4.0] + [0.1] * 38 + [np.nan])
+    bytes_ = []
+    for _ in range(2):
+        with canvas.drawing():
+            figure = distributions([Captions(made("a"), first), Captions(made("b"), second)])
+            assert figure is not None
+            bytes_.append(canvas.to_svg(figure))
+    assert bytes_[0] == bytes_[1]
+    assert figure is not None
+    assert [axes.get_title(loc="left") for axes in figure.axes[:3]] == [
+        "length, z",
+        "round trip, chrF2",
+        "human references, chrF2",
+    ]
+    assert len(figure.axes) == 6, "no engine gave a score"
+    assert "not known" in [text.get_text() for text in figure.axes[4].texts]
+    marks = [line for line in figure.axes[3].lines if line.get_marker() == "|"]
+    assert [np.asarray(line.get_xdata()).tolist() for line in marks] == [[4.0]]
+    bare = captions(length_z=np.nan, round_trip_chrf=np.nan, reference_chrf=np.nan)
+    with canvas.drawing():
+        assert distributions([Captions(made(frame=bare), bare)]) is None
+
+
+def test_translations_alone_make_a_page() -> None:
+    several = [made("a", (references(20),)), made("b", (references(25),), flagged("copy", 0, 1))]
+    seen = compose.overview(Material([], translations=several))
+    assert seen.findings.headline == "Of 80 captions of 2 translations 2 (2.5 %) are flagged, most often as copy (2)."
+    assert "Nearest to what people wrote in BLEU: b 25.0 ± 1.0, then a 20.0 ± 1.0" in seen.findings.more[0]
+    assert list(seen.tables) == ["translations", "translation-scores"]
+    content = page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [])
+    text = page.render(content)
+    assert "<h1>toy in fr</h1>" in text and 'id="translations"' in text and 'id="result"' not in text
+    clean = compose.overview(Material([], translations=[made("a")])).findings
+    assert clean.headline == "Of 40 captions in fr by a 0 (0.0 %) are flagged."
+
+
+def test_more_than_can_be_shown_are_said_to_be_there() -> None:
+    many = [made(str(i)) for i in range(translations.SHOWN + 1)]
+    seen = compose.overview(Material([], translations=many))
+    loaded = translations.load(many)
+    content = page.Content(Material([], translations=many), [], seen.findings, seen.tables, {}, [], loaded)
+    assert len(loaded) == 8 and len(seen.tables["translations"].rows) == 9
+    assert "Drawn and listed are 8 of the 9." in page.render(content)
