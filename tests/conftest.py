@@ -19,7 +19,6 @@ from standin import Engine
 from toy import Chain
 
 from ccr_cli import console
-from ccr_cli.translators import apertium
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -42,13 +41,11 @@ def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """A program that stands in for Apertium."""
     made = Engine(tmp_path / "bin")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=os.pathsep)
-    apertium._modes.cache_clear()
-    yield made
-    apertium._modes.cache_clear()
+    return made
 
 
 @pytest.fixture(scope="session")

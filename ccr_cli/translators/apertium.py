@@ -233,9 +233,15 @@ def _from_stream(text: str) -> str:
     return " ".join(_ESCAPED.sub(lambda match: match.group(1) or "", text).split())
 
 
-@cache
 def _modes() -> tuple[str, ...]:
-    return tuple(_output(_PROGRAM, "-l").split())
+    """The modes of the program that is first in PATH now; none where there is none."""
+    program = shutil.which(_PROGRAM)
+    return _modes_of(program) if program else ()
+
+
+@cache
+def _modes_of(program: str) -> tuple[str, ...]:
+    return tuple(_output(program, "-l").split())
 
 
 def _edges(modes: tuple[str, ...]) -> dict[tuple[str, str], str]:

@@ -45,10 +45,8 @@ AWKWARD = [
 
 @pytest.fixture(autouse=True)
 def fresh_caches() -> Iterator[None]:
-    apertium._modes.cache_clear()
     apertium._package_version.cache_clear()
     yield
-    apertium._modes.cache_clear()
     apertium._package_version.cache_clear()
 
 
