@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,15 +159,17 @@ def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> list[list[
     >>> left_in(["Two sheperds in Spain", "Two men sit"], ["Dos sheperds en Spain", "Dos hombres sit"])
     [['sheperds'], ['sit']]
     """
-    words = [
-        (_WORD.findall(_fold(a)), {w.lower() for w in _WORD.findall(_fold(b))})
-        for a, b in zip(sources, targets, strict=True)
-    ]
+
+    def words() -> Iterator[tuple[list[str], set[str]]]:  # read twice, as those of millions of captions fill the memory
+        for source, target in zip(sources, targets, strict=True):
+            yield _WORD.findall(_fold(source)), {word.lower() for word in _WORD.findall(_fold(target))}
+
     known: set[str] = set()
-    for source, target in words:
+    for source, target in words():
         known |= target.difference(word.lower() for word in source)
     return [
-        [w for w in dict.fromkeys(source) if w in target and w not in known and _counts(w)] for source, target in words
+        [w for w in dict.fromkeys(source) if w in target and w not in known and _counts(w)]
+        for source, target in words()
     ]
 
 

@@ -10,7 +10,7 @@ Shape legend: N sentences.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,9 +74,9 @@ def corpus_scores(
     if not hypotheses or len(hypotheses) != len(references) or not all(references):
         raise ValueError("every translation needs a reference, and there must be one")
     cut, note = tokenizer(lang)
-    metrics: list[Any] = [BLEU(tokenize=cut, force=True), CHRF()]
+    metrics: list[Any] = [_lean(BLEU)(tokenize=cut, force=True), _lean(CHRF)()]
     if lang.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES:
-        metrics.append(CHRF(word_order=2))
+        metrics.append(_lean(CHRF)(word_order=2))
     most = max(map(len, references))
     streams = [[each[i] if i < len(each) else None for each in references] for i in range(most)]
     scores = {}
@@ -108,8 +108,23 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[f
     """ChrF2 of a corpus with one reference each, and sacrebleu's signature."""
     from sacrebleu.metrics.chrf import CHRF
 
-    metric = CHRF()
+    metric = _lean(CHRF)()
     return float(metric.corpus_score(list(hypotheses), [list(references)]).score), str(metric.get_signature())
+
+
+def _lean(metric: Any) -> Any:
+    """A metric of sacrebleu that does not hold the n-grams of all references at once: 20 KB of each sentence."""
+
+    class Lean(metric):  # type: ignore[misc]
+        def _cache_references(self, references: Sequence[Sequence[str | None]]) -> Iterator[Any]:
+            counts = {sum(text is not None for text in texts) for texts in zip(*references, strict=True)}
+            self.num_refs = counts.pop() if len(counts) == 1 else -1
+            return (self._reference(texts) for texts in zip(*references, strict=True))
+
+        def _reference(self, texts: Sequence[str | None]) -> Any:
+            return self._extract_reference_info([self._preprocess_segment(text) for text in texts if text is not None])
+
+    return Lean
 
 
 def round_trip_chrf(sources: Sequence[str], round_trips: Sequence[str]) -> tuple[FloatArray, float, str]:
