@@ -9,6 +9,7 @@ import pytest
 import sacrebleu
 from sacrebleu.metrics.chrf import CHRF
 
+from ccr_cli.metrics import mtscores
 from ccr_cli.metrics.mtscores import corpus_scores, round_trip_chrf, sentence_chrf, tokenizer
 
 SOURCES = ["A dog runs in the snow.", "Two men on a bench", "red car"]
@@ -56,7 +57,9 @@ def test_corpus_scores_are_sacrebleus() -> None:
         assert 0 <= low < figures["score"] < high <= 100, name
 
 
-def test_the_interval_is_sacrebleus() -> None:
+@pytest.mark.parametrize("block", [8192, 7])
+def test_the_interval_is_sacrebleus(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mtscores, "_BLOCK", block)
     metric = CHRF()
     direct = metric.corpus_score(BACK * 9, [SOURCES * 9], n_bootstrap=1000)
     told = json.loads(direct.format(width=4, is_json=True, signature=str(metric.get_signature())))
