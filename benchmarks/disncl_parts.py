@@ -3,14 +3,16 @@
     python benchmarks/disncl_parts.py WORKSPACE LANG RUN [RUN ...] --out FILE.json --figure FILE.png
 
 - I(S; X), the information that the shared part of a picture (or text) has about the exclusive one, by MINE (Belghazi
-  et al., ICML 2018). The statistic is fitted on the training items; its best step is chosen on the validation items
-  that chose the run's epoch, and the bound is read on those that chose nothing. Read on the items it was fitted on, as
-  is usual, it grows with the fit: that value stands beside it. So do I(X; whole) and I(S; whole), the same estimator
+  et al., ICML 2018). The statistic is held between -5 and 5, which leaves a bound of at most 10 nats; free, the mean
+  of its exponential over strangers rests on a few of them, and the values were anything up to hundreds. It is fitted
+  on the training items; its best step is chosen on the validation items that chose the run's epoch, and the bound is
+  read on those that chose nothing. Read on the items it was fitted on, as is usual, it grows with the fit: that value
+  stands beside it. So do I(X; whole) and I(S; whole), the same estimator
   on an embedding and its part: they say what it can see where all is there to be seen.
 - SumR of queries in LANG with either part, and that of random vectors.
 - t-SNE of S, V_X and T_X, with the silhouette of these three groups.
-- All of it for the same model before training too: three linear maps with biases of their own part three groups
-  without having learned anything.
+- All of it for a model before training too: three linear maps with biases of their own part three groups without
+  having learned anything.
 
 Texts are the source captions, which every split has.
 """
@@ -51,9 +53,11 @@ from matplotlib import pyplot as plt
 CPU = torch.device("cpu")
 FIT, CHOOSE, READ = "train", "val-select", "val-report"
 STEPS, EVERY, BATCH, HIDDEN, RATE = 600, 20, 256, 128, 5e-4
+HIGHEST = 5.0  # of the statistic
 MOST, DRAWN = 4000, 200  # rows of a split for the information, and of each kind in the figure
 COLOURS = {"V_S": "#0072b2", "T_S": "#56b4e9", "V_X": "#d55e00", "T_X": "#009e73"}
 Maps = dict[str, tuple[Tensor, list[str]]]
+TERMS = {"L_align": "align_weight", "L_soft": "soft_weight", "L_Dis": "dis_weight", "L_reg": "reg_weight"}
 PAIRS = (("S", "X"), ("X", "whole"), ("S", "whole"))
 
 
@@ -94,6 +98,12 @@ def sides(method: Method, tokenizer: Tokenizer, items: Gallery) -> dict[str, Sid
     }
 
 
+def scores(statistic: Discriminator, left_ND: Tensor, right_ND: Tensor, stranger_N: Tensor) -> tuple[Tensor, Tensor]:
+    """The statistic, between -HIGHEST and HIGHEST, of rows that belong together and of strangers."""
+    one_N, two_N = statistic(left_ND, right_ND, stranger_N)
+    return HIGHEST * torch.tanh(one_N / HIGHEST), HIGHEST * torch.tanh(two_N / HIGHEST)
+
+
 def bound(statistic: Discriminator, side: Side, left: str, right: str, draws: int = 16) -> float:
     """The Donsker-Varadhan value over all rows, with several strangers each."""
     generator = torch.Generator().manual_seed(0)
@@ -102,7 +112,7 @@ def bound(statistic: Discriminator, side: Side, left: str, right: str, draws: in
         for _ in range(draws):
             order_N = torch.randperm(len(side.item_N), generator=generator)
             stranger_N, found_N = strangers(side.item_N[order_N])
-            one_N, two_N = statistic(side.part[left][order_N], side.part[right][order_N], stranger_N)
+            one_N, two_N = scores(statistic, side.part[left][order_N], side.part[right][order_N], stranger_N)
             joint.append(one_N)
             marginal.append(two_N[found_N])
     return float(donsker_varadhan(torch.cat(joint), torch.cat(marginal)))
@@ -117,7 +127,7 @@ def information(fit: Side, choose: Side, read: Side, left: str, right: str) -> d
     for step in range(1, STEPS + 1):
         rows_B = torch.randperm(len(fit.item_N))[:BATCH]
         stranger_B, _ = strangers(fit.item_N[rows_B])
-        loss = -donsker_varadhan(*statistic(fit.part[left][rows_B], fit.part[right][rows_B], stranger_B))
+        loss = -donsker_varadhan(*scores(statistic, fit.part[left][rows_B], fit.part[right][rows_B], stranger_B))
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
@@ -172,8 +182,14 @@ def draw(figure: Path, maps: Maps) -> None:
     plt.savefig(figure, dpi=120, metadata={"Software": None})
 
 
-def examine(inputs: Inputs, trained: base.Artifact, lang: str) -> tuple[list[dict[str, Any]], Maps]:
-    """Figures and vectors of one run, and of the same model before training."""
+def title(method: Method) -> str:
+    """What the run was trained with."""
+    off = [name for name, weight in TERMS.items() if not getattr(method.config, weight)]
+    return f"without {', '.join(off)}" if off else "all terms"
+
+
+def examine(inputs: Inputs, trained: base.Artifact, lang: str, *, untrained: bool) -> tuple[list[dict[str, Any]], Maps]:
+    """Figures and vectors of one run, and of the same model before training if asked for."""
     data, feats = dataset.read(inputs.parent(trained, "dataset")), inputs.parent(trained, "features")
     settings, (method, tokenizer) = run.config(trained), load_method(trained, CPU)
     if "exclusive" not in method.readings():
@@ -183,11 +199,13 @@ def examine(inputs: Inputs, trained: base.Artifact, lang: str) -> tuple[list[dic
         return gallery(data, feats, name, data.captions[data.captions["lang"] == of], f"{of} captions", frozenset())
 
     split, queries = {each: read(each, data.source_lang) for each in (FIT, CHOOSE, READ)}, read(READ, lang)
-    torch.manual_seed(0)
-    text = text_encoder_from_config(settings["text_encoder"])
-    fresh = type(method)(method.config, settings["visual_dim"], text).eval()
+    models = {title(method): method}
+    if untrained:
+        torch.manual_seed(0)
+        text = text_encoder_from_config(settings["text_encoder"])
+        models["untrained"] = type(method)(method.config, settings["visual_dim"], text).eval()
     rows, maps = [], {}
-    for label, model in ((trained.name, method), (f"{trained.name}, untrained", fresh)):
+    for label, model in models.items():
         rows.append({"run": label, **measure(model, tokenizer, split, queries), "SumR by chance": chance(queries)})
         maps[label] = clusters(sides(model, tokenizer, split[READ]))
     return rows, maps
@@ -205,8 +223,9 @@ def main() -> None:
     workspace = Workspace(given.workspace.absolute())
     inputs, rows = Inputs(workspace), []
     maps: Maps = {}
-    for name in given.runs:
-        found, places = examine(inputs, base.load(workspace.root / "runs" / name, "run"), given.lang)
+    for number, name in enumerate(given.runs):
+        trained = base.load(workspace.root / "runs" / name, "run")
+        found, places = examine(inputs, trained, given.lang, untrained=number == 0)
         rows += found
         maps |= places
         what = f"MINE in nats, SumR of {given.lang} queries on {READ}, silhouette of S, V_X, T_X"
