@@ -85,6 +85,14 @@ class TransformerTextEncoder(nn.Module):
             if (unread := getattr(model, part, None)) is not None:
                 unread.requires_grad_(False)
 
+    @property
+    def longest(self) -> int | None:
+        """Most tokens that its learned positions reach; None if it has none."""
+        for name, table in self.model.named_modules():
+            if "position_embedding" in name and isinstance(table, nn.Embedding):
+                return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+        return None
+
     def forward(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
         """Return (B, D), not normalised."""
         return masked_mean(*self.tokens(ids_N, offsets_B1))

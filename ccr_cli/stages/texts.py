@@ -8,8 +8,8 @@ import torch
 
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.data.tokens import GivenTokenizer, HFTokenizer, NgramTokenizer, Tokenizer
-from ccr_cli.errors import ArtifactError
-from ccr_cli.nets.text import GivenTextEncoder, TextEncoder, build_text_encoder
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.nets.text import GivenTextEncoder, TextEncoder, TransformerTextEncoder, build_text_encoder
 
 GIVEN = "given"
 
@@ -30,11 +30,22 @@ def make_tokenizer(config: Any, data: Dataset) -> Tokenizer:
 
 
 def make_text_encoder(config: Any, data: Dataset) -> TextEncoder:
-    """The text encoder that goes with it."""
+    """The text encoder that goes with it.
+
+    Raises:
+        UsageError: If texts may be longer than it can read.
+    """
     if config.text_encoder == GIVEN:
         features_TD = data.text_features()
         assert features_TD is not None, "the tokenizer was made before"
         return GivenTextEncoder(torch.from_numpy(features_TD))
-    return build_text_encoder(
+    encoder = build_text_encoder(
         config.text_encoder, buckets=config.buckets, dim=config.dim, frozen_layers=config.frozen_layers
     )
+    longest = encoder.longest if isinstance(encoder, TransformerTextEncoder) else None
+    if longest is not None and config.max_tokens > longest:
+        raise UsageError(
+            f"{config.text_encoder} reads {longest} tokens at most, and max_tokens is {config.max_tokens}",
+            hint=f"--set max_tokens={longest}",
+        )
+    return encoder

@@ -177,3 +177,14 @@ def test_an_absent_model_is_refused_quickly() -> None:
     with pytest.raises(UnavailableError, match="no-such-model"):
         build_text_encoder("nobody/no-such-model")
     assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_longest_text_is_read_and_no_longer_one(name: str) -> None:
+    encoder = TransformerTextEncoder(MODELS[name]()).eval()
+    assert encoder.longest == {"bert": 512, "xlm-roberta": 38, "t5": None, "clip": 40, "siglip": 40}[name]
+    if encoder.longest is not None:
+        ids_N = torch.full((encoder.longest + 1,), 5)
+        assert encoder(ids_N[1:], torch.tensor([0, len(ids_N) - 1])).isfinite().all()
+        with pytest.raises((IndexError, ValueError, RuntimeError)):
+            encoder(ids_N, torch.tensor([0, len(ids_N)]))
