@@ -108,4 +108,6 @@ def data(material: Material) -> str:
             parts.append(markup.rows(["what", "licence", "text in"], lines))
         elif about.get("licence"):
             parts.append(markup.paragraph(f"Licence: {about['licence']}"))
+        else:
+            parts.append(markup.paragraph("Its manifest names no licence."))
     return markup.section("data", "Data and licences", parts)
