@@ -8,6 +8,7 @@ and get all of it each time, with what is known already.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from ccr_cli.stages.translation_cache import TranslationCache, normal
 from ccr_cli.translators.base import Translation, Translator
 
 GROUP_SENTENCES = 4096
+
+_HALF = re.compile("[\ud800-\udfff]")
+"""JSON can say it, and no file can hold it."""
 
 Groups = list[list[str]]
 Results = dict[str, Translation]
@@ -140,7 +144,9 @@ def _ask(engine: Translator, group: list[str], results: Mapping[str, Translation
         return
     for position, result in engine.translate(group, have):
         text = normal(result.text.strip()) if result.text else ""
-        if text:
-            yield group[position], Translation(text, result.score)
-        else:
+        if not text:
             yield group[position], Translation(None, error=result.error or "empty translation")
+        elif _HALF.search(text):
+            yield group[position], Translation(None, error="half of a character of UTF-16: no text")
+        else:
+            yield group[position], Translation(text, result.score)

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.base import sha256_file
-from ccr_cli.artifacts.tables import read_table
 from ccr_cli.console import say
 from ccr_cli.data.hashtag import read_hashtag
 from ccr_cli.data.tsv import read_tsv
@@ -201,7 +200,7 @@ def _read_jsonl(path: Path) -> Iterator[tuple[int, str, str, float | None]]:
             if not (isinstance(source, str) and isinstance(target, str)):
                 raise TypeError
             yield number, source, target, None if score is None else float(score)
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             wanted = '{"source": TEXT, "target": TEXT, "score": NUMBER or none}'
             raise ArtifactError(f"{path}, line {number}: expected {wanted}") from None
 
@@ -211,8 +210,13 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str,
     place = None if dataset_dir is None else dataset_dir / "captions.parquet"
     if place is None or not place.is_file():
         raise UsageError(f"{path.name} names captions by item and number, and no data set says which these are")
-    frame = read_table(place, dataset.CAPTIONS)
-    frame = frame[frame["lang"] == lang]
+    data = dataset.read(base.load(place.parent))
+    if lang != data.source_lang:
+        raise UsageError(
+            f"{path.name} says by item and number what it translates: captions in {data.source_lang}, none in {lang}",
+            hint="leave out --back, --queries and --rounds, or bring a TSV with the sentences of both languages",
+        )
+    frame = data.captions[data.captions["lang"] == lang]
     source_of: dict[tuple[str, int], str] = {}
     for item, k, text in zip(frame["item_id"], frame["k"], frame["text"], strict=True):
         if source_of.setdefault((item, int(k)), text) != text:

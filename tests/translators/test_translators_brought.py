@@ -57,6 +57,7 @@ def test_json_lines(tmp_path: Path) -> None:
         '{"source": "a"}',
         '{"source": 1, "target": "b"}',
         '{"source": "a", "target": "b", "score": "x"}',
+        f'{{"source": "a", "target": "b", "score": {10**400}}}',
     ],
 )
 def test_lines_that_are_none(line: str, tmp_path: Path) -> None:
@@ -71,6 +72,31 @@ def test_json_lines_that_contradict_each_other(tmp_path: Path) -> None:
     table.write_text("".join(f'{{"source": "a", "target": "{target}"}}\n' for target in "bbc"), encoding="utf-8")
     with pytest.raises(ArtifactError, match="line 3: 'a' has another translation"):
         make(table)
+
+
+def test_half_a_character_is_no_translation(root: Path, tmp_path: Path) -> None:
+    """JSON can say it, Parquet cannot hold it."""
+    table = tmp_path / "mine.jsonl"
+    rows = [{"source": row[4], "target": "x \U0001f600"} for row in toy.toy().captions if row[2] == "en"]
+    rows[0]["target"] = "x \ud83d"
+    table.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    call = ("translate", "--lang", "de", "--engine", "recorded", "--set", f"table={table}")
+    done = toy.ccr(*call, workspace=root)
+    assert done.code == 3
+    frame = translation.read(done.made).set_index("source_caption_id")
+    assert list(frame.index[frame["status"] == "failed"]) == ["red-circle-en0"]
+    assert frame.loc["red-circle-en1", "text"] == "x \U0001f600"
+    assert "no text" in (done.made.path / "failures.jsonl").read_text()
+
+
+@pytest.mark.parametrize("more", [("--back",), ("--queries",), ("--rounds", "2")])
+def test_a_caption_file_is_of_one_direction(more: tuple[str, ...], root: Path, tmp_path: Path) -> None:
+    """Its lines name the English captions, so none is a translation of a Spanish one of the same number."""
+    table = tmp_path / "x_enc2es.caption.txt"
+    table.write_text("\n".join(captions(toy.toy())), encoding="utf-8")
+    call = ("translate", "--lang", "es", "--engine", "recorded", "--set", f"table={table}")
+    done = toy.ccr(*call, *more, workspace=root)
+    assert (done.code, done.out) == (2, "") and "captions in en, none in es" in done.err
 
 
 @pytest.mark.parametrize("ending", ["", ".jpg"])
