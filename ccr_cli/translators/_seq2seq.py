@@ -8,6 +8,7 @@ so that it does not depend on the program that computes it.
 
 from __future__ import annotations
 
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
@@ -17,12 +18,15 @@ from typing import Any, ClassVar
 
 from ccr_cli import hub
 from ccr_cli.console import say, warn
-from ccr_cli.errors import ResourceError, UsageError
+from ccr_cli.errors import ArtifactError, ResourceError, UnavailableError, UsageError
 from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators import recorded
 from ccr_cli.translators._models import default_model, licence, non_commercial
 from ccr_cli.translators._routes import route
 from ccr_cli.translators.base import Translation
+
+_TOO_MUCH = "(?i)out ?of ?memory|can't allocate memory"
+"""How torch (on a GPU, on a CPU) and CTranslate2 say that memory ran out."""
 
 Decoded = tuple[list[int], float]
 """Tokens of a translation, special ones included, and its score."""
@@ -93,7 +97,8 @@ class Seq2Seq(ABC):
 
     def __init__(self, source: str, target: str, config: Options, *, dataset_dir: Path | None, device: str) -> None:
         self.config = config
-        self.device, self.dtype = self._place(device)
+        self.device = self._found(device)
+        self.dtype = self._precision()
         name = config.model or default_model(source, target)
         self.located = hub.locate(name, config.revision, _alternatives(dataset_dir))
         folder = str(self.located.folder)
@@ -103,9 +108,15 @@ class Seq2Seq(ABC):
             warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
             try:
                 self._architecture: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            except ValueError as error:  # a family that transformers does not know, or code of its own
+            except (OSError, ValueError) as error:  # a family that transformers does not know, code of its own, no JSON
                 raise UsageError(f"transformers cannot read {name}: {str(error).splitlines()[0]}") from None
-            self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            try:
+                self._tokenizer: Any = AutoTokenizer.from_pretrained(
+                    folder, local_files_only=True, trust_remote_code=False
+                )
+            except Exception as error:  # of files that are missing or damaged every family says something else
+                reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                raise ArtifactError(f"the tokenizer of {name} cannot be read ({reason})") from None
         self._route = route(name, self._architecture.model_type, self._tokenizer, source, target, config)
         self._given = int(self._route.forced_token is not None)
         positions = int(getattr(self._architecture, "max_position_embeddings", None) or 2**31)
@@ -115,6 +126,8 @@ class Seq2Seq(ABC):
         self._licence = licence(self.located.label, self.located.folder)
         if non_commercial(self._licence):
             warn(f"{self.located.label} is licensed {self._licence}: not for commercial use")
+        else:
+            say(f"{source} -> {target}: {self.located.label}, licence: {self._licence}")
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
         """Yields translations batch by batch; a text that is too long for the model fails alone.
@@ -202,9 +215,27 @@ class Seq2Seq(ABC):
         self._free()
         return None
 
+    def _found(self, device: str) -> str:
+        """The device, `auto` decided; one that is not there is refused."""
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", device):
+            raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
+        if device == "cpu":
+            return device
+        gpus = self._gpus()
+        if device == "auto":
+            return "cuda" if gpus else "cpu"
+        if int(device.partition(":")[2] or 0) >= gpus:
+            count = f"{gpus} CUDA devices" if gpus else "no CUDA device"
+            raise UnavailableError(f"there is no device {device} here: {self.ENGINE} sees {count}", hint="--device cpu")
+        return device
+
     @abstractmethod
-    def _place(self, device: str) -> tuple[str, str]:
-        """Decides the device and the precision."""
+    def _gpus(self) -> int:
+        """How many GPUs the engine sees."""
+
+    @abstractmethod
+    def _precision(self) -> str:
+        """Decides the precision, `auto` by the device."""
 
     @abstractmethod
     def _version(self) -> str:
@@ -231,7 +262,7 @@ def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:
 
 def _out_of_memory(error: Exception) -> bool:
     """Whether an error of torch, CTranslate2 or Python says that memory ran out."""
-    return isinstance(error, MemoryError) or "out of memory" in str(error).lower() or "OutOfMemory" in str(type(error))
+    return isinstance(error, MemoryError) or re.search(_TOO_MUCH, f"{type(error).__name__}: {error}") is not None
 
 
 def _alternatives(dataset_dir: Path | None) -> str:

@@ -60,22 +60,23 @@ class Translator(Seq2Seq):
 
     ENGINE = "ct2"
 
-    def _place(self, device: str) -> tuple[str, str]:
+    def _gpus(self) -> int:
+        return int(_library().get_cuda_device_count())
+
+    def _precision(self) -> str:
         library = _library()
-        if device == "auto":
-            device = "cuda" if library.get_cuda_device_count() else "cpu"
-        if device.startswith("cuda"):
+        if self.device.startswith("cuda"):
             _open_cublas()
-        kind, _, number = device.partition(":")
+        kind, _, number = self.device.partition(":")
         able = library.get_supported_compute_types(kind, int(number or 0))
         usual = ("int8", "float32") if kind == "cpu" else ("bfloat16", "float16", "float32")
         dtype = next(t for t in usual if t in able) if self.config.dtype == "auto" else self.config.dtype
         if dtype not in able:
             raise UsageError(
-                f"CTranslate2 does not compute in {dtype} on {device}",
+                f"CTranslate2 does not compute in {dtype} on {self.device}",
                 hint=f"--set dtype=auto, or one of {', '.join(t for t in Config.DTYPES if t in able)}",
             )
-        return device, dtype
+        return dtype
 
     def _version(self) -> str:
         import transformers

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ccr_cli.errors import ArtifactError
 from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators import _models
 from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, pairs
@@ -53,13 +54,14 @@ class Translator(Seq2Seq):
 
     ENGINE = "hf"
 
-    def _place(self, device: str) -> tuple[str, str]:
+    def _gpus(self) -> int:
         import torch
 
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        automatic = "bfloat16" if device.startswith("cuda") else "float32"
-        return device, automatic if self.config.dtype == "auto" else self.config.dtype
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+    def _precision(self) -> str:
+        automatic = "bfloat16" if self.device.startswith("cuda") else "float32"
+        return automatic if self.config.dtype == "auto" else self.config.dtype
 
     def _version(self) -> str:
         import transformers
@@ -196,13 +198,20 @@ def load_network(folder: str, dtype: str) -> Any:
     Args:
         folder: Where it lies.
         dtype: What its weights become.
+
+    Raises:
+        ArtifactError: If they are damaged.
     """
     with transformers_loading():
+        from safetensors import SafetensorError
         from transformers import AutoModelForSeq2SeqLM
 
-        return AutoModelForSeq2SeqLM.from_pretrained(
-            folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
-        )
+        try:
+            return AutoModelForSeq2SeqLM.from_pretrained(
+                folder, dtype=dtype, local_files_only=True, trust_remote_code=False, use_safetensors=True
+            )
+        except SafetensorError as error:
+            raise ArtifactError(f"the weights in {folder} are damaged: {error}", hint="get the model again") from None
 
 
 def _padded(sentences: list[list[int]], padding: int, device: torch.device | str) -> tuple[Tensor, Tensor]:

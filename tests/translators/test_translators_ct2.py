@@ -142,7 +142,7 @@ def test_a_model_is_converted_once(
     written = (folder / "model.bin").stat().st_mtime_ns
     moved = shutil.copytree(marian, tmp_path / "moved" / marian.name)
     assert toy.translated(translator(moved), CAPTIONS[:3]) == first
-    assert capsys.readouterr().err == "" and (folder / "model.bin").stat().st_mtime_ns == written
+    assert "converting" not in capsys.readouterr().err and (folder / "model.bin").stat().st_mtime_ns == written
     toy.translated(translator(marian, dtype="int8"), CAPTIONS[:3])
     assert "(int8)" in capsys.readouterr().err, "another precision is another conversion"
     edited = transformers.AutoModelForSeq2SeqLM.from_pretrained(marian)

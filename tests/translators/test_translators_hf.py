@@ -192,7 +192,8 @@ def test_describe_names_model_search_and_licence(marian: Path, capsys: pytest.Ca
     assert facts["command"] == "3 beams, at most 24 tokens, float32, prefix ''"
     assert transformers.__version__ in facts["version"]
     assert all(isinstance(value, str) for value in facts.values())
-    assert "warning" not in facts and capsys.readouterr().err == ""
+    known = "Apache-2.0 or CC-BY-4.0, see the model's card"
+    assert "warning" not in facts and capsys.readouterr().err == f"en -> de: opus-mt-tiny, licence: {known}\n"
 
 
 def test_what_decides_the_text_is_the_key_of_the_cache(marian: Path, tmp_path: Path) -> None:

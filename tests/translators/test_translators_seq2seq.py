@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import tinymt
+import torch
 import toy
 import transformers
 from tinymt import CAPTIONS
 
-from ccr_cli.errors import UnavailableError, UsageError
-from ccr_cli.translators import _models, hf
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.translators import _models, ct2, hf
 from ccr_cli.translators._languages import bcp47, iso3, nllb
 from ccr_cli.translators._models import default_model, licence, non_commercial
 from ccr_cli.translators._seq2seq import _out_of_memory
@@ -125,7 +126,44 @@ def test_a_card_that_forbids_commercial_use_is_warned_about(
 def test_errors_that_say_that_memory_ran_out() -> None:
     assert _out_of_memory(RuntimeError("CUDA failed with error out of memory")), "as CTranslate2 says it"
     assert _out_of_memory(MemoryError())
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60)
+    assert _out_of_memory(caught.value), "as torch says it of a CPU"
     assert not _out_of_memory(RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED"))
+
+
+@pytest.mark.parametrize("engine", [hf, ct2], ids=["hf", "ct2"])
+def test_a_device_that_is_none_and_one_that_is_not_there(engine: Any, marian: Path) -> None:
+    def on(device: str) -> Any:
+        return engine.Translator("en", "de", engine.Config(model=str(marian)), dataset_dir=None, device=device)
+
+    for device in ("gpu", "cuda:", "cuda:x", "cpu:0"):
+        with pytest.raises(UsageError, match="auto, cpu or cuda"):
+            on(device)
+    with pytest.raises(UnavailableError, match="there is no device cuda:99 here"):
+        on("cuda:99")
+    assert on("auto").device in ("cpu", "cuda")
+
+
+@pytest.mark.parametrize("engine", [hf, ct2], ids=["hf", "ct2"])
+def test_a_damaged_model_is_said_to_be_one(engine: Any, marian: Path, tmp_path: Path) -> None:
+    def broken(name: str, content: bytes | None) -> Any:
+        folder = tmp_path / name
+        folder.mkdir()
+        for path in marian.iterdir():
+            if path.is_file():
+                (folder / path.name).write_bytes(path.read_bytes())
+        (folder / name).unlink()
+        if content is not None:
+            (folder / name).write_bytes(content)
+        return engine.Translator("en", "de", engine.Config(model=str(folder)), dataset_dir=None, device="cpu")
+
+    with pytest.raises(UsageError, match="transformers cannot read"):
+        broken("config.json", b"{")
+    with pytest.raises(ArtifactError, match=r"the tokenizer of .* cannot be read"):
+        broken("source.spm", None)
+    with pytest.raises(ArtifactError, match=r"the weights in .* are damaged"):
+        list(broken("model.safetensors", (marian / "model.safetensors").read_bytes()[:3000]).translate(["a dog"]))
 
 
 def test_language_codes() -> None:
