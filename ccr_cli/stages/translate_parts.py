@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ccr_cli import console
 from ccr_cli.console import say, warn
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import CcrError, UsageError
 from ccr_cli.stages.failures import refuse_too_many
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.translate import Job, Wanted, walk
@@ -125,6 +125,14 @@ def _meeting() -> Iterator[Callable[[], None]]:
         hint = "unset RANK WORLD_SIZE, or start it with torchrun"
         raise UsageError(f"the environment is not torchrun's: {error}", hint=hint) from None
     try:
-        yield distributed.barrier
+        yield lambda: _wait(distributed.barrier)
     finally:
         distributed.destroy_process_group()
+
+
+def _wait(barrier: Callable[[], object]) -> None:
+    try:
+        barrier()
+    except RuntimeError:  # gloo's, of a connection that is closed
+        message = "another process of torchrun ended before its part was done; why, it says itself"
+        raise CcrError(message, hint="the same command goes on: what succeeded is kept") from None

@@ -163,3 +163,15 @@ def test_ranks_of_torchrun_share_the_work(root: Path, tmp_path: Path, engine: En
     assert len({name.split("-")[-2] for name in writers}) == 2, "both have done some"
     again = torchrun(program, root, *ALL)
     assert again.code == 0 and again.made == done.made and engine.asked() == asked
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_ends_the_others_without_a_traceback(root: Path, tmp_path: Path, engine: Engine) -> None:
+    english = [row[4] for row in toy.toy().captions if row[2] == "en"]
+    own = Part(0, 2).take(begin(english))
+    engine.knows({text: f"es {text}" for group in own for text in group})
+    program = tmp_path / "small_groups.py"
+    program.write_text(SMALL_GROUPS)
+    done = torchrun(program, root, "translate", "--lang", "es", "--engine", "apertium")
+    assert (done.code, done.out) == (1, "")
+    assert "more than --max-failed 0.2" in done.err and "[rank0]" not in done.err
