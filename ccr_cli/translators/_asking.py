@@ -209,13 +209,13 @@ class _Call:
                 return found
             if self._hopeless(failure):
                 return None
-            if failure.kind in ("refused", "unsent") or attempt > self._patience.retries:
-                return failure
             asked = failure.retry_after
             delay = backoff(attempt, self._patience.backoff, random.random()) if asked is None else asked
             if failure.kind == "busy":
                 self._crowd.bucket.pause(delay)
-            elif self._stop.wait(delay):
+            if failure.kind in ("refused", "unsent") or attempt > self._patience.retries:
+                return failure
+            if failure.kind != "busy" and self._stop.wait(delay):
                 return None
 
     def _worked(self) -> None:

@@ -163,6 +163,8 @@ class Client:
 
     def _transport(self, error: Exception) -> Failure:
         """What to say of an exception of requests or urllib3: by its type, never in its own words."""
+        if isinstance(error, requests.exceptions.InvalidURL):
+            return Failure("that is no address", "final")
         wrapped = error.args[0] if error.args else None
         if isinstance(error, requests.exceptions.SSLError):
             return Failure("the connection is not safe (TLS)", "unreachable")

@@ -186,6 +186,11 @@ def _forgetful_tagger() -> Iterator[dict[str, str]]:
         command = (sys.executable, "-IS", str(Path(__file__).with_name("_tagger.py")), real)
         program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         program.chmod(0o700)
+        if not os.access(program, os.X_OK):  # Apertium would take its own tagger, and say nothing
+            raise UnavailableError(
+                f"no program can be run in {tempfile.gettempdir()}, and Apertium needs one there",
+                hint="TMPDIR=FOLDER for a place that is not mounted noexec",
+            )
         yield {**environment, "APERTIUM_PATH": os.pathsep.join([folder, places or str(Path(real).parent)])}
 
 

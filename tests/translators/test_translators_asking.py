@@ -213,6 +213,16 @@ def test_a_busy_provider_is_left_alone_by_all_threads() -> None:
     results.close()  # type: ignore[attr-defined]
 
 
+def test_a_busy_provider_is_left_alone_after_the_last_try_too() -> None:
+    ask, asked = failing(Failure("slow down", "busy", retry_after=5000.0))
+    asking = crowd(ask, retries=0, max_wait=9999.0)
+    results = asking.ask(numbered(2))
+    position, found = next(results)
+    assert position == 0 and isinstance(found, Failure) and asked == ["text 0"]
+    assert asking.bucket.take() > 4000.0
+    results.close()  # type: ignore[attr-defined]
+
+
 def test_leaving_early_waits_for_nobody() -> None:
     begun, never = threading.Semaphore(0), threading.Event()
 

@@ -232,6 +232,12 @@ def test_a_server_that_is_not_there_is_said_at_once(web: Providers) -> None:
     assert "is there a network?" in (error.hint or "")
 
 
+@pytest.mark.parametrize("url", ["http://localhost:99999", "http://localhost:port", "http://a b"])
+def test_an_address_that_is_none_is_asked_once(url: str, web: Providers) -> None:
+    came, error = stopped(make("libretranslate", url=url, backoff="60"), ["a", "b"])
+    assert came == {} and "refuses: that is no address" in error.message and "check url" in (error.hint or "")
+
+
 def test_a_provider_that_is_asked_for_its_languages_first(web: Providers, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address is fixed in the package's class; here the way there is closed."""
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
