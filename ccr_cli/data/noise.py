@@ -5,7 +5,7 @@ Styles (DATASETS.md of the field's reference codes disagree, so both exist): `ca
 intact (UML, DCOT), `pair` moves S and T together away from V (NCR, DECL).
 
 What is moved never lands on its own item, nor on an item that has a caption of the same text: that would be no
-mismatch. Draws of one seed are nested: what is wrong at 20 % is wrong at 40 %.
+mismatch. Draws of one seed are nested: what is wrong at 20 % is wrong at 40 %, as far as all that is drawn can move.
 """
 
 from __future__ import annotations
