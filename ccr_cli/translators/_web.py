@@ -68,7 +68,7 @@ def seconds_of(retry_after: str | None, now: datetime) -> float | None:
         return float(text)
     try:
         then = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
     if then.tzinfo is None:
         then = then.replace(tzinfo=UTC)

@@ -95,6 +95,7 @@ def test_backoff_doubles_up_to_a_minute_less_a_random_part() -> None:
         ("soon", None),
         ("-5", None),
         ("1e999", None),
+        ("Sun, 1 Nov 99999999999 12:00:00 GMT", None),
     ],
 )
 def test_retry_after(header: str | None, seconds: float | None) -> None:
