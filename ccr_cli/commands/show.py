@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,15 @@ _DIRECTIONS = ("t2v", "v2t")
 _SHOWN = ("R@1", "R@5", "R@10", "MedR", "mAP")
 
 
-def show_translation(artifact: Artifact) -> None:
-    """Says what is known of the quality of a translation, by split, and the signatures of the scores."""
+def show_translation(artifact: Artifact, said: set[str] | None = None) -> None:
+    """Says what is known of the quality of a translation, by split, and the signatures of the scores.
+
+    Args:
+        artifact: The translation.
+        said: Signatures that were said before, and need not be again; takes up those that are said now.
+    """
     from ccr_cli.artifacts import translation
+    from ccr_cli.report.translation_scores import signatures
 
     if not translation.has_quality(artifact):
         return
@@ -30,27 +37,32 @@ def show_translation(artifact: Artifact) -> None:
     if console.brief:
         splits = [found for each in told.values() for found in each["splits"].values()]
         flagged = sum(found["flagged"] for found in splits)
-        console.say(f"  {flagged} of {sum(found['captions'] for found in splits)} translations are flagged")
+        failed = sum(found["failed"] for found in splits)
+        there = sum(found["captions"] for found in splits) - failed
+        console.say(f"  {flagged} of {there} translations are flagged{f', {failed} captions failed' if failed else ''}")
         return
-    signatures: dict[str, None] = {}
+    scored = []
     for direction, each in told.items():
         for split, found in each["splits"].items():
             console.say(f"  {each['source_lang']} -> {each['lang']}, {direction}, {split}: {_flagged(found)}")
             for human in found["references"]:
                 scores = ", ".join(f"{name} {_score(figures)}" for name, figures in human["scores"].items())
                 console.say(f"    {scores} against {_references(human)}")
-                signatures |= dict.fromkeys(f"{name} {f['signature']}" for name, f in human["scores"].items())
-                signatures |= {human["note"]: None} if human["note"] else {}
+                scored.append(human)
         for note in each["notes"]:
             console.say(f"  no score: {note}")
-    for signature in signatures:
-        console.say(f"  {signature}", style="dim")
+    said = set() if said is None else said
+    for line in dict.fromkeys([*signatures(scored), *(human["note"] for human in scored if human["note"])]):
+        if line not in said:
+            said.add(line)
+            console.say(f"  {line}", style="dim")
 
 
 def _flagged(found: dict[str, Any]) -> str:
     """What is known of a split without references."""
     flags = ", ".join(f"{flag} {n}" for flag, n in found["flags"].items() if n)
-    parts = [f"{found['captions']} captions, {found['flagged']} flagged{f' ({flags})' if flags else ''}"]
+    failed = f", {found['failed']} failed: not translated" if found["failed"] else ""
+    parts = [f"{found['captions']} captions{failed}, {found['flagged']} flagged{f' ({flags})' if flags else ''}"]
     if found["length_ratio"] is not None:
         parts.append(f"length ratio {found['length_ratio']:.2f}")
     if found["round_trip"]:
@@ -66,11 +78,10 @@ def _score(figures: dict[str, Any]) -> str:
 
 def _references(found: dict[str, Any]) -> str:
     """What was compared with, such as `1 human translation each (task1)`."""
-    many = found["references"] / found["captions"]
-    what = "translation" if found["kind"] == "translation" else "caption"
-    of = "" if found["kind"] == "translation" else " of the item"
+    from ccr_cli.report.translation_scores import wrote
+
     sets = found["caption_set"] + ("" if found["source_set"] == found["caption_set"] else f" for {found['source_set']}")
-    return f"{many:.3g} human {what}{'s' * (many > 1)}{of} each ({sets}; {found['captions']} captions)"
+    return f"{wrote(found)} ({sets}; {found['captions']} captions)"
 
 
 def show_training(artifact: Artifact) -> None:
@@ -178,16 +189,19 @@ def show(
     inputs = c.inputs_from(workspace, artifacts)
     if not inputs.given:
         raise UsageError("which artifact?", hint="ccr show evaluations/NAME")
+    summaries: dict[str, Callable[[Artifact], None]] = {
+        **_SUMMARIES,
+        "translation": partial(show_translation, said=set()),
+    }
     for artifact in inputs.given:
         print(artifact.path, flush=True)
-        if artifact.kind in _SUMMARIES:
-            _SUMMARIES[artifact.kind](artifact)
+        if artifact.kind in summaries:
+            summaries[artifact.kind](artifact)
         else:
             console.say(f"  {', '.join(f'{n} {what}' for what, n in artifact.counts.items())}")
 
 
 _SUMMARIES: dict[str, Callable[[Artifact], None]] = {
-    "translation": show_translation,
     "run": show_training,
     "evaluation": show_evaluation,
     "diagnosis": show_diagnosis,

@@ -124,10 +124,11 @@ def translate(
         drawn = seed if noise_seed is None else noise_seed
         with suppress(Planned):
             made.append(make_noise(inputs.workspace, data, ratio, **style, seed=drawn, name=name, force=force))
+    said: set[str] = set()
     for each in wanted:
         with suppress(Planned):
             made.append(stage(inputs, each))
-            show_translation(made[-1])
+            show_translation(made[-1], said)
     if dry_run:
         raise inputs.workspace.planned[-1]
     c.emit(inputs, made, json)

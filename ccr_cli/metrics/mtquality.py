@@ -24,7 +24,7 @@ BoolArray = NDArray[np.bool_]
 
 FLAGS: dict[str, str] = {
     "copy": "the translation is the source: the same letters and digits",
-    "empty": "nothing came back, or no letter and no digit although the source has some",
+    "empty": "nothing stands there, or no letter and no digit although the source has some",
     "length": "far longer or shorter than other translations of this artifact, for the length of its source",
     "repetition": "something of three to a hundred characters stands there three times in a row, and not in the source",
     "script": "there are letters, and none is of the language's script",
@@ -78,11 +78,11 @@ class Evidence:
     """What can be said of each caption."""
 
     length_ratio: FloatArray
-    """(N,) characters of the target by those of the source; nan where one of them is empty"""
+    """(N,) characters of the target by those of the source; nan where one of them is empty, or there is none"""
     length_z: FloatArray
     """(N,) how unusual that is, in standard deviations; nan where it cannot be said"""
     sources: IntArray
-    """(N,) how many different sources have this translation; 0 where it is empty"""
+    """(N,) how many different sources have this translation; 0 where there is none"""
     left_in: IntArray
     """(N,) words of the source that stand in the target as they were, and are not known as words of its language"""
     flags: dict[str, BoolArray | None]
@@ -97,7 +97,7 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
 
     Args:
         sources: (N,) what was translated.
-        targets: (N,) its translations; None where the engine gave none (counts as empty).
+        targets: (N,) its translations; None where it failed: of that nothing is said, and nothing is flagged.
         source_lang: BCP 47 tag.
         target_lang: BCP 47 tag.
 
@@ -116,7 +116,7 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
     characters = bool(scripts and target_scripts and "CJK" in scripts & target_scripts)  # words of both languages
     flags: dict[str, BoolArray | None] = {
         "copy": _flag(a == b and any(map(str.isalpha, a)) for a, b in kernels),
-        "empty": empty,
+        "empty": empty & _flag(target is not None for target in targets),
         "length": None if lengths is None else np.abs(np.nan_to_num(z)) > LENGTH_Z,
         "repetition": _flag(bool(_LOOP.search(b)) and not _LOOP.search(a) for a, b in plain),
         "script": None if target_scripts is None else _flag(is_wrong_script(b, target_scripts) for _, b in plain),

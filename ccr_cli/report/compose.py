@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ccr_cli.artifacts.base import atomic_open
-from ccr_cli.report import canvas, compare, figures, page, summaries, translations
+from ccr_cli.report import canvas, compare, figures, page, summaries, translation_scores, translations
 from ccr_cli.report.findings import Findings, findings
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.strip import strip
@@ -43,10 +43,14 @@ def overview(material: Material) -> Overview:
     tables = make_tables(views, diagnoses) if views else {}
     if material.searches:
         tables["searches"] = summaries.searches(material.searches)
-    for table in (translations.flags(material.translations), translations.scores(material.translations)):
+    for table in (translations.flags(material.translations), translation_scores.scores(material.translations)):
         if table:
             tables[table.name] = table
-    said = findings(views[0], diagnoses) if views else translations.findings(material.translations)
+    if views:
+        said = findings(views[0], diagnoses)
+        said = replace(said, more=(*said.more, *translations.failures(material.translations)))
+    else:
+        said = translations.findings(material.translations)
     return Overview(views, diagnoses, said, tables)
 
 
@@ -163,9 +167,9 @@ def _distributions(loaded: list[translations.Captions]) -> dict[str, tuple[Figur
         return {}
     what = "Histograms of length, round-trip chrF2, chrF2 against human references and the engine's score"
     caption = (
-        "Captions of all splits. Length: how unusual it is for the source's; beyond the dotted lines captions are "
-        "flagged, each with a mark. Length ratio: median of translation to source, in characters. Lines elsewhere: "
-        "medians."
+        "Captions that were translated, of all splits. Length: how unusual it is for the source's; beyond the dotted "
+        "lines captions are flagged, each with a mark. Length ratio: median of translation to source, in characters. "
+        "Lines elsewhere: medians."
     )
     return {"translations": (figure, what, caption)}
 

@@ -50,14 +50,16 @@ class Translation:
     """A translation: what is known of it in sum, and its captions when they are asked for."""
 
     label: str
-    """Engine and model."""
+    """Engine and model, and the rounds if there were several."""
     data: str
     lang: str
     quality: Mapping[str, Any]
     """`quality.json`."""
     load: Callable[[], pd.DataFrame]
-    """The forward captions: item_id, split, source, text, back and human (None where there is none), score, and the
-    columns of `quality.parquet`."""
+    """The forward captions: item_id, split, source, text (None where it failed), back and human (None where there is
+    none), score, and the columns of `quality.parquet`."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """What the forward captions of a split hash to: two translations of equal ones have the same texts."""
 
 
 @dataclass(frozen=True)

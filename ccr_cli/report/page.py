@@ -17,6 +17,7 @@ from ccr_cli.report.style import CSS
 from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import Table
 from ccr_cli.report.thumbnails import Embedded
+from ccr_cli.report.translation_scores import signed
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 HIT, HITS = 176, 5
@@ -167,17 +168,18 @@ def _detection(content: Content) -> str:
 
 def _translations(content: Content) -> str:
     shown = content.material.translations
-    signed = "<br>".join(markup.signature(each) for each in translations.signatures(shown))
-    scores = content.tables.get("translation-scores")
-    tables = (
-        [markup.table(replace(scores, notes=scores.notes[: -len(translations.signatures(shown))]))] if scores else []
-    )
-    tables += [f"<p class=sign>{signed}</p>" if signed else "", _table(content, "translations")]
+    signatures, scores = signed(shown), content.tables.get("translation-scores")
+    tables = []
+    if scores:
+        tables.append(markup.table(replace(scores, notes=scores.notes[: -len(signatures)])))
+        tables.append(f"<p class=sign>{'<br>'.join(map(markup.signature, signatures))}</p>")
+    tables.append(_table(content, "translations"))
     lists = translations.lists(content.material, content.translations)
-    many = len(shown)
-    note = (
-        f"Drawn and listed are {len(content.translations)} of the {many}." if many > len(content.translations) else ""
+    many, same = len(shown), len(shown) > len(translations.distinct(shown))
+    note = f"Drawn and listed are {len(content.translations)} of the {many}" + (
+        ", the same texts once." if same else "."
     )
+    note = note if many > len(content.translations) else ""
     parts = [*tables, _plot(content, "translations"), markup.paragraph(note, "note") if note else "", *lists]
     return markup.section("translations", "The translations", parts)
 

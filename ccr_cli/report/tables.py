@@ -47,6 +47,8 @@ class Cell:
     sd: float | None = None
     shown: str | None = None
     """What is printed instead of the formatted figure."""
+    interval: tuple[float, float] | None = None
+    """Where the figure may lie: it is not the best if that of another reaches into it."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,10 @@ class Table:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def best(self) -> set[tuple[int, int]]:
-        """Row and column of every best figure: equal to the best as printed, at least two competitors."""
+        """Row and column of every best figure: equal to the best as printed, at least two competitors.
+
+        Of figures with intervals the best is one whose interval those of all others leave alone.
+        """
         found = set()
         for block in dict.fromkeys(row.block for row in self.rows):
             rivals = [i for i, row in enumerate(self.rows) if row.block == block and not row.ceiling]
@@ -80,7 +85,9 @@ class Table:
                     continue
                 top = (max if column.better == "high" else min)(known.values())
                 printed = format(top * column.scale, column.format)
-                found |= {(i, c) for i, v in known.items() if format(v * column.scale, column.format) == printed}
+                tops = {i for i, v in known.items() if format(v * column.scale, column.format) == printed}
+                cells = {i: self.rows[i].cells[c] for i in known}
+                found |= {(i, c) for i in tops if not any(meet(cells[i], cells[j]) for j in known if j != i)}
         return found
 
     def printed(self, r: int, c: int, pm: str | None = " ± ") -> str:
@@ -109,6 +116,12 @@ class Table:
 
 
 _SHORT = {"text → image": "t→v", "image → text": "v→t", "SumR": "", "mAP@all": ""}
+
+
+def meet(one: Cell, other: Cell) -> bool:
+    """Whether the intervals of two figures overlap; not where one has none."""
+    a, b = one.interval, other.interval
+    return a is not None and b is not None and max(a[0], b[0]) <= min(a[1], b[1])
 
 
 def _number(cell: Cell) -> float | None:

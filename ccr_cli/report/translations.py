@@ -1,10 +1,10 @@
-"""What a report says of translations: tables of flags and scores, lists of the worst captions."""
+"""What a report says of translations: what failed and what is flagged, lists of the worst captions."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -15,6 +15,7 @@ from ccr_cli.report.findings import Findings, Tile
 from ccr_cli.report.material import Material, Translation
 from ccr_cli.report.tables import MINUS, MISSING, Cell, Column, Row, Table
 from ccr_cli.report.thumbnails import Embedded
+from ccr_cli.report.translation_scores import every_split, listed, nearest, same_texts
 
 SHOWN = 8
 """So many translations are drawn and listed; the tables have all."""
@@ -28,7 +29,6 @@ RANKED = {
 }
 """Which captions are listed first: by the first of these that is known. Human captions that are no translations of
 them may rightly say something else."""
-METRICS = ("BLEU", "chrF2", "chrF2++")
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class Captions:
 
     of: Translation
     frame: pd.DataFrame
+    """Those that were translated."""
+    failed: Sequence[str] = ()
+    """Sources of the others."""
 
 
 def title(translation: Translation) -> str:
@@ -45,128 +48,117 @@ def title(translation: Translation) -> str:
 
 
 def load(translations: Sequence[Translation]) -> list[Captions]:
-    """Reads the captions of those that are drawn and listed."""
-    return [Captions(each, each.load()) for each in translations[:SHOWN]]
+    """Reads the captions of those that are drawn and listed, the same texts once."""
+    found = []
+    for each in distinct(translations)[:SHOWN]:
+        frame = each.load()
+        good = frame["text"].notna()
+        found.append(Captions(each, frame[good], list(frame.loc[~good, "source"])))
+    return found
 
 
 def flags(translations: Sequence[Translation]) -> Table | None:
     """How many captions are flagged, and for what: a row a translation and split. Flags that none has are left out."""
     if not translations:
         return None
-    there = [flag for flag in FLAGS if any(found["flags"][flag] for _, _, found in _splits(translations))]
+    shown = list(every_split(translations))
+    there = [flag for flag in FLAGS if any(found["flags"][flag] for _, _, found in shown)]
+    failed = any(found["failed"] for _, _, found in shown)
     columns = [
         Column("translation", "translation", text=True),
         Column("split", "split", text=True),
         Column("captions", "captions", format=",.0f"),
+        *([Column("failed", "failed", format=",.0f")] if failed else []),
         Column("flagged", "flagged, %", scale=100),
         *(Column(flag, flag, format=",.0f", group="captions flagged for") for flag in there),
         Column("round_trip", "round trip, chrF2"),
     ]
-    rows = []
-    for each, split, found in _splits(translations):
-        counts = [Cell(found["flags"][flag]) for flag in there]
+    names: dict[Any, list[str]] = {}
+    of: dict[Any, Translation] = {}
+    for each, split, found in shown:
         trip = found["round_trip"]["chrF2"]["score"] if found["round_trip"] else None
-        cells = [Cell(title(each)), Cell(split), Cell(found["captions"]), Cell(found["flagged"] / found["captions"])]
-        rows.append(Row([*cells, *counts, Cell(trip)], block=title(each)))
-    notes = [f"{flag.capitalize()}: {FLAGS[flag]}." for flag in there]
+        translated = found["captions"] - found["failed"]
+        cells = [found["captions"], *([found["failed"]] if failed else [])]
+        cells += [
+            found["flagged"] / translated if translated else None,
+            *(found["flags"][flag] for flag in there),
+            trip,
+        ]
+        key = (each.data, each.lang, split, each.texts.get(split) or each.label, tuple(cells))
+        names.setdefault(key, []).append(each.label)
+        of.setdefault(key, each)
+    rows = []
+    for key, labels in names.items():
+        name = title(replace(of[key], label=same_texts(labels)))
+        rows.append(Row([Cell(name), Cell(key[2]), *map(Cell, key[4])], block=name))
+    notes = ["Failed captions were not translated; what is flagged is a share of the others."] if failed else []
+    notes += [f"{flag.capitalize()}: {FLAGS[flag]}." for flag in there]
     absent = [flag for flag in FLAGS if flag not in there]
     notes += [f"No caption is flagged for {', '.join(absent)}."] if absent else []
     return Table("translations", "What is wrong with the translations", columns, rows, notes)
 
 
-def scores(translations: Sequence[Translation]) -> Table | None:
-    """Scores against human references, those with the same references side by side; None where there are none."""
-    compared = _compared(translations)
-    if not compared:
-        return None
-    columns = [
-        Column("references", "captions and references", text=True),
-        Column("translation", "translation", text=True),
-        Column("captions", "captions", format=",.0f"),
-        *(Column(name, name, "high") for name in METRICS),
-    ]
-    rows = []
-    for (where, captions), rivals in compared.items():
-        for each, human in rivals:
-            cells = [_score(human["scores"].get(name)) for name in METRICS]
-            rows.append(Row([Cell(where), Cell(each.label), Cell(captions), *cells], block=f"{where} {captions}"))
-    told = [human["note"] for rivals in compared.values() for _, human in rivals if human["note"]]
-    notes = [
-        "± is half the 95 % bootstrap interval over sentences. References that are captions of the item were written "
-        "without the caption that was translated: they compare engines, and are no measure of adequacy.",
-        *dict.fromkeys(told),
-        *signatures(translations),
-    ]
-    return Table("translation-scores", "Translations against what people wrote", columns, rows, notes)
-
-
-def signatures(translations: Sequence[Translation]) -> list[str]:
-    """Metrics with sacrebleu's signatures, each once."""
-    found = [human["scores"] for _, _, split in _splits(translations) for human in split["references"]]
-    return list(dict.fromkeys(f"{name} {figures['signature']}" for scores in found for name, figures in scores.items()))
-
-
-def _compared(
-    translations: Sequence[Translation],
-) -> dict[tuple[str, int], list[tuple[Translation, Mapping[str, Any]]]]:
-    """Scores by what they are against and of how many captions: only such may be compared."""
-    found: dict[tuple[str, int], list[tuple[Translation, Mapping[str, Any]]]] = {}
-    for each, split, told in _splits(translations):
-        for human in told["references"]:
-            many = human["references"] / human["captions"]
-            kind = f"human {'translation' if human['kind'] == 'translation' else 'caption'}{'s' * (many > 1)}"
-            sets = " for ".join(dict.fromkeys([human["caption_set"], human["source_set"]]))
-            where = f"{each.data} {split}, {each.lang}: {many:.3g} {kind} each, set {sets}"
-            found.setdefault((where, human["captions"]), []).append((each, human))
-    return dict(sorted(found.items()))
-
-
-def _half(figures: Mapping[str, Any]) -> str:
-    interval = figures["interval"]
-    return f" ± {(interval[1] - interval[0]) / 2:.1f}" if interval else ""
-
-
-def _score(figures: Mapping[str, Any] | None) -> Cell:
-    if figures is None:
-        return Cell()
-    interval = figures["interval"]
-    return Cell(figures["score"], (interval[1] - interval[0]) / 2 if interval else None)
-
-
-def _splits(translations: Sequence[Translation]) -> Iterator[tuple[Translation, str, Mapping[str, Any]]]:
-    """The forward direction of each, split by split."""
+def distinct(translations: Sequence[Translation]) -> list[Translation]:
+    """Translations without those that have the texts of another in every split."""
+    found: dict[Any, Translation] = {}
     for each in translations:
-        for split, found in each.quality["forward"]["splits"].items():
-            yield each, split, found
+        splits = each.quality["forward"]["splits"]
+        same = tuple(
+            (split, each.texts.get(split) or each.label, bool(splits[split]["round_trip"])) for split in splits
+        )
+        found.setdefault((each.data, each.lang, same), each)
+    return list(found.values())
+
+
+def _once(translations: Sequence[Translation]) -> dict[Any, tuple[list[Translation], str, Mapping[str, Any]]]:
+    """What is known of each split, that of the same texts once."""
+    found: dict[Any, tuple[list[Translation], str, Mapping[str, Any]]] = {}
+    for each, split, told in every_split(translations):
+        same = (each.data, each.lang, split, each.texts.get(split) or each.label)
+        found.setdefault(same, ([], split, told))[0].append(each)
+    return found
+
+
+def _repeated(translations: Sequence[Translation]) -> list[str]:
+    """Says which translations have the same texts."""
+    splits: dict[tuple[str, ...], list[str]] = {}
+    for of, split, _ in _once(translations).values():
+        if len(of) > 1:
+            names = title(of[0]), *(each.label for each in of[1:])
+            splits.setdefault(names, []).append(split)
+    if len(splits) > 1:
+        return ["The same texts in several translations count once; the tables have them in one row."]
+    return [f"{listed(names)} have the same texts in {listed(of)}: they count once." for names, of in splits.items()]
+
+
+def failures(translations: Sequence[Translation]) -> list[str]:
+    """Says how many captions failed, where the findings speak of something else."""
+    splits = [found for _, _, found in _once(translations).values()]
+    captions, failed = (sum(found[key] for found in splits) for key in ("captions", "failed"))
+    return [f"Of {captions:,} captions {failed:,} failed: not translated."] if failed else []
 
 
 def findings(translations: Sequence[Translation]) -> Findings:
     """What there is to say where there is nothing but translations."""
-    splits = [found for _, _, found in _splits(translations)]
-    captions, flagged = (sum(found[key] for found in splits) for key in ("captions", "flagged"))
+    splits = [found for _, _, found in _once(translations).values()]
+    captions, failed, flagged = (sum(found[key] for found in splits) for key in ("captions", "failed", "flagged"))
     counts = {flag: sum(found["flags"][flag] or 0 for found in splits) for flag in FLAGS}
     most = max(counts, key=lambda flag: counts[flag])
-    share = f"{100 * flagged / captions:.1f} %"
+    there = captions - failed
+    share = f"{100 * flagged / there:.1f} %" if there else MISSING
     one = len(translations) == 1
     what = f"{captions:,} captions in {translations[0].lang} by {translations[0].label}"
-    headline = (
-        f"Of {what if one else f'{captions:,} captions of {len(translations)} translations'} {flagged:,} ({share}) "
-    )
-    headline += f"are flagged, most often as {most} ({counts[most]:,})." if flagged else "are flagged."
-    tiles = [Tile(share, "of captions flagged", f"{flagged:,} of {captions:,}")]
+    headline = f"Of {what if one else f'{captions:,} captions of {len(translations)} translations'} "
+    headline += f"{failed:,} failed: not translated. Of the other {there:,}, " if failed else ""
+    headline += f"{flagged:,} ({share}) are flagged"
+    headline += f", most often as {most} ({counts[most]:,})." if flagged else "."
+    tiles = [Tile(f"{failed:,}", "captions failed: not translated", f"of {captions:,}")] if failed else []
+    tiles.append(Tile(share, "of captions flagged", f"{flagged:,} of {there:,}{' translated' if failed else ''}"))
     if one:
-        trips = {split: found["round_trip"] for _, split, found in _splits(translations) if found["round_trip"]}
+        trips = {split: found["round_trip"] for _, split, found in every_split(translations) if found["round_trip"]}
         tiles += [Tile(f"{t['chrF2']['score']:.1f}", "chrF2 of the round trip", s) for s, t in list(trips.items())[-1:]]
-    more = []
-    name = METRICS[0]
-    for (where, _), rivals in _compared(translations).items():
-        order = sorted(rivals, key=lambda rival: -rival[1]["scores"][name]["score"])
-        told = [f"{each.label} {h['scores'][name]['score']:.1f}{_half(h['scores'][name])}" for each, h in order[:2]]
-        if len(order) > 1:
-            more.append(f"Nearest to what people wrote in {name}: {told[0]}, then {told[1]} ({where}).")
-        best, human = order[0]
-        tiles.append(Tile(f"{human['scores'][name]['score']:.1f}", f"{name} of {best.label}", where))
-    return Findings(headline, tuple(more), tuple(tiles[:4]), method="", noise=0.0)
+    said, more = nearest(translations)
+    return Findings(headline, (*_repeated(translations), *said), tuple([*tiles, *more][:4]), method="", noise=0.0)
 
 
 def lists(material: Material, loaded: Sequence[Captions]) -> list[str]:
@@ -174,7 +166,7 @@ def lists(material: Material, loaded: Sequence[Captions]) -> list[str]:
     parts = []
     for number, each in enumerate(loaded):
         parts.append(f"<h3>{markup.text(title(each.of))}</h3>")
-        parts.append(_left_in(each))
+        parts += [_failed(each.failed), _left_in(each)]
         worst = _worst(each)
         if worst is not None:
             parts.append(
@@ -186,6 +178,17 @@ def lists(material: Material, loaded: Sequence[Captions]) -> list[str]:
             shown = shown[~shown.index.duplicated()]
             parts.append(_list(material, each.of, f"{int(flagged.sum()):,} flagged captions, some of each kind", shown))
     return parts
+
+
+def _failed(sources: Sequence[str]) -> str:
+    """Captions that were not translated, some of them."""
+    if not sources:
+        return ""
+    some = ", ".join(f"\u201c{markup.foreign(source)}\u201d" for source in sources[:EXAMPLES])
+    rest = f" and {len(sources) - EXAMPLES:,} more" if len(sources) > EXAMPLES else ""
+    return (
+        f"<p><b>{len(sources):,} failed: not translated</b>, as <code>failures.jsonl</code> has it: {some}{rest}.</p>"
+    )
 
 
 def _worst(captions: Captions) -> tuple[str, pd.DataFrame] | None:

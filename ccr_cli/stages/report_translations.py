@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.artifacts.tables import read_table
 from ccr_cli.console import warn
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.material import Translation
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.translate_quality import references
+
+_TEXTS = ["source_caption_id", "split", "direction", "text"]
 
 
 def gather_translations(inputs: Inputs, runs: Iterable[base.Artifact]) -> tuple[list[Translation], list[base.Artifact]]:
@@ -63,8 +67,20 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> Translation:
     source = inputs.parent(artifact, "dataset")
     engine, model = str(artifact.request["engine"]), _model(artifact)
     label = model if engine == "recorded" and model else f"{engine} {model}".strip()
+    rounds = int(artifact.request.get("rounds", 1))
+    label += f" ({rounds} rounds)" if rounds > 1 else ""
     lang, load = translation.language(artifact), partial(_captions, artifact, source)
-    return Translation(label, source.name, lang, translation.quality(artifact), load)
+    return Translation(label, source.name, lang, translation.quality(artifact), load, _texts(artifact))
+
+
+def _texts(artifact: base.Artifact) -> dict[str, str]:
+    """What the forward captions of each split hash to."""
+    frame = read_table(artifact.file("captions.parquet"), translation.CAPTIONS, _TEXTS)
+    rows = frame[frame["direction"] == "forward"].sort_values("source_caption_id")
+    return {
+        str(split): base.sha256_text(base.canonical_json([list(part["source_caption_id"]), list(part["text"])]))
+        for split, part in rows.groupby("split")
+    }
 
 
 def _model(artifact: base.Artifact) -> str:
@@ -77,9 +93,7 @@ def _told_apart(made: list[Translation], artifacts: list[base.Artifact]) -> list
     """Adds the artifact's name where two of one data set and language are called the same."""
     names = [(each.data, each.lang, each.label) for each in made]
     return [
-        Translation(f"{each.label} [{artifact.name}]", each.data, each.lang, each.quality, each.load)
-        if names.count(name) > 1
-        else each
+        replace(each, label=f"{each.label} [{artifact.name}]") if names.count(name) > 1 else each
         for each, name, artifact in zip(made, names, artifacts, strict=True)
     ]
 

@@ -169,7 +169,8 @@ def _split(
         if len(known):
             own = [each.of[caption] for caption in known["source_caption_id"]]
             figures, note = corpus_scores(list(known["text"].fillna("")), own, lang)
-            counted = {"captions": len(known), "references": sum(map(len, own))}
+            many = [len(texts) for texts in own]
+            counted = {"captions": len(known), "references": sum(many), "each": [min(many), max(many)]}
             about = {"kind": each.kind, "caption_set": each.caption_set, "source_set": each.source_set}
             told["references"].append({**about, **counted, "scores": figures, "note": note or None})
     return told

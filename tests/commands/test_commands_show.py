@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import toy
+from standin import Engine
 from toy import Chain
 
 from ccr_cli import console
@@ -27,13 +28,39 @@ def test_a_translation_says_how_good_it_is(sources: Chain) -> None:
     assert lines[at + 1].startswith(f"BLEU {found['BLEU']['score']:.1f} ± {(high - low) / 2:.1f}, chrF2 ")
     assert lines[at + 1].endswith(REFERENCES)
     for name, figures in found.items():
-        assert lines.count(f"{name} {figures['signature']}") == 1, "once for all splits"
+        (line,) = (line for line in lines if line.startswith(f"{name} nrefs"))
+        assert line == f"{name} {figures['signature']}; also nrefs:2", (
+            "once for all splits; queries have two references"
+        )
 
 
 def test_translating_says_the_same_also_when_it_was_done_before(sources: Chain) -> None:
     done = sources.ccr("translate", "--lang", "es", "--back", "--queries")
     assert done.code == 0 and REFERENCES in done.err
     assert done.err.strip() == sources.ccr("show", done.paths[-1]).err.strip()
+
+
+def test_a_signature_is_said_once_for_all_translations(tmp_path: Path) -> None:
+    toy.ok("data", "import", toy.toy().write(tmp_path / "toy"), workspace=tmp_path)
+    call = ("translate", "--lang", "es", "--queries", "--split")
+    paths = [toy.ok(*call, split, workspace=tmp_path).made.path for split in ("val", "test")]
+    done = toy.ok("show", *paths, workspace=tmp_path)
+    assert done.err.count("BLEU nrefs:1|") == 1 and done.err.count("forward, ") == 2
+
+
+def test_captions_that_failed_have_a_figure_of_their_own(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = toy.toy()
+    known = dict(folder.tables["en-es"])
+    del known["black ring"]
+    engine.knows(known)
+    toy.ok("data", "import", folder.write(tmp_path / "toy"), workspace=tmp_path)
+    done = toy.ccr("translate", "--lang", "es", "--engine", "apertium", workspace=tmp_path)
+    assert done.code == 3 and "captions, 1 failed: not translated, 0 flagged;" in done.err
+    monkeypatch.setattr(console, "brief", True)
+    brief = toy.ok("show", done.paths[-1], workspace=tmp_path)
+    assert brief.err.strip() == "0 of 95 translations are flagged, 1 captions failed"
 
 
 def test_in_brief_it_is_a_line(sources: Chain, monkeypatch: pytest.MonkeyPatch) -> None:

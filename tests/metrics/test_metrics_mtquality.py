@@ -36,7 +36,7 @@ def test_the_flags_are_those_of_the_artifact() -> None:
     [
         ("copy", "A dog runs.", "a DOG  runs", "A dog ran."),
         ("copy", "Taxi \uff24\uff36\uff24", "taxi DVD!", "taxi DV"),
-        ("empty", "A dog runs.", None, "x"),
+        ("empty", "A dog runs.", "", "x"),
         ("empty", "A dog runs.", " \n", "7"),
         ("empty", "A dog runs.", "...", "... a"),
         ("empty", "\U0001f436", "", "\U0001f436"),
@@ -68,7 +68,12 @@ def test_what_the_source_repeats_may_be_repeated() -> None:
 
 def test_what_the_source_leaves_open_may_stay_open() -> None:
     assert not flagged("truncated", "A dog runs", "Un chien court")
-    assert not flagged("truncated", "A dog runs.", None), "that is empty, and nothing else"
+    assert not flagged("truncated", "A dog runs.", ""), "that is empty, and nothing else"
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_what_failed_is_flagged_for_nothing(flag: str) -> None:
+    assert not flagged(flag, "A dog runs.", None)
 
 
 def test_ends_are_judged_only_where_translations_keep_them() -> None:

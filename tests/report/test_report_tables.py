@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from html.parser import HTMLParser
 
 import pytest
@@ -46,6 +47,23 @@ def sample() -> Table:
 
 def test_the_best_is_best_as_printed_within_its_block_and_never_a_ceiling() -> None:
     assert sample().best() == {(0, 1), (1, 1), (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("intervals", "best"),
+    [
+        ([(8, 12), (12.1, 16), (0, 4)], {1}),
+        ([(8, 12), (12.0, 16), (0, 4)], set()),
+        ([(8, 12), (12.1, 16), (-math.inf, math.inf)], set()),
+        ([None, None, None], {1}),
+    ],
+)
+def test_a_figure_whose_interval_another_reaches_into_is_not_the_best(
+    intervals: list[tuple[float, float] | None], best: set[int]
+) -> None:
+    figures = zip((10.0, 14.0, 2.0), intervals, strict=True)
+    rows = [Row([Cell(value, interval=interval)]) for value, interval in figures]
+    assert Table("t", "", [Column("bleu", "BLEU", "high")], rows).best() == {(row, 0) for row in best}
 
 
 def test_csv_is_read_back_with_full_figures_and_no_formula() -> None:

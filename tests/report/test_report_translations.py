@@ -11,7 +11,9 @@ import pytest
 from ccr_cli.artifacts.translation import FLAGS
 from ccr_cli.report import canvas, compose, page, translations
 from ccr_cli.report.material import Material, Translation
+from ccr_cli.report.tables import MISSING
 from ccr_cli.report.translation_figures import distributions
+from ccr_cli.report.translation_scores import scores, signatures, wrote
 from ccr_cli.report.translations import WORST, Captions
 
 HOSTILE = '<script>alert("x")</script>\u202e'
@@ -43,22 +45,28 @@ def captions(n: int = 40, **columns: Any) -> pd.DataFrame:
     return frame.assign(**columns)
 
 
-def references(bleu: float, kind: str = "translation", caption_set: str = "main", n: int = 40) -> dict[str, Any]:
+def references(
+    bleu: float, kind: str = "translation", caption_set: str = "main", n: int = 40, half: float | None = 1
+) -> dict[str, Any]:
     scores = {
-        name: {"score": value, "interval": [value - 1, value + 1], "signature": SIGNATURE}
+        name: {"score": value, "interval": half and [value - half, value + half], "signature": SIGNATURE}
         for name, value in (("BLEU", bleu), ("chrF2", 2 * bleu))
     }
     about = {"kind": kind, "caption_set": caption_set, "source_set": "main", "captions": n, "references": n}
-    return {**about, "scores": scores, "note": None}
+    return {**about, "each": [1, 1], "scores": scores, "note": None}
 
 
 def made(
-    label: str = "apertium", human: tuple[dict[str, Any], ...] = (), frame: pd.DataFrame | None = None, lang: str = "fr"
+    label: str = "apertium",
+    human: tuple[dict[str, Any], ...] = (),
+    frame: pd.DataFrame | None = None,
+    lang: str = "fr",
+    texts: str = "",
 ) -> Translation:
     known = captions() if frame is None else frame
     told = {
         "captions": len(known),
-        "failed": 0,
+        "failed": int(known["text"].isna().sum()),
         "flagged": int(known[list(FLAGS)].any(axis=1).sum()),
         "flags": {flag: int(known[flag].sum()) for flag in FLAGS},
         "repeated": 0,
@@ -70,7 +78,7 @@ def made(
     quality: dict[str, Any] = {
         "forward": {"source_lang": "en", "lang": lang, "lengths": None, "splits": {"test": told}, "notes": []}
     }
-    return Translation(label, "toy", lang, quality, lambda: known)
+    return Translation(label, "toy", lang, quality, lambda: known, {"test": texts} if texts else {})
 
 
 def flagged(flag: str, *rows: int) -> pd.DataFrame:
@@ -80,7 +88,7 @@ def flagged(flag: str, *rows: int) -> pd.DataFrame:
 
 
 def test_only_scores_against_the_same_references_compete() -> None:
-    table = translations.scores(
+    table = scores(
         [
             made("a", (references(20),)),
             made("b", (references(25),)),
@@ -95,9 +103,110 @@ def test_only_scores_against_the_same_references_compete() -> None:
     assert best == {"b"} and len({row.block for row in table.rows}) == 5
     assert table.notes[-2:] == [f"BLEU {SIGNATURE}", f"chrF2 {SIGNATURE}"], "each signature once"
     printed = {table.printed(r, 1): (table.printed(r, 0), table.printed(r, 3)) for r in range(len(table.rows))}
-    assert printed["c"] == ("toy test, fr: 1 human caption each, set main", "30.0 ± 1.0")
+    assert printed["c"] == ("toy test, fr: 1 human caption of the item each, set main", "30.0 ± 1.0")
     assert printed["d"] == ("toy test, fr: 1 human translation each, set other for main", "31.0 ± 1.0")
-    assert translations.scores([made()]) is None
+    assert scores([made()]) is None
+
+
+def test_what_cannot_be_told_apart_is_not_ranked() -> None:
+    def said(*rivals: Translation) -> tuple[str, list[str], set[tuple[int, str]]]:
+        found, table = translations.findings(rivals), scores(rivals)
+        assert table is not None
+        bold = {(r, table.columns[c].key) for r, c in table.best()}
+        return " ".join(found.more), [tile.what for tile in found.tiles][1:], bold
+
+    apart = said(made("a", (references(20),)), made("b", (references(22.1),)))
+    assert apart[0].startswith("Nearest to what people wrote in BLEU: b 22.1 ± 1.0, then a 20.0 ± 1.0 (")
+    assert apart[1:] == (["BLEU of b"], {(1, "BLEU"), (1, "chrF2")})
+    level = said(made("a", (references(20),)), made("b", (references(21.5),)))
+    assert level[0].startswith("In BLEU b 21.5 ± 1.0 cannot be told apart from a 20.0 ± 1.0: the intervals overlap (")
+    assert level[1:] == ([], {(1, "chrF2")}), "which is twice BLEU here"
+    several = said(*(made(str(i), (references(20 - i / 10),)) for i in range(6)))
+    assert "from 1 19.9 ± 1.0, 2 19.8 ± 1.0, 3 19.7 ± 1.0 and 2 more: the" in several[0] and not several[2]
+    third = said(made("a", (references(20),)), made("b", (references(30),)), made("c", (references(20.5),)))
+    assert "b 30.0 ± 1.0, the others 20.5 ± 1.0 or less (" in third[0], "of the others nothing is ranked"
+    lone = said(made("a", (references(20, half=None),)), made("b", (references(90, half=None),)))
+    assert "b 90.0 cannot be told apart from a 20.0:" in lone[0] and not lone[2], "one sentence has no interval"
+
+
+def test_the_same_texts_are_one_row_and_count_once() -> None:
+    frame = flagged("copy", 0, 1)
+    several = [made(name, (references(bleu),), frame, texts=same) for name, bleu, same in SAME]
+    seen = compose.overview(Material([], translations=several))
+    assert seen.findings.headline.startswith("Of 80 captions of 3 translations 4 (5.0 %) are flagged")
+    assert seen.findings.more[0] == "toy, fr: a and c have the same texts in test: they count once."
+    assert seen.findings.more[1].startswith("Nearest to what people wrote in BLEU: b 30.0 ± 1.0, then a 20.0 ± 1.0")
+    for name in ("translations", "translation-scores"):
+        rows = seen.tables[name].rows
+        assert len(rows) == 2 and any("a and c (the same texts)" in str(cell.value) for cell in rows[0].cells)
+    loaded = translations.load(several)
+    assert [each.of.label for each in loaded] == ["a", "b"]
+    content = page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [], loaded)
+    assert "Drawn and listed are 2 of the 3, the same texts once." in page.render(content)
+
+
+SAME = (("a", 20, "x"), ("b", 30, "y"), ("c", 20, "x"))
+
+
+def test_few_sentences_stand_above_the_tables() -> None:
+    many = [
+        made(name, tuple(references(bleu, caption_set=str(n), n=n) for n in range(30, 40)), texts=same)
+        for name, bleu, same in SAME
+    ]
+    more = translations.findings(many).more
+    assert len(more) == 3 and "set 39 for main" in more[1] and "set 38 for main" in more[2], (
+        "those of the most captions"
+    )
+
+
+def test_signatures_are_a_line_a_metric() -> None:
+    def human(each: list[int] | None, signature: str) -> dict[str, Any]:
+        known = {} if each is None else {"each": each}
+        return {**known, "scores": {"BLEU": {"signature": signature}, "chrF2": {"signature": "nrefs:1|nc:6"}}}
+
+    one, most, other = "nrefs:1|tok:13a|v:2", "nrefs:var|tok:13a|v:2", "nrefs:5|tok:zh|v:2"
+    humans = [human([1, 1], one), human([1, 4], most), human([2, 5], most), human([5, 5], other), human([1, 1], one)]
+    assert signatures(humans) == [
+        "BLEU nrefs:1|tok:13a|v:2; also nrefs:var (var: of 1 to 5 references); also nrefs:5|tok:zh",
+        "chrF2 nrefs:1|nc:6",
+    ]
+    assert signatures([human(None, most)])[0].endswith("(var: not of equally many references)")
+    assert wrote({**references(1, "caption"), "each": [1, 5]}) == "1 to 5 human captions of the item each"
+    assert wrote({"kind": "translation", "references": 60, "captions": 40}) == "1.5 human translations each"
+
+
+@pytest.mark.parametrize(("kind", "there"), [("caption", True), ("translation", False)])
+def test_what_captions_of_the_item_are_is_said_where_there_are_any(kind: str, there: bool) -> None:
+    table = scores([made("a", (references(20, kind),))])
+    assert table is not None
+    assert ("written without the caption" in " ".join(table.notes)) is there
+
+
+def test_failed_captions_are_counted_apart() -> None:
+    frame = flagged("copy", 0, 1)
+    frame.loc[10:29, "text"] = None
+    frame.loc[10:29, ["round_trip_chrf", "reference_chrf"]] = 0.0
+    of = made("a", (references(20),), frame)
+    found = translations.findings([of])
+    expected = "Of 40 captions in fr by a 20 failed: not translated. Of the other 20, 2 (10.0 %) are flagged, "
+    assert found.headline == f"{expected}most often as copy (2)."
+    assert [(tile.value, tile.what) for tile in found.tiles][:2] == [
+        ("20", "captions failed: not translated"),
+        ("10.0 %", "of captions flagged"),
+    ]
+    table, scored = translations.flags([of]), scores([of])
+    assert table is not None and scored is not None
+    assert [cell.value for cell in table.rows[0].cells[2:]] == [40, 20, 0.1, 2, 50.0]
+    assert "A caption that failed counts as an empty translation here." in scored.notes
+    (loaded,) = translations.load([of])
+    assert len(loaded.frame) == 20 and len(loaded.failed) == 20
+    listed = "".join(translations.lists(Material([]), [loaded]))
+    assert "20 failed: not translated</b>" in listed and "and 16 more." in listed
+    nothing = made("a", frame=captions(text=None))
+    assert translations.findings([nothing]).tiles[1].value == MISSING
+    assert "40 failed" in "".join(translations.lists(Material([]), translations.load([nothing])))
+    assert translations.failures([made(), nothing]) == ["Of 80 captions 40 failed: not translated."]
+    assert translations.failures([made()]) == []
 
 
 def test_flags_that_no_caption_has_are_named_and_have_no_column() -> None:

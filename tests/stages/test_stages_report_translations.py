@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import toy
+from standin import Engine
 from toy import Chain
 
 from ccr_cli.artifacts import base
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.report import compose
+from ccr_cli.stages.report import gather
+from ccr_cli.stages.select import Inputs
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +40,15 @@ def test_a_report_of_runs_shows_what_they_were_trained_on(chain: Chain, tmp_path
     text = made.file("report.html").read_text(encoding="utf-8")
     assert 'id="result"' in text and 'id="translations"' in text
     assert "The 12 captions of which least comes back" in text and "data:image/png" in text
+
+
+def test_what_failed_is_said_beside_results_too(chain: Chain) -> None:
+    material = gather(Inputs(Workspace(chain.root)))[0]
+    assert not any("failed" in sentence for sentence in compose.overview(material).findings.more)
+    quality = copy.deepcopy(dict(material.translations[0].quality))
+    quality["forward"]["splits"]["train"]["failed"] = 7
+    failing = replace(material, translations=[replace(material.translations[0], quality=quality)])
+    assert compose.overview(failing).findings.more[-1] == "Of 96 captions 7 failed: not translated."
 
 
 def test_translations_alone(workspace: Chain) -> None:
@@ -64,8 +80,37 @@ def test_translations_of_one_name_are_told_apart(workspace: Chain) -> None:
         toy.ok("translate", "--lang", "es", *own, "--name", name, *more, workspace=workspace.root)
     made = toy.ok("report", workspace=workspace.root).made
     rows = made.file("tables/translations.csv").read_text(encoding="utf-8")
-    for label in ("hand", "hand-en-es.tsv [first]", "hand-en-es.tsv [second]"):
-        assert f"toy, es: {label}" in rows, rows
+    for label in ("hand", "hand-en-es.tsv [first]"):
+        assert f'"toy, es: {label}",train' in rows, rows
+    same = "hand-en-es.tsv [first] and hand-en-es.tsv [second] (the same texts)"
+    assert f'"toy, es: {same}",val' in rows, "the other is translated back too, and has a figure more"
+    scores = made.file("tables/translation-scores.csv").read_text(encoding="utf-8").splitlines()
+    assert len(scores) == 3, "three artifacts, two splits with references, the same texts"
+    text = made.file("report.html").read_text(encoding="utf-8")
+    assert "Of 96 captions of 3 translations 0" in text and "Nearest to" not in text and "told apart from" not in text
+
+
+def test_rounds_are_in_the_name(workspace: Chain) -> None:
+    made = toy.ok("translate", "--lang", "es", "--rounds", "2", "--split", "val", workspace=workspace.root).made
+    rows = toy.ok("report", made.path, workspace=workspace.root).made.file("tables/translations.csv")
+    assert rows.read_text(encoding="utf-8").splitlines()[1].startswith('"toy, es: hand (2 rounds)",val,24,')
+
+
+def test_what_failed_is_on_top_of_the_page_and_in_no_flag(tmp_path: Path, engine: Engine) -> None:
+    folder = toy.toy()
+    known = dict(folder.tables["en-es"])
+    del known["black ring"], known["a picture of one ring that is black"]
+    engine.knows(known)
+    toy.ok("data", "import", folder.write(tmp_path / "toy"), workspace=tmp_path)
+    toy.ccr("translate", "--lang", "es", "--engine", "apertium", workspace=tmp_path)
+    made = toy.ok("report", workspace=tmp_path).made
+    text = made.file("report.html").read_text(encoding="utf-8")
+    assert "2 failed: not translated. Of the other 94, 0 (0.0\xa0%) are flagged." in text
+    assert "<b>2</b><span>captions failed: not translated</span><small>of 96</small>" in text
+    assert '<bdi dir="auto">black ring</bdi>' in text and 'class="tag noisy"' not in text
+    heads, *rows = made.file("tables/translations.csv").read_text(encoding="utf-8").splitlines()
+    assert heads == "translation,split,captions,failed,flagged,round_trip"
+    assert sum(int(row.split(",")[-3]) for row in rows) == 2
 
 
 def forget(artifact: base.Artifact) -> None:
