@@ -19,7 +19,7 @@ from ccr_cli.console import say, warn
 from ccr_cli.errors import CcrError, UsageError
 from ccr_cli.stages.failures import refuse_too_many
 from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.translate import Job, Wanted, walk
+from ccr_cli.stages.translate_job import Job, Wanted, walk
 from ccr_cli.stages.translate_steps import Part
 
 _PATIENCE = timedelta(days=30)
@@ -73,7 +73,7 @@ def _translate(inputs: Inputs, wanted: Wanted, part: Part) -> None:
     engines = job.engines(Path())
     failed: list[str] = []
     total = 0
-    for steps, rows in job.chains():
+    for steps, rows in job.chains:
         if engines.kept(steps[0]) is None:
             say(f"{job.request['engine']} looks its answers up: there is no work to share")
             return

@@ -60,6 +60,8 @@ class Engines:
     device: str
     cache: Path
     """Where results are kept."""
+    silent: bool = False
+    """Says nothing of progress: look-ups beforehand."""
     _pair: tuple[str, str] | None = None
     _engine: Any = None
 
@@ -110,6 +112,8 @@ def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
         The result of each sentence.
     """
     engine, kept = engines.of(step), engines.kept(step)
+    if engines.silent:
+        return {text: result for group in groups for text, result in _ask(engine, group, {})}
     results = known(groups, kept, seed)
     total = len({text for group in groups for text in group})
     if results:

@@ -179,3 +179,51 @@ def test_one_artifact_a_language(tmp_path: Path) -> None:
     made = [base.load(path) for path in done.paths if path.parent.parent.name == "translations"]
     assert [translation.language(a) for a in made] == ["es", "fr"]
     assert [a.name for a in made] == ["es-recorded", "fr-recorded"]
+
+
+@pytest.mark.parametrize("options", [("--back", "--queries"), (), ("--rounds", "2")])
+def test_a_caption_that_is_called_like_a_translation_is_refused(options: tuple[str, ...], tmp_path: Path) -> None:
+    folder = toy.toy()
+    human = next(row for row in folder.captions if row[2] == "es")
+    human[0] = f"{folder.captions[0][0]}@es"
+    root = imported(folder, tmp_path)
+    for more in (options, (*options, "--dry-run")):
+        done = translated(root, *more)
+        assert (done.code, done.out) == (4, "")
+        for word in ("captions.parquet", f"'{human[0]}'", "rename it in captions.tsv", "ccr data import"):
+            assert word in done.err
+    assert not list((root / "translations").glob("*/*/artifact.json"))
+
+
+@pytest.mark.parametrize(
+    ("options", "installed"), [(("--rounds", "2"), True), (("--back",), True), (("--back",), False)]
+)
+def test_auto_takes_recorded_only_where_the_tables_answer(
+    options: tuple[str, ...], installed: bool, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = toy.toy()
+    table = folder.tables["en-es"]
+    folder.tables["es-en"] = {text: f"{text} 2" for text in list(table.values())[: 96 if "--rounds" in options else 9]}
+    root = imported(folder, tmp_path)
+    for name, value in toy.environment(root).items():
+        monkeypatch.setenv(name, value)
+    if not installed:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    plain = translated(root)
+    assert plain.code == 0 and plain.made.name == "es-recorded"
+    planned = translated(root, *options, "--dry-run")
+    assert planned.code == 0 and "forward model\tHelsinki-NLP/opus-mt-en-es" in planned.out
+    done = translated(root, *options)
+    assert (done.code, done.out) == (5, "")
+    assert "not recorded): hf is taken instead" in done.err and "not recorded): hf is taken instead" in planned.err
+    assert ("try: --engine apertium" in done.err) == installed
+    for more in ((), ("--dry-run",)):
+        asked = translated(root, "--engine", "recorded", *options, *more)
+        assert (asked.code, asked.out) == (1, "") and "captions failed, more than --max-failed 0.2" in asked.err
+
+
+def test_a_dry_run_of_recorded_says_how_many_are_not(tmp_path: Path) -> None:
+    folder = toy.toy()
+    del folder.tables["en-es"]["red circle"]
+    done = translated(imported(folder, tmp_path), "--dry-run")
+    assert done.code == 0 and "forward not recorded\t1" in done.out.splitlines()
