@@ -44,7 +44,8 @@ class Fault:
     body: str = ""
     how: str = ""
     """hang, reset, cut (half of the right answer and its full length), half (half of it, as if it were all), chunked
-    (a chunk too few), drip (never ending); by default the status and body."""
+    (a chunk too few), drip (never ending), headers (dripping, then the right answer, unless whoever asked has left); by
+    default the status and body."""
 
 
 @dataclass
@@ -72,6 +73,8 @@ class Providers:
     """What hangs goes on, without an answer."""
     gather: threading.Barrier | None = None
     """Requests wait here for each other."""
+    left: threading.Event = field(default_factory=threading.Event)
+    """Somebody has closed the connection while headers dripped."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def fails(self, text: str, *faults: Fault) -> None:
@@ -228,6 +231,17 @@ def serve(key: str = "none") -> Iterator[Providers]:
                 self.connection.close()
             elif fault.how == "cut":
                 self.answer(200, {"Content-Type": kind}, half, len(right))
+            elif fault.how == "headers":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                try:
+                    for _ in range(500):
+                        providers.released.wait(0.02)
+                        self.wfile.write(b"x")
+                except OSError:
+                    providers.left.set()
+                    raise
+                self.wfile.write(b"\r\nContent-Type: %b\r\n" % kind.encode())
+                self.wfile.write(b"Content-Length: %d\r\n\r\n%b" % (len(right), right))
             elif fault.how == "half":
                 self.answer(200, {"Content-Type": kind}, _within(right))
             elif fault.how in ("chunked", "drip"):

@@ -13,10 +13,12 @@ import email.utils
 import http.client
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.cookiejar import DefaultCookiePolicy
@@ -25,6 +27,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
 
 import requests
+import requests.adapters
 import urllib3
 
 from ccr_cli.errors import redact
@@ -38,6 +41,9 @@ _FINAL = {401, 402, 403, 404, 405, 410, 451, 456}
 _REFUSED = {400, 413, 414, 422, 431}
 _BUSY = {429, 503, 529}
 _WORDS = ("message", "error", "error_msg", "errorMessage", "responseDetails")
+_Headers = requests.structures.CaseInsensitiveDict[str]
+_Whole = tuple[int, _Headers, bytes]
+"""Status, headers and body of an answer."""
 _RESULT = re.compile(r'class="(?:t0|result-container)"')
 
 
@@ -90,17 +96,48 @@ class Answer:
         """Nothing is open any more."""
 
 
+class _Adapter(requests.adapters.HTTPAdapter):
+    """Knows its connections, so that they can be broken off while an answer is waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connections: list[Any] = []
+
+    def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **options)
+        if isinstance(made := pool.ConnectionCls, type):  # a pool that is new
+
+            def kept(**given: Any) -> Any:
+                self._connections.append(made(**given))
+                return self._connections[-1]
+
+            pool.ConnectionCls = kept
+        return pool
+
+    def break_off(self) -> None:
+        """Ends all connections under the hands of whoever reads from them."""
+        for connection in self._connections:
+            if connection.sock is not None:
+                with suppress(OSError):
+                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+
 class Client:
     """What one thread sends requests with.
 
     Args:
-        timeout: Seconds that a provider may be silent, and that the whole answer may take.
+        timeout: Seconds that a request may take, from looking its host up to the end of the answer.
         mask: Makes words of the provider fit to be shown.
     """
 
     def __init__(self, timeout: float, mask: Callable[[str], str]) -> None:
         self._timeout, self._mask = timeout, mask
-        self._session = requests.Session()
+        self._open()
+
+    def _open(self) -> None:
+        self._session, self._adapter = requests.Session(), _Adapter()
+        self._session.mount("http://", self._adapter)
+        self._session.mount("https://", self._adapter)
         self._session.auth = lambda request: request  # else a password of ~/.netrc would be sent along
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
@@ -129,37 +166,53 @@ class Client:
             method = "POST"
         if method == "POST" and json is None:  # out of the URL, which proxies and servers log
             params, data = {}, {**params, **(data or {})}
+        question: dict[str, Any] = {"params": params, "data": data, "json": json, "headers": headers}
         failure = None
         try:
-            with self._session.request(
-                method,
-                url,
-                params=params,
-                data=data,
-                json=json,
-                headers=headers,
-                proxies=dict(proxies or {}),
-                timeout=(min(_CONNECT_SECONDS, self._timeout), self._timeout),
-                allow_redirects=False,  # texts go where they were sent, and so do keys
-                stream=True,
-            ) as response:
-                body = self._body(response)
+            status, answered, body = self._in_time(method, url, {**question, "proxies": dict(proxies or {})})
         except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
             failure = self._transport(error)
         if failure is not None:  # raised here, it does not carry the other one, which names URLs
             raise failure
-        return self._judged(response, body)
+        return self._judged(status, answered, body)
 
-    def _body(self, response: requests.Response) -> bytes:
+    def _in_time(self, method: str, url: str, question: Mapping[str, Any]) -> _Whole:
+        """Asks in a thread of its own: no timeout of requests bounds looking a host up, or headers that drip in."""
+        whole: Future[_Whole] = Future()
+
+        def ask(session: requests.Session) -> None:
+            try:
+                whole.set_result(self._whole(session, method, url, question))
+            except Exception as error:  # for the thread that waits to tell apart
+                whole.set_exception(error)
+
+        threading.Thread(target=ask, args=(self._session,), daemon=True).start()
+        try:
+            return whole.result(self._timeout)
+        except TimeoutError:
+            if not whole.done():  # the thread is left alone with what it has
+                self._adapter.break_off()
+                self._open()
+            raise
+
+    def _whole(self, session: requests.Session, method: str, url: str, question: Mapping[str, Any]) -> _Whole:
         end = time.monotonic() + self._timeout
-        body = b""
-        while piece := response.raw.read1(_PIECE, decode_content=True):
-            body += piece
-            if len(body) > _LARGEST:
-                raise Failure("the answer is too large for a translation")
-            if time.monotonic() > end:
-                raise Failure(f"the answer took more than {self._timeout:g} s")
-        return body
+        with session.request(
+            method,
+            url,
+            **question,
+            timeout=(min(_CONNECT_SECONDS, self._timeout), self._timeout),
+            allow_redirects=False,  # texts go where they were sent, and so do keys
+            stream=True,
+        ) as response:
+            body = b""
+            while piece := response.raw.read1(_PIECE, decode_content=True):
+                body += piece
+                if len(body) > _LARGEST:
+                    raise Failure("the answer is too large for a translation")
+                if time.monotonic() > end:  # nobody waits any more
+                    raise TimeoutError
+            return response.status_code, response.headers, body
 
     def _transport(self, error: Exception) -> Failure:
         """What to say of an exception of requests or urllib3: by its type, never in its own words."""
@@ -176,10 +229,9 @@ class Client:
             return Failure(f"no answer within {self._timeout:g} s")
         return Failure(f"the connection broke off ({type(error).__name__})")
 
-    def _judged(self, response: requests.Response, body: bytes) -> Answer:
+    def _judged(self, status: int, headers: _Headers, body: bytes) -> Answer:
         """The answer, where it is one."""
-        status = response.status_code
-        text = _decoded(response, body)
+        text = _decoded(headers, body)
         if 200 <= status < 300:
             if not text.strip():
                 raise Failure("the answer is empty")
@@ -190,20 +242,20 @@ class Client:
         words = self._mask(_words(text))
         message = f"HTTP {status}" + (f": {words}" if words else "")
         if 300 <= status < 400:
-            where = self._mask(urlsplit(response.headers.get("Location", "")).netloc)
+            where = self._mask(urlsplit(headers.get("Location", "")).netloc)
             raise Failure(f"{message}, sent on to {where or 'another address'}", "final")
         if status in _FINAL:
             raise Failure(message, "final")
         if status in _REFUSED:
             raise Failure(message, "refused")
-        wait = seconds_of(response.headers.get("Retry-After"), datetime.now(UTC))
+        wait = seconds_of(headers.get("Retry-After"), datetime.now(UTC))
         raise Failure(message, "busy" if status in _BUSY else "passing", wait)
 
 
-def _decoded(response: requests.Response, body: bytes) -> str:
+def _decoded(headers: _Headers, body: bytes) -> str:
     """In the encoding that the header names, else UTF-8, which all providers speak."""
-    named = requests.utils.get_encoding_from_headers(response.headers)
-    stated = "charset" in response.headers.get("Content-Type", "").lower()
+    named = requests.utils.get_encoding_from_headers(headers)
+    stated = "charset" in headers.get("Content-Type", "").lower()
     try:
         return body.decode(named if named and stated else "utf-8", "replace")
     except LookupError:

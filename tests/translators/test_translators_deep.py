@@ -139,11 +139,22 @@ def test_a_request_that_fails_is_made_again(provider: str, web: Providers) -> No
 
 
 @pytest.mark.parametrize("provider", TESTED)
-@pytest.mark.parametrize("how", ["hang", "drip"])
+@pytest.mark.parametrize("how", ["hang", "drip", "headers"])
 def test_a_provider_that_hangs_is_left(provider: str, how: str, web: Providers) -> None:
     web.fails("slow", Fault(how=how))
     found = toy.translated(make(provider, timeout="0.6", retries="20", breaker="99"), ["slow", "quick"])
     assert found == [Translation(server.translated(text, "es")) for text in ("slow", "quick")]
+    assert web.texts().count("slow") > 1, "it was asked again"
+    assert how != "headers" or web.left.wait(30), "and nothing is left open"
+
+
+def test_a_caption_on_which_a_provider_hangs_fails_alone(web: Providers) -> None:
+    web.fails("slow", *[Fault(how="headers")] * 9)
+    found = toy.translated(make("google", timeout="0.6", retries="0", workers="1"), ["slow", "quick"])
+    assert found == [
+        Translation(None, error="no answer within 0.6 s"),
+        Translation(server.translated("quick", "es")),
+    ]
 
 
 @pytest.mark.parametrize("provider", TESTED)
