@@ -71,7 +71,7 @@ class Patience:
     max_wait: float
     """Longest wait in seconds that the provider may ask for."""
     breaker: int
-    """Failed requests in a row after which the provider is given up."""
+    """Failed requests in a row after which the provider is given up; refused texts are none."""
 
 
 class TokenBucket:
@@ -224,8 +224,11 @@ class _Call:
             self._in_a_row = 0
 
     def _hopeless(self, failure: Failure) -> bool:
-        """Counts a failure, and gives up where it is one too many."""
+        """Counts a failure, and gives up where it is one too many; what lies with the text alone does not count."""
         if failure.kind == "unsent":
+            return False
+        if failure.kind == "refused":
+            self._crowd.answered = True
             return False
         with self._lock:
             self._in_a_row += 1

@@ -39,6 +39,8 @@ _PIECE = 64 * 1024
 _FINAL = {401, 402, 403, 404, 405, 410, 451, 456}
 """The key, the quota or the address is wrong; 456 is DeepL's for a quota that is used up."""
 _REFUSED = {400, 413, 414, 422, 431}
+_OF_ALL = re.compile(r"(?i)\bapi.?key\b|\bnot supported\b")
+"""LibreTranslate says with 400, as if it were the text's fault, that it wants a key or does not know the language."""
 _BUSY = {429, 503, 529}
 _WORDS = ("message", "error", "error_msg", "errorMessage", "responseDetails")
 _Headers = requests.structures.CaseInsensitiveDict[str]
@@ -244,7 +246,7 @@ class Client:
         if 300 <= status < 400:
             where = self._mask(urlsplit(headers.get("Location", "")).netloc)
             raise Failure(f"{message}, sent on to {where or 'another address'}", "final")
-        if status in _FINAL:
+        if status in _FINAL or (status == 400 and _OF_ALL.search(words)):
             raise Failure(message, "final")
         if status in _REFUSED:
             raise Failure(message, "refused")

@@ -66,7 +66,7 @@ class Config:
     """Longest wait in seconds that the provider may ask for; if it asks for more, the command ends."""
 
     breaker: int = 30
-    """Failed requests in a row after which the command ends."""
+    """Failed requests in a row after which the command ends; captions that the provider refuses do not count."""
 
     def __post_init__(self) -> None:
         """Checks the values.

@@ -153,9 +153,16 @@ def test_an_answer_in_between_begins_a_new_row() -> None:
     assert len(list(crowd(ask, breaker=3).ask(numbered(10)))) == 10
 
 
-def test_texts_that_nobody_was_asked_for_do_not_count() -> None:
-    ask, _ = failing(*[Failure("too long", "unsent")] * 50)
-    assert len(list(crowd(ask, breaker=3).ask(numbered(50)))) == 50
+@pytest.mark.parametrize("kind", ["unsent", "refused"])
+def test_what_lies_with_the_texts_does_not_count(kind: str) -> None:
+    ask, _ = failing(*[Failure("no", kind, retry_after=5000.0)] * 50)  # type: ignore[arg-type]
+    found = dict(crowd(ask, breaker=3).ask(numbered(51)))
+    assert len(found) == 51 and found[50] == "TEXT 50"
+
+
+def test_a_provider_that_refused_a_text_has_answered() -> None:
+    ask, _ = failing(Failure("no", "refused"), Failure("nobody", "unreachable"))
+    assert dict(crowd(ask).ask(numbered(2)))[1] == "TEXT 1"
 
 
 @pytest.mark.parametrize(

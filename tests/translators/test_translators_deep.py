@@ -173,6 +173,16 @@ def test_a_caption_that_fails_fails_alone(provider: str, web: Providers) -> None
     assert [web.texts().count(text) for text in ("bad", "odd", "cut")] == [3, 1, 3]
 
 
+@pytest.mark.parametrize("status", [400, 413])
+def test_captions_that_a_provider_refuses_keep_it_from_none_of_the_others(status: int, web: Providers) -> None:
+    bad = [f"bad {i}" for i in range(40)]
+    for text in bad:
+        web.fails(text, Fault(status))
+    found = toy.translated(make("google", workers="1"), [*bad, "good"])
+    assert [result.error for result in found[:40]] == [f"HTTP {status}"] * 40
+    assert found[40] == Translation(server.translated("good", "es")) and len(web.seen) == 41
+
+
 def test_a_caption_that_is_too_long_is_sent_to_nobody(web: Providers) -> None:
     found = toy.translated(make("google", breaker="6"), ["a dog", *["y" * 5000] * 9, "z" * 4999])
     assert {result.error for result in found[1:10]} == {"5000 characters are more than Google Translate takes"}
@@ -292,8 +302,11 @@ def test_a_server_of_ones_own_needs_no_key(web: Providers, monkeypatch: pytest.M
     assert toy.translated(translator, ["a dog"]) == [Translation(server.translated("a dog", "nl"))]
     assert "api_key" not in web.seen[0].form
     web.libre_needs_key = True
-    came, error = stopped(make("libretranslate", url=web.url, retries="0", breaker="2", workers="1"), ["a", "b", "c"])
-    assert "to get an API key" in (came[0].error or "") and "to get an API key" in error.message
+    came, error = stopped(make("libretranslate", url=web.url), ["a", "b", "c"])
+    assert came == {} and "to get an API key" in error.message and "LIBRE_API_KEY" in (error.hint or "")
+    web.libre_needs_key = False
+    came, error = stopped(make("libretranslate", url=web.url, target="nl", target_code="xx"), ["a", "b"])
+    assert came == {} and "HTTP 400: xx is not supported" in error.message
 
 
 @pytest.mark.parametrize("provider", [name for name, provider in PROVIDERS.items() if provider.keys])
