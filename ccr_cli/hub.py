@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,16 @@ def identity(model: str) -> dict[str, str]:
     files = {*located.weights, *(path for pattern in _OTHER_FILES for path in located.folder.glob(pattern))}
     whole = hashlib.sha256()
     for path in sorted(files):
-        with path.open("rb") as handle:
-            whole.update(f"{path.name} {hashlib.file_digest(handle, 'sha256').hexdigest()}\n".encode())
+        facts = path.stat()
+        whole.update(f"{path.name} {_digest(path.absolute(), facts.st_size, facts.st_mtime_ns)}\n".encode())
     return {"model": f"sha256:{whole.hexdigest()}"}
+
+
+@cache
+def _digest(path: Path, size: int, changed: int) -> str:
+    """A file's digest; read once as long as its size and time of change stay."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def missing(model: str) -> tuple[str, str] | None:

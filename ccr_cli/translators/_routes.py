@@ -17,6 +17,8 @@ class Route:
     """Put before every source text."""
     forced_token: int | None = None
     """Id of the first token of every translation."""
+    codes: tuple[str, ...] = ()
+    """The model's names of both languages, where it is told them by tokens of its own."""
 
 
 def route(model: str, family: str, tokenizer: Any, source: str, target: str, config: Any) -> Route:
@@ -48,7 +50,7 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
                 raise _unknown(model, code)
         tokenizer.src_lang = codes[0]
         token = codes[1] if codes[1] not in getattr(tokenizer, "lang_code_to_token", {}) else f"__{codes[1]}__"
-        return Route(config.prefix, tokenizer.convert_tokens_to_ids(token))
+        return Route(config.prefix, tokenizer.convert_tokens_to_ids(token), tuple(codes))
     if family in ("t5", "umt5", "mt5"):
         if config.prefix:
             return Route(config.prefix)

@@ -12,7 +12,7 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -186,16 +186,18 @@ class Seq2Seq(ABC):
         return facts
 
     def identity(self) -> dict[str, Any]:
-        """The model by its commit or its content, its precision, the search, and how it is told the languages."""
-        options = asdict(self.config)
-        deciding = ("num_beams", "max_new_tokens", "source_code", "target_code", "prefix")
+        """The model by its commit or its content, its precision, the search, how it is told the languages, versions."""
         local = hub.identity(self.config.model)
         return {
             "engine": self.ENGINE,
+            "version": self._version(),
             "model": local.get("model", self.located.label),
             "revision": self.located.revision,
             "dtype": self.dtype,
-            **{key: options[key] for key in deciding},
+            "num_beams": self.config.num_beams,
+            "max_new_tokens": self.config.max_new_tokens,
+            "prefix": self._route.prefix,
+            "codes": list(self._route.codes),
         }
 
     def _try(self, sentences: list[list[int]]) -> list[Decoded] | None:

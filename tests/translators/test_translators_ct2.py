@@ -242,7 +242,7 @@ def test_describe_and_plan(nllb: Path) -> None:
     assert plan["licence"] == "CC-BY-NC-4.0" and plan["here"] == "yes"
     config = hf.Config(model=str(nllb), max_new_tokens=24)
     theirs = hf.Translator("en", "de", config, dataset_dir=None, device="cpu").identity()
-    assert translator(nllb).identity() == theirs | {"engine": "ct2"}
+    assert translator(nllb).identity() == theirs | {"engine": "ct2", "version": facts["version"]}
 
 
 def test_both_engines_on_the_command_line(workspace: Chain, marian: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ import transformers
 from scipy.special import log_softmax
 from tinymt import CAPTIONS
 
+from ccr_cli import hub
 from ccr_cli.errors import ArtifactError, ResourceError, UnavailableError, UsageError
 from ccr_cli.translators import hf
 
@@ -200,13 +203,44 @@ def test_what_decides_the_text_is_the_key_of_the_cache(marian: Path, tmp_path: P
     one = translator(marian).identity()
     assert one == translator(marian, batch_tokens=7).identity() == translator(marian, dtype="float32").identity()
     changes: list[dict[str, Any]] = [
-        {"num_beams": 2}, {"max_new_tokens": 5}, {"dtype": "bfloat16"}, {"prefix": "x "}, {"target_code": "deu"},
+        {"num_beams": 2}, {"max_new_tokens": 5}, {"dtype": "bfloat16"}, {"prefix": "x "},
     ]  # fmt: skip
     others = [translator(marian, **change).identity() for change in changes]
-    assert len({str(each) for each in [one, *others]}) == 6
+    assert len({str(each) for each in [one, *others]}) == 5
+    assert one["version"] == f"transformers {transformers.__version__}"
     elsewhere = tmp_path / "elsewhere"
     elsewhere.symlink_to(marian)
     assert translator(elsewhere).identity() == one
+
+
+def test_the_key_of_the_cache_has_the_models_own_names_of_the_languages(
+    m2m100: Path, nllb: Path, madlad: Path, tmp_path: Path
+) -> None:
+    for model, codes in ((m2m100, ["en", "de"]), (nllb, ["eng_Latn", "deu_Latn"])):
+        usual = translator(model).identity()
+        given = translator(model, "xx", "yy", source_code=codes[0], target_code=codes[1])
+        assert usual["codes"] == codes and given.identity() == usual
+        assert translator(model, "de", "en").identity()["codes"] == codes[::-1]
+    assert translator(madlad).identity()["prefix"] == "<2de> "
+    several = tinymt.marian(tmp_path, [">>cmn_Hans<<", ">>deu<<"])
+    assert translator(several).identity()["prefix"] == ">>deu<< "
+    assert translator(several, target_code="cmn_Hans").identity()["prefix"] == ">>cmn_Hans<< "
+
+
+def test_a_models_files_are_hashed_once(marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shutil.copytree(marian, tmp_path / "model")
+    hashed: list[str] = []
+    digest = hashlib.file_digest
+
+    def counted(file: Any, name: str) -> Any:
+        hashed.append(file.name)
+        return digest(file, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    first = [translator(folder).identity()["model"], hub.identity(str(folder))["model"]]
+    assert len(set(first)) == 1 and len(hashed) == len(set(hashed)) > 3
+    (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
+    assert hub.identity(str(folder))["model"] != first[0] and hashed[-1] == str(folder / "config.json")
 
 
 @pytest.mark.parametrize("offline", [True, False])
