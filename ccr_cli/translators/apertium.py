@@ -65,6 +65,15 @@ class Config:
     timeout: float = 600.0
     """Seconds that one hop of one call may take."""
 
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+            ValueError: If one of them cannot be.
+        """
+        if self.timeout <= 0:
+            raise ValueError("timeout is greater than 0")
+
 
 class Translator:
     """Runs the modes that lead from one language to another.
@@ -142,6 +151,11 @@ class Translator:
         return [Translation(text) if text.strip() else Translation(None, error="Apertium gave nothing") for text in hop]
 
 
+def identity(config: Config) -> dict[str, float]:
+    """What a request records: patience by its default, since it decides no translation."""
+    return {"timeout": Config().timeout}
+
+
 def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
     """Lists the pairs that the installed modes reach within two hops; none where Apertium is missing."""
     if shutil.which(_PROGRAM) is None:
@@ -217,13 +231,17 @@ def _run_in(environment: dict[str, str], mode: str, texts: list[str], timeout: f
         if process.poll() is None:  # timeout, Ctrl-C: the whole pipe, not only the shell that leads it
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+    words = " ".join(err.decode("utf-8", "replace").split())[:200]
+    said = f": {words}" if words else ""
     if process.returncode != 0:
-        reason = err.decode("utf-8", "replace").strip()[:200]
-        raise _HopError(f"{mode} ended with {process.returncode}: {reason}")
+        raise _HopError(f"{mode} ended with {process.returncode}{said}")
     parts = out.decode("utf-8", "replace").split("\0")
+    found = [_from_stream(part) for part in parts[: len(texts)]]
+    if said and not any(found):
+        raise _HopError(f"{mode} gave nothing{said}")
     if len(parts) <= len(texts) or any(part.strip() for part in parts[len(texts) :]):
-        raise _HopError(f"{mode} gave another number of texts than it got")
-    return [_from_stream(part) for part in parts[: len(texts)]]
+        raise _HopError(f"{mode} gave another number of texts than it got{said}")
+    return found
 
 
 def _to_stream(text: str) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from toy import translated
 
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import UnavailableError, UsageError
+from ccr_cli.stages.options import configure, identified
 from ccr_cli.translators import apertium
 from ccr_cli.translators.base import Translation
 
@@ -174,7 +175,7 @@ def test_a_text_that_breaks_the_engine_fails_alone(tmp_path: Path, monkeypatch: 
     )
     results = translated(make("en", "es"), ["one", "two", "poison", "four", "five"])
     assert [r.text for r in results] == ["one", "two", None, "four", "five"]
-    assert results[2].error == "eng-spa ended with 3: "
+    assert results[2].error == "eng-spa ended with 3"
 
 
 def test_a_wrong_number_of_texts_is_never_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +183,28 @@ def test_a_wrong_number_of_texts_is_never_accepted(tmp_path: Path, monkeypatch: 
     results = translated(make("en", "es"), ["one", "two"])
     assert [r.text for r in results] == [None, None]
     assert results[0].error is not None and "another number of texts" in results[0].error
+
+
+@pytest.mark.parametrize("out", ["", 'tr -dc "\\000"'], ids=["nothing at all", "as many empty texts"])
+def test_what_an_engine_complains_of_is_said(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    complaint = 'printf "Error: no such file\\n  eng-spa.automorf.bin %0300d" 0 >&2'
+    stand_in(tmp_path, monkeypatch, f"{complaint}; {out or 'cat > /dev/null'}")
+    results = translated(make("en", "es"), ["one", "two"])
+    assert [r.text for r in results] == [None, None]
+    error = results[0].error or ""
+    assert error.startswith("eng-spa gave nothing: Error: no such file eng-spa.automorf.bin 0000")
+    assert "\n" not in error and len(error) < 250
+
+
+def test_patience_is_no_part_of_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, "cat")
+    patient, usual = apertium.Config(timeout=5.0), apertium.Config()
+    assert identified(apertium, patient) == identified(apertium, usual)
+    assert identified(apertium, usual) != identified(apertium, apertium.Config(modes="eng-spa"))
+    assert make("en", "es", timeout=5.0).identity() == make("en", "es").identity()
+    for seconds in ("0", "-1"):
+        with pytest.raises(UsageError, match="timeout is greater than 0"):
+            configure(apertium.Config, {"timeout": seconds}, "engine apertium")
 
 
 def test_a_hanging_engine_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
