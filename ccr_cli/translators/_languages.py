@@ -59,6 +59,11 @@ def script(lang: str) -> str | None:
     return _SCRIPT.get(primary(lang))
 
 
+def usually_written(lang: str) -> bool:
+    """Whether a tag means the usual script of its language, so that it can be left out."""
+    return script(lang) == script(primary(lang))
+
+
 def nllb(lang: str) -> str:
     """Returns the code of NLLB-200 and FLORES-200, e.g. `deu_Latn`; of an unknown language its own tag."""
     writing = script(lang)

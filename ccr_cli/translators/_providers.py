@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccr_cli.translators._languages import iso3, primary, script
+from ccr_cli.translators._languages import iso3, primary, script, usually_written
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def code_of(lang: str, known: Mapping[str, str]) -> str | None:
         wanted += _CHINESE.get(writing or "", [])
     else:
         wanted.append(f"{plain}-{writing}")
-        if writing == script(plain):
+        if usually_written(lang):
             wanted += [plain, iso3(lang), *_OLD_CODES.get(plain, [])]
     for code in wanted:
         if code.lower() in by_code:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccr_cli.errors import UnavailableError, UsageError
-from ccr_cli.translators._languages import iso3, nllb, primary, script
+from ccr_cli.translators._languages import iso3, nllb, primary, script, usually_written
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
         config: The engine's Config: source_code, target_code and prefix override.
 
     Raises:
-        UnavailableError: If the model does not know one of the languages.
+        UnavailableError: If the model does not know one of the languages, or not in that script.
         UsageError: If the model is of a family that is not known here.
     """
     if family == "marian":
@@ -48,6 +48,8 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
         for code in codes:
             if code not in known:
                 raise _unknown(model, code)
+        if hasattr(tokenizer, "lang_code_to_token") and not config.target_code:
+            _refuse_script(model, target, codes[1])
         tokenizer.src_lang = codes[0]
         token = codes[1] if codes[1] not in getattr(tokenizer, "lang_code_to_token", {}) else f"__{codes[1]}__"
         return Route(config.prefix, tokenizer.convert_tokens_to_ids(token), tuple(codes))
@@ -56,6 +58,8 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
             return Route(config.prefix)
         code = config.target_code or primary(target)
         if _token_id(tokenizer, f"<2{code}>") is not None:  # MADLAD-400
+            if not config.target_code:
+                _refuse_script(model, target, code)
             return Route(f"<2{code}> ")
         if _token_id(tokenizer, "<2en>") is not None:
             raise _unknown(model, f"<2{code}>")
@@ -74,13 +78,24 @@ def _marian_token(model: str, tokenizer: Any, target: str, override: str) -> str
     if not known:
         return ""
     code, writing = iso3(target), script(target)
-    candidates = [override] if override else [f"{code}_{writing}", code, primary(target)]
-    if primary(target) == "zh" and not override:
-        candidates = [f"cmn_{writing}", f"zho_{writing}", "zho", "cmn", "zh"]
-    for candidate in candidates:
+    scripted, plain = [f"{code}_{writing}"], [code, primary(target)]
+    if primary(target) == "zh":
+        scripted, plain = [f"cmn_{writing}", f"zho_{writing}"], ["zho", "cmn", "zh"]
+    for candidate in [override] if override else scripted + plain:
         if f">>{candidate}<<" in known:
+            if candidate in plain and not override:
+                _refuse_script(model, target, candidate)
             return f">>{candidate}<< "
-    raise _unknown(model, candidates[0])
+    raise _unknown(model, override or scripted[0])
+
+
+def _refuse_script(model: str, lang: str, code: str) -> None:
+    """Refuses a language in another script than the usual one, where the model has but one code for both."""
+    if not usually_written(lang):
+        raise UnavailableError(
+            f"{model} does not tell {lang} from {primary(lang)}: the script would be lost",
+            hint=f"--set target_code={code} takes the plain one, --set model=NAME another model",
+        )
 
 
 def _token_id(tokenizer: Any, token: str) -> int | None:

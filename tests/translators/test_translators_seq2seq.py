@@ -60,6 +60,25 @@ def test_marian_with_several_target_languages(tmp_path: Path) -> None:
         translator(model, "en", "fr")
 
 
+def test_a_script_is_never_lost_in_silence(m2m100: Path, nllb: Path, madlad: Path, tmp_path: Path) -> None:
+    marian = tinymt.marian(tmp_path, [">>zho<<", ">>deu<<"])
+    for model, lang, code, told in (
+        (m2m100, "zh-TW", "zh", ""),
+        (m2m100, "zh-Hant", "zh", ""),
+        (marian, "zh-TW", "zho", ">>zho<< "),
+        (madlad, "de-Cyrl", "de", "<2de> "),
+    ):
+        plain = lang.partition("-")[0]
+        with pytest.raises(UnavailableError, match=f"does not tell {lang} from {plain}") as caught:
+            translator(model, "en", lang)
+        assert f"--set target_code={code}" in (caught.value.hint or "")
+        assert translator(model, "en", lang, target_code=code)._route.prefix == told
+        assert translator(model, "en", plain)._route.prefix == told
+    assert translator(m2m100, "en", "zh-CN")._route.codes == ("en", "zh")
+    assert translator(m2m100, "zh-TW", "en")._route.codes == ("zh", "en"), "nothing is lost of what is read"
+    assert translator(nllb, "en", "zh-TW")._route.codes == ("eng_Latn", "zho_Hant")
+
+
 def test_t5_wants_a_language_token_or_a_prefix(madlad: Path, tmp_path: Path) -> None:
     engine = translator(madlad)
     assert engine._route.prefix == "<2de> " and engine.describe()["licence"] == "Apache-2.0"
