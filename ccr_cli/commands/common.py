@@ -118,7 +118,7 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
             try:
                 function(*args, **kwargs)
             except Planned as planned:
-                _show_plans([*planned.earlier, planned], as_json=bool(kwargs.get("json")))
+                show_plans([*planned.earlier, planned], as_json=bool(kwargs.get("json")))
         except CcrError as error:
             _complain(error)
             raise typer.Exit(error.exit_code) from None
@@ -167,7 +167,8 @@ def _complain(error: CcrError) -> None:
         console.say(f"  try: {error.hint}", level=-1)
 
 
-def _show_plans(plans: Sequence[Planned], as_json: bool) -> None:
+def show_plans(plans: Sequence[Planned], as_json: bool) -> None:
+    """Prints what a dry run found, a plan after the other."""
     if as_json:
         made = [_plan_facts(planned) for planned in plans]
         paths = {planned.path for planned in plans}

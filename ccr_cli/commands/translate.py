@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -87,7 +88,7 @@ def translate(
     if not lang and not noise:
         raise UsageError("which language? give --lang", hint="ccr translate --lang es")
     if name and len(set(lang or [])) + len(set(noise or [])) != 1:
-        raise UsageError("--name names one artifact, and more than one is asked for", hint="leave --name out")
+        _refuse_name(name, lang or [], noise or [])
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -95,7 +96,8 @@ def translate(
     from ccr_cli.stages.noise import make_noise
     from ccr_cli.stages.translate import Wanted, training_data
     from ccr_cli.stages.translate import translate as stage
-    from ccr_cli.stages.translate_parts import share
+    from ccr_cli.stages.translate_languages import in_turn
+    from ccr_cli.stages.translate_parts import part_of, share, translate_part
 
     wanted = [
         Wanted(
@@ -115,7 +117,22 @@ def translate(
         )
         for each in dict.fromkeys(lang or [])
     ]
-    if not share(inputs, wanted, shard):
+    part = part_of(shard, wanted, noise=bool(noise))
+    if part is not None and dry_run:
+        wanted = [replace(each, part=part) for each in wanted]
+    elif part is not None:
+        done: dict[str, dict[str, int]] = {}
+
+        def work(each: Wanted) -> None:
+            done[each.lang] = translate_part(inputs, each, part)
+
+        error = in_turn(wanted, work)
+        if json:
+            c.show_json({"read": [*map(c._facts, inputs.read)], "made": [], "shard": shard, "translated": done})
+        if error is not None:
+            raise error
+        return
+    if not share(inputs, wanted):
         return
     made = []
     for ratio in dict.fromkeys(noise or []):
@@ -125,13 +142,31 @@ def translate(
         with suppress(Planned):
             made.append(make_noise(inputs.workspace, data, ratio, **style, seed=drawn, name=name, force=force))
     said: set[str] = set()
-    for each in wanted:
+
+    def make(each: Wanted) -> None:
         with suppress(Planned):
             made.append(stage(inputs, each))
             show_translation(made[-1], said)
-    if dry_run:
+
+    error = in_turn(wanted, make)
+    if error is None and not dry_run:
+        c.emit(inputs, made, json)
+    elif error is None:
         raise inputs.workspace.planned[-1]
-    c.emit(inputs, made, json)
+    else:
+        if inputs.workspace.planned:
+            c.show_plans(inputs.workspace.planned, as_json=json)
+        elif made:
+            with suppress(typer.Exit):  # of captions that failed: what is not made at all counts more
+                c.emit(inputs, made, json)
+        raise error
+
+
+def _refuse_name(name: str, lang: list[str], noise: list[float]) -> NoReturn:
+    hint = "leave --name out, or make each in a call of its own"
+    if len(set(lang)) == len(set(noise)) == 1:
+        hint = f"draw the mismatch in a call of its own: ccr translate --noise {noise[0]:g} --name NAME"
+    raise UsageError(f"--name {name} names one artifact, and more than one is asked for", hint=hint)
 
 
 EPILOG = c.examples(

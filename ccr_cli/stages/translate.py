@@ -9,7 +9,7 @@ import pandas as pd
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.build import Build, Planned
 from ccr_cli.artifacts.tables import write_table
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import CcrError, UnavailableError
 from ccr_cli.stages.failures import failure, read_failures, write_failures
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.translate_job import JOURNAL, Job, Wanted, training_data, usual_engine, usual_request
@@ -45,7 +45,11 @@ def translate(inputs: Inputs, wanted: Wanted) -> base.Artifact:
         raise job.alternative(error) from None
     except Planned as planned:
         if planned.state != "done":
-            planned.facts |= job.prospect()
+            try:
+                planned.facts |= job.prospect()
+            except CcrError:
+                inputs.workspace.planned.remove(planned)
+                raise
         raise
 
 

@@ -28,6 +28,7 @@ from ccr_cli.stages.translate_steps import Engines, Part, Results, Step, begin, 
 from ccr_cli.stages.translation_cache import normal
 from ccr_cli.translators.base import Translation
 
+NO_WORK = "recorded looks its answers up: there is no work to share; leave --shard out"
 JOURNAL = "journal"
 """Folder of results in the building folder, for a translation without a cache."""
 
@@ -62,6 +63,8 @@ class Wanted:
     """Try again what failed before, keep the rest."""
     cache: bool = True
     """Take sentences from the cache of translations and keep new ones there."""
+    part: Part = field(default_factory=Part)
+    """Which of the groups a dry run counts."""
 
 
 def training_data(inputs: Inputs) -> base.Artifact:
@@ -125,7 +128,7 @@ class Job:
         request |= {"back": wanted.back, "queries": wanted.queries}
         self.request = request | _options(identified(self._module, self._config))
         rounds = f"-rounds{wanted.rounds}" if wanted.rounds > 1 else ""
-        self._name = stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
+        self.name = wanted.name or stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
         if rounds:
             self.request["rounds"] = wanted.rounds
 
@@ -135,7 +138,7 @@ class Job:
         with building(
             replace(self._workspace, dry_run=True, planned=[]) if dry else self._workspace,
             "translation",
-            self.wanted.name or self._name,
+            self.name,
             self.request,
             [self._data],
             data=self._data.name,
@@ -251,11 +254,12 @@ class Job:
     def prospect(self) -> dict[str, Any]:
         """What a dry run says: who would translate, and how many sentences of each step, how many of them cached."""
         engines = self.engines(Path())
-        facts: dict[str, Any] = {}
+        part = self.wanted.part
+        facts: dict[str, Any] = {"shard": f"{part.number + 1}/{part.of}"} if part.of > 1 else {}
         sentences: dict[str, int] = {}
         cached: dict[str, int | None] = {}
         for steps, rows in self.chains:
-            groups, unknown = begin(rows["text"]), 0
+            groups, unknown = part.take(begin(rows["text"])), 0
             for step in steps:
                 said, here = _who(self._module, self._config, engines, step)
                 facts |= {
@@ -267,6 +271,8 @@ class Job:
                 unknown = sentences[step.direction] - len(results)
                 groups = follow(groups, results)
         if self.request["engine"] == "recorded":
+            if part.of > 1:
+                say(NO_WORK)
             frame = self.frame(replace(engines, silent=True), {}, {})
             self.refuse_too_many(frame)
             missed = frame.loc[frame["status"] != "ok", "direction"].value_counts(sort=False)

@@ -17,73 +17,118 @@ from pathlib import Path
 from ccr_cli import console
 from ccr_cli.console import say, warn
 from ccr_cli.errors import CcrError, UsageError
+from ccr_cli.stages import translate_steps
 from ccr_cli.stages.failures import refuse_too_many
 from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.translate_job import Job, Wanted, walk
-from ccr_cli.stages.translate_steps import Part
+from ccr_cli.stages.translate_job import NO_WORK, Job, Wanted, walk
+from ccr_cli.stages.translate_languages import in_turn
+from ccr_cli.stages.translate_steps import Part, begin
 
 _PATIENCE = timedelta(days=30)
 """How long a process waits for the slowest; one that dies is noticed by `torchrun` at once."""
 
 
-def share(inputs: Inputs, wanted: Sequence[Wanted], shard: str | None) -> bool:
-    """Does a worker's part, where there are several.
+def part_of(shard: str | None, wanted: Sequence[Wanted], *, noise: bool) -> Part | None:
+    """Reads which part a worker is to take.
 
     Args:
-        inputs: As for `translate`.
+        shard: Which one, such as `3/64`; None where there are none.
         wanted: What is asked for.
-        shard: Which part, such as `3/64`; None for all, or for what `torchrun` says.
-
-    Returns:
-        Whether this process is the one to make artifacts: without parts, and the first that `torchrun` started, after
-        all have done their part.
+        noise: Whether a synthetic mismatch is asked for too.
 
     Raises:
-        UsageError: If there is no such part, or the parts have no cache in which to meet.
+        UsageError: If there is no such part, it cannot do what is asked for, or the parts have no cache to meet in.
+    """
+    if shard is None:
+        return None
+    if _rank_and_size()[1] > 1:
+        raise UsageError("torchrun shares the work among its processes by itself", hint="leave --shard out")
+    part = _parse(shard)
+    if noise:
+        raise UsageError(
+            "--shard makes no artifact, and --noise asks for one",
+            hint="give --lang alone with --shard, and draw the mismatch in a call of its own: ccr translate --noise R",
+        )
+    _require_cache(wanted)
+    return part
+
+
+def translate_part(inputs: Inputs, wanted: Wanted, part: Part) -> dict[str, int]:
+    """Translates a part of the sentences into the cache.
+
+    Returns:
+        How many were translated, `captions`, and how many of these `failed`.
+
+    Raises:
         CcrError: If more than `max_failed` of the sentences failed.
     """
-    rank, ranks = _rank_and_size()
-    if shard is not None and ranks > 1:
-        raise UsageError("torchrun shares the work among its processes by itself", hint="leave --shard out")
-    if shard is not None and not wanted:
-        raise UsageError("--shard shares a translation", hint="give --lang")
-    part = Part(rank, ranks) if shard is None else _parse(shard)
-    if inputs.workspace.dry_run or (shard is None and ranks == 1):
-        return True
-    if not all(each.cache for each in wanted):
-        raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")
-    if shard is not None:
-        for each in wanted:
-            _translate(inputs, each, part)
-        return False
-    if rank:
-        console.verbosity = -1
-    with _meeting() as wait:
-        for each in wanted:
-            _translate(inputs, replace(each, device=_own_device(each.device)), part)
-        wait()
-    return rank == 0
-
-
-def _translate(inputs: Inputs, wanted: Wanted, part: Part) -> None:
-    """Translates a part of the sentences into the cache."""
     job = Job(inputs, wanted)
+    nothing = {"captions": 0, "failed": 0}
+    if job.request["engine"] == "recorded":
+        say(NO_WORK)
+        return nothing
     if job.state() == "done":
-        return
+        say(f"{job.name} is made: nothing is left to do")
+        return nothing
     engines = job.engines(Path())
     failed: list[str] = []
     total = 0
     for steps, rows in job.chains:
-        if engines.kept(steps[0]) is None:
-            say(f"{job.request['engine']} looks its answers up: there is no work to share")
-            return
         for _, results in walk(engines, steps, rows, part, {}):
             failed += [result.error for result in results.values() if result.error]
             total += len(results)
     refuse_too_many(len(failed), total, wanted.max_failed, "captions", failed[0] if failed else "")
     if failed:
         warn(f"{len(failed)} captions failed, such as: {failed[0]}; whoever makes the artifact tries them again")
-    say(f"part {part.number + 1} of {part.of}: {total} captions are translated")
+    which = f"part {part.number + 1} of {part.of}"
+    if total:
+        say(f"{which}: {total} captions are translated")
+    else:
+        groups = max(len(begin(rows["text"])) for _, rows in job.chains)
+        size = f"{translate_steps.GROUP_SENTENCES:,}"
+        say(f"{which}: 0 captions: parts are groups of {size} captions, and there {_are(groups)}; more parts are idle")
+    return {"captions": total - len(failed), "failed": len(failed)}
+
+
+def share(inputs: Inputs, wanted: Sequence[Wanted]) -> bool:
+    """Does this process's part, where `torchrun` started several.
+
+    Args:
+        inputs: As for `translate`.
+        wanted: What is asked for.
+
+    Returns:
+        Whether this process is the one to make artifacts: the only one, or the first after all have done their part.
+
+    Raises:
+        UsageError: If the parts have no cache in which to meet.
+        CcrError: If more than `max_failed` of the sentences of the only language failed.
+    """
+    rank, ranks = _rank_and_size()
+    if inputs.workspace.dry_run or ranks == 1:
+        return True
+    _require_cache(wanted)
+    if rank:
+        console.verbosity = -1
+
+    def work(each: Wanted) -> None:
+        translate_part(inputs, replace(each, device=_own_device(each.device)), Part(rank, ranks))
+
+    with _meeting() as wait:
+        error = in_turn(wanted, work)
+        if error is not None and len(wanted) == 1:
+            raise error
+        wait()  # of several languages, whoever makes the artifacts says what is not to be had
+    return rank == 0
+
+
+def _require_cache(wanted: Sequence[Wanted]) -> None:
+    if not all(each.cache for each in wanted):
+        raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")
+
+
+def _are(groups: int) -> str:
+    return "is 1" if groups == 1 else f"are {groups}"
 
 
 def _parse(shard: str) -> Part:

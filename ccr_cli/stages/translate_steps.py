@@ -116,10 +116,11 @@ def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
         return {text: result for group in groups for text, result in _ask(engine, group, {})}
     results = known(groups, kept, seed)
     total = len({text for group in groups for text in group})
+    label = f"translate {step.source} -> {step.target} ({step.direction})"
     if results:
-        say(f"translate {step.source} -> {step.target}: {len(results)} of {total} captions are known already")
+        say(f"{label}: {len(results)} of {total} captions are known already")
     try:
-        with progress(total - len(results), f"translate {step.source} -> {step.target}", "captions") as advance:
+        with progress(total - len(results), label, "captions") as advance:
             for group in groups:
                 for text, result in _ask(engine, group, results):
                     results[text] = result

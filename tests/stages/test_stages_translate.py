@@ -227,3 +227,54 @@ def test_a_dry_run_of_recorded_says_how_many_are_not(tmp_path: Path) -> None:
     del folder.tables["en-es"]["red circle"]
     done = translated(imported(folder, tmp_path), "--dry-run")
     assert done.code == 0 and "forward not recorded\t1" in done.out.splitlines()
+
+
+@pytest.mark.parametrize(("langs", "code"), [(("tlh", "es", "it"), 5), (("it", "es", "tlh"), 1), (("es", "it"), 1)])
+def test_what_stops_one_language_does_not_stop_the_others(langs: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    folder = toy.toy()
+    folder.tables["en-it"] = dict(list(folder.tables["en-es"].items())[:9])
+    root = imported(folder, tmp_path)
+    options = [f"--lang={lang}" for lang in langs]
+    done = toy.ccr("translate", *options, "--engine", "recorded", workspace=root)
+    assert done.code == code
+    assert [path.name for path in done.paths] == ["toy", "es-recorded"]
+    lines = done.err.splitlines()
+    missed = [lang for lang in langs if lang != "es"]
+    assert lines[-2] == f"error: not made: {', '.join(missed)} (why is said above)"
+    assert "give the same command again" in lines[-1]
+    assert all(any(line.startswith(f"error: --lang {lang}: ") for line in lines) for lang in missed)
+    planned = toy.ccr("translate", *options, "--engine", "recorded", "--dry-run", workspace=root)
+    assert planned.code == code and planned.out.count("artifact\t") == 1 and "es-recorded" in planned.out
+    told = toy.ccr("translate", *options, "--engine", "recorded", "--json", workspace=root)
+    assert told.code == code and [each["name"] for each in json.loads(told.out)["made"]] == ["es-recorded"]
+
+
+def test_a_wrong_option_stops_all_languages(sources: Chain) -> None:
+    done = sources.ccr("translate", "--lang", "en", "--lang", "es", "--name", "x")
+    assert done.code == 2 and "--name x names one artifact" in done.err and "in a call of its own" in done.err
+    done = sources.ccr("translate", "--lang", "en", "--lang", "es")
+    assert (done.code, done.out) == (2, "") and "not made: en, es" in done.err
+
+
+def test_a_name_for_a_language_and_a_mismatch(sources: Chain) -> None:
+    done = sources.ccr("translate", "--lang", "es", "--noise", "0.4", "--name", "mine")
+    assert done.code == 2 and "in a call of its own: ccr translate --noise 0.4 --name NAME" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "licence"),
+    [
+        (("--engine", "apertium"), "GPL-2.0"),
+        (("--engine", "hf"), "CC-BY-4.0"),
+        (("--engine", "deep-translator"), "Google's terms"),
+    ],
+)
+def test_a_dry_run_shows_the_licence(
+    options: tuple[str, ...], licence: str, tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = imported(toy.toy(), tmp_path)
+    for name, value in toy.environment(root).items():
+        monkeypatch.setenv(name, value)
+    shown = translated(root, *options, "--dry-run")
+    (line,) = [line for line in shown.out.splitlines() if line.startswith("forward licence")]
+    assert licence in line
