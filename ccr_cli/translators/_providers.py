@@ -22,6 +22,8 @@ class Provider:
     """Variable of the environment by the class's argument."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of each question."""
+    asks_first: bool = False
+    """Its class asks which languages there are as soon as it is made."""
 
 
 PROVIDERS = {
@@ -42,7 +44,11 @@ PROVIDERS = {
     ),
     "mymemory": Provider("MyMemory", "MyMemoryTranslator", "MyMemory's terms; it keeps what it is sent"),
     "microsoft": Provider(
-        "Microsoft Translator", "MicrosoftTranslator", "Microsoft's terms", {"api_key": "MICROSOFT_API_KEY"}
+        "Microsoft Translator",
+        "MicrosoftTranslator",
+        "Microsoft's terms",
+        {"api_key": "MICROSOFT_API_KEY"},
+        asks_first=True,
     ),
     "baidu": Provider(
         "Baidu Translate", "BaiduTranslator", "Baidu's terms", {"appid": "BAIDU_APPID", "appkey": "BAIDU_APPKEY"}

@@ -24,9 +24,10 @@ class Translator(Protocol):
 
     Beside it a file has `Config` and `pairs(dataset_dir)`, the pairs known to be available right now, or
     None where that cannot be said without loading a model. It may have `missing()`, for `ccr doctor`, and
-    `identity(config)`: what a request records in place of options that name a file; an engine of models that may
-    have to be fetched has `planned(source, target, config)`, for a dry run: model, revision, licence, and whether it
-    is `here` (yes or no), all without a network.
+    `identity(config)`: what a request records in place of options that name a file; an engine that may
+    need something that is not here (a model, a key, a provider's answer) has `planned(source, target, config)`, for a
+    dry run: model, revision, licence, warning, and whether the engine can be set up as all of it is `here` (yes or
+    no), found out without a network.
     """
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:

@@ -112,6 +112,16 @@ def missing() -> tuple[str, str] | None:
     return f"available; sends captions to a third party; keys set: {here}; not set: {others}", ""
 
 
+def planned(source: str, target: str, config: Config) -> dict[str, str]:
+    """Says who would translate and under which terms; nobody is asked, and a key that is missing is a note."""
+    provider = PROVIDERS[config.provider]
+    lacking = _lacking(config)
+    facts = {"model": config.provider, "licence": provider.terms}
+    if lacking:
+        facts["warning"] = f"{' and '.join(lacking)} is not set"
+    return {**facts, "here": "no" if lacking or provider.asks_first else "yes"}
+
+
 class Translator:
     """A provider set up for one pair.
 
@@ -198,8 +208,7 @@ class Translator:
         import deep_translator
 
         provider, name = self._provider, self.config.provider
-        lacking = [variable for variable in provider.keys.values() if variable not in self._secrets]
-        if lacking and not self.config.url:
+        if lacking := _lacking(self.config):
             own = "; or your own server: --set url=http://localhost:5000" if name == "libretranslate" else ""
             raise UnavailableError(
                 f"{provider.title} needs a key, and {' and '.join(lacking)} is not set",
@@ -306,6 +315,12 @@ class Translator:
                 hint="--set source_code=CODE or --set target_code=CODE, if it has others",
             )
         return found[0], found[1]
+
+
+def _lacking(config: Config) -> list[str]:
+    """Variables of keys that are needed and not set; a server of one's own may need none."""
+    variables = [] if config.url else PROVIDERS[config.provider].keys.values()
+    return [name for name in variables if not os.environ.get(name, "").strip()]
 
 
 def _variables() -> list[str]:

@@ -213,6 +213,21 @@ def test_captions_go_to_a_provider_only_when_that_is_asked_for(user: User) -> No
     assert user.web.seen == []
 
 
+def test_a_dry_run_asks_nobody_and_needs_no_key(user: User) -> None:
+    user.environment.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    user.environment.setenv("MICROSOFT_API_KEY", KEY)
+    dry = user.ccr(*asking("microsoft"), "--dry-run", "--json")
+    assert dry.code == 0, dry.err
+    (plan,) = json.loads(dry.out)["made"]
+    assert (plan["forward model"], plan["sentences"]) == ("microsoft", {"forward": 96})
+    user.environment.delenv("DEEPL_API_KEY")
+    dry = user.ccr(*asking("deepl"), "--dry-run", "--json")
+    assert dry.code == 0, dry.err
+    (plan,) = json.loads(dry.out)["made"]
+    assert plan["forward warning"] == "DEEPL_API_KEY is not set" and plan["sentences"] == {"forward": 96}
+    assert "DeepL" in plan["forward licence"] and user.web.seen == []
+
+
 def test_a_key_that_is_missing_and_a_language_that_is_not_there(user: User) -> None:
     done = user.ccr(*asking("deepl", lang="zh-Hant"))
     assert done.code == 2 and "DeepL has no zh-Hant" in done.err and "near: zh" in done.err
