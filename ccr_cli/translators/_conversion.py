@@ -7,6 +7,7 @@ spells its tokens, and languages that only the tokenizer's code knows (M2M100's)
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
 import json
 import os
@@ -22,7 +23,7 @@ from ccr_cli import hub
 from ccr_cli.artifacts.workspace import slug
 from ccr_cli.cache import cache_folder
 from ccr_cli.console import say
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.hub import Located
 from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators.hf import load_network
@@ -44,6 +45,7 @@ def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
 
     Raises:
         UsageError: If CTranslate2 cannot convert this model.
+        ArtifactError: If the cache folder cannot be written to.
     """
     made_of = {
         "model": hub.identity(located.name).get("model", located.name),
@@ -56,6 +58,18 @@ def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
     final = cache_folder() / "ct2" / f"{slug(located.label)}-{quantization}-{digest[:12]}"
     if _complete(final):
         return final
+    try:
+        return _made(located, tokenizer, quantization, final, made_of)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            raise
+        raise ArtifactError(
+            f"{located.label} cannot be kept in the cache {final.parent}: {error.strerror}",
+            hint="--cache DIR for another place",
+        ) from None
+
+
+def _made(located: Located, tokenizer: Any, quantization: str, final: Path, made_of: dict[str, Any]) -> Path:
     final.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(final.with_name(f"{final.name}.lock"))
     try:

@@ -23,7 +23,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import translation
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import UnavailableError, UsageError
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.stages.doctor import examine
 from ccr_cli.translators import ct2, hf
 from ccr_cli.translators.base import Translation
@@ -150,6 +150,15 @@ def test_a_model_is_converted_once(
         edited.model.shared.weight.mul_(1.5)
     edited.save_pretrained(moved)
     assert toy.translated(translator(moved), CAPTIONS[:3]) != first, "other weights are another model"
+
+
+def test_a_cache_that_cannot_be_written_to(marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "cache"):
+        monkeypatch.setenv("CCR_CACHE", str(place))
+        with pytest.raises(ArtifactError, match="cannot be kept in the cache") as caught:
+            list(translator(marian).translate(["a dog runs."]))
+        assert caught.value.hint == "--cache DIR for another place"
 
 
 def test_a_damaged_conversion_is_made_again(
