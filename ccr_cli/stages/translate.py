@@ -9,6 +9,7 @@ import pandas as pd
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.build import Build, Planned
 from ccr_cli.artifacts.tables import write_table
+from ccr_cli.console import say
 from ccr_cli.errors import CcrError, UnavailableError
 from ccr_cli.stages.failures import failure, read_failures, write_failures
 from ccr_cli.stages.select import Inputs
@@ -38,7 +39,10 @@ def translate(inputs: Inputs, wanted: Wanted) -> base.Artifact:
             if build.done is None:
                 engines = job.engines(build.folder)
                 frame = job.frame(engines, job.earlier(build.folder), build.environment)
+                job.refuse_too_many(frame, engines)
                 _finish(build, frame, job)
+                if (frame["status"] != "ok").any() and (told := job.coverage(engines)):
+                    say(str(told))
             assert build.done is not None
             return build.done
     except UnavailableError as error:
@@ -54,7 +58,6 @@ def translate(inputs: Inputs, wanted: Wanted) -> base.Artifact:
 
 
 def _finish(build: Build, frame: pd.DataFrame, job: Job) -> None:
-    job.refuse_too_many(frame)
     failed = frame[frame["status"] != "ok"]
     attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if job.wanted.retry_failed else {}
     records = [

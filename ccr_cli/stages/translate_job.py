@@ -25,10 +25,13 @@ from ccr_cli.stages.failures import refuse_too_many
 from ccr_cli.stages.options import configure, identified
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.translate_steps import Engines, Part, Results, Step, begin, follow, known, run
+from ccr_cli.stages.translate_table import Coverage, coverage
 from ccr_cli.stages.translation_cache import normal
 from ccr_cli.translators.base import Translation
 
 NO_WORK = "recorded looks its answers up: there is no work to share; leave --shard out"
+OTHER_ENGINE = "another engine, such as --engine apertium; or complete the table and import the data set again"
+CHANGED_TABLE = "--force makes it again from the table as it is now (what did not change comes out the same)"
 JOURNAL = "journal"
 """Folder of results in the building folder, for a translation without a cache."""
 
@@ -135,17 +138,22 @@ class Job:
     @contextmanager
     def building(self, *, dry: bool = False) -> Iterator[Build]:
         """The building site of the artifact; if `dry`, `Planned` is raised instead of anything else."""
-        with building(
-            replace(self._workspace, dry_run=True, planned=[]) if dry else self._workspace,
-            "translation",
-            self.name,
-            self.request,
-            [self._data],
-            data=self._data.name,
-            force=self.wanted.force,
-            redo_failed=self.wanted.retry_failed,
-        ) as build:
-            yield build
+        try:
+            with building(
+                replace(self._workspace, dry_run=True, planned=[]) if dry else self._workspace,
+                "translation",
+                self.name,
+                self.request,
+                [self._data],
+                data=self._data.name,
+                force=self.wanted.force,
+                redo_failed=self.wanted.retry_failed,
+            ) as build:
+                yield build
+        except ArtifactError as error:
+            if "\n  set.table: 'sha256:" in error.message:
+                raise ArtifactError(error.message, hint=CHANGED_TABLE) from None
+            raise
 
     def state(self) -> str:
         """How far the artifact is: done, unfinished or to do."""
@@ -171,7 +179,7 @@ class Job:
             return engine
         engines = replace(self._engines(*plug_in(engine, {}), Path()), silent=True)
         try:
-            self.refuse_too_many(self.frame(engines, {}, {}), engine)
+            self.refuse_too_many(self.frame(engines, {}, {}), engines)
         except CcrError as error:
             if error.exit_code not in (1, UnavailableError.exit_code):
                 raise
@@ -274,12 +282,12 @@ class Job:
             if part.of > 1:
                 say(NO_WORK)
             frame = self.frame(replace(engines, silent=True), {}, {})
-            self.refuse_too_many(frame)
+            self.refuse_too_many(frame, engines)
             missed = frame.loc[frame["status"] != "ok", "direction"].value_counts(sort=False)
             facts |= {f"{direction} not recorded": int(count) for direction, count in missed.items()}
         return {**facts, "sentences": sentences, "cached": cached}
 
-    def refuse_too_many(self, frame: pd.DataFrame, engine: str | None = None) -> None:
+    def refuse_too_many(self, frame: pd.DataFrame, engines: Engines) -> None:
         """Stops where too many captions of the frame failed.
 
         Raises:
@@ -290,10 +298,26 @@ class Job:
             f"{caption} ({direction}): {why.removeprefix('failed: ')}"
             for caption, direction, why in failed[["caption_id", "direction", "status"]].head(1).itertuples(index=False)
         )
-        refuse_too_many(len(failed), len(frame), self.wanted.max_failed, "captions", first)
+        limit = self.wanted.max_failed
+        try:
+            refuse_too_many(len(failed), len(frame), limit, "captions", first)
+        except CcrError as error:
+            if told := self.coverage(engines):
+                raise CcrError(f"{error.message}; {told}", hint=told.hint(self.wanted.split, limit)) from None
+            if engines.module.__name__.endswith(".recorded"):
+                raise CcrError(error.message, hint=OTHER_ENGINE) from None
+            raise
 
-    def _captions(self, lang: str) -> pd.DataFrame:
-        split = self.wanted.split
+    def coverage(self, engines: Engines) -> Coverage | None:
+        """What a table of the user's own answers of the data set; None without one."""
+        table = getattr(engines.config, "table", "")
+        if not table:
+            return None
+        step = self.chains[0][0][0]
+        return coverage(engines.of(step), Path(table).expanduser(), self._captions(step.source, every=True))
+
+    def _captions(self, lang: str, *, every: bool = False) -> pd.DataFrame:
+        split = None if every else self.wanted.split
         items = self.source.items if split is None else items_of(self.source.items, split)
         captions = self.source.captions[self.source.captions["lang"] == lang]
         rows = captions.merge(items[["item_id", "split"]], on="item_id")

@@ -278,3 +278,62 @@ def test_a_dry_run_shows_the_licence(
     shown = translated(root, *options, "--dry-run")
     (line,) = [line for line in shown.out.splitlines() if line.startswith("forward licence")]
     assert licence in line
+
+
+def tabled(folder: Folder, place: Path, split: str | None = None) -> tuple[str, ...]:
+    """Writes a table of the English captions, of one split or all, and returns the options that take it."""
+    split_of = {row[0]: row[1] for row in folder.items}
+    rows = [row for row in folder.captions if row[2] == "en" and split in (None, split_of[row[1]])]
+    place.write_text("source\ttarget\n" + "".join(f"{row[4]}\tde {row[4]}\n" for row in rows), encoding="utf-8")
+    return ("--lang", "de", "--engine", "recorded", "--set", f"table={place}")
+
+
+@pytest.mark.parametrize("name", [(), ("--name", "mine")])
+def test_a_table_that_was_mended(name: tuple[str, ...], tmp_path: Path) -> None:
+    folder = toy.toy()
+    root = imported(folder, tmp_path)
+    table = tmp_path / "mine.tsv"
+    options = (*tabled(folder, table), *name)
+    whole = table.read_text()
+    table.write_text(whole.replace("red circle\t", "nobody\t"))
+    done = toy.ccr("translate", *options, workspace=root)
+    assert done.code == 3 and "mend the table, then give the same command (with --force where it has" in done.err
+    assert "of the 96 lines of mine.tsv 95 are used" in done.err and "--retry-failed" not in done.err
+    table.write_text(whole)
+    if name:
+        again = toy.ccr("translate", *options, "--retry-failed", workspace=root)
+        assert (
+            again.code == 4 and "set.table" in again.err and "try: --force makes it again from the table" in again.err
+        )
+        options += ("--force",)
+    assert toy.ok("translate", *options, workspace=root).made.counts["failed"] == 0
+
+
+def test_a_data_sets_table_is_mended_where_it_came_from(tmp_path: Path) -> None:
+    folder = toy.toy()
+    del folder.tables["en-es"]["red circle"]
+    done = translated(imported(folder, tmp_path))
+    assert done.code == 3 and "mend the data set's table, import it again, then" in done.err
+
+
+@pytest.mark.parametrize(("asked", "hint"), [((), "--split test"), (("--split", "val"), "another split: --split test")])
+def test_a_table_for_another_split(asked: tuple[str, ...], hint: str, tmp_path: Path) -> None:
+    folder = toy.toy()
+    root = imported(folder, tmp_path)
+    options = tabled(folder, tmp_path / "mine.tsv", "test")
+    for more in ((), ("--dry-run",)):
+        done = toy.ccr("translate", *options, *asked, *more, workspace=root)
+        assert done.code == 1 and f"{hint}\n" in done.err
+        assert "of the 24 lines of mine.tsv 24 are used: it answers 0 of 48 captions of train, 0 of 24" in done.err
+    assert toy.ok("translate", *options, "--split", "test", workspace=root).made.counts["forward"] == 24
+
+
+def test_a_table_for_another_data_set(tmp_path: Path) -> None:
+    folder = toy.toy()
+    root = imported(folder, tmp_path)
+    table = tmp_path / "mine.tsv"
+    options = tabled(folder, table)
+    table.write_text("source\ttarget\na dog\tein Hund\n")
+    done = toy.ccr("translate", *options, workspace=root)
+    assert done.code == 1 and "of the 1 lines of mine.tsv 0 are used" in done.err
+    assert "is it for another data set?" in done.err
