@@ -235,4 +235,6 @@ def _download(model: str, revision: str, alternatives: str) -> Path:
 def _unavailable(model: str, revision: str, reason: str, alternatives: str) -> UnavailableError:
     command = f"hf download {model}" + (f" --revision {revision}" if revision != "main" else "")
     hint = f"where there is a network: {command}" + (f"; {alternatives}" if alternatives else "")
-    return UnavailableError(f"the model {model} is not on this machine, and {reason}", hint)
+    return UnavailableError(
+        f"there is no folder {model}, nor a model of that name in the hub's cache, and {reason}", hint
+    )

@@ -23,7 +23,8 @@ zh zho Hans, zu zul Latn
 """
 _ROWS = [tuple(entry.split()) for entry in _TABLE.replace("\n", " ").split(",")]
 _ISO3 = {bcp47: iso3 for bcp47, iso3, _ in _ROWS}
-_BCP47 = {iso3: bcp47 for bcp47, iso3, _ in _ROWS} | {"zlm": "ms"}
+_SHORT = {iso3: bcp47 for bcp47, iso3, _ in _ROWS}
+_BCP47 = _SHORT | {"zlm": "ms"}
 _SCRIPT = {bcp47: script for bcp47, _, script in _ROWS}
 # NLLB names one member of a macrolanguage (arb for Arabic) where ISO 639-3 also has a code for the whole.
 _NLLB = {
@@ -34,8 +35,9 @@ _TRADITIONAL = {"hant", "tw", "hk", "mo"}
 
 
 def primary(lang: str) -> str:
-    """Returns the language alone, in lower case: `pt-BR` is `pt`."""
-    return lang.split("-")[0].lower()
+    """Returns the language alone, in lower case and as BCP 47 has it: `pt-BR` is `pt`, and so is `por`."""
+    alone = lang.split("-")[0].lower()
+    return _SHORT.get(alone, alone)
 
 
 def iso3(lang: str) -> str:

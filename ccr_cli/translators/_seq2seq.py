@@ -20,7 +20,7 @@ from ccr_cli import hub
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, ResourceError, UnavailableError, UsageError
 from ccr_cli.transformers_loading import transformers_loading
-from ccr_cli.translators import recorded
+from ccr_cli.translators import apertium, recorded
 from ccr_cli.translators._models import default_model, licence, non_commercial
 from ccr_cli.translators._routes import route
 from ccr_cli.translators.base import Translation
@@ -100,7 +100,7 @@ class Seq2Seq(ABC):
         self.device = self._found(device)
         self.dtype = self._precision()
         name = config.model or default_model(source, target)
-        self.located = hub.locate(name, config.revision, _alternatives(dataset_dir))
+        self.located = hub.locate(name, config.revision, _alternatives(dataset_dir, source, target))
         folder = str(self.located.folder)
         with transformers_loading(), warnings.catch_warnings():
             from transformers import AutoConfig, AutoTokenizer
@@ -267,8 +267,12 @@ def _out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or re.search(_TOO_MUCH, f"{type(error).__name__}: {error}") is not None
 
 
-def _alternatives(dataset_dir: Path | None) -> str:
+def _alternatives(dataset_dir: Path | None, source: str, target: str) -> str:
     """What to do without the model: other engines, and the pairs that need none."""
-    text = "or --set model=FOLDER, --engine apertium, or --engine recorded"
-    known = ", ".join(f"{a}->{b}" for a, b in recorded.pairs(dataset_dir))
-    return f"{text} (recorded in this data set: {known or 'nothing'})" if dataset_dir else text
+    ways = ["--set model=FOLDER"]
+    if apertium.reaches(source, target):
+        ways.append("--engine apertium")
+    if dataset_dir:
+        known = ", ".join(f"{a}->{b}" for a, b in recorded.pairs(dataset_dir))
+        ways.append(f"--engine recorded (recorded in this data set: {known or 'nothing'})")
+    return "or " + ", or ".join(ways)

@@ -165,6 +165,11 @@ def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
     return [(a, b) for a in languages for b in languages if a != b and _path(a, b, installed)]
 
 
+def reaches(source: str, target: str) -> bool:
+    """Whether the installed modes lead from one language to another."""
+    return bool(_path(primary(source), primary(target), _modes()))
+
+
 def missing() -> tuple[str, str] | None:
     """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
     if shutil.which(_PROGRAM) is None:

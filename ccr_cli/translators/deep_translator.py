@@ -279,7 +279,9 @@ class Translator:
         last, who = gave_up.last, f"{self._provider.title} ({self.host})"
         kept = f"{self._kept} captions that it translated are kept" if self._kept else "nothing was translated yet"
         if last.kind == "unreachable" and gave_up.in_a_row == 1:
-            return UnavailableError(f"{who} cannot be reached: {last}; {kept}", hint=f"is there a network? {_AGAIN}")
+            url = self.config.url
+            asked = f"is the server running at {url}?" if url else "is there a network?"
+            return UnavailableError(f"{who} cannot be reached: {last}; {kept}", hint=f"{asked} {_AGAIN}")
         if last.kind == "final":
             suspects = ["url"] * bool(self.config.url) + list(self._provider.keys.values())
             hint = f"check {' and '.join(suspects)}" if suspects else "--set provider=NAME for another"

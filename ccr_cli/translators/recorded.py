@@ -27,6 +27,7 @@ from ccr_cli.console import say
 from ccr_cli.data.hashtag import read_hashtag
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.translators import apertium
 from ccr_cli.translators.base import Translation
 
 _LANG = r"([a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-[0-9]{3})?)"
@@ -86,10 +87,11 @@ class Translator:
                 return table
         shown = [f"{t.source}->{t.target}" + (f" ({t.engine})" if config.engine else "") for t in tables]
         wanted = f"{self.source}->{self.target}" + (f" by {config.engine}" if config.engine else "")
+        other = "--engine apertium, or " if apertium.reaches(self.source, self.target) else ""
         raise UnavailableError(
             f"no translations {wanted} are recorded in {dataset_dir or 'no data set'}",
             hint=f"recorded pairs: {', '.join(dict.fromkeys(shown)) or 'none'}; "
-            "or --set table=FILE.tsv, or --engine apertium, or --engine hf",
+            f"or --set table=FILE.tsv, or {other}--engine hf",
         )
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:

@@ -134,6 +134,13 @@ def test_pairs_and_description() -> None:
     assert facts["command"] == "apertium -u -z -f none eng-cat | apertium -u -z -f none cat-fra"
 
 
+def test_codes_of_three_letters_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, "cat")
+    for source, target in (("en", "spa"), ("eng", "ES"), ("en-GB", "spa-MX")):
+        assert make(source, target).modes == ["eng-spa"] and apertium.reaches(source, target)
+    assert not apertium.reaches("spa", "eng")
+
+
 @needs_apertium
 def test_a_pair_and_a_mode_that_are_not_installed() -> None:
     with pytest.raises(UnavailableError, match="from en to is") as caught:

@@ -8,7 +8,7 @@ import pytest
 from toy import translated
 
 from ccr_cli.errors import ArtifactError, UnavailableError
-from ccr_cli.translators import recorded
+from ccr_cli.translators import apertium, recorded
 from ccr_cli.translators.base import Translation
 
 MANIFEST = """
@@ -93,6 +93,7 @@ def test_a_pair_that_is_not_recorded(folder: Path) -> None:
     with pytest.raises(UnavailableError, match="en->de") as caught:
         make("en", "de", folder)
     assert "recorded pairs: en->es, en->zh-Hans, es->en;" in (caught.value.hint or "")
+    assert ("--engine apertium" in (caught.value.hint or "")) == apertium.reaches("en", "de")
     with pytest.raises(UnavailableError, match="no data set"):
         make("en", "de", None)
 

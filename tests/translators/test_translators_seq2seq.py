@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 import tinymt
 import torch
@@ -14,7 +16,7 @@ from tinymt import CAPTIONS
 
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.translators import _models, ct2, hf
-from ccr_cli.translators._languages import bcp47, iso3, nllb
+from ccr_cli.translators._languages import bcp47, iso3, nllb, primary
 from ccr_cli.translators._models import default_model, licence, non_commercial
 from ccr_cli.translators._seq2seq import _out_of_memory
 
@@ -192,3 +194,28 @@ def test_language_codes() -> None:
     assert [iso3("fr"), iso3("pt-BR"), bcp47("fra"), bcp47("fr"), bcp47("xyz")] == [
         "fra", "por", "fr", "fr", "xyz",
     ]  # fmt: skip
+    assert [primary(x) for x in ("pt-BR", "por", "POR-BR", "ES", "tlh", "zlm")] == [
+        "pt",
+        "pt",
+        "pt",
+        "es",
+        "tlh",
+        "zlm",
+    ]
+
+
+@pytest.mark.parametrize("engine", [hf, ct2], ids=["hf", "ct2"])
+def test_a_folder_that_is_not_there_and_the_ways_out(
+    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "apertium"
+    program.write_text("#!/bin/sh\necho eng-spa\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    for target, offered in (("es", True), ("spa", True), ("ja", False)):
+        with pytest.raises(UnavailableError, match="there is no folder models/my-marian") as caught:
+            engine.Translator("en", target, engine.Config(model="models/my-marian"), dataset_dir=tmp_path, device="cpu")
+        hint = caught.value.hint or ""
+        assert "or --set model=FOLDER" in hint and ("--engine apertium" in hint) == offered
+        assert "--engine recorded (recorded in this data set: nothing)" in hint
