@@ -1,4 +1,4 @@
-r"""The TSV of ccr's dataset format: UTF-8, LF, a header line, no quoting; `\t`, `\n` and `\\` escaped."""
+r"""The TSV of ccr's dataset format: UTF-8, LF, a header line, no quoting; `\t`, `\n`, `\r` and `\\` escaped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
         Line number (the header is line 1) and the fields.
 
     Raises:
-        ArtifactError: With file and line, if the header, the number of fields or the encoding is wrong.
+        ArtifactError: With file and line, if the header, the number of fields, an escape or the encoding is wrong.
     """
     try:
         lines = path.read_bytes().decode("utf-8-sig").split("\n")
@@ -36,12 +36,20 @@ def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
         lines.pop()
     header = lines[0].rstrip("\r").split("\t") if lines else []
     if header != list(columns):
-        raise ArtifactError(f"{path}, line 1: the header is {header}, expected {list(columns)}")
+        raise ArtifactError(
+            f"{path}, line 1: the header is {', '.join(header)!r}, expected the columns {', '.join(columns)}",
+            hint="columns are separated by tabs",
+        )
     for number, line in enumerate(lines[1:], start=2):
         fields = line.rstrip("\r").split("\t")
         if len(fields) != len(columns):
             raise ArtifactError(f"{path}, line {number}: {len(fields)} fields, expected {len(columns)}")
-        yield number, [_unescape(field) for field in fields]
+        try:
+            texts = [_unescape(field) for field in fields]
+        except KeyError as error:
+            hint = r"only \t, \n, \r and \\ are escapes; a backslash is written \\"
+            raise ArtifactError(f"{path}, line {number}: unknown escape {error.args[0]}", hint=hint) from None
+        yield number, texts
 
 
 def write_tsv_line(fields: Sequence[str]) -> str:
@@ -52,4 +60,4 @@ def write_tsv_line(fields: Sequence[str]) -> str:
 def _unescape(field: str) -> str:
     if "\\" not in field:
         return field
-    return re.sub(r"\\[\\tnr]", lambda m: _UNESCAPES[m.group()], field)
+    return re.sub(r"\\.?", lambda m: _UNESCAPES[m.group()], field, flags=re.DOTALL)

@@ -31,6 +31,7 @@ from ccr_cli.translators import apertium
 from ccr_cli.translators.base import Translation
 
 _LANG = r"([a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-[0-9]{3})?)"
+_FORMATS = (".tsv", ".jsonl", ".caption.txt")
 _NAME = re.compile(rf"(.+)-{_LANG}-{_LANG}")
 
 
@@ -132,8 +133,14 @@ def identity(config: Config) -> dict[str, str]:
 
 def _own_table(config: Config) -> Path:
     path = Path(config.table).expanduser()
-    if not path.is_file():
+    if not path.exists():
         raise UnavailableError(f"there is no table {path}", hint="--set table=FILE")
+    if not path.is_file() or not path.name.lower().endswith(_FORMATS):
+        raise UsageError(
+            f"{path} is {'of another format' if path.is_file() else 'no file'}; tables that are read: "
+            "*.tsv (columns source and target), *.jsonl, *.caption.txt; none of them compressed",
+            hint="--set table=FILE.tsv",
+        )
     return path
 
 
@@ -177,10 +184,10 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
 
 def _read(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translation]:
     """Reads a file of translations in whichever of the formats it is, by source text."""
-    if path.name.endswith(".caption.txt"):
+    if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
     entries: dict[str, Translation] = {}
-    for line, source, target, score in _read_jsonl(path) if path.suffix == ".jsonl" else _read_tsv(path):
+    for line, source, target, score in _read_jsonl(path) if path.suffix.lower() == ".jsonl" else _read_tsv(path):
         made = Translation(_key(target), score)
         if entries.setdefault(_key(source), made).text != made.text:
             raise ArtifactError(f"{path}, line {line}: {source!r} has another translation further up")

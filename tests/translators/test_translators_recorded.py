@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from toy import translated
 
-from ccr_cli.errors import ArtifactError, UnavailableError
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.translators import apertium, recorded
 from ccr_cli.translators.base import Translation
 
@@ -114,7 +114,11 @@ def test_a_table_of_the_users(folder: Path, tmp_path: Path) -> None:
     [
         (b"source\ttarget\na\tb\na\tc\n", "line 3: 'a' has another translation"),
         (b"source\ttarget\na\n", "line 2: 1 fields"),
-        (b"a\tb\n", "line 1: the header"),
+        (b"a\tb\n", "line 1: the header is 'a, b', expected the columns source, target$"),
+        (b"source,target\na,b\n", "line 1: the header is 'source,target', expected the columns source, target$"),
+        (b"", "line 1: the header is '', expected the columns source, target$"),
+        (b"source\ttarget\na\\tb\\n\\r\\\\q\tb\na\\qb\tc\n", r"line 3: unknown escape \\q$"),
+        (b"source\ttarget\na\tb\\\n", r"line 2: unknown escape \\$"),
         (b"source\ttarget\n\xff\tb\n", "line 2: not UTF-8"),
     ],
 )
@@ -123,6 +127,21 @@ def test_damaged_tables(tmp_path: Path, content: bytes, message: str) -> None:
     table.write_bytes(content)
     with pytest.raises(ArtifactError, match=message):
         make("en", "de", None, table=str(table))
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.tsv.gz", "table.txt", "table", "table.tsv"])
+def test_a_table_in_a_format_that_is_not_read(name: str, tmp_path: Path) -> None:
+    place = tmp_path / name
+    if name == "table.tsv":
+        place.mkdir()
+    else:
+        place.write_text("source\ttarget\na\tb\n")
+    for make_it in (
+        lambda: make("en", "de", None, table=str(place)),
+        lambda: recorded.identity(recorded.Config(str(place))),
+    ):
+        with pytest.raises(UsageError, match=r"\*\.tsv \(columns source and target\), \*\.jsonl, \*\.caption\.txt"):
+            make_it()
 
 
 def test_a_manifest_cannot_point_out_of_the_folder(folder: Path) -> None:
