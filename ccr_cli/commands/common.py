@@ -242,8 +242,8 @@ def parse_set(values: Sequence[str] | None) -> dict[str, str]:
     options = {}
     for value in values or []:
         key, equals, text = value.partition("=")
-        if not equals:
-            raise UsageError(f"--set {value}: expected key=value")
+        if not equals and value != "help":  # no plug-in has an option of that name: it is told which there are
+            raise UsageError(f"--set {value}: expected key=value", hint="--set help lists the keys")
         options[key.strip().replace("-", "_")] = text
     return options
 

@@ -52,8 +52,7 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str, seed
     """
     if not 0.0 <= ratio <= 1.0:
         raise UsageError(f"a noise ratio lies between 0 and 1, not {ratio}")
-    if style not in STYLES or target not in TARGETS:
-        raise UsageError(f"want a noise style of {STYLES} and a target of {TARGETS}, got {style!r} and {target!r}")
+    check(style, target)
     rng = np.random.default_rng(derive(seed, "noise", style, target))
     items, _ = pd.factorize(captions["item_id"])
     texts, _ = pd.factorize(captions["text"].str.strip())
@@ -72,6 +71,17 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str, seed
             "st_wrong": wrong & (not pair),
         }
     )
+
+
+def check(style: str, target: str) -> None:
+    """Checks that there is such a mismatch.
+
+    Raises:
+        UsageError: If there is not.
+    """
+    for what, value, known in (("style", style, STYLES), ("target", target, TARGETS)):
+        if value not in known:
+            raise UsageError(f"there is no noise {what} {value!r}", hint=f"--noise-{what} {' or '.join(known)}")
 
 
 def _by_caption(items: Rows, texts: Rows, ratio: float, rng: np.random.Generator) -> Rows:

@@ -37,10 +37,11 @@ def make_noise(
         The noise artifact.
 
     Raises:
-        UsageError: If the ratio is not one.
+        UsageError: If the ratio is not one, or there is no such style or target.
     """
     if not 0 < ratio <= 1:
-        raise UsageError(f"a noise ratio lies above 0 and is at most 1, not {ratio:g}")
+        raise UsageError(f"a noise ratio lies above 0 and is at most 1, not {ratio:g}", hint="--noise 0.4 is 40 %")
+    draw.check(style, target)
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
     name = name or f"{style}-{target}-{ratio:g}-seed{seed}"
     with building(workspace, "noise", name, request, [data], data=data.name, force=force) as build:

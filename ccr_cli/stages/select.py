@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccr_cli.artifacts import base
-from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.artifacts.workspace import FOLDERS, Workspace
 from ccr_cli.errors import ArtifactError
 
 
@@ -28,7 +29,9 @@ class Inputs:
         """
         inputs = cls(workspace)
         for path in dict.fromkeys(paths):
-            artifact = base.load(_find(workspace, path))
+            place = _find(workspace, path)
+            _refuse_other(workspace, place, path)
+            artifact = base.load(place)
             if artifact.id not in {a.id for a in inputs.given}:
                 inputs.given.append(artifact)
         return inputs
@@ -113,6 +116,28 @@ def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
             f"{artifact.path} was not made from {parent.path} as it is now",
             hint="give artifacts of one data set; after importing it again, rebuild what was made from it",
         )
+
+
+def _refuse_other(workspace: Workspace, place: Path, path: str) -> None:
+    """Says what to do where a path leads to what is not imported yet, or nowhere.
+
+    Raises:
+        ArtifactError: If it does.
+    """
+    if (place / "captions.tsv").is_file() and not (place / base.RECORD).is_file():
+        raise ArtifactError(
+            f"{path} is a folder in the dataset format, not imported yet", hint=f"ccr data import {shlex.quote(path)}"
+        )
+    if not place.exists():
+        folder = Path(path).parts[0] if Path(path).parts else ""
+        shown = [
+            workspace.relative(found)
+            for kind, found in workspace.places()
+            if FOLDERS[kind] == (folder if folder in FOLDERS.values() else FOLDERS["dataset"])
+        ]
+        if shown:
+            more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
+            raise ArtifactError(f"{place} does not exist", hint=f"there are: {', '.join(shown[:20])}{more}")
 
 
 def _find(workspace: Workspace, path: str) -> Path:

@@ -13,7 +13,8 @@ from ccr_cli.console import say
 from ccr_cli.errors import CcrError, UnavailableError
 from ccr_cli.stages.failures import failure, read_failures, write_failures
 from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.translate_job import JOURNAL, Job, Wanted, training_data, usual_engine, usual_request
+from ccr_cli.stages.translate_engine import training_data, usual_engine, usual_request
+from ccr_cli.stages.translate_job import JOURNAL, Job, Wanted
 from ccr_cli.stages.translate_quality import assess
 
 __all__ = ["Wanted", "training_data", "translate", "usual_engine", "usual_request"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli import registry
-from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.artifacts import dataset, translation
 from ccr_cli.artifacts.build import Build, Planned, building
 from ccr_cli.artifacts.tables import read_table
 from ccr_cli.artifacts.workspace import stem
@@ -22,8 +22,9 @@ from ccr_cli.data.manifests import LANG
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 from ccr_cli.stages.failures import refuse_too_many
-from ccr_cli.stages.options import configure, identified
+from ccr_cli.stages.options import identified
 from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.translate_engine import options_in_request, plug_in, training_data, usual_engine, usual_request
 from ccr_cli.stages.translate_steps import Engines, Part, Results, Step, begin, follow, known, run
 from ccr_cli.stages.translate_table import Coverage, coverage
 from ccr_cli.stages.translation_cache import normal
@@ -70,42 +71,6 @@ class Wanted:
     """Which of the groups a dry run counts."""
 
 
-def training_data(inputs: Inputs) -> base.Artifact:
-    """The data set given, or the one of the workspace that has training items."""
-
-    def fits(artifact: base.Artifact) -> bool:
-        return artifact.counts.get("items.train", 0) > 0 or artifact in inputs.given
-
-    return inputs.one("dataset", "with training items", fits, hint="ccr data import noto-emoji")
-
-
-def usual_engine(data: dataset.Dataset, lang: str) -> str:
-    """The engine that `auto` takes for the captions of a data set alone."""
-    recorded = registry.load("translators", "recorded").pairs(data.artifact.path) or []
-    return "recorded" if (data.source_lang, lang) in recorded else "hf"
-
-
-def usual_request(lang: str, engine: str) -> dict[str, Any]:
-    """What is asked of an engine if nobody sets any option."""
-    options = asdict(registry.load("translators", engine).Config())
-    return {"lang": lang, "engine": engine, "split": "all", "back": False, "queries": False, **_options(options)}
-
-
-def plug_in(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
-    """An engine's module, and its options.
-
-    Raises:
-        UsageError: If there is no such engine or option.
-    """
-    module = registry.load("translators", engine)
-    return module, configure(module.Config, options, f"engine {engine}")
-
-
-def _options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """An engine's own options in a request, apart from the others: `recorded` has an option `engine`."""
-    return {f"set.{key}": value for key, value in options.items()}
-
-
 class Job:
     """What is wanted, understood: data set, engine, request, steps."""
 
@@ -115,9 +80,13 @@ class Job:
         self.source = source = dataset.read(self._data)
         lang, split = wanted.lang, wanted.split
         if not LANG.fullmatch(lang):
-            raise UsageError(f"{lang!r} is no language tag (BCP 47, such as es, zh or pt-BR)")
+            raise UsageError(f"{lang!r} is no language tag (BCP 47)", hint="a tag such as --lang es, zh or pt-BR")
         if lang == source.source_lang:
-            raise UsageError(f"{self._data.name} is written in {lang!r}; choose another --lang")
+            raise UsageError(
+                f"{self._data.name} is written in {lang!r}: that is what is translated",
+                hint="another --lang; what people wrote in that one is translated into "
+                f"{lang!r} with --lang LANG --queries",
+            )
         if split is not None and split not in SPLITS:
             raise UsageError(f"there is no split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
         if source.source_lang not in source.languages()[:1]:
@@ -129,7 +98,7 @@ class Job:
         self._module, self._config = plug_in(engine, wanted.options)
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
         request |= {"back": wanted.back, "queries": wanted.queries}
-        self.request = request | _options(identified(self._module, self._config))
+        self.request = request | options_in_request(identified(self._module, self._config))
         rounds = f"-rounds{wanted.rounds}" if wanted.rounds > 1 else ""
         self.name = wanted.name or stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
         if rounds:

@@ -160,7 +160,18 @@ def test_what_is_not_to_be_had(
     [
         ((), "which language?"),
         (("--lang", "en"), "is written in 'en'"),
+        (("--lang", "en"), "--lang LANG --queries"),
         (("--lang", "../../es"), "no language tag"),
+        (("--lang", "../../es"), "try: a tag such as --lang es"),
+        (("--noise", "1.5"), "at most 1, not 1.5\n  try: --noise 0.4"),
+        (("--noise", "0.2", "--noise-style", "foo"), "no noise style 'foo'\n  try: --noise-style caption or image"),
+        (("--noise", "0.2", "--noise-style", "foo", "--dry-run"), "try: --noise-style caption or image"),
+        (("--noise", "0.2", "--noise-target", "foo"), "'foo'\n  try: --noise-target translation or pair"),
+        (("--lang", "es", "--engine", "deep-translator", "--set", "provider=foo"), "usual is --set provider=google"),
+        (("--lang", "de", "--set", "table=ok.tsv"), "hf has no option 'table'\n  try: --engine recorded; hf has other"),
+        (("--lang", "es", "--set", "num_beams=4"), "try: --engine ct2 or --engine hf; recorded has other options: "),
+        (("--lang", "es", "--engine", "apertium", "--set", "help"), "try: options: modes, timeout"),
+        (("--lang", "es", "--engine", "apertium", "--set", "modes"), "--set help lists the keys"),
         (("--lang", "es", "--split", "dev"), "splits: train, val, test"),
         (("--lang", "es", "--engine", "google"), "known translators: apertium, "),
         (("--lang", "es", "--engine", "recorded", "--set", "tabel=x"), "options: engine, table"),
@@ -337,3 +348,28 @@ def test_a_table_for_another_data_set(tmp_path: Path) -> None:
     done = toy.ccr("translate", *options, workspace=root)
     assert done.code == 1 and "of the 1 lines of mine.tsv 0 are used" in done.err
     assert "is it for another data set?" in done.err
+
+
+def test_a_folder_that_was_not_imported(tmp_path: Path) -> None:
+    root = imported(toy.toy(), tmp_path)
+    done = toy.ccr("translate", tmp_path / "toy", "--lang", "es", workspace=root)
+    assert done.code == 4 and "not imported yet" in done.err and f"try: ccr data import {tmp_path / 'toy'}" in done.err
+    for path in ("datasets/nothere", "nothere"):
+        done = toy.ccr("translate", path, "--lang", "es", workspace=root)
+        assert done.code == 4 and "nothere does not exist" in done.err and "there are: datasets/toy" in done.err
+
+
+def test_a_translation_stands_for_its_data_set(tmp_path: Path) -> None:
+    folder = toy.toy()
+    folder.tables["en-fr"] = {source: f"fr {text}" for source, text in folder.tables["en-es"].items()}
+    root = imported(folder, tmp_path)
+    other = toy.toy("second")
+    other.tables = folder.tables
+    toy.ok("data", "import", other.write(tmp_path / "second"), workspace=root)
+    made = [toy.ok("translate", f"datasets/{name}", "--lang", "es", workspace=root).made for name in ("toy", "second")]
+    done = toy.ok("translate", made[1].path, "--lang", "fr", "--noise", "0.4", workspace=root)
+    assert [path.parent.name for path in done.paths] == ["datasets", "second", "second"]
+    both = toy.ccr("translate", *(each.path for each in made), "--lang", "fr", workspace=root)
+    assert both.code == 4 and "several data sets:\n  datasets/toy\n  datasets/second\n" in both.err
+    first = toy.ok("translate", made[1].path, "datasets/toy", "--lang", "fr", workspace=root)
+    assert [path.parent.name for path in first.paths] == ["datasets", "toy"], "a data set that is named counts"
