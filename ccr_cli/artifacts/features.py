@@ -12,12 +12,14 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.tables import read_table
+from ccr_cli.artifacts.tables import read_table, write_table
 from ccr_cli.errors import ArtifactError
 
 SHARD_ITEMS = 4096
 GIVEN = "given"
-"""Who encoded features that were imported ready-made."""
+"""Who encoded features that were imported ready-made, unless their encoder was named."""
+FROM = "from"
+"""In the request of features that `ccr extract --from` read: the sha256 of what it read."""
 INDEX = pa.schema(
     [
         pa.field("item_id", pa.string(), nullable=False),
@@ -41,10 +43,25 @@ def read_index(artifact: Artifact) -> pd.DataFrame:
     return read_table(artifact.file("index.parquet"), INDEX)
 
 
+def finish_index(folder: Path, n_items: int) -> pd.DataFrame:
+    """Makes one index of those that the shards have while they are written, `index-00000.parquet` and so on."""
+    parts = sorted(folder.glob("index-*.parquet"))
+    index = pd.concat([read_table(path, INDEX) for path in parts], ignore_index=True)
+    assert len(index) == n_items, "the shards do not cover the items"
+    write_table(folder / "index.parquet", index, INDEX)
+    for path in parts:
+        path.unlink()
+    return index
+
+
 def command(artifact: Artifact, data: Path) -> str:
     """The command that encodes another data set as this artifact was."""
     options = {**artifact.request, **((artifact.about.get("environment") or {}).get("given") or {})}
     encoder, dtype = options.pop("encoder"), options.pop("dtype")
+    if FROM in options:
+        named = shlex.join(["--encoder-name", "NAME" if encoder == GIVEN else str(encoder)])
+        also = ", and these features again with the same name" if encoder == GIVEN else ""
+        return f"{shlex.join(['ccr', 'extract', str(data)])} --from FILE {named}{also}"
     if encoder == GIVEN:
         return "ccr data import FILE.mat"
     parts = ["ccr", "extract", str(data), "--encoder", str(encoder)]

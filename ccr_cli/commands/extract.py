@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ccr_cli.commands import common as c
+from ccr_cli.errors import UsageError
 
 
 @c.guarded
@@ -27,6 +28,33 @@ def extract(
             show_default="the data set's",
         ),
     ] = None,
+    from_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from",
+            metavar="FILE_OR_FOLDER",
+            help="Encode nothing; take ready-made features: .npy, .npz, HDF5, .mat, a BigFile or a folder of .npy. "
+            "Repeat for more.",
+            show_default=False,
+        ),
+    ] = None,
+    ids: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--ids",
+            metavar="FILE",
+            help="With --from: the ids of a .npy or .mat, one a line; one list for each, in their order.",
+            show_default=False,
+        ),
+    ] = None,
+    encoder_name: Annotated[
+        str | None,
+        typer.Option(
+            "--encoder-name",
+            help="With --from: who encoded them. Data sets with one name can be compared (zero-shot).",
+            show_default=False,
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
     device: c.Device = "auto",
     dtype: c.Dtype = "float32",
@@ -43,25 +71,43 @@ def extract(
     """Turn media into features with a frozen encoder.
 
     Reads a dataset and writes features in float16. Items that cannot be decoded are recorded in failures.jsonl and
-    the exit code is 3.
+    the exit code is 3. With --from, features that others extracted are joined with the items by their ids.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    from ccr_cli.stages.extract import extract as stage
+    if from_:
+        of_encoders = {
+            "--encoder": encoder,
+            "--set": options,
+            "--dtype": dtype != "float32",
+            "--retry-failed": retry_failed,
+        }
+        for option, given in of_encoders.items():
+            if given:
+                raise UsageError(f"{option} does not go with --from, which encodes nothing")
+        from ccr_cli.stages.extract_from import extract_from
 
-    made = stage(
-        inputs,
-        encoder=encoder,
-        options=c.parse_set(options),
-        media_root=media_root,
-        batch_size=batch_size,
-        device=device,
-        dtype=dtype,
-        max_failed=max_failed,
-        name=name,
-        force=force,
-        retry_failed=retry_failed,
-    )
+        made = extract_from(
+            inputs, from_, ids=ids or [], encoder_name=encoder_name, max_failed=max_failed, name=name, force=force
+        )
+    elif ids or encoder_name:
+        raise UsageError(f"{'--ids' if ids else '--encoder-name'} goes with --from")
+    else:
+        from ccr_cli.stages.extract import extract as stage
+
+        made = stage(
+            inputs,
+            encoder=encoder,
+            options=c.parse_set(options),
+            media_root=media_root,
+            batch_size=batch_size,
+            device=device,
+            dtype=dtype,
+            max_failed=max_failed,
+            name=name,
+            force=force,
+            retry_failed=retry_failed,
+        )
     passed = [a for a in inputs.given if a.id != made.id]
     for artifact in passed:
         inputs.note(artifact)
@@ -72,5 +118,7 @@ EPILOG = c.examples(
     "ccr extract",
     "ccr extract datasets/noto-emoji --encoder efficientnet-lite0 --set image_size=128",
     "ccr extract datasets/mine --encoder clip --set model=openai/clip-vit-base-patch32 --media-root /data/images",
+    "ccr extract datasets/vatex --from vatex-i3d --encoder-name i3d",
+    "ccr extract datasets/f30k --from train_ims.npy --ids train_ids.txt --from test_ims.npy --ids test_ids.txt",
     "ccr translate --lang es | ccr extract -",
 )

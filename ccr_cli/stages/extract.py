@@ -99,7 +99,7 @@ def extract(
             on = choose_device(device)
             model = module.Encoder(config, on, DTYPES[dtype])
             _encode(build.folder, source, root.resolve(), model, batch_size)
-            index = _finish_index(build.folder, len(source.items))
+            index = features.finish_index(build.folder, len(source.items))
             failed = index[index["status"] == "failed"].to_dict("records")
             refuse_too_many(len(failed), len(index), max_failed, "items", str(failed[0]["error"]) if failed else "")
             attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if retry_failed else {}
@@ -253,13 +253,3 @@ def _shard_index(part: pd.DataFrame, shard: int, errors: npt.NDArray[np.object_]
             "error": errors,
         }
     )
-
-
-def _finish_index(folder: Path, n_items: int) -> pd.DataFrame:
-    parts = sorted(folder.glob("index-*.parquet"))
-    index = pd.concat([read_table(path, features.INDEX) for path in parts], ignore_index=True)
-    assert len(index) == n_items, "the shards do not cover the items"
-    write_table(folder / "index.parquet", index, features.INDEX)
-    for path in parts:
-        path.unlink()
-    return index

@@ -39,6 +39,8 @@ def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any]
 def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
     """The encoder if it is not the usual one, and the options that are not its defaults."""
     encoder = str(artifact.request["encoder"])
+    if features.FROM in artifact.request:
+        return encoder, _differing(artifact, {})
     if encoder == features.GIVEN:
         return "", {}
     usual = extract.usual_request(encoder) if encoder in registry.names("encoders") else {}

@@ -1,0 +1,73 @@
+"""Ready-made features: a reader a file format, and which reads what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from ccr_cli.data.features import bigfile, hdf5, mat, npy, npz
+from ccr_cli.data.features.base import Table
+from ccr_cli.errors import ArtifactError, UsageError
+
+LISTED = {".npy": npy.opened, ".mat": mat.opened}
+"""Formats that hold no ids."""
+NAMED = {".npz": npz.opened, **dict.fromkeys((".h5", ".hdf5", ".hdf", ".h5py"), hdf5.opened)}
+
+
+def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path, Path | None]]:
+    """Gives each file that holds no ids its list, in the order of both; the formats are known by name.
+
+    Raises:
+        ArtifactError: If a source is not there, or of no known format.
+        UsageError: If there are more lists than such files, or fewer.
+    """
+    for source in sources:
+        _known(source)
+    bare = [source for source in sources if _listed(source)]
+    if len(ids) < len(bare):
+        raise UsageError(
+            f"{bare[len(ids)]} holds no ids, and an order is never guessed",
+            hint="name the list of its ids, one a line in its order: --ids FILE",
+        )
+    if len(ids) > len(bare):
+        raise UsageError(f"--ids {ids[len(bare)]} is for .npy and .mat; the other formats hold their own ids")
+    lists = iter(ids)
+    return [(source, next(lists) if _listed(source) else None) for source in sources]
+
+
+def content(source: Path) -> list[Path]:
+    """The files that a source's features are in."""
+    if not source.is_dir():
+        return [source]
+    if (source / bigfile.BIN).is_file():
+        return [source / name for name in bigfile.FILES if (source / name).is_file()]
+    return npy.files_of(source)
+
+
+def opened(source: Path, ids: Path | None) -> AbstractContextManager[Table]:
+    """Opens a source that `with_lists` took."""
+    if source.is_dir():
+        return bigfile.opened(source) if (source / bigfile.BIN).is_file() else npy.opened_folder(source)
+    suffix = source.suffix.lower()
+    if suffix in LISTED:
+        assert ids is not None
+        return LISTED[suffix](source, ids)
+    return NAMED[suffix](source)
+
+
+def _listed(source: Path) -> bool:
+    return not source.is_dir() and source.suffix.lower() in LISTED
+
+
+def _known(source: Path) -> None:
+    if source.is_dir():
+        if not content(source):
+            raise ArtifactError(f"{source} holds neither {bigfile.BIN} nor .npy files")
+    elif not source.exists():
+        raise ArtifactError(f"there is no {source}")
+    elif source.name == bigfile.BIN:
+        raise ArtifactError(f"{source} is one file of a BigFile", hint=f"name its folder: --from {source.parent}")
+    elif source.suffix.lower() not in {*LISTED, *NAMED}:
+        known = ", ".join((*LISTED, *NAMED))
+        raise ArtifactError(f"{source} is of no known format; known are {known}, and folders of .npy or BigFile")

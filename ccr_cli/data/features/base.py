@@ -1,0 +1,120 @@
+"""What a reader of ready-made features gives, and the join of its entries with the items of a data set.
+
+Shape suffixes: T rows of an item, D feature.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ccr_cli.errors import ArtifactError
+
+_ENDING = re.compile(r"\.(jpe?g|png|gif|bmp|webp|tiff?|mp4|avi|mkv|mov|webm|mpe?g|flv|wmv|3gp)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features by id. Nothing but the ids is in memory before it is asked for."""
+
+    path: Path
+    ids: Sequence[str]
+    """In the order of the file."""
+    rows: Callable[[int], npt.NDArray[Any]]
+    """The rows (T, D) of an entry, by its number, in the precision in which they are stored."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Which entry of which table each item has."""
+
+    places: list[tuple[int, int] | None]
+    """Table and entry of every item in order; None where there is none."""
+    left: list[str]
+    """Ids of entries that are of no item."""
+
+
+def join(items: Sequence[str], tables: Sequence[Table]) -> Joined:
+    """Finds each item by its exact id, or else by what is left of both ids without the ending of a media file.
+
+    Raises:
+        ArtifactError: If an id occurs twice, or an item and an entry cannot be paired without guessing.
+    """
+    where: dict[str, tuple[int, int]] = {}
+    for t, table in enumerate(tables):
+        for i, name in enumerate(table.ids):
+            if name in where:
+                other = tables[where[name][0]].path
+                both = f"twice in {table.path}" if other == table.path else f"both in {other} and in {table.path}"
+                raise ArtifactError(f"the id {name!r} is {both}")
+            where[name] = (t, i)
+    found = {item: item for item in items if item in where}
+    bare: dict[str, list[str]] = {}
+    for name in where:
+        if name not in found:
+            bare.setdefault(_ENDING.sub("", name), []).append(name)
+    owner: dict[str, str] = {}
+    for item in items:
+        names = [] if item in found else bare.get(_ENDING.sub("", item), [])
+        if len(names) > 1:
+            raise ArtifactError(f"both {names[0]!r} and {names[1]!r} could be the features of the item {item!r}")
+        for name in names:
+            if name in owner:
+                raise ArtifactError(f"{name!r} could be the features of the items {owner[name]!r} and {item!r}")
+            owner[name], found[item] = item, name
+    used = set(found.values())
+    places = [where[found[item]] if item in found else None for item in items]
+    return Joined(places, [name for name in where if name not in used])
+
+
+def as_rows(value: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    """Takes an array (T, D), (1, T, D) or (D,) as rows (T, D).
+
+    Raises:
+        ArtifactError: If it has another shape or holds no numbers.
+    """
+    if value.dtype.kind not in "fiu":
+        raise ArtifactError(f"{what} holds {value.dtype}, not numbers")
+    rows = value[0] if value.ndim == 3 and len(value) == 1 else value[None] if value.ndim == 1 else value
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise ArtifactError(f"{what} has the shape {value.shape}; expected (T, D), (1, T, D) or (D,)")
+    return rows
+
+
+def read_text(path: Path) -> str:
+    """Reads UTF-8, else Latin-1, in which older collections write ids.
+
+    Raises:
+        ArtifactError: If the file is not there.
+    """
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no {path}") from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def read_ids(path: Path) -> list[str]:
+    """Reads a list of ids, one a line.
+
+    Raises:
+        ArtifactError: If the file is not there, or a line is empty.
+    """
+    lines = [line.strip() for line in read_text(path).removesuffix("\n").split("\n")]
+    if not all(lines):
+        raise ArtifactError(f"{path}, line {lines.index('') + 1}: there is no id")
+    return lines
+
+
+def by_number(ids: Sequence[str], values: npt.NDArray[Any], path: Path) -> Table:
+    """A table of an array in memory or mapped: entry i is `values[i]`."""
+    return Table(path, ids, lambda i: as_rows(np.asarray(values[i]), f"{ids[i]!r} in {path}"))

@@ -1,0 +1,93 @@
+"""Reading `.npy`: one array of all items beside a list of their ids, or a folder with a file an item.
+
+The array is (N, D), or (N, R, D) with R regions each (SCAN's `*_ims.npy`: R = 36, D = 2048). Collections with five
+captions an image keep some such arrays with a row a caption, so that every image is there five times in a row, or
+keep a list of ids with a line a caption. Where the list repeats every id equally often, one row of each is taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ccr_cli.data.features.base import Table, as_rows, by_number, read_ids
+from ccr_cli.errors import ArtifactError
+
+PICKLED = "holds pickled Python objects; these are never loaded, as loading them can run any program"
+UNPICKLE = "where you trust it, save its arrays plainly: np.savez('plain.npz', **{id: array, ...})"
+
+
+@contextmanager
+def opened(path: Path, ids: Path) -> Iterator[Table]:
+    """Opens one array, by memory map.
+
+    Args:
+        path: The array.
+        ids: The list of ids, one a line, in the order of the rows.
+
+    Raises:
+        ArtifactError: If the file is damaged or pickled, or the list does not fit.
+    """
+    values, names = mapped(path), read_ids(ids)
+    if values.ndim not in (2, 3):
+        raise ArtifactError(f"{path} has the shape {values.shape}; expected (N, D) or (N, R, D)")
+    if values.dtype.kind not in "fiu":
+        raise ArtifactError(f"{path} holds {values.dtype}, not numbers")
+    if values.ndim == 2:
+        values = values[:, None]
+    yield _table(path, ids, values, names)
+
+
+def _table(path: Path, ids: Path, values: npt.NDArray[Any], names: list[str]) -> Table:
+    starts = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
+    times = len(names) // max(1, len(starts))
+    if starts != list(range(0, len(names), times or 1)):
+        starts, times = list(range(len(names))), 1
+    if len(values) == len(starts):
+        return by_number([names[i] for i in starts], values, path)
+    if len(values) != len(names):
+        raise ArtifactError(f"{path} has {len(values)} rows, and {ids} has {len(names)} ids")
+
+    def first(i: int) -> npt.NDArray[Any]:
+        same: npt.NDArray[Any] = values[i * times : (i + 1) * times]
+        if len({row.tobytes() for row in same}) > 1:
+            raise ArtifactError(f"{ids} names {names[i * times]!r} {times} times, and {path} has different rows there")
+        return np.asarray(same[0])
+
+    return Table(path, [names[i] for i in starts], first)
+
+
+@contextmanager
+def opened_folder(path: Path) -> Iterator[Table]:
+    """Opens a folder of arrays (T, D), (1, T, D) or (D,), each named by its item: `ID.npy`."""
+    files = files_of(path)
+    yield Table(path, [file.stem for file in files], lambda i: as_rows(mapped(files[i]), str(files[i])))
+
+
+def files_of(path: Path) -> list[Path]:
+    """The arrays of a folder, by name."""
+    with os.scandir(path) as entries:
+        names = [e.name for e in entries if e.name.endswith(".npy") and not e.name.startswith(".") and e.is_file()]
+    return [path / name for name in sorted(names, key=os.fsencode)]
+
+
+def mapped(path: Path) -> npt.NDArray[Any]:
+    """Maps an array into memory.
+
+    Raises:
+        ArtifactError: If it is damaged, pickled or no `.npy`.
+    """
+    try:
+        return np.asarray(np.lib.format.open_memmap(path, mode="r"))
+    except ValueError as error:
+        with path.open("rb") as handle:
+            start = handle.read(1)
+        if start == b"\x80" or "Python objects" in str(error):
+            raise ArtifactError(f"{path} {PICKLED}", hint=UNPICKLE) from None
+        raise ArtifactError(f"{path} is damaged, or no .npy: {error}") from None
