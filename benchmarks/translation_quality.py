@@ -6,16 +6,18 @@ Flickr8k-CN: what two commercial engines made of the validation captions at two 
 photograph that were written in Chinese; and Apertium's Spanish of the training captions, which nobody translated.
 The collections are not part of this project.
 
-    python benchmarks/translation_quality.py WORKSPACE --multi30k DIR --flickr8k DIR [--split test]
+    python benchmarks/translation_quality.py WORKSPACE --multi30k DIR --flickr8k DIR [--split test] [--out FILE]
 
 DIR of Multi30K has `task1/`; that of Flickr8k-CN `items.csv` and `captions.parquet`. Both become data sets of the
-workspace, for further commands.
+workspace, for further commands. What was measured is printed; `--out` puts it into a file, in place of rows of the same
+data, split, language and models.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,6 @@ MODES = ("eng-cat,cat-fra", "eng-spa,es-fr")
 ENGINES = ("baidu-2016", "baidu-20160815", "google-2016", "google-20160816")
 ITEM = ("item_id", "split", "kind", "media", "label", "group")
 CAPTION = ("caption_id", "item_id", "lang", "k", "text", "caption_set")
-RESULTS = Path(__file__).parent / "results" / "translation_quality.json"
 
 
 def write(path: Path, lines: Iterable[Iterable[str]]) -> None:
@@ -96,6 +97,7 @@ def main() -> None:
     parser.add_argument("--multi30k", type=Path)
     parser.add_argument("--flickr8k", type=Path)
     parser.add_argument("--split", choices=MULTI30K, default="test", help="of Multi30K")
+    parser.add_argument("--out", type=Path, help="file of results; by default none")
     given = parser.parse_args()
     workspace = Workspace(given.workspace.absolute())
     rows = []
@@ -112,12 +114,14 @@ def main() -> None:
             wanted = Wanted("zh", engine="recorded", options={"engine": engine}, split="val")
             rows.append(row(translate(inputs, wanted), "flickr8k", "val"))
         rows.append(row(translate(inputs, Wanted("es", engine="apertium", split="train")), "flickr8k", "train"))
-    keys = ("data", "split", "lang", "models")
-    earlier = base.read_json(RESULTS)["rows"] if RESULTS.exists() else []
-    kept = [old for old in earlier if not any(all(old[key] == new[key] for key in keys) for new in rows)]
     what = "Machine translations of real captions: flags, and scores against human references with their signatures"
-    base.write_json(RESULTS, {"what": what, "ccr": ccr_cli.__version__, "rows": [*kept, *rows]})
-    print(RESULTS.read_text(encoding="utf-8"))
+    found = {"what": what, "ccr": ccr_cli.__version__, "rows": rows}
+    print(json.dumps(found, indent=1, ensure_ascii=False))
+    if given.out:
+        keys = ("data", "split", "lang", "models")
+        earlier = base.read_json(given.out)["rows"] if given.out.exists() else []
+        kept = [old for old in earlier if not any(all(old[key] == new[key] for key in keys) for new in rows)]
+        base.write_json(given.out, found | {"rows": [*kept, *rows]})
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ def translate(
         str,
         typer.Option(
             "--engine",
-            help="auto takes recorded translations where the data set ships the pair, else hf. "
-            + c.option_help("translators"),
+            help="auto takes recorded translations where the data set's tables answer what is wanted, else hf. "
+            "--set help lists an engine's options. " + c.option_help("translators"),
         ),
     ] = "auto",
     back: Annotated[bool, typer.Option("--back", help="Translate the result back too.")] = False,

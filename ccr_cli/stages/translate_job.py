@@ -44,7 +44,7 @@ class Wanted:
     lang: str
     """Target language, BCP 47."""
     engine: str = "auto"
-    """A translator, or `auto`: recorded translations where the data set ships the pair, else `hf`."""
+    """A translator, or `auto`: recorded translations where the data set's tables answer what is wanted, else `hf`."""
     options: Mapping[str, str] = field(default_factory=dict)
     """The engine's own options, as text."""
     back: bool = False
