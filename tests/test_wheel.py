@@ -40,7 +40,7 @@ def test_every_folder_is_packaged(project: dict[str, Any]) -> None:
 
 def test_every_import_is_a_declared_dependency(project: dict[str, Any]) -> None:
     extras = project["project"]["optional-dependencies"]
-    declared = [*project["project"]["dependencies"], *extras["demo"], *extras["ct2"], *extras["hdf5"]]
+    declared = [*project["project"]["dependencies"], *extras["demo"], *extras["ct2"], *extras["hdf5"], *extras["video"]]
     known = {normal(re.split(r"[<>=!~ \[]", requirement)[0]) for requirement in declared}
     distributions = packages_distributions()
     missing = {}

@@ -1,0 +1,119 @@
+"""Which moments of a video are encoded: frames at a rate or evenly, one by one or as clips.
+
+Pure arithmetic on times; `data/video.py` finds the frames that are shown then.
+
+Shape suffixes: F frames of the file, N moments of the video, C clips, L moments of a clip.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ccr_cli.errors import UsageError
+
+T = TypeVar("T")
+_MOST = 100_000
+_FASTEST = 1000.0
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Moments first, then clips of them.
+
+    Every moment is the middle of a stretch of the video, of 1 / `fps` seconds or of one `frames`-th (the middle of
+    segments, as TSN does at test: Wang et al., ECCV 2016). So a file of 25 frames a second read at 25 gives every
+    frame once, however its time stamps are rounded, and other rates are resampled by time, whether the file's
+    own rate is constant or not.
+    """
+
+    fps: float = 1.0
+    """Moments a second, those whose middle lies within the video, at least one; 0: every frame of the file."""
+
+    frames: int = 0
+    """So many moments, evenly over the whole video, in place of `fps`; 0: by `fps`."""
+
+    clip_frames: int = 1
+    """Moments in a clip, L; 1: single frames. I3D takes 16 or 64 at fps=25."""
+
+    clip_stride: int = 0
+    """Moments from the start of a clip to that of the next; 0: `clip_frames`, clips that touch."""
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+            UsageError: If one of them is out of its range.
+        """
+        if not (math.isfinite(self.fps) and 0 <= self.fps <= _FASTEST):
+            raise UsageError(f"fps={self.fps} is not within 0 and {_FASTEST:g}", hint="--set fps=25")
+        for name, least in (("frames", 0), ("clip_frames", 1), ("clip_stride", 0)):
+            if not least <= getattr(self, name) <= _MOST:
+                raise UsageError(f"{name}={getattr(self, name)} is not within {least} and {_MOST}")
+
+    def moments(self, duration_s: float, shown_F: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Seconds (N,) after the first frame, ascending, none before 0 or after the end.
+
+        N is `frames`, or the number of k = 0, 1, ... with (k + 0.5) / `fps` before the end, or F with fps=0; at
+        least one: the middle of a video that is shorter than half a stretch.
+
+        Args:
+            duration_s: Of the video, from the first frame to the end of the last.
+            shown_F: When each frame appears, seconds after the first.
+        """
+        if not self.frames and not self.fps:
+            return shown_F
+        if self.frames:
+            return np.minimum(_middles(self.frames) * (duration_s / self.frames), duration_s)
+        count = math.ceil(duration_s * self.fps - 0.5)
+        if count < 1:
+            return np.array([duration_s / 2])
+        return np.minimum(_middles(count) / self.fps, duration_s)
+
+    def clips(self, duration_s: float, shown_F: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Seconds (C, L) of the moments of every clip.
+
+        Clips start at every `clip_stride`-th moment for as long as one begins before the end and has a moment that
+        the clip before it lacks. So no moment is lost (but for the gaps of a stride longer than a clip): a clip
+        that reaches past the end repeats the last moment.
+
+        Args:
+            duration_s: Of the video, from the first frame to the end of the last.
+            shown_F: When each frame appears, seconds after the first.
+        """
+        moment_N = self.moments(duration_s, shown_F)
+        length, stride = self.clip_frames, self.clip_stride or self.clip_frames
+        count = max(1, math.ceil((len(moment_N) - max(0, length - stride)) / stride))
+        at_CL = np.arange(count)[:, None] * stride + np.arange(length)[None, :]
+        clip_CL: npt.NDArray[np.float64] = moment_N[np.minimum(at_CL, len(moment_N) - 1)]
+        return clip_CL
+
+
+def _middles(count: int) -> npt.NDArray[np.float64]:
+    return np.arange(count, dtype=np.float64) + 0.5
+
+
+def gather(frames: Iterable[T], number_CL: npt.NDArray[np.int64]) -> Iterator[list[T]]:
+    """Clips of a stream of frames; holds no frame that no clip still to come needs.
+
+    Args:
+        frames: One (pixels, or what was made of them) for each of `np.unique(number_CL)`, in that order.
+        number_CL: Numbers of the frames of every clip: ascending within a clip, and no clip starts before the last.
+
+    Yields:
+        L frames for each clip; a number that is repeated gives the same object again.
+    """
+    source = zip(np.unique(number_CL).tolist(), frames, strict=True)
+    held: dict[int, T] = {}
+    newest = -1
+    for row in number_CL.tolist():
+        held = {number: frame for number, frame in held.items() if number >= row[0]}
+        while newest < row[-1]:
+            newest, frame = next(source)
+            held[newest] = frame
+        yield [held[number] for number in row]

@@ -1,0 +1,256 @@
+"""What is in a video file: the times of its frames, read from the packets with PyAV, and its first frame decoded.
+
+Shape suffixes: F frames of the file, K keyframes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ccr_cli.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
+
+MAX_PIXELS = 64_000_000
+_LONGEST_S = 7 * 24 * 3600.0
+_USUAL_RATE = Fraction(25)
+_OTHER_FILES = ("hls", "concat", "dash", "sdp", "rtsp", "imf", "webm_dash_manifest")
+
+
+class VideoError(Exception):
+    """A file that gives no frames; the class says why, the message says more."""
+
+
+class NoVideoStream(VideoError):
+    """A media file without pictures: sound alone, a cover at most."""
+
+
+class NoFrames(VideoError):
+    """A video of no frames at all."""
+
+
+class Undecodable(VideoError):
+    """A file that is no video, or damaged from the start, or of a codec that FFmpeg lacks."""
+
+
+class TooLarge(VideoError):
+    """Frames of more pixels than allowed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Where the frames of a file are, and what is needed to decode them."""
+
+    path: Path
+    stream: int
+    pts_F: npt.NDArray[np.int64]
+    """Presentation times in units of `time_base`, ascending; without any in the file, the numbers of the frames."""
+    time_base: Fraction
+    counted: bool
+    """The file has no presentation times: frames come at a constant rate, in the order in which they decode."""
+    key_K: npt.NDArray[np.int64]
+    """Presentation times of the frames at which decoding can begin."""
+    last_s: float
+    """How long the last frame is shown."""
+    expected: int | None
+    """Frames that the header promises."""
+    sound: bool
+    """Nothing amiss so far: as many packets as promised, none damaged."""
+    width: int
+    """As stored, before any rotation."""
+    height: int
+    codec: str
+    """FFmpeg's name of it, as of the pixel format."""
+    pixel_format: str
+    turns: int
+    """Quarter turns, counter-clockwise, that bring the picture upright."""
+
+    @property
+    def shape_HW(self) -> tuple[int, int]:
+        """Height and width as shown."""
+        return (self.width, self.height) if self.turns % 2 else (self.height, self.width)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[InputContainer]:
+    """Opens a local media file; it can make FFmpeg open no address of a network.
+
+    Raises:
+        FileNotFoundError: If it is not there.
+        Undecodable: If FFmpeg cannot make anything of it.
+        UnavailableError: If PyAV is not installed.
+    """
+    try:
+        import av
+    except ImportError as error:
+        raise UnavailableError(
+            f"reading videos needs a package that is not installed: {error.name}", hint="pip install 'ccr-cli[video]'"
+        ) from error
+    if not path.stat().st_size:
+        raise Undecodable("the file is empty")
+    if not path.is_file():
+        raise Undecodable("not a regular file")
+    try:
+        container = av.open(
+            str(path.absolute()), options={"protocol_whitelist": "file"}, metadata_errors="replace", mode="r"
+        )
+    except FileNotFoundError:
+        raise
+    except (av.FFmpegError, ValueError) as error:
+        raise Undecodable(f"not a video that FFmpeg can read: {_short(error)}") from None
+    with container:
+        if set(container.format.name.split(",")) & set(_OTHER_FILES):
+            raise Undecodable(f"a list of other files ({container.format.name})")
+        yield container
+
+
+def video_stream(container: InputContainer, number: int | None = None) -> VideoStream:
+    """The stream of that number, or the one that a player would show; decoding takes one thread.
+
+    Raises:
+        NoVideoStream: If there is none; the cover of a piece of music is none.
+        Undecodable: If there is no decoder for it.
+    """
+    from av.stream import Disposition
+
+    found = container.streams.best("video") if number is None else container.streams[number]
+    if found is None or found.disposition & Disposition.attached_pic:
+        kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
+        raise NoVideoStream(f"the file holds {kinds}, no video")
+    stream: VideoStream = found  # type: ignore[assignment]
+    if stream.codec_context is None:
+        raise Undecodable("its codec is not known")
+    stream.codec_context.thread_count = 1
+    return stream
+
+
+def decode_packets(container: InputContainer, stream: VideoStream, key: int | None = None) -> Iterator[VideoFrame]:
+    """Every frame that decodes, from where the container stands; damaged packets are passed over.
+
+    Args:
+        container: The file.
+        stream: The video in it.
+        key: What must come first: the presentation time of a keyframe.
+
+    Yields:
+        Frames in the order of presentation; none if another packet than `key` comes first.
+    """
+    import av
+
+    packets = container.demux(stream)
+    while True:
+        try:
+            packet = next(packets, None)
+        except av.FFmpegError:
+            packet = None
+        if key is not None and packet is not None and packet.size:
+            if packet.pts != key or not packet.is_keyframe:
+                return
+            key = None
+        with suppress(av.FFmpegError):
+            yield from stream.decode(packet)
+        if packet is None:
+            return
+
+
+def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
+    """Reads the times of all packets and decodes the first frame.
+
+    Raises:
+        FileNotFoundError: If the file is not there.
+        VideoError: If it gives no frames.
+    """
+    with opened(path) as container:
+        stream = video_stream(container)
+        _check_size(stream.width, stream.height, max_pixels)
+        time_base = stream.time_base or Fraction(1, 1000)
+        promised, rate = stream.frames, stream.average_rate or stream.guessed_rate or _USUAL_RATE
+        packets, whole = _packets(container, stream)
+        number, codec = stream.index, stream.codec_context.codec.canonical_name
+    shown = [packet for packet in packets if not packet.discarded]
+    if not shown:
+        raise NoFrames(f"the file has a video of no frames ({promised} promised)" if promised else "no frames")
+    first = _first_frame(path, number, len(shown))
+    _check_size(first.width, first.height, max_pixels)
+    counted = any(packet.pts is None for packet in shown)
+    if counted:
+        pts_F, key_K = np.arange(len(shown), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        time_base, last_s = 1 / rate, float(1 / rate)
+    else:
+        pts_F = np.unique(np.array([packet.pts for packet in shown], dtype=np.int64))
+        key_K = np.unique(np.array([packet.pts for packet in shown if packet.key], dtype=np.int64))
+        last = max(shown, key=lambda packet: packet.pts or 0)
+        last_s = float(last.duration * time_base) if last.duration else float(1 / rate)
+    if (span := float(int(pts_F[-1] - pts_F[0]) * time_base) + last_s) > _LONGEST_S:
+        raise Undecodable(f"its time stamps span {span / 86400:.0f} days")
+    return Index(
+        path=path,
+        stream=number,
+        pts_F=pts_F,
+        time_base=time_base,
+        counted=counted,
+        key_K=key_K,
+        last_s=last_s,
+        expected=promised - (len(packets) - len(shown)) if promised else None,
+        sound=whole and promised in (0, len(packets)),
+        width=first.width,
+        height=first.height,
+        codec=codec,
+        pixel_format=first.format.name,
+        turns=round(first.rotation / 90) % 4,
+    )
+
+
+@dataclass(frozen=True)
+class _Packet:
+    pts: int | None
+    duration: int
+    key: bool
+    discarded: bool
+
+
+def _packets(container: InputContainer, stream: VideoStream) -> tuple[list[_Packet], bool]:
+    """The packets of a stream, and whether they end where the file ends, none damaged."""
+    import av
+
+    found: list[_Packet] = []
+    whole = True
+    packets = container.demux(stream)
+    while True:
+        try:
+            packet = next(packets)
+        except StopIteration:
+            return found, whole
+        except av.FFmpegError:
+            return found, False
+        if packet.size:
+            found.append(_Packet(packet.pts, packet.duration or 0, packet.is_keyframe, packet.is_discard))
+            whole = whole and not packet.is_corrupt
+
+
+def _first_frame(path: Path, number: int, count: int) -> VideoFrame:
+    with opened(path) as container:
+        for frame in decode_packets(container, video_stream(container, number)):
+            return frame
+    raise Undecodable(f"none of its {count} frames decodes")
+
+
+def _check_size(width: int, height: int, max_pixels: int) -> None:
+    if width * height > max_pixels:
+        raise TooLarge(f"{width} x {height} pixels, at most {max_pixels}")
+
+
+def _short(error: Exception) -> str:
+    """FFmpeg's own words, without number and path."""
+    return str(getattr(error, "strerror", None) or error)
