@@ -28,7 +28,7 @@ from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.failures import failure, refuse_too_many, write_failures
 from ccr_cli.stages.select import Inputs
 
-BLOCK = 8 << 20
+BLOCK = 1 << 20
 """Bytes that are converted at once."""
 HASHERS = 4
 LARGEST = float(np.finfo(np.float16).max)
