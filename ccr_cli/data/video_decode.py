@@ -3,7 +3,8 @@
 Both convert by swscale, bilinear. Where a standard says bit by bit what a decoder gives, and where that is planar YUV
 of 8 bits and even size, pixels are equal to the last bit, with FFmpeg 5.1 as with 8. Everything else is left to PyAV:
 MPEG-1, 2 and 4, whose transform is not exact (2 levels of 255), odd sizes and 10 bits (over 60 levels at edges of
-colours), and files in which anything is amiss.
+colours), and files in which anything is amiss. What remains: bits damaged inside a frame, which no packet tells of, are
+painted over by each as its FFmpeg does.
 
 Shape suffixes: F frames of the file, N frames asked for, H height, W width, K keyframes.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -286,6 +287,14 @@ def test_a_stream_holds_few_frames(tmp_path: Path, backend: video.Backend) -> No
         tracemalloc.stop()
     assert count == 60
     assert peak < 8 * 640 * 480 * 3
+
+
+def test_threads_read_one_video_at_the_same_time(tmp_path: Path) -> None:
+    opened = video.open_video(videos.write_video(tmp_path / "a.mp4", 40))
+    asked = [range(start, 40, 3) for start in range(6)]
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda some: [videos.number_of(frame.pixels) for frame in opened.stream(some)], asked))
+    assert found == [list(some) for some in asked]
 
 
 def test_clips_of_a_stream_as_of_single_frames(tmp_path: Path) -> None:
