@@ -139,7 +139,7 @@ class Job:
 
     def _engines(self, module: Any, config: Any, folder: Path) -> Engines:
         place = cache_folder() / "translations" if self.wanted.cache else folder / JOURNAL
-        return Engines(module, config, self.source.artifact.path, self.wanted.device, place)
+        return Engines(module, config, self.source.source_lang, self.source.artifact.path, self.wanted.device, place)
 
     def _usual_engine(self) -> str:
         """The engine that `auto` takes: `recorded` where the data set's tables answer all that is wanted, else `hf`."""
@@ -238,7 +238,7 @@ class Job:
         for steps, rows in self.chains:
             groups, unknown = part.take(begin(rows["text"])), 0
             for step in steps:
-                said, here = _who(self._module, self._config, engines, step)
+                said, here = _who(engines, step)
                 facts |= {
                     f"{step.direction} {key}": said[key] for key in ("model", "licence", "warning") if said.get(key)
                 }
@@ -322,10 +322,10 @@ def walk(
         groups = follow(groups, results)
 
 
-def _who(module: Any, config: Any, engines: Engines, step: Step) -> tuple[dict[str, str], bool]:
+def _who(engines: Engines, step: Step) -> tuple[dict[str, str], bool]:
     """Who would translate, and whether its cache can be looked into: not without the model, as that decides the key."""
-    if planned := getattr(module, "planned", None):
-        said: dict[str, str] = planned(step.source, step.target, config)
+    if planned := getattr(engines.module, "planned", None):
+        said: dict[str, str] = planned(step.source, step.target, engines.config_of(step))
         if said.get("here") != "yes":
             return said, False
     return engines.of(step).describe(), True

@@ -16,7 +16,7 @@ from typing import Any
 
 from ccr_cli.console import progress, say
 from ccr_cli.stages.translation_cache import TranslationCache, normal
-from ccr_cli.translators.base import Translation, Translator
+from ccr_cli.translators.base import Translation, Translator, way_back
 
 GROUP_SENTENCES = 4096
 
@@ -56,6 +56,8 @@ class Engines:
 
     module: Any
     config: Any
+    home: str
+    """The data set's source language: into it lead the ways back."""
     dataset_dir: Path
     device: str
     cache: Path
@@ -74,10 +76,15 @@ class Engines:
         pair = (step.source, step.target)
         if self._pair != pair:
             self._pair = self._engine = None  # before the next one takes its place in memory
-            self._engine = self.module.Translator(*pair, self.config, dataset_dir=self.dataset_dir, device=self.device)
+            where = {"dataset_dir": self.dataset_dir, "device": self.device}
+            self._engine = self.module.Translator(*pair, self.config_of(step), **where)
             self._pair = pair
         engine: Translator = self._engine
         return engine
+
+    def config_of(self, step: Step) -> Any:
+        """The engine's options for a step."""
+        return way_back(self.config) if step.target == self.home else self.config
 
     def kept(self, step: Step) -> TranslationCache | None:
         """Where the results of a step are kept; None for an engine that need not keep any."""

@@ -45,6 +45,11 @@ def iso3(lang: str) -> str:
     return _ISO3.get(primary(lang), primary(lang))
 
 
+def has_code(code: str) -> bool:
+    """Whether a code is of a language in the tables here, not of a family (`roa`, `mul`) or of nothing."""
+    return primary(code) in _ISO3
+
+
 def bcp47(code: str) -> str:
     """Returns the BCP 47 primary subtag of an ISO 639-3 (or 639-1) code; an unknown one as it is."""
     return _BCP47.get(code, code)

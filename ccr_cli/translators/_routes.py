@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccr_cli.errors import UnavailableError, UsageError
-from ccr_cli.translators._languages import iso3, nllb, primary, script, usually_written
+from ccr_cli.translators._languages import has_code, iso3, nllb, primary, script, usually_written
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
         UsageError: If the model is of a family that is not known here.
     """
     if family == "marian":
-        return Route(config.prefix or _marian_token(model, tokenizer, target, config.target_code))
+        return Route(config.prefix or _marian_token(model, tokenizer, source, target, config.target_code))
     if family == "m2m_100":
         if hasattr(tokenizer, "lang_code_to_token"):  # M2M100 and WMT21: de, zh, ...
             codes = [config.source_code or primary(source), config.target_code or primary(target)]
@@ -72,10 +72,11 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
     )
 
 
-def _marian_token(model: str, tokenizer: Any, target: str, override: str) -> str:
+def _marian_token(model: str, tokenizer: Any, source: str, target: str, override: str) -> str:
     """`>>deu<< ` where a Marian model has several target languages, nothing where it has one."""
     known = set(getattr(tokenizer, "supported_language_codes", []))
     if not known:
+        _refuse_pair(model, tokenizer, source, target)
         return ""
     code, writing = iso3(target), script(target)
     scripted, plain = [f"{code}_{writing}"], [code, primary(target)]
@@ -87,6 +88,17 @@ def _marian_token(model: str, tokenizer: Any, target: str, override: str) -> str
                 _refuse_script(model, target, candidate)
             return f">>{candidate}<< "
     raise _unknown(model, override or scripted[0])
+
+
+def _refuse_pair(model: str, tokenizer: Any, source: str, target: str) -> None:
+    """Refuses the wrong direction of a model that knows one, as far as its tokenizer says which."""
+    for side, lang in (("source_lang", source), ("target_lang", target)):
+        named = str(getattr(tokenizer, side, None) or "")
+        if has_code(named) and primary(named) != primary(lang):
+            raise UnavailableError(
+                f"{model} translates {tokenizer.source_lang} into {tokenizer.target_lang}, not {source} into {target}",
+                hint="--set model=NAME is for the way out, --set back_model=NAME for the ways back",
+            )
 
 
 def _refuse_script(model: str, lang: str, code: str) -> None:

@@ -39,8 +39,11 @@ class Options:
     model: str = ""
     """Name on the hub, or a folder; by default OPUS-MT of the pair, else facebook/m2m100_418M."""
 
+    back_model: str = ""
+    """Model of the ways back (`--back`, `--queries`, `--rounds 2`); by default `model`."""
+
     revision: str = "main"
-    """Branch, tag or commit on the hub."""
+    """Branch, tag or commit on the hub, of `model` and `back_model`."""
 
     num_beams: int = 1
     """Beams of the search; 1 is greedy."""
@@ -254,7 +257,8 @@ class Seq2Seq(ABC):
 
 def identity(config: Options) -> dict[str, str]:
     """What a request records: a model's folder by its content, wherever it lies."""
-    return hub.identity(config.model)
+    found = {"model": hub.identity(config.model), "back_model": hub.identity(config.back_model)}
+    return {option: content["model"] for option, content in found.items() if content}
 
 
 def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 
@@ -50,3 +50,16 @@ class Translator(Protocol):
         JSON values only. Empty where asking costs no more than a look-up: then nothing is cached.
         """
         ...
+
+
+def way_back(config: Any) -> Any:
+    """An engine's options for translating into the data set's source language, as `config` is for the way out.
+
+    The engine's own names of the languages change places, and `back_model` is the model. A prefix that tells a model
+    what to do tells it the wrong thing.
+    """
+    if hasattr(config, "source_code"):
+        config = replace(config, source_code=config.target_code, target_code=config.source_code)
+    if hasattr(config, "back_model"):
+        config = replace(config, model=config.back_model or config.model, prefix="")
+    return config

@@ -125,7 +125,7 @@ def test_a_model_that_is_killed_or_shared_gives_the_same_scores(
     """To the last bit: batches are formed of whole groups, whatever is known of them and whoever takes them."""
     monkeypatch.setattr(translate_steps, "GROUP_SENTENCES", 30)
     model = ("--set", f"model={marian}", "--set", "batch_tokens=60", "--set", "dtype=float32", "--device", "cpu")
-    call = ("translate", "--lang", "es", "--engine", "hf", *model, "--name", "mine")
+    call = ("translate", "--lang", "de", "--engine", "hf", *model, "--name", "mine")
     undisturbed, shared = tmp_path / "undisturbed", tmp_path / "shared"
     for place in (undisturbed, shared):
         shutil.copytree(root, place)

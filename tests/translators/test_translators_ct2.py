@@ -255,7 +255,7 @@ def test_describe_and_plan(nllb: Path) -> None:
 
 
 def test_both_engines_on_the_command_line(workspace: Chain, marian: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    call = ("translate", "--lang", "es", "--set", f"model={marian}", "--set", "dtype=float32", "--set", "num_beams=1")
+    call = ("translate", "--lang", "de", "--set", f"model={marian}", "--set", "dtype=float32", "--set", "num_beams=1")
     tables = {}
     for engine in ("hf", "ct2"):
         plan = toy.ccr(*call, "--engine", engine, "--dry-run", "--json", workspace=workspace.root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import torch
 import toy
 import transformers
 from tinymt import CAPTIONS
+from toy import Chain
 
+from ccr_cli.artifacts import translation
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.translators import _models, ct2, hf
 from ccr_cli.translators._languages import bcp47, iso3, nllb, primary
@@ -60,6 +63,33 @@ def test_marian_with_several_target_languages(tmp_path: Path) -> None:
     assert tokenizer.convert_ids_to_tokens(tokenizer([">>deu<< A dog."])["input_ids"][0][0]) == ">>deu<<"
     with pytest.raises(UnavailableError, match="fra"):
         translator(model, "en", "fr")
+
+
+def test_a_marian_of_one_pair_is_not_asked_the_other_way(marian: Path) -> None:
+    assert translator(marian, "en-GB", "de")._route.prefix == ""
+    for source, target in (("de", "en"), ("en", "fr")):
+        with pytest.raises(UnavailableError, match=f"translates en into de, not {source} into {target}") as caught:
+            translator(marian, source, target)
+        assert "back_model" in (caught.value.hint or "")
+
+
+def test_the_way_back_has_its_model_and_the_names_of_the_languages_change_places(
+    workspace: Chain, m2m100: Path, marian: Path
+) -> None:
+    call = ("translate", "--split", "val", "--back", "--engine", "hf", "--device", "cpu")
+    many = ("--set", f"model={m2m100}", "--set", "source_code=en", "--set", "target_code=de")
+    made = toy.ok(*call, "--lang", "xx", *many, workspace=workspace.root).made
+    questions = [json.loads(path.read_text()) for path in Path(os.environ["CCR_CACHE"]).rglob("question.json")]
+    assert sorted(question["engine"]["codes"] for question in questions) == [["de", "en"], ["en", "de"]]
+    assert (translation.read(made)["status"] == "ok").all()
+    one = ("--lang", "de", "--set", f"model={marian}")
+    refused = toy.ccr(*call, *one, workspace=workspace.root)
+    assert refused.code == 5 and "not de into en" in refused.err
+    mixed = toy.ok(*call, *one, "--set", f"back_model={m2m100}", workspace=workspace.root).made
+    assert mixed.request["set.back_model"].startswith("sha256:") and str(m2m100) not in str(mixed.request)
+    rows = translation.read(mixed)
+    assert set(rows.loc[rows["direction"] == "forward", "model"]) == {marian.name}
+    assert set(rows.loc[rows["direction"] == "back", "model"]) == {m2m100.name}
 
 
 def test_a_script_is_never_lost_in_silence(m2m100: Path, nllb: Path, madlad: Path, tmp_path: Path) -> None:
