@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 
 from ccr_cli import hub
-from ccr_cli.encoders.base import rgb_on_white, sha256_of
+from ccr_cli.encoders.base import PictureConfig, rgb_on_white, sha256_of
 from ccr_cli.errors import UsageError
 from ccr_cli.hub import locate
 from ccr_cli.transformers_loading import transformers_loading
@@ -30,7 +30,7 @@ _TEXT_BATCH = 64
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(PictureConfig):
     """Options of the encoder."""
 
     model: str = "openai/clip-vit-base-patch32"
@@ -67,6 +67,7 @@ class Encoder:
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
         self.config = config
+        self.sampling = config.sampling
         self.device = device
         self.dtype = dtype
         self._located = locate(config.model, config.revision, _ALTERNATIVES)

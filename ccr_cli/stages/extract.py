@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import read_table, write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
+from ccr_cli.data.sampling import Sampling
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
@@ -33,6 +34,7 @@ from ccr_cli.stages.select import Inputs
 DECODERS = 2
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 MAX_PIXELS = 64_000_000
+_SAMPLING = frozenset(field.name for field in fields(Sampling))
 
 
 def extract(
@@ -78,7 +80,7 @@ def extract(
     encoder = encoder or usual_encoder(source)
     module = registry.load("encoders", encoder)
     config = configure(module.Config, options or {}, f"encoder {encoder}")
-    recorded = identified(module, config)
+    recorded = _without_sampling(identified(module, config))
     request = {"encoder": encoder, "dtype": dtype, **recorded}
     name = name or stem(encoder, request, usual_request(encoder))
     with building(
@@ -111,7 +113,7 @@ def extract(
             write_failures(build.folder, records)
             base.write_json(build.folder / "encoder.json", model.describe())
             build.environment["device"] = str(on)
-            build.environment["given"] = {k: v for k, v in asdict(config).items() if recorded[k] != v}
+            build.environment["given"] = {k: v for k, v in asdict(config).items() if recorded.get(k, v) != v}
             build.finish({"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)})
         assert build.done is not None
         return build.done
@@ -125,6 +127,10 @@ def usual_encoder(data: dataset.Dataset) -> str:
 def usual_request(encoder: str) -> dict[str, Any]:
     """What is asked of an encoder if nobody sets any option."""
     return {"encoder": encoder, "dtype": "float32", **asdict(registry.load("encoders", encoder).Config())}
+
+
+def _without_sampling(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in _SAMPLING}
 
 
 def _encode(folder: Path, source: dataset.Dataset, root: Path, model: Any, batch_size: int) -> None:

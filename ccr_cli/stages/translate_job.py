@@ -28,6 +28,7 @@ from ccr_cli.stages.translate_engine import options_in_request, plug_in, trainin
 from ccr_cli.stages.translate_steps import Engines, Part, Results, Step, begin, follow, known, run
 from ccr_cli.stages.translate_table import Coverage, coverage
 from ccr_cli.stages.translation_cache import normal
+from ccr_cli.translators._languages import usual
 from ccr_cli.translators.base import Translation
 
 NO_WORK = "recorded looks its answers up: there is no work to share; leave --shard out"
@@ -75,7 +76,8 @@ class Job:
     """What is wanted, understood: data set, engine, request, steps."""
 
     def __init__(self, inputs: Inputs, wanted: Wanted) -> None:
-        self.wanted, self._workspace = wanted, inputs.workspace
+        self.wanted = wanted = replace(wanted, lang=usual(wanted.lang))
+        self._workspace = inputs.workspace
         self._data = training_data(inputs)
         self.source = source = dataset.read(self._data)
         lang, split = wanted.lang, wanted.split

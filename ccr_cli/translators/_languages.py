@@ -40,6 +40,13 @@ def primary(lang: str) -> str:
     return _SHORT.get(alone, alone)
 
 
+def usual(tag: str) -> str:
+    """Returns a BCP 47 tag as it is usually written: `es` for `ES` and `spa`, `zh-Hant-TW` for `zh_hant_tw`."""
+    first, *others = tag.replace("_", "-").split("-")
+    written = [part.title() if len(part) == 4 else part.upper() if len(part) == 2 else part for part in others]
+    return "-".join([primary(first), *written])
+
+
 def iso3(lang: str) -> str:
     """Returns the ISO 639-3 code of a BCP 47 tag; a code unknown here comes back as it is."""
     return _ISO3.get(primary(lang), primary(lang))

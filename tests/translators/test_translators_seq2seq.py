@@ -19,7 +19,7 @@ from toy import Chain
 from ccr_cli.artifacts import translation
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.translators import _models, ct2, hf
-from ccr_cli.translators._languages import bcp47, iso3, nllb, primary
+from ccr_cli.translators._languages import bcp47, iso3, nllb, primary, usual
 from ccr_cli.translators._models import default_model, licence, non_commercial
 from ccr_cli.translators._seq2seq import _out_of_memory
 
@@ -90,6 +90,17 @@ def test_the_way_back_has_its_model_and_the_names_of_the_languages_change_places
     rows = translation.read(mixed)
     assert set(rows.loc[rows["direction"] == "forward", "model"]) == {marian.name}
     assert set(rows.loc[rows["direction"] == "back", "model"]) == {m2m100.name}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("es", "es"), ("ES", "es"), ("spa", "es"), ("es_ES", "es-ES"), ("zh_hant_tw", "zh-Hant-TW"), ("PT-br", "pt-BR"),
+        ("yue", "yue"), ("xx", "xx"), ("../es", "../es"),
+    ],
+)  # fmt: skip
+def test_tags_are_written_as_usual(given: str, expected: str) -> None:
+    assert usual(given) == expected
 
 
 def test_a_script_is_never_lost_in_silence(m2m100: Path, nllb: Path, madlad: Path, tmp_path: Path) -> None:
