@@ -298,6 +298,7 @@ ABLATIONS: dict[str, Ablations] = {
     "trine": Ablations(
         [
             ("default", "trine", ()),
+            ("one model", "trine", _off(models="1")),
             ("no S-T", "trine", _off(cross_lingual_weight="0")),
             ("judge two-group on S-T", "trine", _off(judge="two-group")),
             ("judge two-group on both", "trine", _off(judge="two-group", judge_side="both")),
