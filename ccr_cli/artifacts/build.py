@@ -122,7 +122,7 @@ def building(
         Planned: In a dry run, instead of anything else.
     """
     name = slug(name)
-    if name.endswith((".partial", ".old", ".lock")):
+    if name.endswith((".partial", ".parts", ".old", ".lock")):
         raise UsageError(f"an artifact's name does not end as {name!r} does", hint="give another --name")
     final = workspace.place(kind, name, data)
     links = tuple(base.Parent(p.kind, p.id, workspace.relative(p.path)) for p in parents)
@@ -148,7 +148,7 @@ def building(
         final.parent.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError as error:  # /proc and its kin: a folder whose parent is there and takes none
         raise ArtifactError(f"{final.parent} cannot be made: {error.strerror}", hint="another --workspace") from None
-    with _locked(final):
+    with locked(final):
         _recover(final)
         if _fulfilled(final, plan, force, redo_failed, build):
             yield build
@@ -285,12 +285,20 @@ def _holder(lock: Path) -> str:
 
 
 @contextmanager
-def _locked(final: Path) -> Iterator[None]:
-    """Keeps a second writer out; a dead one's lock is taken over (host, pid and a heartbeat are in the file)."""
+def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
+    """Keeps a second writer out; a dead one's lock is taken over (host, pid and a heartbeat are in the file).
+
+    Args:
+        final: What is to be written; the lock lies beside it.
+        patience: Seconds to wait for another one to be done.
+
+    Raises:
+        LockedError: If another one is writing.
+    """
     path = final.with_name(f"{final.name}.lock")
     lease = filelock.SoftFileLease(path, lease_duration=LEASE_SECONDS)
-    patience = 2 * LEASE_SECONDS if _silent(path) else 0
-    if patience:
+    if _silent(path):
+        patience = 2 * LEASE_SECONDS
         say(f"{path} ({_holder(path)}) is silent; waiting up to {patience:g} s to see whether its process is dead")
     try:
         lease.acquire(timeout=patience)

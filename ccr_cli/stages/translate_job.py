@@ -23,9 +23,10 @@ from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 from ccr_cli.stages.failures import refuse_too_many
 from ccr_cli.stages.options import identified
+from ccr_cli.stages.parts import Part
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.translate_engine import options_in_request, plug_in, training_data, usual_engine, usual_request
-from ccr_cli.stages.translate_steps import Engines, Part, Results, Step, begin, follow, known, run
+from ccr_cli.stages.translate_steps import Engines, Results, Step, begin, follow, known, run
 from ccr_cli.stages.translate_table import Coverage, coverage
 from ccr_cli.stages.translation_cache import normal
 from ccr_cli.translators._languages import usual

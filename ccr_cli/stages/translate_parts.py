@@ -6,26 +6,20 @@ by translating as ever: whatever is in the cache need not be done again.
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 from ccr_cli import console
 from ccr_cli.console import say, warn
-from ccr_cli.errors import CcrError, UsageError
+from ccr_cli.errors import UsageError
 from ccr_cli.stages import translate_steps
 from ccr_cli.stages.failures import refuse_too_many
+from ccr_cli.stages.parts import Part, meeting, own_device, parse_part, rank_and_size
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.translate_job import NO_WORK, Job, Wanted, walk
 from ccr_cli.stages.translate_languages import in_turn
-from ccr_cli.stages.translate_steps import Part, begin
-
-_PATIENCE = timedelta(days=30)
-"""How long a process waits for the slowest; one that dies is noticed by `torchrun` at once."""
+from ccr_cli.stages.translate_steps import begin
 
 
 def part_of(shard: str | None, wanted: Sequence[Wanted], *, noise: bool) -> Part | None:
@@ -41,9 +35,7 @@ def part_of(shard: str | None, wanted: Sequence[Wanted], *, noise: bool) -> Part
     """
     if shard is None:
         return None
-    if _rank_and_size()[1] > 1:
-        raise UsageError("torchrun shares the work among its processes by itself", hint="leave --shard out")
-    part = _parse(shard)
+    part = parse_part(shard)
     if noise:
         raise UsageError(
             "--shard makes no artifact, and --noise asks for one",
@@ -80,13 +72,12 @@ def translate_part(inputs: Inputs, wanted: Wanted, part: Part) -> dict[str, int]
     refuse_too_many(len(failed), total, wanted.max_failed, "captions", failed[0] if failed else "")
     if failed:
         warn(f"{len(failed)} captions failed, such as: {failed[0]}; whoever makes the artifact tries them again")
-    which = f"part {part.number + 1} of {part.of}"
     if total:
-        say(f"{which}: {total} captions are translated")
+        say(f"{part}: {total} captions are translated")
     else:
         groups = max(len(begin(rows["text"])) for _, rows in job.chains)
         size = f"{translate_steps.GROUP_SENTENCES:,}"
-        say(f"{which}: 0 captions: parts are groups of {size} captions, and there {_are(groups)}; more parts are idle")
+        say(f"{part}: 0 captions: parts are groups of {size} captions, and there {_are(groups)}; more parts are idle")
     return {"captions": total - len(failed), "failed": len(failed)}
 
 
@@ -104,7 +95,7 @@ def share(inputs: Inputs, wanted: Sequence[Wanted]) -> bool:
         UsageError: If the parts have no cache in which to meet.
         CcrError: If more than `max_failed` of the sentences of the only language failed.
     """
-    rank, ranks = _rank_and_size()
+    rank, ranks = rank_and_size()
     if inputs.workspace.dry_run or ranks == 1:
         return True
     _require_cache(wanted)
@@ -112,9 +103,9 @@ def share(inputs: Inputs, wanted: Sequence[Wanted]) -> bool:
         console.verbosity = -1
 
     def work(each: Wanted) -> None:
-        translate_part(inputs, replace(each, device=_own_device(each.device)), Part(rank, ranks))
+        translate_part(inputs, replace(each, device=own_device(each.device)), Part(rank, ranks))
 
-    with _meeting() as wait:
+    with meeting() as wait:
         error = in_turn(wanted, work)
         if error is not None and len(wanted) == 1:
             raise error
@@ -129,55 +120,3 @@ def _require_cache(wanted: Sequence[Wanted]) -> None:
 
 def _are(groups: int) -> str:
     return "is 1" if groups == 1 else f"are {groups}"
-
-
-def _parse(shard: str) -> Part:
-    """`3/64` is the third of 64."""
-    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise UsageError(
-            f"--shard {shard}: there is no such part", hint="--shard 1/4 is the first of four, 4/4 the last"
-        )
-    return Part(int(found[1]) - 1, int(found[2]))
-
-
-def _rank_and_size() -> tuple[int, int]:
-    """This process's number and how many there are, as `torchrun` says in the environment; (0, 1) without it."""
-    found = {name: os.environ.get(name, usual) for name, usual in (("RANK", "0"), ("WORLD_SIZE", "1"))}
-    rank, size = (int(value) if value.isdecimal() else -1 for value in found.values())
-    if not 0 <= rank < size:
-        raise UsageError(f"the environment says {found}: there is no such rank", hint="unset RANK WORLD_SIZE")
-    return rank, size
-
-
-def _own_device(device: str) -> str:
-    """The GPU of this process, where `torchrun` started several on a machine."""
-    import torch
-
-    if device not in ("auto", "cuda") or not torch.cuda.is_available():
-        return device
-    return f"cuda:{int(os.environ.get('LOCAL_RANK', '0')) % torch.cuda.device_count()}"
-
-
-@contextmanager
-def _meeting() -> Iterator[Callable[[], None]]:
-    """Joins the processes that `torchrun` started; yields what returns when all of them have called it."""
-    from torch import distributed
-
-    try:
-        distributed.init_process_group("gloo", timeout=_PATIENCE)
-    except ValueError as error:  # RANK without MASTER_ADDR, or the like
-        hint = "unset RANK WORLD_SIZE, or start it with torchrun"
-        raise UsageError(f"the environment is not torchrun's: {error}", hint=hint) from None
-    try:
-        yield lambda: _wait(distributed.barrier)
-    finally:
-        distributed.destroy_process_group()
-
-
-def _wait(barrier: Callable[[], object]) -> None:
-    try:
-        barrier()
-    except RuntimeError:  # gloo's, of a connection that is closed
-        message = "another process of torchrun ended before its part was done; why, it says itself"
-        raise CcrError(message, hint="the same command goes on: what succeeded is kept") from None

@@ -38,18 +38,6 @@ class Step:
     target: str
 
 
-@dataclass(frozen=True)
-class Part:
-    """Which of the groups a worker takes."""
-
-    number: int = 0
-    of: int = 1
-
-    def take(self, groups: Groups) -> Groups:
-        """The worker's own groups."""
-        return groups[self.number :: self.of]
-
-
 @dataclass
 class Engines:
     """Makes the engine of each step; holds no more than one, since models are large."""

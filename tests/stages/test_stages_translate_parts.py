@@ -15,7 +15,8 @@ from toy import Outcome
 
 from ccr_cli.artifacts import base
 from ccr_cli.stages import translate_steps
-from ccr_cli.stages.translate_steps import Part, begin, follow
+from ccr_cli.stages.parts import Part
+from ccr_cli.stages.translate_steps import begin, follow
 from ccr_cli.translators.base import Translation
 
 ALL = ("translate", "--lang", "es", "--engine", "apertium", "--back", "--queries")
