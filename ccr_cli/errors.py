@@ -34,6 +34,18 @@ class CcrError(Exception):
         self.hint = hint
 
 
+class OptionsAsked(Exception):
+    """`--set help`: the options of a plug-in are wanted, not its work.
+
+    Args:
+        rows: Name, default and meaning of each.
+    """
+
+    def __init__(self, rows: list[tuple[str, str, str]]) -> None:
+        super().__init__(f"{len(rows)} options")
+        self.rows = rows
+
+
 class UsageError(CcrError):
     """Options that contradict each other or name something that does not exist."""
 

@@ -19,7 +19,7 @@ from ccr_cli import console
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError, CcrError, ResourceError, Terminated, UsageError
+from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, ResourceError, Terminated, UsageError
 
 if TYPE_CHECKING:
     from ccr_cli.stages.select import Inputs
@@ -75,7 +75,12 @@ Device = Annotated[
 Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float16.", rich_help_panel=_WHERE)]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="An option of the plug-in; repeat for more.", show_default=False),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="An option of the plug-in; repeat for more; help: lists them.",
+        show_default=False,
+    ),
 ]
 MaxFailed = Annotated[
     float,
@@ -119,6 +124,8 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
                 function(*args, **kwargs)
             except Planned as planned:
                 show_plans([*planned.earlier, planned], as_json=bool(kwargs.get("json")))
+            except OptionsAsked as asked:
+                show_table(("--set", "default", "what it is"), asked.rows)
         except CcrError as error:
             _complain(error)
             raise typer.Exit(error.exit_code) from None
@@ -242,7 +249,7 @@ def parse_set(values: Sequence[str] | None) -> dict[str, str]:
     options = {}
     for value in values or []:
         key, equals, text = value.partition("=")
-        if not equals and value != "help":  # no plug-in has an option of that name: it is told which there are
+        if not equals and value != "help":
             raise UsageError(f"--set {value}: expected key=value", hint="--set help lists the keys")
         options[key.strip().replace("-", "_")] = text
     return options

@@ -57,10 +57,13 @@ def train(
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_training
+    from ccr_cli.stages.options import list_options
     from ccr_cli.stages.sources import find_sources, with_noise
     from ccr_cli.stages.train import train as stage
 
     wanted = c.parse_set(options)
+    if "help" in wanted:
+        list_options("methods", method)
     wanted |= {k: str(v) for k, v in (("epochs", epochs), ("batch_size", batch_size)) if v is not None}
     sources = find_sources(inputs, lang, method)
     sources = with_noise(

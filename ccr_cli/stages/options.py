@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import itertools
 import math
 import re
+import textwrap
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from ccr_cli.errors import UsageError
+from ccr_cli import registry
+from ccr_cli.errors import OptionsAsked, UsageError
 
 C = TypeVar("C")
 _SECRET = re.compile(
@@ -41,9 +46,12 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
         base: What to start from; by default the defaults.
 
     Raises:
+        OptionsAsked: If `help` is among them.
         UsageError: On an unknown key (the known ones are listed), one that looks like a password's, or a value of
             the wrong type.
     """
+    if "help" in options:
+        raise OptionsAsked(described(config_type))
     hints = typing.get_type_hints(config_type)
     fields = [f.name for f in dataclasses.fields(config_type)]  # type: ignore[arg-type]
     values: dict[str, Any] = {}
@@ -63,6 +71,36 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
         return dataclasses.replace(base if base is not None else config_type(), **values)  # type: ignore[type-var]
     except ValueError as error:
         raise UsageError(f"{owner}: {error}") from None
+
+
+def list_options(group: str, name: str) -> NoReturn:
+    """Has the options of a plug-in shown, before anything that training needs is looked for.
+
+    Raises:
+        OptionsAsked: Always.
+    """
+    raise OptionsAsked(described(registry.load(group, name).Config))
+
+
+def described(config_type: type) -> list[tuple[str, str, str]]:
+    """Name, default and meaning of each option: the string under its field, to the end of the first paragraph."""
+    meaning: dict[str, str] = {}
+    for owner in reversed([each for each in config_type.__mro__ if dataclasses.is_dataclass(each)]):
+        for line, below in itertools.pairwise(_body(owner)):
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(below, ast.Expr):
+                text = ast.literal_eval(below.value)
+                meaning[line.target.id] = " ".join(str(text).split("\n\n")[0].split())
+    start = config_type()
+    return [
+        (field.name, str(getattr(start, field.name)), meaning.get(field.name, ""))
+        for field in dataclasses.fields(config_type)
+    ]
+
+
+def _body(owner: type) -> list[ast.stmt]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(definition, ast.ClassDef)
+    return definition.body
 
 
 def _parse(text: str, hint: Any) -> Any:

@@ -170,7 +170,6 @@ def test_what_is_not_to_be_had(
         (("--lang", "es", "--engine", "deep-translator", "--set", "provider=foo"), "usual is --set provider=google"),
         (("--lang", "de", "--set", "table=ok.tsv"), "hf has no option 'table'\n  try: --engine recorded; hf has other"),
         (("--lang", "es", "--set", "num_beams=4"), "try: --engine ct2 or --engine hf; recorded has other options: "),
-        (("--lang", "es", "--engine", "apertium", "--set", "help"), "try: options: modes, timeout"),
         (("--lang", "es", "--engine", "apertium", "--set", "modes"), "--set help lists the keys"),
         (("--lang", "es", "--split", "dev"), "splits: train, val, test"),
         (("--lang", "es", "--engine", "google"), "known translators: apertium, "),
