@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from ccr_cli.stages.triplets import Triplets
 
 Array = npt.NDArray[np.float64]
 _SHIFTS = (1, 2, 3, 5)
-_STRANGERS, _NEAREST, _BLOCK = 500, 2, 4096
+_STRANGERS, _NEAREST, _BLOCK, _PIECE = 500, 2, 4096, 512
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Embedded:
     kin_ND: Tensor | None = None
     """What stands beside each triplet's picture: the other captions of its item."""
 
-    @property
+    @cached_property
     def v_ND(self) -> Tensor:
         """The visual side of each triplet: its picture, and its kin."""
         own_ND = self.v_VD[self.item_N]
@@ -81,7 +82,7 @@ class Embedded:
     def null(self, seed: int) -> dict[str, Array]:
         """The similarities of shuffled triplets."""
         left, right = (torch.from_numpy(rows).to(self.item_N.device) for rows in self.shuffled(seed))
-        return {name: _cosine(a[left], b[right]) for name, (a, b) in self.sides.items()}
+        return {name: _cosine(a, b, left, right) for name, (a, b) in self.sides.items()}
 
     def crowding(self, seed: int) -> dict[str, tuple[Array, Array]]:
         """How near strangers come to either end of the sides that have a picture, as in CSLS (Conneau et al., 2018).
@@ -94,10 +95,9 @@ class Embedded:
         some = torch.from_numpy(order).to(self.item_N.device)
 
         def near(a_ND: Tensor, b_ND: Tensor) -> Array:
-            parts = []
-            for rows in torch.split(torch.arange(len(a_ND), device=a_ND.device), _BLOCK):
-                own_BR = self.item_N[rows][:, None] == self.item_N[some][None, :]
-                sim_BR = (a_ND[rows] @ b_ND[some].T).masked_fill(own_BR, -1.0)
+            parts, others_RD = [], b_ND[some]
+            for a_BD, item_B in zip(a_ND.split(_BLOCK), self.item_N.split(_BLOCK), strict=True):
+                sim_BR = (a_BD @ others_RD.T).masked_fill_(item_B[:, None] == self.item_N[some], -1.0)
                 parts.append(sim_BR.topk(min(_NEAREST, len(some)), dim=1).values.mean(dim=1))
             return np.asarray(torch.cat(parts).double().cpu().numpy())
 
@@ -224,8 +224,14 @@ def _sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
     return embedding_bag(item_N.argsort(stable=True), x_ND, offsets_V1, mode="sum", include_last_offset=True)
 
 
-def _cosine(a_ND: Tensor, b_ND: Tensor) -> Array:
-    value: Array = (a_ND * b_ND).sum(dim=1).double().cpu().numpy()
+def _cosine(a_ND: Tensor, b_ND: Tensor, left_N: Tensor | None = None, right_N: Tensor | None = None) -> Array:
+    """Similarity of rows, of those that are named if any are; in pieces that a processor's cache holds."""
+    parts = []
+    for first in range(0, len(a_ND) if left_N is None else len(left_N), _PIECE):
+        here = slice(first, first + _PIECE)
+        a_BD, b_BD = (x[here] if rows is None else x[rows[here]] for x, rows in ((a_ND, left_N), (b_ND, right_N)))
+        parts.append((a_BD * b_BD).sum(dim=1))
+    value: Array = torch.cat(parts).double().cpu().numpy()
     return value
 
 
