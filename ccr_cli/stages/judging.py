@@ -96,7 +96,7 @@ class Embedded:
 
         def near(a_ND: Tensor, b_ND: Tensor) -> Array:
             parts, others_RD = [], b_ND[some]
-            for a_BD, item_B in zip(a_ND.split(_BLOCK), self.item_N.split(_BLOCK), strict=True):
+            for a_BD, item_B in zip(torch.split(a_ND, _BLOCK), torch.split(self.item_N, _BLOCK), strict=True):
                 sim_BR = (a_BD @ others_RD.T).masked_fill_(item_B[:, None] == self.item_N[some], -1.0)
                 parts.append(sim_BR.topk(min(_NEAREST, len(some)), dim=1).values.mean(dim=1))
             return np.asarray(torch.cat(parts).double().cpu().numpy())
@@ -226,8 +226,8 @@ def _sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
 
 def _cosine(a_ND: Tensor, b_ND: Tensor, left_N: Tensor | None = None, right_N: Tensor | None = None) -> Array:
     """Similarity of rows, of those that are named if any are; in pieces that a processor's cache holds."""
-    parts = []
-    for first in range(0, len(a_ND) if left_N is None else len(left_N), _PIECE):
+    parts, size = [], len(a_ND) if left_N is None else len(left_N)
+    for first in range(0, max(size, 1), _PIECE):
         here = slice(first, first + _PIECE)
         a_BD, b_BD = (x[here] if rows is None else x[rows[here]] for x, rows in ((a_ND, left_N), (b_ND, right_N)))
         parts.append((a_BD * b_BD).sum(dim=1))
