@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -34,6 +35,9 @@ _CONVERTER = "SFconvertbot"
 _CONVERSION = "Adding `safetensors` variant of this model"
 _CONVERTED = "ccr/safetensors"
 """Ref of the cache, written here: the commit of the conversion that stands for `main`, found without a network."""
+
+_FRONT_MATTER = re.compile(r"\A---\n(.*?)^---$", re.DOTALL | re.MULTILINE)
+_LICENCE = re.compile(r"^license:\s*(?:- +)?['\"]?([\w.+-]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -154,6 +158,14 @@ def missing(model: str) -> tuple[str, str] | None:
     except (ArtifactError, UnavailableError) as error:
         return error.message, error.hint or ""
     return None if found else (f"the default model {model} is not on this machine", f"hf download {model}")
+
+
+def licence(folder: Path) -> str | None:
+    """Returns the licence that a model's card (README.md) names; None where it has no card, or that names none."""
+    card = folder / "README.md"
+    front = _FRONT_MATTER.match(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    found = _LICENCE.search(front[1]) if front else None
+    return (found[1].upper() if found[1].lower().startswith("cc") else found[1]) if found else None
 
 
 def weights_of(folder: Path) -> tuple[Path, ...]:

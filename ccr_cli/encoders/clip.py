@@ -1,14 +1,11 @@
 """CLIP, SigLIP and their kin, through transformers, by hub name or folder.
 
 Radford et al., "Learning Transferable Visual Models From Natural Language Supervision", ICML 2021; Zhai et
-al., "Sigmoid Loss for Language Image Pre-Training", ICCV 2023. The vector is the projected image embedding
-(`get_image_features`), before normalisation. The text side serves as the zero-shot baseline that needs no
-training (multilingual checkpoints: SigLIP 2, MetaCLIP 2, AltCLIP, ...).
+al., "Sigmoid Loss for Language Image Pre-Training", ICCV 2023. Pictures as in `vision.py`: the vector is the projected
+image embedding, before normalisation. The text side serves as the zero-shot baseline that needs no training
+(multilingual checkpoints: SigLIP 2, MetaCLIP 2, AltCLIP, ...).
 
-Activation (GELU or QuickGELU), image processor and its backend change the vectors silently, so all of them
-are recorded. The processor always runs on Pillow: torchvision is never needed, nor imported.
-
-Shapes: B batch, H height, W width, T texts, D embedding.
+Shapes: T texts, D embedding.
 """
 
 from __future__ import annotations
@@ -17,32 +14,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from PIL import Image
 
 from ccr_cli import hub
-from ccr_cli.encoders.base import PictureConfig, rgb_on_white, sha256_of
+from ccr_cli.encoders import vision
+from ccr_cli.encoders.vision import identity
 from ccr_cli.errors import UsageError
-from ccr_cli.hub import locate
 from ccr_cli.transformers_loading import transformers_loading
 
-_ALTERNATIVES = "or take an encoder that needs no model of the hub: --encoder efficientnet-lite0"
+__all__ = ["Config", "Encoder", "identity", "missing"]
 _TEXT_BATCH = 64
 
 
 @dataclass(frozen=True)
-class Config(PictureConfig):
+class Config(vision.Config):
     """Options of the encoder."""
 
     model: str = "openai/clip-vit-base-patch32"
     """Name on the hub, or a folder with config.json, weights and preprocessor_config.json."""
-
-    revision: str = "main"
-    """Branch, tag or commit on the hub."""
-
-
-def identity(config: Config) -> dict[str, str]:
-    """What a request records: a model's folder by its content, wherever it lies."""
-    return hub.identity(config.model)
 
 
 def missing() -> tuple[str, str] | None:
@@ -50,7 +38,7 @@ def missing() -> tuple[str, str] | None:
     return hub.missing(Config().model)
 
 
-class Encoder:
+class Encoder(vision.Encoder):
     """A frozen dual encoder; its image side encodes media, its text side serves as a baseline.
 
     Args:
@@ -60,59 +48,22 @@ class Encoder:
 
     Raises:
         UnavailableError: If the model is not on this machine and cannot be fetched.
-        UsageError: If the model has no image side, or none that takes pictures of one size.
+        ArtifactError: If its folder lacks weights, or does not say how pictures are prepared.
+        UsageError: If the model has no image side beside one for texts, or takes pictures of any shape.
     """
 
-    dim: int
+    name = "clip"
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
-        self.config = config
-        self.sampling = config.sampling
-        self.device = device
-        self.dtype = dtype
-        self._located = locate(config.model, config.revision, _ALTERNATIVES)
-        folder = str(self._located.folder)
-        with transformers_loading():
-            from transformers import AutoImageProcessor, AutoModel
-
-            model = AutoModel.from_pretrained(
-                folder,
-                dtype=dtype,
-                attn_implementation="sdpa",
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-            )
-            self._processor: Any = AutoImageProcessor.from_pretrained(
-                folder, backend="pil", local_files_only=True, trust_remote_code=False
-            )
-        if not hasattr(model, "get_image_features"):
-            raise UsageError(
-                f"{config.model} ({type(model).__name__}) has no image side",
-                hint="--set model=NAME with a CLIP, SigLIP, MetaCLIP, AltCLIP, ... checkpoint",
-            )
-        self._model: Any = model.eval().requires_grad_(False).to(device)
+        super().__init__(config, device, dtype)
         self._tokenizer: Any = None
-        probe = self.preprocess(Image.new("RGB", (8, 8), "white"))
-        if probe.ndim != 3:
-            raise UsageError(f"{config.model} does not take pictures of one fixed size")
-        self.dim = int(self.encode(probe[None]).shape[1])
 
-    def preprocess(self, image: Image.Image) -> torch.Tensor:
-        """Lays the picture on white and applies the checkpoint's own resizing, cropping and scaling.
-
-        Returns:
-            (3, H, W) float32.
-        """
-        batch = self._processor(images=rgb_on_white(image), return_tensors="pt")
-        pixels: torch.Tensor = batch["pixel_values"][0]
-        return pixels.float()
-
-    @torch.inference_mode()
-    def encode(self, pixels_BCHW: torch.Tensor) -> torch.Tensor:
-        """Returns (B, D) float32 on the CPU, not normalised."""
-        pixels_BCHW = pixels_BCHW.to(device=self.device, dtype=self.dtype)
-        return _vectors(self._model.get_image_features(pixel_values=pixels_BCHW))
+    def _check(self, network: Any) -> None:
+        if not hasattr(network, "get_image_features"):
+            raise UsageError(
+                f"{self.config.model} ({network.__name__}) has no image side beside one for texts",
+                hint=f"an image model: --encoder vision --set model={self.config.model}",
+            )
 
     @torch.inference_mode()
     def encode_text(self, texts: list[str]) -> torch.Tensor:
@@ -148,24 +99,6 @@ class Encoder:
             inputs = {name: tensor.to(self.device) for name, tensor in batch.items()}
             parts.append(_vectors(self._model.get_text_features(**inputs)))
         return torch.cat(parts)
-
-    def describe(self) -> dict[str, object]:
-        """Says what made the vectors."""
-        config = self._model.config
-        vision = getattr(config, "vision_config", config)
-        return {
-            "encoder": "clip",
-            "model": self._located.label,
-            "revision": self._located.revision,
-            "weights_sha256": sha256_of(self._located.weights),
-            "dim": self.dim,
-            "architecture": type(self._model).__name__,
-            "activation": getattr(vision, "hidden_act", None),
-            "attention": config._attn_implementation,
-            "preprocessing": f"alpha on white, {type(self._processor).__name__}",
-            "preprocessing_backend": "pil",
-            "dtype": str(self.dtype).removeprefix("torch."),
-        }
 
     def _load_tokenizer(self) -> Any:
         if self._tokenizer is None:

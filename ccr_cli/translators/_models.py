@@ -23,8 +23,6 @@ _BY_NAME = {
     "m2m100": "MIT",
     "opus-mt": "Apache-2.0 or CC-BY-4.0, see the model's card",
 }
-_FRONT_MATTER = re.compile(r"\A---\n(.*?)^---$", re.DOTALL | re.MULTILINE)
-_LICENCE = re.compile(r"^license:\s*(?:- +)?['\"]?([\w.+-]+)", re.MULTILINE)
 
 
 def default_model(source: str, target: str) -> str:
@@ -40,11 +38,8 @@ def licence(model: str, folder: Path | None = None) -> str:
         model: Its name on the hub, or its folder's.
         folder: Where it lies, with its card (README.md) if that was fetched with it.
     """
-    card = folder / "README.md" if folder else None
-    if card and card.is_file():
-        front = _FRONT_MATTER.match(card.read_text(encoding="utf-8", errors="replace"))
-        if front and (found := _LICENCE.search(front[1])):
-            return found[1].upper() if found[1].lower().startswith("cc") else found[1]
+    if folder and (found := hub.licence(folder)):
+        return found
     name = model.lower()
     return next((text for key, text in _BY_NAME.items() if key in name), "see the model's card")
 
