@@ -30,7 +30,8 @@ INDEX = pa.schema(
         pa.field("error", pa.string()),
     ]
 )
-"""`n_rows` is 1 for an image, T for a video, 0 for an item that failed."""
+"""`n_rows` is 1 for an image, T for a video, 0 for an item that failed. `status` is ok, failed, or damaged: of a video
+that gives but some of its frames."""
 
 
 def shard_name(shard: int) -> str:
@@ -66,6 +67,7 @@ def command(artifact: Artifact, data: Path) -> str:
         return "ccr data import FILE.mat"
     parts = ["ccr", "extract", str(data), "--encoder", str(encoder)]
     parts += [] if dtype == "float32" else ["--dtype", str(dtype)]
+    parts += ["--pool", str(options.pop("pool"))] if "pool" in options else []
     return shlex.join([*parts, *(part for key, value in options.items() for part in ("--set", f"{key}={value}"))])
 
 

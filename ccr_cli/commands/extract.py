@@ -55,7 +55,25 @@ def extract(
             show_default=False,
         ),
     ] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Images at once.")] = 64,
+    pool: Annotated[
+        str, typer.Option("--pool", help="none: a row for each frame or clip of a video; mean: their mean.")
+    ] = "none",
+    batch_size: Annotated[
+        str, typer.Option("--batch-size", help="Pictures or clips at once; auto: as many as fit into memory.")
+    ] = "auto",
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="Threads that decode.", show_default="by the processors"),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="Encode part I of N (from 1), for many machines; the command without it then makes the artifact.",
+            show_default=False,
+        ),
+    ] = None,
     device: c.Device = "auto",
     dtype: c.Dtype = "float32",
     max_failed: c.MaxFailed = 0.2,
@@ -80,6 +98,8 @@ def extract(
             "--encoder": encoder,
             "--set": options,
             "--dtype": dtype != "float32",
+            "--pool": pool != "none",
+            "--shard": shard,
             "--retry-failed": retry_failed,
         }
         for option, given in of_encoders.items():
@@ -93,14 +113,17 @@ def extract(
     elif ids or encoder_name:
         raise UsageError(f"{'--ids' if ids else '--encoder-name'} goes with --from")
     else:
+        from ccr_cli.stages.extract import Wanted, extract_part
         from ccr_cli.stages.extract import extract as stage
+        from ccr_cli.stages.parts import parse_part
 
-        made = stage(
-            inputs,
+        wanted = Wanted(
             encoder=encoder,
             options=c.parse_set(options),
+            pool=pool,
             media_root=media_root,
-            batch_size=batch_size,
+            batch_size=_batch_size(batch_size),
+            workers=workers,
             device=device,
             dtype=dtype,
             max_failed=max_failed,
@@ -108,10 +131,29 @@ def extract(
             force=force,
             retry_failed=retry_failed,
         )
+        part = None if shard is None else parse_part(shard)
+        if part is not None and not dry_run:
+            done = extract_part(inputs, wanted, part)
+            if json:
+                read = [*map(c._facts, inputs.read)]
+                c.show_json({"read": read, "made": [], "shard": shard, "extracted": done})
+            return
+        found = stage(inputs, wanted)
+        if found is None:
+            return
+        made = found
     passed = [a for a in inputs.given if a.id != made.id]
     for artifact in passed:
         inputs.note(artifact)
     c.emit(inputs, [made], json)
+
+
+def _batch_size(text: str) -> int | None:
+    if text == "auto":
+        return None
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise UsageError(f"--batch-size is a whole number from 1, or auto, not {text!r}")
+    return int(text)
 
 
 EPILOG = c.examples(
@@ -120,5 +162,6 @@ EPILOG = c.examples(
     "ccr extract datasets/mine --encoder clip --set model=openai/clip-vit-base-patch32 --media-root /data/images",
     "ccr extract datasets/vatex --from vatex-i3d --encoder-name i3d",
     "ccr extract datasets/f30k --from train_ims.npy --ids train_ids.txt --from test_ims.npy --ids test_ids.txt",
+    "ccr extract datasets/vatex --encoder clip --set fps=2 --media-root /data/vatex --shard 3/64",
     "ccr translate --lang es | ccr extract -",
 )

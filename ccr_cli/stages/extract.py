@@ -1,122 +1,126 @@
-"""extract: a frozen encoder's features of every item that has media.
-
-Shape suffixes: B images in a batch, D feature.
-"""
+"""extract: a frozen encoder's features of every item that has media."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, fields
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import torch
-from PIL import Image
 
-from ccr_cli import registry
-from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.artifacts.build import building
-from ccr_cli.artifacts.tables import read_table, write_table
-from ccr_cli.artifacts.workspace import stem
-from ccr_cli.console import progress
+from ccr_cli import console, registry
+from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.build import Build, Planned, building
+from ccr_cli.artifacts.workspace import slug, stem
+from ccr_cli.console import say, warn
 from ccr_cli.data.sampling import Sampling
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.errors import ArtifactError, CcrError, UsageError
+from ccr_cli.stages import extract_pieces
 from ccr_cli.stages.embed import choose_device
+from ccr_cli.stages.extract_encode import How, encode
+from ccr_cli.stages.extract_pieces import Pieces
+from ccr_cli.stages.extract_read import Medium, Reader
 from ccr_cli.stages.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.options import configure, identified
+from ccr_cli.stages.parts import Part, meeting, own_device, rank_and_size
 from ccr_cli.stages.select import Inputs
 
-DECODERS = 2
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-MAX_PIXELS = 64_000_000
-_SAMPLING = frozenset(field.name for field in fields(Sampling))
+POOLS = ("none", "mean")
+_SAMPLING = frozenset(each.name for each in fields(Sampling))
 
 
-def extract(
-    inputs: Inputs,
-    *,
-    encoder: str | None = None,
-    options: Mapping[str, str] | None = None,
-    media_root: Path | None = None,
-    batch_size: int = 64,
-    device: str = "auto",
-    dtype: str = "float32",
-    max_failed: float = 0.2,
-    name: str | None = None,
-    force: bool = False,
-    retry_failed: bool = False,
-) -> base.Artifact:
-    """Encodes every image of a data set.
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for."""
+
+    encoder: str | None = None
+    """A file of encoders/; by default the one that the data set's manifest names, else `clip`."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The encoder's own options, as text."""
+    pool: str = "none"
+    """`none`: all rows of an item, one a frame or clip; `mean`: their mean."""
+    media_root: Path | None = None
+    """Where the media lie, if not where the data set says."""
+    batch_size: int | None = None
+    """Inputs at once; None: as many as fit. Batches never cross a piece."""
+    workers: int | None = None
+    """Threads that decode; None: by the processors."""
+    device: str = "auto"
+    """`auto`, `cpu` or `cuda`."""
+    dtype: str = "float32"
+    """Precision of the encoder: float32, bfloat16 or float16."""
+    max_failed: float = 0.2
+    """Share of items that may fail."""
+    name: str | None = None
+    """Name of the artifact."""
+    force: bool = False
+    """Extract again."""
+    retry_failed: bool = False
+    """Try failed items again, keep the rest."""
+
+
+def extract(inputs: Inputs, wanted: Wanted) -> base.Artifact | None:
+    """Encodes every picture and video of a data set.
 
     Args:
         inputs: Must lead to one data set.
-        encoder: A file of encoders/; by default the one that the data set's manifest names, else `clip`.
-        options: The encoder's own options, as text.
-        media_root: Where the media lie, if not where the data set says.
-        batch_size: Images at once; batches never cross a shard.
-        device: `auto`, `cpu` or `cuda`.
-        dtype: Precision of the encoder: float32, bfloat16 or float16.
-        max_failed: Share of items that may fail.
-        name: Name of the artifact.
-        force: Extract again.
-        retry_failed: Try failed items again, keep the rest.
+        wanted: What is asked for.
 
     Returns:
-        The features artifact; its count `failed` says how many items have none.
+        The features artifact; its count `failed` says how many items have none. None in the processes of `torchrun`
+        but the first, which have shared its work.
 
     Raises:
         CcrError: If more than `max_failed` of the items failed.
-        UsageError: If there is no such precision.
+        UsageError: If there is no such precision, or the options do not fit the data set.
     """
-    if dtype not in DTYPES:
-        raise UsageError(f"--dtype is one of {', '.join(DTYPES)}")
-    data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
-    source = dataset.read(data)
-    encoder = encoder or usual_encoder(source)
-    module = registry.load("encoders", encoder)
-    config = configure(module.Config, options or {}, f"encoder {encoder}")
-    recorded = _without_sampling(identified(module, config))
-    request = {"encoder": encoder, "dtype": dtype, **recorded}
-    name = name or stem(encoder, request, usual_request(encoder))
-    with building(
-        inputs.workspace,
-        "features",
-        name,
-        request,
-        [data],
-        data=data.name,
-        force=force,
-        redo_failed=retry_failed,
-    ) as build:
-        if build.done is None:
-            root = media_root or dataset.media_root(data)
-            if root is None or not root.is_dir():
-                where = f"its media root {root} is not there" if root else "no media lie beside it"
-                raise ArtifactError(f"{data.name} has no media: {where}", hint="say where: --media-root FOLDER")
-            on = choose_device(device)
-            model = module.Encoder(config, on, DTYPES[dtype])
-            _encode(build.folder, source, root.resolve(), model, batch_size)
-            index = features.finish_index(build.folder, len(source.items))
-            failed = index[index["status"] == "failed"].to_dict("records")
-            refuse_too_many(len(failed), len(index), max_failed, "items", str(failed[0]["error"]) if failed else "")
-            attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if retry_failed else {}
-            records = []
-            for row in failed:
-                kind, _, message = str(row["error"]).partition(": ")
-                attempt = attempts.get(row["item_id"], 0) + 1
-                records.append(failure(row["item_id"], "extract", kind, message, attempt))
-            write_failures(build.folder, records)
-            base.write_json(build.folder / "encoder.json", model.describe())
-            build.environment["device"] = str(on)
-            build.environment["given"] = {k: v for k, v in asdict(config).items() if recorded.get(k, v) != v}
-            build.finish({"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)})
-        assert build.done is not None
-        return build.done
+    rank, ranks = rank_and_size()
+    if ranks == 1 or inputs.workspace.dry_run:
+        return _Job(inputs, wanted).make(Part())
+    job = _Job(inputs, replace(wanted, device=own_device(wanted.device)))
+    with meeting() as wait:
+        if rank == 0:
+            return job.make(Part(rank, ranks), wait)
+        console.verbosity = -1
+        wait()  # for the first to make the folder ready
+        if job.pieces.folder.is_dir():
+            job.work(Part(rank, ranks))
+        wait()
+        return None
+
+
+def extract_part(inputs: Inputs, wanted: Wanted, part: Part) -> dict[str, int]:
+    """Encodes a part of the pieces; whoever makes the artifact takes them.
+
+    Returns:
+        How many items were encoded, and how many of these `failed`.
+
+    Raises:
+        CcrError: If more than `max_failed` of them failed.
+        UsageError: If all is asked for anew.
+    """
+    if wanted.force or wanted.retry_failed:
+        option = "--force" if wanted.force else "--retry-failed"
+        raise UsageError(f"{option} does not go with --shard", hint="leave --shard out, or give another --name")
+    job = _Job(inputs, wanted)
+    if job.state() == "done":
+        say(f"{job.name} is made: nothing is left to do")
+        return {"items": 0, "failed": 0}
+    with job.pieces.opening():
+        job.pieces.prepare(job.plan)
+    with job.pieces.part(f"{part.number + 1}-of-{part.of}"):
+        done, failed = job.work(part)
+        job.refuse_too_many(failed, done, "failures of a part are listed when the artifact is made")
+    bounds = job.pieces.bounds()
+    if part.take(bounds):
+        say(f"{part}: {done} items are encoded, {failed} failed")
+    else:
+        groups = "is 1" if len(bounds) == 1 else f"are {len(bounds)}"
+        say(f"{part}: 0 items: parts are groups of {job.pieces.size:,} items, and there {groups}; more parts are idle")
+    return {"items": done - failed, "failed": failed}
 
 
 def usual_encoder(data: dataset.Dataset) -> str:
@@ -129,133 +133,163 @@ def usual_request(encoder: str) -> dict[str, Any]:
     return {"encoder": encoder, "dtype": "float32", **asdict(registry.load("encoders", encoder).Config())}
 
 
-def _without_sampling(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in _SAMPLING}
+class _Job:
+    """What is wanted, understood: data set, encoder, request, pieces."""
 
+    def __init__(self, inputs: Inputs, wanted: Wanted) -> None:
+        if wanted.dtype not in DTYPES:
+            raise UsageError(f"--dtype is one of {', '.join(DTYPES)}")
+        if wanted.pool not in POOLS:
+            raise UsageError(f"--pool is one of {', '.join(POOLS)}, not {wanted.pool!r}")
+        self.wanted, self._workspace = wanted, inputs.workspace
+        self._data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
+        source = dataset.read(self._data)
+        items = source.items
+        self._media = [Medium(kind, media) for kind, media in zip(items["kind"], items["media"], strict=True)]
+        encoder = wanted.encoder or usual_encoder(source)
+        self._module = registry.load("encoders", encoder)
+        self._config = configure(self._module.Config, wanted.options, f"encoder {encoder}")
+        with_videos = bool((items["kind"] == "video").any())
+        self._recorded = identified(self._module, self._config)
+        if not with_videos:
+            self._refuse_sampling()
+            self._recorded = {key: value for key, value in self._recorded.items() if key not in _SAMPLING}
+        self.request = {"encoder": encoder, "dtype": wanted.dtype, **self._recorded}
+        if wanted.pool != "none":
+            self.request["pool"] = wanted.pool
+        self.name = wanted.name or stem(encoder, self.request, usual_request(encoder))
+        self.plan = {"request": self.request, "parents": [self._data.id]}
+        final = self._workspace.place("features", slug(self.name), self._data.name)
+        folder = final.with_name(f"{final.name}.parts")
+        size = extract_pieces.VIDEOS if with_videos else extract_pieces.PICTURES
+        self.pieces = Pieces(folder, final, list(items["item_id"]), size)
 
-def _encode(folder: Path, source: dataset.Dataset, root: Path, model: Any, batch_size: int) -> None:
-    """Writes the shards that are not there yet, each with an index of its own until the end.
+    def make(self, part: Part, wait: Callable[[], None] | None = None) -> base.Artifact:
+        """Makes the artifact, or waits for those with whom the work is shared and makes it then."""
+        with self._building() as build:
+            if build.done is None:
+                self._prepare(build)
+            else:
+                self.pieces.remove()
+            if wait is not None:
+                wait()
+            if build.done is None:
+                with self.pieces.all_parts():
+                    if self.pieces.todo():
+                        self.work(part)
+                    if wait is not None:
+                        wait()
+                    self._finish(build)
+                self.pieces.remove()
+            elif wait is not None:
+                wait()
+            assert build.done is not None
+            return build.done
 
-    Where an earlier attempt came to the end, only what failed in it is tried again.
-    """
-    items = source.items
-    whole = folder / "index.parquet"
-    earlier = read_table(whole, features.INDEX) if whole.is_file() else None
-    with progress(len(items), "extract", "images") as advance:
-        for shard, first in enumerate(range(0, len(items), features.SHARD_ITEMS)):
-            part = items.iloc[first : first + features.SHARD_ITEMS]
-            index_path = folder / f"index-{shard:05d}.parquet"
-            if index_path.is_file():
-                advance(len(part))
-                continue
-            path = folder / features.shard_name(shard)
-            good, kept = _kept(path, part, shard, earlier)
-            todo = part[~good]
-            advance(len(part) - len(todo))
-            rows, failed = _shard(todo, root, model, batch_size, advance)
-            errors = np.full(len(part), None, dtype=object)
-            errors[~good] = failed
-            if kept is not None:
-                rows = _merged(kept, rows, good[[error is None for error in errors]])
-            buffer = io.BytesIO()
-            np.save(buffer, rows, allow_pickle=False)
-            with base.atomic_open(path) as handle:
-                handle.write(buffer.getbuffer())
-            write_table(index_path, _shard_index(part, shard, errors), features.INDEX)
+    def state(self) -> str:
+        """How far the artifact is: done, unfinished or to do."""
+        try:
+            with self._building(dry=True):
+                pass
+        except Planned as planned:
+            return planned.state
+        raise AssertionError("a dry run builds nothing")
 
+    def work(self, part: Part) -> tuple[int, int]:
+        """Makes the pieces of a part that are not there.
 
-def _kept(
-    path: Path, part: pd.DataFrame, shard: int, earlier: pd.DataFrame | None
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float16] | None]:
-    """Which items of a shard an earlier attempt encoded, and their rows."""
-    nothing = np.zeros(len(part), dtype=bool)
-    if earlier is None or not path.is_file():
-        return nothing, None
-    old = earlier[earlier["shard"] == shard]
-    good = old["n_rows"].to_numpy() > 0
-    rows: npt.NDArray[np.float16] = np.load(path, allow_pickle=False)
-    if len(old) != len(part) or good.sum() != len(rows):  # stopped between writing the rows and their index
-        return nothing, None
-    return good, rows
+        Returns:
+            The number of items that were tried, and of those that failed.
 
+        Raises:
+            ArtifactError: If the media or the encoder do not fit.
+            ResourceError: If memory or disk do not suffice.
+        """
+        own = set(part.take(self.pieces.bounds()))
+        todo = [each for each in self.pieces.todo() if each in own]
+        if not todo:
+            return 0, 0
+        root = self._root()
+        device = choose_device(self.wanted.device)
+        model = self._module.Encoder(self._config, device, DTYPES[self.wanted.dtype])
+        self._refuse_pictures(model)
+        self.pieces.same_encoder(model.describe())
+        self.pieces.require_space()
+        how = How(device, self.wanted.batch_size, self.wanted.workers)
+        told = encode(self.pieces, todo, self._media, Reader(root, model), how, pooled=self.wanted.pool == "mean")
+        return len(told), sum(error is not None for error in told)
 
-def _merged(
-    kept: npt.NDArray[np.float16], new: npt.NDArray[np.float16], was_kept: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.float16]:
-    rows = np.empty((len(was_kept), kept.shape[1]), dtype=np.float16)
-    rows[was_kept], rows[~was_kept] = kept, new
-    return rows
+    def refuse_too_many(self, failed: int, total: int, first: str) -> None:
+        """Stops where most items fail; they are tried again the next time.
 
+        Raises:
+            CcrError: If more than `max_failed` of them failed.
+        """
+        try:
+            refuse_too_many(failed, total, self.wanted.max_failed, "items", first)
+        except CcrError:
+            self.pieces.try_again()
+            raise
 
-def _shard(
-    part: pd.DataFrame, root: Path, model: Any, batch_size: int, advance: Any
-) -> tuple[npt.NDArray[np.float16], list[str | None]]:
-    """Encodes one shard; decoding runs ahead in threads."""
-    errors: list[str | None] = []
-    rows: list[npt.NDArray[np.float16]] = []
-    batch: list[torch.Tensor] = []
+    @contextmanager
+    def _building(self, *, dry: bool = False) -> Iterator[Build]:
+        with building(
+            replace(self._workspace, dry_run=True, planned=[]) if dry else self._workspace,
+            "features",
+            self.name,
+            self.request,
+            [self._data],
+            data=self._data.name,
+            force=self.wanted.force,
+            redo_failed=self.wanted.retry_failed,
+        ) as build:
+            yield build
 
-    def flush() -> None:
-        if batch:
-            with torch.inference_mode():
-                rows.append(model.encode(torch.stack(batch)).float().cpu().numpy().astype(np.float16))
-            batch.clear()
+    def _prepare(self, build: Build) -> None:
+        """Makes the folder of pieces ready, with what an artifact to be mended holds."""
+        earlier = base.load(build.final) if self.wanted.retry_failed and (build.final / base.RECORD).is_file() else None
+        if earlier is None or self.wanted.force:
+            self.pieces.prepare(self.plan, purpose="force" if self.wanted.force else "")
+        else:
+            self.pieces.prepare(self.plan, purpose=f"retry {earlier.id}")
+            self.pieces.take_from(earlier)
 
-    for pixels, error in _decoded(list(part["media"]), root, model, batch_size):
-        errors.append(error)
-        if pixels is not None:
-            batch.append(pixels)
-        if len(batch) == batch_size:
-            flush()
-        advance(1)
-    flush()
-    empty = np.zeros((0, model.dim), dtype=np.float16)
-    return (np.concatenate(rows) if rows else empty), errors
+    def _finish(self, build: Build) -> None:
+        index = self.pieces.finish(build.folder)
+        failed = index[index["status"] == "failed"].to_dict("records")
+        self.refuse_too_many(len(failed), len(index), str(failed[0]["error"]) if failed else "")
+        attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if self.wanted.retry_failed else {}
+        records = []
+        for row in failed:
+            kind, _, message = str(row["error"]).partition(": ")
+            records.append(failure(row["item_id"], "extract", kind, message, attempts.get(row["item_id"], 0) + 1))
+        write_failures(build.folder, records)
+        base.write_json(build.folder / "encoder.json", self.pieces.about())
+        build.environment["device"] = str(choose_device(self.wanted.device))
+        given = asdict(self._config).items()
+        build.environment["given"] = {k: v for k, v in given if self._recorded.get(k, v) != v}
+        counts = {"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)}
+        if damaged := int((index["status"] == "damaged").sum()):
+            counts["damaged"] = damaged
+            warn(f"{damaged} videos are damaged; what decodes of them is there (index.parquet says how much)")
+        build.finish(counts)
 
+    def _root(self) -> Path:
+        root = self.wanted.media_root or dataset.media_root(self._data)
+        if root is None or not root.is_dir():
+            where = f"its media root {root} is not there" if root else "no media lie beside it"
+            raise ArtifactError(f"{self._data.name} has no media: {where}", hint="say where: --media-root FOLDER")
+        return root.resolve()
 
-def _decoded(
-    media: list[str | None], root: Path, model: Any, batch_size: int
-) -> Iterator[tuple[torch.Tensor | None, str | None]]:
-    with ThreadPoolExecutor(DECODERS) as pool:
-        ahead = 4 * batch_size
-        pending = [pool.submit(_load, m, root, model) for m in media[:ahead]]
-        for number in range(len(media)):
-            yield pending[number].result()
-            pending[number] = None  # type: ignore[call-overload]
-            if number + ahead < len(media):
-                pending.append(pool.submit(_load, media[number + ahead], root, model))
+    def _refuse_sampling(self) -> None:
+        """Options that choose frames, where there are none."""
+        for key in self.wanted.options:
+            if key in _SAMPLING:
+                raise UsageError(f"{key} is for videos, and {self._data.name} has none", hint="leave it out")
 
-
-def _load(media: str | None, root: Path, model: Any) -> tuple[torch.Tensor | None, str | None]:
-    """Decodes and preprocesses one image, or says why not."""
-    if media is None:
-        return None, "NoMedia: the item names no file"
-    try:
-        path = (root / media).resolve()
-        if not path.is_relative_to(root):
-            return None, f"OutsideMediaRoot: {media} leads out of the media root"
-        with Image.open(path) as image:
-            if image.width * image.height > MAX_PIXELS:
-                return None, f"TooLarge: {image.width} x {image.height} pixels, at most {MAX_PIXELS}"
-            image.load()
-            return model.preprocess(image), None
-    except FileNotFoundError:
-        return None, f"FileNotFound: {media}"
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged file can make a decoder raise anything; it never stops the others
-        return None, f"{type(error).__name__}: {media}: {error}"
-
-
-def _shard_index(part: pd.DataFrame, shard: int, errors: npt.NDArray[np.object_]) -> pd.DataFrame:
-    good = np.array([error is None for error in errors])
-    return pd.DataFrame(
-        {
-            "item_id": part["item_id"].to_list(),
-            "shard": np.int32(shard),
-            "first_row": np.where(good, np.cumsum(good) - 1, 0),
-            "n_rows": good.astype(np.int32),
-            "status": np.where(good, "ok", "failed"),
-            "error": errors,
-        }
-    )
+    def _refuse_pictures(self, model: Any) -> None:
+        if model.sampling.clip_frames > 1 and not any(medium.kind == "video" for medium in self._media):
+            raise ArtifactError(
+                f"{self._data.name} has no videos, and {self.request['encoder']} encodes clips of them",
+                hint="an encoder of pictures, such as --encoder clip",
+            )

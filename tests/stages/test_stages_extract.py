@@ -16,7 +16,7 @@ from PIL import Image
 from toy import Chain, Outcome
 
 from ccr_cli.artifacts import base, features
-from ccr_cli.stages import extract as stage
+from ccr_cli.stages import extract_pieces, extract_read
 
 EXTRACT = ("extract", *toy.ENCODER)
 
@@ -164,7 +164,7 @@ def _outside(folder: toy.Folder, tmp_path: Path) -> Source:
 
 def test_the_pixel_limit(source: Source) -> None:
     Image.new("1", (9000, 8000)).save(source.media / "red-ring.png")
-    assert stage.MAX_PIXELS < 9000 * 8000
+    assert extract_read.MAX_PIXELS < 9000 * 8000
     done = source.extract()
     assert done.code == 3
     (found,) = source.failures(done.made)
@@ -202,30 +202,33 @@ def test_bytes_do_not_depend_on_batches_beyond_rounding(workspace: Chain) -> Non
 
 SMALL_SHARDS = """
 from ccr_cli.artifacts import features
-features.SHARD_ITEMS = 4
+from ccr_cli.stages import extract_pieces
+features.SHARD_ITEMS, extract_pieces.PICTURES = 8, 4
 from ccr_cli.cli import main
 main()
 """
 
 
 def test_killed_and_gone_on_with(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards of four pictures; the process is killed once some of them are there."""
+    """Pieces of four pictures; the process is killed once some of them are there."""
     options = (*EXTRACT, "--set", "image_size=128", "--name")
-    partial = source.root / "features" / "toy" / "mine.partial"
+    parts = source.root / "features" / "toy" / "mine.parts"
     process = toy.python(SMALL_SHARDS, *options, "mine", workspace=source.root)
-    while len(list(partial.glob("index-*.parquet"))) < 2:
+    while len(list(parts.glob("*.npz"))) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.001)
     process.kill()
     process.communicate()
-    shards = [p.name.removeprefix("index-").removesuffix(".parquet") for p in partial.glob("index-*.parquet")]
-    reached = {f"{shard}.npy": (partial / f"{shard}.npy").stat().st_mtime_ns for shard in shards}
-    assert 2 <= len(reached) < 12 and not partial.with_name("mine").exists()
+    reached = sorted(int(path.stem) for path in parts.glob("*.npz"))
+    assert 2 <= len(reached) < 12 and not parts.with_name("mine").exists()
 
-    monkeypatch.setattr(features, "SHARD_ITEMS", 4)
+    monkeypatch.setattr(features, "SHARD_ITEMS", 8)
+    monkeypatch.setattr(extract_pieces, "PICTURES", 4)
+    items = features.read_index(toy.ok(*options, "whole", workspace=source.root).made)["item_id"]
+    for number in [at for first in reached for at in range(first, first + 4)]:
+        (source.media / f"{items[number]}.png").unlink()
     made = toy.ok(*options, "mine", workspace=source.root).made
-    assert {name: (made.path / name).stat().st_mtime_ns for name in reached} == reached
-    whole = toy.ok(*options, "whole", workspace=source.root).made
-    assert len([f for f in whole.files if f.path.endswith(".npy")]) == 12
+    whole = base.load(made.path.with_name("whole"))
+    assert len([f for f in whole.files if f.path.endswith(".npy")]) == 6
     assert made.files == whole.files
     assert sorted(os.listdir(made.path.parent)) == ["mine", "whole"]

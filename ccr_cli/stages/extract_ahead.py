@@ -1,0 +1,128 @@
+"""Reading in threads, ahead of whoever encodes: in order, and never more than fits.
+
+Threads, not processes: FFmpeg and Pillow decode and resize without holding the interpreter's lock, and nothing has to
+be copied from one process to another (docs/decisions.md has figures).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from threading import Condition, Thread
+from typing import Generic, TypeVar
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class End(Generic[T]):
+    """No more parts of a task; what its generator returned, or raised."""
+
+    result: T | None = None
+    error: Exception | None = None
+
+
+class _StoppedError(Exception):
+    """Nobody takes any more."""
+
+
+class Ahead(Generic[M, T]):
+    """Runs generators in threads and gives what they yield, task by task in the order of the tasks.
+
+    No more than `most` parts wait at a time: a thread whose task is not the first to be taken from waits until there is
+    room; that of the first task has room for one part always, so that the work never stands still.
+
+    Args:
+        tasks: What to run.
+        run: Makes the generator of a task.
+        workers: Threads.
+        most: Parts that may wait, and tasks that may be begun.
+    """
+
+    def __init__(self, tasks: Sequence[M], run: Callable[[M], Iterator[T]], *, workers: int, most: int) -> None:
+        self._tasks, self._run, self._most = tasks, run, most
+        self._changed = Condition()
+        self._parts: dict[int, deque[T | End[object]]] = {}
+        self._begun = self._first = self._waiting = 0
+        self._stopped = False
+        self._threads = [Thread(target=self._work, daemon=True) for _ in range(min(workers, len(tasks)))]
+
+    def __iter__(self) -> Iterator[tuple[int, T | End[object]]]:
+        """Yields the number of a task and a part of it, and at last its `End`."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            for number in range(len(self._tasks)):
+                ended = False
+                while not ended:
+                    for part in self._take(number):
+                        ended = isinstance(part, End)
+                        yield number, part
+        finally:
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+            for thread in self._threads:
+                thread.join()
+
+    def _take(self, number: int) -> list[T | End[object]]:
+        """All that waits of a task, at least one part."""
+        with self._changed:
+            self._first = number
+            self._changed.notify_all()
+            while not (parts := self._parts.get(number)):
+                self._changed.wait()
+            taken = list(parts)
+            parts.clear()
+            self._waiting -= len(taken)
+            if isinstance(taken[-1], End):
+                del self._parts[number]
+            self._changed.notify_all()
+            return taken
+
+    def _work(self) -> None:
+        while (number := self._begin()) is not None:
+            end: End[object]
+            try:
+                end = End(result=self._all_of(number))
+            except _StoppedError:
+                return
+            except Exception as error:
+                end = End(error=error)
+            try:
+                self._put(number, end)
+            except _StoppedError:
+                return
+
+    def _begin(self) -> int | None:
+        with self._changed:
+            while self._begun - self._first >= self._most and not self._stopped:
+                self._changed.wait()
+            if self._stopped or self._begun == len(self._tasks):
+                return None
+            self._begun += 1
+            self._parts[self._begun - 1] = deque()
+            return self._begun - 1
+
+    def _all_of(self, number: int) -> object:
+        parts = self._run(self._tasks[number])
+        while True:
+            try:
+                part = next(parts)
+            except StopIteration as stop:
+                return stop.value
+            self._put(number, part)
+
+    def _put(self, number: int, part: T | End[object]) -> None:
+        with self._changed:
+            parts = self._parts[number]
+            while not self._stopped and self._waiting >= self._most and (parts or number != self._first):
+                self._changed.wait()
+            if self._stopped:
+                raise _StoppedError
+            parts.append(part)
+            self._waiting += 1
+            if number == self._first:
+                self._changed.notify_all()

@@ -1,0 +1,281 @@
+"""Features in the making: pieces of a fixed number of items, written one by one, from which shards are made at the end.
+
+A piece never depends on who makes it: its items are consecutive ones of a shard, and batches are formed inside it. So
+work can stop anywhere and be shared by any number of workers. Pieces lie beside the artifact, in `<name>.parts/`, where
+workers of several machines meet, and are removed when the artifact is complete.
+
+Shape suffixes: N rows of several items, D feature.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ccr_cli.artifacts import base, features
+from ccr_cli.artifacts.build import PLAN, locked
+from ccr_cli.artifacts.tables import write_table
+from ccr_cli.errors import ArtifactError, ResourceError
+
+PICTURES = 1024
+VIDEOS = 64
+"""Items of a piece of a data set without and with videos. What is lost when work stops is the piece begun."""
+_ABOUT = "encoder.json"
+_PATIENCE = 20.0
+
+Rows = npt.NDArray[np.float16]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What became of an item."""
+
+    rows_ND: Rows | None
+    """None where it failed."""
+    error: str | None = None
+    """Why it failed; of an item with rows, what is amiss with it."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of one artifact."""
+
+    folder: Path
+    final: Path
+    """The artifact's own folder."""
+    item_ids: Sequence[str]
+    size: int
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """First item and end of each piece; none goes over the end of a shard."""
+        total, shard = len(self.item_ids), features.SHARD_ITEMS
+        return [
+            (first, min(first + self.size, start + shard, total))
+            for start in range(0, total, shard)
+            for first in range(start, min(start + shard, total), self.size)
+        ]
+
+    def path(self, first: int) -> Path:
+        """The file of the piece that begins with an item."""
+        return self.folder / f"{first:09d}.npz"
+
+    def todo(self) -> list[tuple[int, int]]:
+        """Bounds of the pieces that are not there."""
+        return [(first, end) for first, end in self.bounds() if not self.path(first).is_file()]
+
+    def prepare(self, plan: Mapping[str, Any], purpose: str = "") -> None:
+        """Makes the folder ready, empty or with what a stopped attempt at the same plan left behind.
+
+        Args:
+            plan: Request and parents.
+            purpose: Why what is there already does not count, unless it was made for this very purpose; empty: it does.
+
+        Raises:
+            ArtifactError: If pieces of another plan lie there.
+        """
+        wanted = {**plan, "piece": self.size, "purpose": purpose}
+        place = self.folder / PLAN
+        found = base.read_json(place) if place.is_file() else None
+        if found is not None and found != wanted:
+            if not purpose and {**found, "purpose": ""} != wanted:
+                raise ArtifactError(
+                    f"{self.folder} holds parts of features that were asked for with other options",
+                    hint=f"give another --name, or remove {self.folder}",
+                )
+            if purpose:
+                shutil.rmtree(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not place.is_file():
+            base.write_json(place, wanted)
+
+    def write(self, first: int, items: Sequence[Encoded], *, again: bool = False) -> None:
+        """Writes a piece.
+
+        Args:
+            first: Its first item.
+            items: All of its items.
+            again: What failed in it is to be tried again: it is kept, but not counted as there.
+        """
+        rows = [item.rows_ND for item in items if item.rows_ND is not None]
+        block_ND = np.concatenate(rows) if rows else np.zeros((0, 0), dtype=np.float16)
+        counts = np.array([0 if item.rows_ND is None else len(item.rows_ND) for item in items], dtype=np.int32)
+        errors = np.frombuffer(json.dumps([item.error for item in items]).encode(), dtype=np.uint8)
+        path = self._again(first) if again else self.path(first)
+        with base.atomic_open(path) as handle:
+            np.savez(handle, rows=block_ND, counts=counts, errors=errors)
+        if not again:
+            self._again(first).unlink(missing_ok=True)
+
+    def read(self, first: int) -> list[Encoded]:
+        """Reads a piece that is there."""
+        return _read(self.path(first))
+
+    def kept(self, first: int) -> list[Encoded] | None:
+        """What an earlier attempt came to in a piece that is not there."""
+        path = self._again(first)
+        return _read(path) if path.is_file() else None
+
+    def try_again(self) -> None:
+        """Takes pieces in which something failed for not there, but for what succeeded in them."""
+        for first, _ in self.bounds():
+            if self.path(first).is_file() and any(item.rows_ND is None for item in self.read(first)):
+                self.path(first).rename(self._again(first))
+
+    def take_from(self, artifact: base.Artifact) -> None:
+        """Takes over what succeeded in a complete artifact, so that only what failed is left to do."""
+        index = features.read_index(artifact)
+        for first, end in self.bounds():
+            if self.path(first).is_file() or self._again(first).is_file():
+                continue
+            part = index.iloc[first:end]
+            path = artifact.file(features.shard_name(int(part["shard"].iloc[0])))
+            block = np.load(path, mmap_mode="r", allow_pickle=False)
+            items = [
+                Encoded(np.array(block[at : at + count]) if count else None, error)
+                for at, count, error in zip(part["first_row"], part["n_rows"], part["error"], strict=True)
+            ]
+            self.write(first, items, again=any(item.rows_ND is None for item in items))
+
+    def same_encoder(self, about: Mapping[str, Any]) -> None:
+        """Notes who encodes, and that all do it alike.
+
+        Raises:
+            ArtifactError: If pieces that are there were made by another encoder.
+        """
+        path = self.folder / _ABOUT
+        mine = json.loads(json.dumps(about))
+        if not path.is_file():
+            base.write_json(path, mine)
+        theirs = base.read_json(path)
+        if theirs != mine:
+            keys = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
+            differences = "; ".join(f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in keys)
+            raise ArtifactError(
+                f"{self.folder} holds parts that another encoder made: {differences}",
+                hint=f"use one model and one version everywhere, or remove {self.folder}",
+            )
+
+    def about(self) -> dict[str, Any]:
+        """Who encoded."""
+        found: dict[str, Any] = base.read_json(self.folder / _ABOUT)
+        return found
+
+    def finish(self, folder: Path) -> pd.DataFrame:
+        """Makes shards and their index in a folder of all pieces."""
+        bounds, dim = self.bounds(), self.about()["dim"]
+        for shard, start in enumerate(range(0, len(self.item_ids), features.SHARD_ITEMS)):
+            end = min(start + features.SHARD_ITEMS, len(self.item_ids))
+            items = [item for first, _ in bounds if start <= first < end for item in self.read(first)]
+            blocks = [item.rows_ND for item in items if item.rows_ND is not None]
+            block_ND = np.concatenate(blocks) if blocks else np.zeros((0, dim), dtype=np.float16)
+            with base.atomic_open(folder / features.shard_name(shard)) as handle:
+                np.save(handle, block_ND, allow_pickle=False)
+            frame = _index(self.item_ids[start:end], shard, items)
+            write_table(folder / f"index-{shard:05d}.parquet", frame, features.INDEX)
+        return features.finish_index(folder, len(self.item_ids))
+
+    def require_space(self) -> None:
+        """Looks whether what is left to do finds room, by what is done so far; before that, a row an item.
+
+        Raises:
+            ResourceError: If it does not.
+        """
+        done = [path.stat().st_size for path in self.folder.glob("*.npz")]
+        left = len(self.todo())
+        piece = sum(done) / len(done) if done else 2.0 * self.about()["dim"] * min(self.size, len(self.item_ids))
+        need = piece * (left + left + len(done))  # pieces, and the shards that are made of all of them
+        free = shutil.disk_usage(self.folder).free
+        if need > free:
+            raise ResourceError(
+                f"about {_size(need)} are needed in {self.folder.parent}, and {_size(free)} are free",
+                hint="free some space; the same command goes on. --pool mean and fewer frames (fps, frames) need less",
+            )
+
+    @contextmanager
+    def part(self, label: str) -> Iterator[None]:
+        """Claims a part of the work, such as `3-of-64`.
+
+        Raises:
+            LockedError: If another process is at it.
+        """
+        with locked(self._claim(label)):
+            yield
+
+    @contextmanager
+    def all_parts(self) -> Iterator[None]:
+        """Claims all of it, from those who have begun a part.
+
+        Raises:
+            LockedError: If one of them is still at it.
+        """
+        with ExitStack() as stack:
+            for path in sorted(self.folder.glob("part-*.lock")):
+                stack.enter_context(locked(path.with_suffix("")))
+            yield
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Keeps whoever builds the artifact out while a part opens the folder.
+
+        Raises:
+            LockedError: If it is being built.
+        """
+        self.final.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.final, _PATIENCE):
+            yield
+
+    def remove(self) -> None:
+        """Removes all pieces."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _again(self, first: int) -> Path:
+        return self.folder / f"{first:09d}.again"
+
+    def _claim(self, label: str) -> Path:
+        return self.folder / f"part-{label}"
+
+
+def _read(path: Path) -> list[Encoded]:
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            block_ND, counts, errors = found["rows"], found["counts"], json.loads(found["errors"].tobytes())
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{path} is damaged: {error}", hint=f"remove {path}; the same command goes on") from None
+    ends = np.cumsum(counts)
+    return [
+        Encoded(block_ND[end - count : end] if count else None, error)
+        for end, count, error in zip(ends.tolist(), counts.tolist(), errors, strict=True)
+    ]
+
+
+def _index(item_ids: Sequence[str], shard: int, items: Sequence[Encoded]) -> pd.DataFrame:
+    n_rows = np.array([0 if item.rows_ND is None else len(item.rows_ND) for item in items], dtype=np.int32)
+    first = np.cumsum(n_rows, dtype=np.int64) - n_rows
+    errors = [item.error for item in items]
+    status = [
+        "failed" if not count else "damaged" if error else "ok" for count, error in zip(n_rows, errors, strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "item_id": list(item_ids),
+            "shard": np.int32(shard),
+            "first_row": np.where(n_rows > 0, first, 0),
+            "n_rows": n_rows,
+            "status": status,
+            "error": np.array(errors, dtype=object),
+        }
+    )
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

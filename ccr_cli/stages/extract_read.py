@@ -1,0 +1,124 @@
+"""Media as inputs of an encoder: a picture, the frames of a video, or clips of them.
+
+Shape suffixes: C inputs of a video, L frames of an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from torch import Tensor, stack
+
+from ccr_cli.data.sampling import gather
+from ccr_cli.data.video import Facts, Frame, VideoError, open_video
+from ccr_cli.errors import CcrError
+
+MAX_PIXELS = 64_000_000
+
+
+class MediaError(Exception):
+    """A medium of which nothing can be encoded: `Cause: what is wrong`."""
+
+
+@dataclass(frozen=True)
+class Medium:
+    """A picture or a video, whose inputs are all that an item has."""
+
+    kind: str
+    """`image` or `video`, as the data set says."""
+    media: str | None
+    """Relative to the media root."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Decodes and preprocesses media; used from several threads."""
+
+    root: Path
+    """Nothing outside of it is opened; resolved."""
+    model: Any
+    """The encoder."""
+
+    def read(self, medium: Medium) -> Generator[Tensor, None, str | None]:
+        """Yields the inputs of a medium, one at a time.
+
+        Returns:
+            What is amiss with a video that still gives frames, else None.
+
+        Raises:
+            MediaError: If there are none.
+        """
+        note: str | None = None
+        try:
+            path = self._path(medium.media)
+            if medium.kind == "video":
+                note = yield from self._video(path)
+            else:
+                yield self._picture(path)
+        except FileNotFoundError:
+            raise MediaError(f"FileNotFound: {medium.media}") from None
+        except (MediaError, CcrError, MemoryError):
+            raise
+        except VideoError as error:
+            raise MediaError(f"{type(error).__name__}: {medium.media}: {error}") from None
+        except Exception as error:  # a damaged file can make a decoder raise anything; it never stops the others
+            raise MediaError(f"{type(error).__name__}: {medium.media}: {error}") from None
+        return note
+
+    def _path(self, media: str | None) -> Path:
+        if media is None:
+            raise MediaError("NoMedia: the item names no file")
+        path = (self.root / media).resolve()
+        if not path.is_relative_to(self.root):
+            raise MediaError(f"OutsideMediaRoot: {media} leads out of the media root")
+        return path
+
+    def _picture(self, path: Path) -> Tensor:
+        length = self.model.sampling.clip_frames
+        if length > 1:
+            raise MediaError(
+                f"StillImage: the encoder takes clips of {length} frames of a video, and this is a picture"
+            )
+        with Image.open(path) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise MediaError(f"TooLarge: {image.width} x {image.height} pixels, at most {MAX_PIXELS}")
+            image.load()
+            pixels: Tensor = self.model.preprocess(image)
+            return pixels
+
+    def _video(self, path: Path) -> Generator[Tensor, None, str | None]:
+        sampling = self.model.sampling
+        video = open_video(path, MAX_PIXELS)
+        number_CL = video.at(sampling.clips(video.facts.duration_s, video.shown_F))
+        decoded = []
+
+        def prepared(frame: Frame) -> Tensor:
+            decoded.append(frame.decoded)
+            pixels: Tensor = self.model.preprocess(Image.fromarray(frame.pixels))
+            return pixels
+
+        frames = (prepared(frame) for frame in video.stream(np.unique(number_CL)))
+        for clip in gather(frames, number_CL):
+            yield clip[0] if sampling.clip_frames == 1 else stack(clip)
+        return _damage(video.facts, decoded)
+
+
+def _damage(facts: Facts, decoded: list[bool]) -> str | None:
+    """What is amiss with a video that gave frames.
+
+    Raises:
+        MediaError: If none of them is one that was asked for.
+    """
+    if not any(decoded):
+        raise MediaError(f"Undecodable: none of the {len(decoded)} frames that were asked for decodes")
+    told = []
+    if not all(decoded):
+        told.append(f"frames_expected={len(decoded)} frames_decoded={sum(decoded)}, the rest stood in for")
+    if facts.frames_expected is not None and facts.frames < facts.frames_expected:
+        told.append(f"the file was cut off: {facts.frames} of {facts.frames_expected} frames are there")
+    return f"Damaged: {'; '.join(told)}" if told else None
