@@ -54,12 +54,17 @@ class Recipe:
     shift_C: tuple[float, float, float]
     """What is added then."""
 
-    def pixels(self, image: Image.Image) -> torch.Tensor:
-        """Returns (3, H, W) float32."""
-        levels_HWC = torch.from_numpy(np.array(self.resized(upright_rgb(image))))
-        pixels_CHW = levels_HWC.permute(2, 0, 1).float().contiguous()
-        scale_C, shift_C = (torch.tensor(values)[:, None, None] for values in (self.scale_C, self.shift_C))
-        return pixels_CHW.mul_(scale_C).add_(shift_C)
+    def levels(self, image: Image.Image) -> torch.Tensor:
+        """Returns the picture as a viewer shows it, resized and cropped: (3, H, W) uint8."""
+        return torch.from_numpy(np.array(self.resized(upright_rgb(image)))).permute(2, 0, 1).contiguous()
+
+    def scaled(self, levels_BCHW: torch.Tensor) -> torch.Tensor:
+        """Returns what the network takes: float32, on the same device, channels last in memory."""
+        scale_C, shift_C = (
+            torch.tensor(values, device=levels_BCHW.device)[:, None, None] for values in (self.scale_C, self.shift_C)
+        )
+        pixels_BCHW = levels_BCHW.to(torch.float32, memory_format=torch.channels_last)
+        return torch.addcmul(shift_C, pixels_BCHW, scale_C)
 
     def resized(self, image: Image.Image) -> Image.Image:
         """Resizes and crops an RGB picture."""

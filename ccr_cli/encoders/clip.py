@@ -97,7 +97,7 @@ class Encoder(vision.Encoder):
                 return_tensors="pt",
             )
             inputs = {name: tensor.to(self.device) for name, tensor in batch.items()}
-            parts.append(_vectors(self._model.get_text_features(**inputs)))
+            parts.append(self._model.get_text_features(**inputs).pooler_output.float().cpu())
         return torch.cat(parts)
 
     def _load_tokenizer(self) -> Any:
@@ -109,9 +109,3 @@ class Encoder(vision.Encoder):
                     str(self._located.folder), local_files_only=True, trust_remote_code=False
                 )
         return self._tokenizer
-
-
-def _vectors(output: Any) -> torch.Tensor:
-    """Unwraps what `get_*_features` returns: a tensor before transformers 5, an output object since."""
-    tensor: torch.Tensor = output if isinstance(output, torch.Tensor) else output.pooler_output
-    return tensor.float().cpu()

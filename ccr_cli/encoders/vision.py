@@ -32,7 +32,7 @@ from PIL import Image
 from ccr_cli import hub
 from ccr_cli.console import say
 from ccr_cli.encoders._pictures import read_recipe
-from ccr_cli.encoders.base import sha256_of
+from ccr_cli.encoders.base import PictureConfig, sha256_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.hub import locate
 from ccr_cli.transformers_loading import transformers_loading
@@ -49,7 +49,7 @@ _SPECIALS = {"swin": 0, "swinv2": 0, "dinov3_convnext": 1}
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(PictureConfig):
     """Options of the encoder."""
 
     model: str = "facebook/dinov2-base"
@@ -87,18 +87,19 @@ class Encoder:
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
         self.config = config
+        self.sampling = config.sampling
         self.device = device
         self.dtype = dtype
         self._located = locate(config.model, config.revision, _ALTERNATIVES)
         self._model = self._load().eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
         self._recipe = read_recipe(self._located.folder, config.model)
-        pixels_CHW = self.preprocess(Image.new("RGB", (8, 8), "white"))
+        levels_CHW = self.preprocess(Image.new("RGB", (8, 8), "white"))
         try:
-            self.dim = self._width(pixels_CHW)
+            self.dim = self._width(levels_CHW)
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(
-                f"{config.model} ({type(self._model).__name__}) makes no vectors of pictures of {pixels_CHW.shape[2]} "
-                f"x {pixels_CHW.shape[1]} by pooling={self._pooling} ({_first_line(error)})"
+                f"{config.model} ({type(self._model).__name__}) makes no vectors of pictures of {levels_CHW.shape[2]} "
+                f"x {levels_CHW.shape[1]} by pooling={self._pooling} ({_first_line(error)})"
             ) from None
         self._licence = hub.licence(self._located.folder)
         if self._licence:
@@ -108,16 +109,16 @@ class Encoder:
         """Does what the checkpoint's own image processor does, to the picture as a viewer shows it.
 
         Returns:
-            (3, H, W) float32.
+            (3, H, W) uint8; `encode` scales.
         """
-        return self._recipe.pixels(image)
+        return self._recipe.levels(image)
 
     @torch.inference_mode()
-    def encode(self, pixels_BCHW: torch.Tensor) -> torch.Tensor:
-        """Returns (B, D), of `pooling=tokens` (B, L, D), float32 on the CPU, not normalised."""
-        pixels_BCHW = pixels_BCHW.to(self.device, self.dtype, memory_format=torch.channels_last)
+    def encode(self, batch: torch.Tensor) -> torch.Tensor:
+        """Returns (B, D), of `pooling=tokens` (B, L, D), float32, not normalised."""
+        pixels_BCHW = self._recipe.scaled(batch.to(self.device)).to(self.dtype)
         forward = self._model.get_image_features if self._dual else self._model
-        return self._pooled(forward(pixel_values=pixels_BCHW), pixels_BCHW).float().cpu()
+        return self._pooled(forward(pixel_values=pixels_BCHW), pixels_BCHW).float()
 
     def describe(self) -> dict[str, object]:
         """Says what made the vectors."""
@@ -137,8 +138,8 @@ class Encoder:
             "dtype": str(self.dtype).removeprefix("torch."),
         }
 
-    def _width(self, pixels_CHW: torch.Tensor) -> int:
-        found = self.encode(pixels_CHW[None])
+    def _width(self, levels_CHW: torch.Tensor) -> int:
+        found = self.encode(levels_CHW[None])
         if found.ndim != 2 + (self._pooling == "tokens"):
             raise ValueError(f"the output has the shape {tuple(found.shape)}")
         return found.shape[-1]

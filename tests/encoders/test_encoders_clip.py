@@ -80,13 +80,15 @@ def test_pictures(name: str, dim: int, request: pytest.FixtureRequest) -> None:
     encoder = make(folder)
     assert encoder.dim == dim
     pixels = torch.stack([encoder.preprocess(picture(seed)) for seed in range(3)])
-    assert pixels.shape == (3, 3, 32, 32) and pixels.dtype == torch.float32
+    assert pixels.shape == (3, 3, 32, 32)
     found = encoder.encode(pixels)
     assert found.shape == (3, dim) and found.dtype == torch.float32
     model = transformers.AutoModel.from_pretrained(folder).eval()
     text = {"input_ids": torch.zeros(1, 12, dtype=torch.long)}
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    theirs = processor(images=[picture(seed) for seed in range(3)], return_tensors="pt")["pixel_values"]
     with torch.no_grad():
-        expected = model(pixel_values=pixels, **text).image_embeds
+        expected = model(pixel_values=theirs, **text).image_embeds
     assert torch.allclose(found / found.norm(dim=1, keepdim=True), expected, atol=1e-5)
     assert not torch.allclose(found.norm(dim=1), torch.ones(3), atol=1e-3)
 

@@ -52,7 +52,7 @@ def test_equals_the_features_made_elsewhere(encoder: lite0.Encoder) -> None:
 
 def test_shape_type_and_independence_of_the_batch(encoder: lite0.Encoder) -> None:
     pixels = torch.stack([encoder.preprocess(noise(60, 40)), encoder.preprocess(noise(224, 224))])
-    assert pixels.shape == (2, 3, 224, 224) and pixels.dtype == torch.float32
+    assert pixels.shape == (2, 3, 224, 224) and pixels.dtype == torch.uint8
     both = encoder.encode(pixels)
     assert both.shape == (2, encoder.dim) == (2, 1280) and both.dtype == torch.float32
     assert torch.allclose(both[:1], encoder.encode(pixels[:1]), atol=1e-4)
@@ -63,14 +63,15 @@ def test_shape_type_and_independence_of_the_batch(encoder: lite0.Encoder) -> Non
 
 
 def test_pixels_are_squashed_and_scaled(encoder: lite0.Encoder) -> None:
-    picture = Image.new("RGB", (300, 100), (255, 127, 0))
-    pixels = encoder.preprocess(picture)
-    assert pixels[:, 0, 0].tolist() == [1.0, 0.0, -127 / 128]
-    assert pixels.std(dim=(1, 2)).max() == 0
+    levels = torch.tensor([255, 127, 0], dtype=torch.uint8)[:, None, None].expand(3, 224, 224)
+    assert torch.equal(encoder.preprocess(Image.new("RGB", (300, 100), (255, 127, 0))), levels)
+    pixels = torch.tensor([1.0, 0.0, -127 / 128])[:, None, None].expand(3, 224, 224)
+    expected = encoder._network.extract_features(pixels[None]).mean(dim=(2, 3))
+    assert torch.allclose(encoder.encode(levels[None]), expected, atol=1e-4)
     wide = Image.new("RGB", (400, 100), "black")
     wide.paste("white", (200, 0, 400, 100))
     squashed = encoder.preprocess(wide)
-    assert squashed[0, :, :100].max() < -0.9 and squashed[0, :, 124:].min() > 0.9
+    assert squashed[0, :, :100].max() < 9 and squashed[0, :, 124:].min() > 246
 
 
 def test_a_smaller_input() -> None:
