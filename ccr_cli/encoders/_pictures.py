@@ -2,7 +2,7 @@
 
 A processor of transformers says what is to be done (`preprocessor_config.json`, with its class's defaults); doing it
 is a few lines here. So torchvision is never needed, a picture of 1 x 100,000 pixels costs no more than any other, and
-it takes half the time. The pixels are those of transformers' Pillow processors.
+pixels stay in 8 bits until they are where the network runs. They are those of transformers' Pillow processors.
 
 Shapes: H height, W width, C colours.
 """

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import toy
 import transformers as tr
 from PIL import Image
+from toy import Chain
 
+from ccr_cli.artifacts import features
 from ccr_cli.encoders import clip, vision
 from ccr_cli.errors import ArtifactError, UsageError
 
@@ -238,6 +241,23 @@ def test_a_folder_is_known_by_its_content(tmp_path: Path) -> None:
     settings = json.loads((tmp_path / "preprocessor_config.json").read_text())
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings | {"resample": 3}))
     assert vision.identity(vision.Config(model=str(tmp_path))) != first_
+
+
+def test_rows_of_patches_through_the_command(tmp_path: Path, workspace: Chain) -> None:
+    torch.manual_seed(0)
+    build, processor, *_ = FAMILIES["dinov2"]
+    saved(tmp_path, build(), processor())
+    call = ("extract", "--encoder", "vision", "--device", "cpu", "--batch-size", "5", "--set", f"model={tmp_path}")
+    one = toy.ok(*call, workspace=workspace.root).made
+    rows = toy.ok(*call, "--set", "pooling=tokens", workspace=workspace.root).made
+    assert one.path != rows.path
+    index = features.read_index(rows)
+    assert set(index["n_rows"]) == {16} and set(features.read_index(one)["n_rows"]) == {1}
+    encoder = make(tmp_path, "tokens")
+    for item in index["item_id"][:3]:
+        found, *_ = features.read_rows(rows, [item], pooled=False)
+        expected = encoder.encode(encoder.preprocess(toy.draw(item))[None])[0]
+        assert torch.allclose(torch.from_numpy(found), expected, atol=2e-3, rtol=2e-3)
 
 
 def test_naflex_is_refused(tmp_path: Path) -> None:
