@@ -1,0 +1,203 @@
+"""Many workers for one set of features: whatever their number and order, and however often they were stopped."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import toy
+import videos
+from toy import Outcome
+
+from ccr_cli.artifacts import base, features
+from ccr_cli.stages import extract_pieces
+
+EXTRACT = ("extract", *toy.ENCODER)
+SMALL_PIECES = """
+import sys
+from ccr_cli.artifacts import features
+from ccr_cli.stages import extract_pieces
+features.SHARD_ITEMS, extract_pieces.PICTURES, extract_pieces.VIDEOS = 24, 5, 2
+from ccr_cli.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(features, "SHARD_ITEMS", 24)
+    monkeypatch.setattr(extract_pieces, "PICTURES", 5)
+    toy.ok("data", "import", toy.toy().write(tmp_path / "toy"), workspace=tmp_path / "workspace")
+    return tmp_path / "workspace"
+
+
+def single(root: Path) -> base.Artifact:
+    """What one worker makes."""
+    return toy.ok(*EXTRACT, "--name", "single", workspace=root).made
+
+
+def beside(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "features" / "toy").iterdir())
+
+
+@pytest.mark.parametrize("order", [(1,), (2, 1), (7, 2, 4, 6, 1, 3, 5)])
+def test_parts_in_any_order_make_one_artifact(order: tuple[int, ...], root: Path) -> None:
+    wanted = single(root)
+    for number in order:
+        done = toy.ok(*EXTRACT, "--shard", f"{number}/{len(order)}", "--name", "mine", workspace=root)
+        assert done.out == "" and f"part {number} of {len(order)}: " in done.err and "items are encoded" in done.err
+        assert beside(root) == ["mine.parts", "single"]
+    for picture in (root / "datasets" / "toy").rglob("*.png"):
+        picture.unlink()  # nothing is left to encode
+    media = root.parent / "toy" / "media"
+    shutil.rmtree(media)
+    media.mkdir()
+    made = toy.ok(*EXTRACT, "--name", "mine", workspace=root).made
+    assert made.files == wanted.files and made.id != "" and beside(root) == ["mine", "single"]
+    done = toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root)
+    assert "mine is made: nothing is left to do" in done.err
+
+
+def test_a_part_that_is_missing_is_made_up_for(root: Path) -> None:
+    wanted = single(root)
+    for number in (1, 3):
+        toy.ok(*EXTRACT, "--shard", f"{number}/3", "--name", "mine", workspace=root)
+    assert toy.ok(*EXTRACT, "--name", "mine", workspace=root).made.files == wanted.files
+
+
+def test_what_a_part_says(root: Path) -> None:
+    media = root.parent / "toy" / "media"
+    (media / "red-ring.png").write_bytes(b"")
+    done = toy.ok(*EXTRACT, "--shard", "1/1", "--json", workspace=root)
+    told = json.loads(done.out)
+    assert told["shard"] == "1/1" and told["extracted"] == {"items": 47, "failed": 1} and told["made"] == []
+    done = toy.ok(*EXTRACT, "--shard", "40/40", workspace=root)
+    assert "part 40 of 40: 0 items: parts are groups of 5 items, and there are 10; more parts are idle" in done.err
+    made = toy.ccr(*EXTRACT, workspace=root)
+    assert made.code == 3 and made.made.counts["failed"] == 1
+    toy.draw("red-ring").save(media / "red-ring.png")
+    mended = toy.ok(*EXTRACT, "--retry-failed", workspace=root).made
+    assert mended.counts["failed"] == 0
+    assert list(features.read_index(mended)["n_rows"]) == [1] * 48
+
+
+@pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "a/b", ""])
+def test_parts_that_are_none(shard: str, root: Path) -> None:
+    done = toy.ccr(*EXTRACT, f"--shard={shard}", workspace=root)
+    assert (done.code, done.out) == (2, "") and "there is no such part" in done.err
+
+
+@pytest.mark.parametrize("option", ["--force", "--retry-failed"])
+def test_what_does_not_go_with_parts(option: str, root: Path) -> None:
+    done = toy.ccr(*EXTRACT, "--shard", "1/2", option, workspace=root)
+    assert (done.code, done.out) == (2, "") and f"{option} does not go with --shard" in done.err
+
+
+def test_parts_of_other_options_do_not_mix(root: Path) -> None:
+    toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root)
+    other = ("--set", "image_size=64", "--name", "mine")
+    for more in ((), ("--shard", "2/2")):
+        done = toy.ccr(*EXTRACT, *other, *more, workspace=root)
+        assert done.code == 4 and "asked for with other options" in done.err and "mine.parts" in done.err
+    assert toy.ok(*EXTRACT, "--name", "mine", workspace=root).made.files == single(root).files
+
+
+def test_a_part_at_work_keeps_others_out(root: Path) -> None:
+    toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root)
+    pieces = root / "features" / "toy" / "mine.parts"
+    job = extract_pieces.Pieces(pieces, pieces.with_name("mine"), [], 5)
+    with job.part("2-of-2"):
+        for more in (("--shard", "2/2"), ()):
+            done = toy.ccr(*EXTRACT, "--name", "mine", *more, workspace=root)
+            assert done.code == 7 and "part-2-of-2" in done.err, done.err
+    toy.ok(*EXTRACT, "--name", "mine", workspace=root)
+    assert beside(root) == ["mine"]
+
+
+def test_force_takes_nothing_of_before(root: Path) -> None:
+    first = single(root)
+    toy.draw("blue-bar").save(root.parent / "toy" / "media" / "red-ring.png")
+    assert toy.ok(*EXTRACT, "--name", "single", workspace=root).made == first
+    again = toy.ok(*EXTRACT, "--name", "single", "--force", workspace=root).made
+    assert again.files != first.files and beside(root) == ["single"]
+
+
+def test_no_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(root)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    done = toy.ccr(*EXTRACT, workspace=root)
+    assert (done.code, done.out) == (6, "") and "are needed" in done.err and "free some space" in done.err
+
+
+def torchrun(program: Path, root: Path, *options: str) -> Outcome:
+    """Runs a program as two ranks."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)]
+    done = subprocess.run(
+        [*command, *options], env=toy.environment(root), capture_output=True, text=True, timeout=300, check=False
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.slow
+def test_ranks_of_torchrun_share_the_work(root: Path, tmp_path: Path) -> None:
+    wanted = single(root)
+    program = tmp_path / "small_pieces.py"
+    program.write_text(SMALL_PIECES)
+    done = torchrun(program, root, *EXTRACT, "--name", "mine")
+    assert done.code == 0, done.err
+    assert [path.name for path in done.paths] == ["toy", "mine"], "once"
+    assert done.made.files == wanted.files and beside(root) == ["mine", "single"]
+    again = torchrun(program, root, *EXTRACT, "--name", "mine")
+    assert again.code == 0 and again.made == done.made
+    forced = torchrun(program, root, *EXTRACT, "--name", "mine", "--force")
+    assert forced.code == 0 and forced.made.files == wanted.files
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_and_gone_on_with(tmp_path: Path) -> None:
+    """Videos, one part after the other killed, then the rest: the bytes of an undisturbed extraction."""
+    folder = toy.Folder("clips")
+    for number in range(16):
+        item = f"v{number:02d}"
+        folder.items.append([item, "train", "video", f"{item}.mp4", "", item])
+        folder.captions.append([f"{item}-en0", item, "en", "0", f"a video of {item}", "main"])
+    place = folder.write(tmp_path / "clips", pictures=False)
+    for number in range(16):
+        path = videos.write_video(place / "media" / f"v{number:02d}.mp4", 20 + number, front=True)
+        if number == 5:
+            path.write_bytes(b"nothing")
+    root = tmp_path / "workspace"
+    toy.ok("data", "import", place, workspace=root)
+    call = ("extract", "--encoder", "efficientnet-lite0", "--set", "image_size=128", "--set", "fps=10", "--name")
+
+    def run(*options: str) -> Outcome:
+        process = toy.python(SMALL_PIECES, *call, *options, workspace=root)
+        out, err = process.communicate(timeout=300)
+        return Outcome(process.returncode, out, err)
+
+    undisturbed = run("undisturbed")
+    assert undisturbed.code == 3, undisturbed.err
+    pieces = root / "features" / "clips" / "mine.parts"
+    dice = random.Random(3)
+    reached = 0
+    for shard in ((), ("--shard", "2/2"), (), ("--shard", "1/2")):
+        process = toy.python(SMALL_PIECES, *call, "mine", *shard, workspace=root)
+        while len(list(pieces.glob("*.npz"))) < reached + 1 and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(dice.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert len(list(pieces.glob("*.npz"))) >= reached, "nothing is lost"
+        reached = len(list(pieces.glob("*.npz")))
+    assert reached >= 2
+    done = run("mine")
+    assert done.code == 3, done.err
+    assert done.made.files == undisturbed.made.files
+    assert sorted(path.name for path in pieces.parent.iterdir()) == ["mine", "undisturbed"]
