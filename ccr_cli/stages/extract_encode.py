@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ccr_cli.console import progress
+from ccr_cli.console import progress, say
 from ccr_cli.errors import ResourceError
 from ccr_cli.stages.extract_ahead import Ahead, End
 from ccr_cli.stages.extract_pieces import Encoded, Pieces
@@ -63,20 +63,33 @@ class Forward:
         Raises:
             ResourceError: If not even one input fits, or not as many as were asked for.
         """
+        found: list[Tensor] = []
+        done = 0
+        while done < len(inputs):
+            part = inputs[done : done + self.size]
+            if (given := self._fitting(part)) is not None:
+                found.append(given)
+                done += len(part)
+            elif self._fixed or len(part) == 1:
+                raise ResourceError(
+                    f"out of memory with {len(part)} inputs at once",
+                    hint="--device cpu, or --dtype bfloat16" if len(part) == 1 else "--batch-size auto",
+                )
+            else:
+                self.size = len(part) // 2
+                say(f"out of memory with {len(part)} inputs at once: {self.size} from now on", level=1)
+                if self._device.type == "cuda":
+                    torch.cuda.empty_cache()
+        return found
+
+    def _fitting(self, inputs: list[Tensor]) -> Tensor | None:
+        """What the encoder gives, or None where memory does not suffice."""
         try:
-            return [self._encode(inputs)]
+            return self._encode(inputs)
         except RuntimeError as error:
             if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
                 raise
-            if self._fixed or len(inputs) == 1:
-                raise ResourceError(
-                    f"out of memory with {len(inputs)} inputs at once",
-                    hint="--device cpu, or --dtype bfloat16" if len(inputs) == 1 else "--batch-size auto",
-                ) from None
-        if self._device.type == "cuda":
-            torch.cuda.empty_cache()
-        self.size = len(inputs) // 2
-        return self(inputs[: self.size]) + self(inputs[self.size :])
+            return None
 
     @torch.inference_mode()
     def _encode(self, inputs: list[Tensor]) -> Tensor:

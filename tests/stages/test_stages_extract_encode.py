@@ -1,0 +1,157 @@
+"""Reading ahead in threads, and batches that fit: order, bounds, errors, memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from ccr_cli.data.sampling import Sampling
+from ccr_cli.errors import ResourceError
+from ccr_cli.stages.extract_ahead import Ahead, End
+from ccr_cli.stages.extract_encode import Forward, How, encode
+from ccr_cli.stages.extract_pieces import Pieces
+from ccr_cli.stages.extract_read import Medium, Reader
+
+CPU = torch.device("cpu")
+
+
+class Mean:
+    """An encoder whose vectors can be told beforehand; refuses batches that are too large, as a full device does."""
+
+    dim = 3
+    sampling = Sampling()
+
+    def __init__(self, most: int = 10**9, rows: int = 0) -> None:
+        self.most, self.rows = most, rows
+        self.sizes: list[int] = []
+
+    def preprocess(self, image: Image.Image) -> torch.Tensor:
+        return torch.from_numpy(np.array(image.convert("RGB").resize((4, 4)), dtype=np.float32)).permute(2, 0, 1)
+
+    def encode(self, batch: torch.Tensor) -> torch.Tensor:
+        if len(batch) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+        self.sizes.append(len(batch))
+        mean_BD = batch.mean(dim=(2, 3))
+        return mean_BD[:, None] + torch.arange(self.rows)[:, None] if self.rows else mean_BD
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> list[Medium]:
+    for number in range(10):
+        Image.new("RGB", (8, 8), (number, 2 * number, 100)).save(tmp_path / f"{number}.png")
+    return [Medium("image", f"{number}.png") for number in range(10)]
+
+
+def run(place: Path, media: list[Medium], model: Mean, size: int = 6, batch: int | None = 4) -> Pieces:
+    pieces = Pieces(place / "mine.parts", place / "mine", [str(at) for at in range(len(media))], size)
+    pieces.folder.mkdir()
+    told = encode(pieces, pieces.todo(), media, Reader(place, model), How(CPU, batch, 3), pooled=False)
+    assert len(told) == len(media)
+    return pieces
+
+
+def test_batches_stay_inside_a_piece(tmp_path: Path, pictures: list[Medium]) -> None:
+    model = Mean()
+    pieces = run(tmp_path, pictures, model)
+    assert pieces.bounds() == [(0, 6), (6, 10)] and model.sizes == [4, 2, 4] and pieces.todo() == []
+    found = [item.rows_ND for first, _ in pieces.bounds() for item in pieces.read(first)]
+    wanted = [[[number, 2 * number, 100]] for number in range(10)]
+    assert [rows is not None and rows.tolist() for rows in found] == wanted
+
+
+def test_several_rows_an_input(tmp_path: Path, pictures: list[Medium]) -> None:
+    pieces = run(tmp_path, pictures, Mean(rows=2))
+    rows = pieces.read(0)[3].rows_ND
+    assert rows is not None and rows.tolist() == [[3, 6, 100], [4, 7, 101]]
+
+
+def test_batches_are_halved_until_they_fit(tmp_path: Path, pictures: list[Medium]) -> None:
+    model = Mean(most=3)
+    pieces = run(tmp_path, pictures, model, size=10, batch=None)
+    assert model.sizes == [2] * 5
+    assert [item.rows_ND is not None for item in pieces.read(0)] == [True] * 10
+    forward = Forward(Mean(most=3), How(CPU))
+    inputs = [torch.full((3, 4, 4), float(number)) for number in range(10)]
+    assert [int(value) for part in forward(inputs) for value in part[:, 0, 0]] == list(range(10)) and forward.size == 2
+
+
+def test_memory_that_does_not_suffice_is_said(tmp_path: Path) -> None:
+    inputs = [torch.zeros(3, 4, 4)] * 4
+    with pytest.raises(ResourceError, match="4 inputs at once") as caught:
+        Forward(Mean(most=3), How(CPU, 4))(inputs)
+    assert caught.value.hint == "--batch-size auto"
+    with pytest.raises(ResourceError, match="1 inputs at once"):
+        Forward(Mean(most=0), How(CPU))(inputs)
+
+
+def test_numbers_that_cannot_be_stored_fail_an_item(tmp_path: Path, pictures: list[Medium]) -> None:
+    class Wild(Mean):
+        def encode(self, batch: torch.Tensor) -> torch.Tensor:
+            found = super().encode(batch)
+            found[found[:, 0] == 3] = torch.nan
+            found[found[:, 0] == 5] = 70_000
+            return found
+
+    pieces = run(tmp_path, pictures, Wild())
+    items = pieces.read(0) + pieces.read(6)
+    assert [at for at, item in enumerate(items) if item.rows_ND is None] == [3, 5]
+    assert str(items[3].error).startswith("NotFinite: ")
+
+
+def test_what_an_encoder_raises_is_no_fault_of_an_item(tmp_path: Path, pictures: list[Medium]) -> None:
+    class Broken(Mean):
+        def encode(self, batch: torch.Tensor) -> torch.Tensor:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path, pictures, Broken())
+    assert threading.active_count() < 4, "no thread is left behind"
+
+
+def test_parts_come_in_order_and_few_wait(tmp_path: Path) -> None:
+    dice = np.random.default_rng(0)
+    lengths = dice.integers(0, 9, 60).tolist()
+    lock, state = threading.Lock(), {"made": 0, "taken": 0, "most": 0}
+
+    def parts(length: int) -> Iterator[int]:
+        for at in range(length):
+            time.sleep(0.0003 * (length % 3))
+            with lock:
+                state["made"] += 1
+                state["most"] = max(state["most"], state["made"] - state["taken"])
+            yield at
+        if length == 7:
+            raise ValueError("seven")
+
+    found: dict[int, list[int]] = {}
+    ends: dict[int, End[object]] = {}
+    ahead: Ahead[int, int] = Ahead(lengths, parts, workers=4, most=10)
+    for number, part in ahead:
+        if isinstance(part, End):
+            ends[number] = part
+            continue
+        found.setdefault(number, []).append(part)
+        state["taken"] += 1
+    assert list(ends) == list(range(60))
+    assert [found.get(number, []) for number in range(60)] == [list(range(length)) for length in lengths]
+    assert [isinstance(end.error, ValueError) for end in ends.values()] == [length == 7 for length in lengths]
+    assert state["most"] <= 10 + 4 + 10, "those that wait, one in the hands of each thread, and those taken together"
+
+
+def test_nobody_waits_for_a_taker_that_has_left() -> None:
+    def parts(task: int) -> Iterator[int]:
+        yield from range(100)
+
+    before = threading.active_count()
+    taken = iter(Ahead(list(range(50)), parts, workers=4, most=3))
+    assert next(taken)[1] == 0
+    taken.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
