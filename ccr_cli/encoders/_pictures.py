@@ -9,7 +9,6 @@ Shapes: H height, W width, C colours.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,10 +166,10 @@ def _processor(folder: Path, model: str) -> tuple[Any, bool]:
         from transformers import AutoImageProcessor, BeitImageProcessorPil, ConvNextImageProcessorPil
         from transformers import ViTImageProcessorPil as Squashing
         from transformers.image_processing_backends import PilBackend
+        from transformers.models.auto.image_processing_auto import get_image_processor_config
 
-        path = folder / "preprocessor_config.json"
         try:
-            said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            said = get_image_processor_config(str(folder), local_files_only=True)
             if said.get("image_processor_type") in _SQUASHING_TORCHVISION:
                 return Squashing(**(_IMAGENET | said)), False
             processor = AutoImageProcessor.from_pretrained(

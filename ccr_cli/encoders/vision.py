@@ -28,6 +28,7 @@ from typing import Any, Literal
 
 import torch
 from PIL import Image
+from safetensors import SafetensorError
 
 from ccr_cli import hub
 from ccr_cli.console import say
@@ -101,6 +102,8 @@ class Encoder:
         levels_CHW = self.preprocess(Image.new("RGB", (8, 8), "white"))
         try:
             self.dim = self._width(levels_CHW)
+        except torch.OutOfMemoryError:
+            raise
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(
                 f"{config.model} ({type(self._model).__name__}) makes no vectors of pictures of {levels_CHW.shape[2]} "
@@ -160,8 +163,8 @@ class Encoder:
                     folder, local_files_only=True, trust_remote_code=False
                 )
                 network = transformers.MODEL_MAPPING[type(settings)]
-            except (ValueError, KeyError) as error:
-                raise UsageError(f"{name} is of no family that transformers knows ({_first_line(error)})") from None
+            except (ImportError, ValueError, KeyError) as error:
+                raise UsageError(f"{name} is of no family that transformers loads ({_first_line(error)})") from None
             named = next(iter(settings.architectures or []), "")
             if named.endswith("VisionModelWithProjection"):
                 network = getattr(transformers, named)
@@ -187,6 +190,8 @@ class Encoder:
                     use_safetensors=True,
                     output_loading_info=True,
                 )
+            except (ImportError, OSError, RuntimeError, SafetensorError, ValueError) as error:
+                raise ArtifactError(f"{name} does not load as {network.__name__} ({_first_line(error)})") from None
             finally:
                 transformers.logging.set_verbosity(shown)
         lacking = sorted(key for key in report["missing_keys"] if self._pooling == "pooler" or "pooler" not in key)

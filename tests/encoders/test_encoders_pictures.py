@@ -60,6 +60,35 @@ def test_pixels_are_those_of_the_processor(name: str, tmp_path: Path) -> None:
         assert torch.allclose(found, theirs, atol=1e-5, rtol=1e-5), size
 
 
+MEANS = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}
+OLD: dict[str, tuple[dict[str, Any], Any]] = {
+    # as the hub has them since before sizes were dictionaries
+    "clip": (
+        {"feature_extractor_type": "CLIPFeatureExtractor", "size": 48, "crop_size": 40, "do_center_crop": True,
+         "resample": 3, **MEANS},
+        tr.CLIPImageProcessorPil(size={"shortest_edge": 48}, crop_size={"height": 40, "width": 40}, **MEANS),
+    ),
+    "vit": (
+        {"feature_extractor_type": "ViTFeatureExtractor", "size": 40, "resample": 2, **MEANS},
+        tr.ViTImageProcessorPil(size={"height": 40, "width": 40}, **MEANS),
+    ),
+    "resnet": (
+        {"feature_extractor_type": "ConvNextFeatureExtractor", "size": 56, "crop_pct": 0.875, "resample": 3, **MEANS},
+        tr.ConvNextImageProcessorPil(size={"shortest_edge": 56}, crop_pct=0.875, **MEANS),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", OLD)
+def test_files_of_older_checkpoints(model: str, tmp_path: Path) -> None:
+    said, processor = OLD[model]
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(said))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model}))
+    found = pixels(_pictures.read_recipe(tmp_path, "mine"), noise(70, 61))
+    theirs = processor(images=noise(70, 61), return_tensors="pt")["pixel_values"][0]
+    assert torch.allclose(found, theirs, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("size", [(3, 400), (700, 5), (1, 90)])
 def test_slender_pictures_differ_by_rounding_alone(size: tuple[int, int], tmp_path: Path) -> None:
     ours = recipe(tmp_path, PROCESSORS["clip"])
@@ -76,7 +105,11 @@ def test_a_line_of_a_picture_costs_no_more_than_another(tmp_path: Path) -> None:
 
 
 def test_a_model_published_for_torchvision_alone(tmp_path: Path) -> None:
-    said = {"image_processor_type": "DINOv3ViTImageProcessorFast", "size": {"height": 40, "width": 56}, "resample": 2}
+    nothing = dict.fromkeys(["crop_size", "device", "disable_grouping", "do_center_crop", "do_pad", "return_tensors"])
+    said = nothing | {
+        "image_processor_type": "DINOv3ViTImageProcessorFast", "size": {"height": 40, "width": 56}, "resample": 2,
+        "data_format": "channels_first", "default_to_square": True, "rescale_factor": 1 / 255,
+    }  # fmt: skip
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(said))
     ours = _pictures.read_recipe(tmp_path, "mine")
     picture = noise(101, 77)

@@ -279,6 +279,20 @@ def test_weights_that_would_be_random_are_refused(tmp_path: Path) -> None:
         make(tmp_path, "pooler")
 
 
+def test_folders_that_do_not_load(tmp_path: Path) -> None:
+    build, processor, *_ = FAMILIES["vit"]
+    saved(tmp_path, build(), processor())
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"hidden_size": 24}))
+    with pytest.raises(ArtifactError, match="does not load as ViTModel"):
+        make(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ArtifactError, match="does not load as ViTModel"):
+        make(tmp_path)
+
+
 def test_families_that_are_not_known_are_asked_about(tmp_path: Path) -> None:
     config = tr.MobileNetV2Config(image_size=32, depth_multiplier=0.35)
     saved(tmp_path, tr.MobileNetV2Model(config), tr.ViTImageProcessorPil(size=SQUARE))
@@ -298,7 +312,7 @@ def test_models_of_no_pictures_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"BertModel.*makes no vectors"):
         make(tmp_path, "cls")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "none-of-them"}))
-    with pytest.raises(UsageError, match="no family that transformers knows"):
+    with pytest.raises(UsageError, match="no family that transformers loads"):
         make(tmp_path)
 
 
