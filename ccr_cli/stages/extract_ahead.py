@@ -1,7 +1,7 @@
 """Reading in threads, ahead of whoever encodes: in order, and never more than fits.
 
 Threads, not processes: FFmpeg and Pillow decode and resize without holding the interpreter's lock, and nothing has to
-be copied from one process to another (docs/decisions.md has figures).
+be copied from one process to another (docs/decisions.md). Each of them computes on one processor.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Generic, TypeVar
+
+import torch
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -66,6 +68,7 @@ class Ahead(Generic[M, T]):
                 self._changed.notify_all()
             for thread in self._threads:
                 thread.join()
+            torch.set_num_threads(torch.get_num_threads())  # the workers' setting is the default of new threads
 
     def _take(self, number: int) -> list[T | End[object]]:
         """All that waits of a task, at least one part."""
@@ -83,6 +86,7 @@ class Ahead(Generic[M, T]):
             return taken
 
     def _work(self) -> None:
+        torch.set_num_threads(1)  # of this thread; else each would start as many as there are processors
         while (number := self._begin()) is not None:
             end: End[object]
             try:

@@ -90,7 +90,7 @@ def expected(name: str, folder: Path) -> torch.Tensor:
         processor: Any = VivitImageProcessor(size={"shortest_edge": 40}, crop_size=crop)
         pixels = torch.cat([processor(clip, return_tensors="pt")["pixel_values"] for clip in clips()])
     else:
-        own = {"size": {"shortest_edge": 36}, "crop_size": {"height": 32, "width": 32}}
+        own: dict[str, Any] = {"size": {"shortest_edge": 36}, "crop_size": {"height": 32, "width": 32}}
         own |= {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
         processor = VideoMAEImageProcessorPil(**(own if name == "vjepa2" else PIL_MAE))
         pixels = processor(clips(), return_tensors="pt")["pixel_values"]

@@ -14,6 +14,8 @@ import videos
 from toy import Outcome
 
 from ccr_cli.artifacts import base, features
+from ccr_cli.data import video
+from ccr_cli.stages import extract_read
 
 EXTRACT = ("extract", *toy.ENCODER)
 
@@ -93,6 +95,16 @@ def test_the_mean_of_the_rows(source: Videos) -> None:
     assert done.code == 2 and "--pool is one of none, mean" in done.err
 
 
+def damage(path: Path, way: str) -> None:
+    """Writes a file that gives no frames, or none."""
+    if way == "sound":
+        videos.write_sound(path)
+    elif way == "frameless":
+        videos.write_no_frames(path)
+    elif way != "nothing":
+        path.write_text("no video at all" if way == "text" else "")
+
+
 def test_twenty_damaged_files_of_two_hundred_are_named(source: Videos) -> None:
     whole = videos.write_video(source.place / "whole.mp4", 12, front=True).read_bytes()
     other = videos.write_video(source.place / "other.mp4", 9).read_bytes()
@@ -103,13 +115,7 @@ def test_twenty_damaged_files_of_two_hundred_are_named(source: Videos) -> None:
         path = source.add(f"v{number:03d}", f"v{number:03d}.mp4")
         if number % 10 == 7:
             way = ("sound", "text", "empty", "nothing", "frameless")[number // 10 % 5]
-            {
-                "sound": lambda p: videos.write_sound(p),
-                "text": lambda p: p.write_text("no video at all"),
-                "empty": lambda p: p.write_bytes(b""),
-                "nothing": lambda p: None,
-                "frameless": lambda p: videos.write_no_frames(p),
-            }[way](path)
+            damage(path, way)
             causes[f"v{number:03d}"] = {
                 "sound": "NoVideoStream", "text": "Undecodable", "empty": "Undecodable",
                 "nothing": "FileNotFound", "frameless": "NoFrames",
@@ -140,9 +146,9 @@ def test_what_decodes_of_a_damaged_video_is_there(source: Videos) -> None:
     assert done.made.counts["damaged"] == 2 and done.made.counts["failed"] == 0
     index = features.read_index(done.made).set_index("item_id")
     assert list(index["status"]) == ["ok", "damaged", "damaged"]
-    assert "frames_expected=8 frames_decoded=" in index.loc["spoilt", "error"]
-    assert (
-        "the file was cut off: " in index.loc["cut", "error"] and " of 40 frames are there" in index.loc["cut", "error"]
+    assert "frames_expected=8 frames_decoded=" in str(index.loc["spoilt", "error"])
+    assert "the file was cut off: " in str(index.loc["cut", "error"]) and " of 40 frames are there" in str(
+        index.loc["cut", "error"]
     )
     rows = rows_of(done.made)
     assert len(rows["whole"]) == len(rows["spoilt"]) == 8 > len(rows["cut"]) > 0
@@ -158,13 +164,11 @@ def test_bytes_do_not_depend_on_workers(source: Videos) -> None:
 
 
 def test_a_file_of_several_items_is_decoded_once(source: Videos, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccr_cli.stages import extract_read
-
     videos.write_video(source.add("a", "a.mp4"), 20)
     source.add("b", "a.mp4")
     videos.write_video(source.add("c", "c.mp4"), 10)
     opened: list[str] = []
-    really = extract_read.open_video
+    really = video.open_video
 
     def counting(path: Path, most: int) -> Any:
         opened.append(path.name)
