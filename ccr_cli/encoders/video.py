@@ -29,6 +29,7 @@ import torch
 from PIL import Image
 
 from ccr_cli import hub
+from ccr_cli.console import say
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.encoders._pictures import Recipe
 from ccr_cli.encoders.base import sha256_of
@@ -109,6 +110,9 @@ class Encoder:
         self.device = device
         self.dtype = dtype
         self._located = locate(config.model, config.revision)
+        self._licence = hub.licence(self._located.folder)
+        if self._licence:
+            say(f"{self._located.label}, licence: {self._licence}")
         self._load()
         self._recipe = read_recipe(self._located.folder, config.model)
         settings = self._model.config
@@ -157,6 +161,7 @@ class Encoder:
             "encoder": "video",
             "model": self._located.label,
             "revision": self._located.revision,
+            "licence": self._licence,
             "weights_sha256": sha256_of(self._located.weights),
             "dim": self.dim,
             "architecture": type(self._model).__name__,
