@@ -174,17 +174,24 @@ class _Job:
             if wait is not None:
                 wait()
             if build.done is None:
-                with self.pieces.all_parts():
-                    if self.pieces.todo():
-                        self.work(part)
-                    if wait is not None:
-                        wait()
-                    self._finish(build)
+                try:
+                    self._make(build, part, wait)
+                except CcrError:
+                    self.pieces.remove_if_empty()
+                    raise
                 self.pieces.remove()
             elif wait is not None:
                 wait()
             assert build.done is not None
             return build.done
+
+    def _make(self, build: Build, part: Part, wait: Callable[[], None] | None) -> None:
+        with self.pieces.all_parts():
+            if self.pieces.todo():
+                self.work(part)
+            if wait is not None:
+                wait()
+            self._finish(build)
 
     def state(self) -> str:
         """How far the artifact is: done, unfinished or to do."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from ccr_cli.console import progress, say
 from ccr_cli.errors import ResourceError
 from ccr_cli.stages.extract_ahead import Ahead, End
-from ccr_cli.stages.extract_pieces import Encoded, Pieces
+from ccr_cli.stages.extract_pieces import Encoded, Pieces, Rows
 from ccr_cli.stages.extract_read import MediaError, Medium, Reader
 
 PICTURES_ON_CPU, FRAMES_ON_CPU = 64, 64
@@ -107,7 +107,7 @@ class _Task:
     piece: int
     medium: Medium
     items: list[int]
-    rows: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    rows: list[npt.NDArray[np.floating[Any]]] = field(default_factory=list)
     end: End[Any] | None = None
 
 
@@ -148,6 +148,7 @@ def encode(
         while len(under_way) > left:
             owners, found = under_way.pop(0)
             rows_BRD = np.concatenate([part.float().cpu().numpy() for part in found])
+            rows_BRD = rows_BRD if pooled else _half(rows_BRD)
             for owner, rows_RD in zip(owners, rows_BRD, strict=True):
                 owner.rows.append(rows_RD)
 
@@ -205,6 +206,11 @@ def _write(pieces: Pieces, first: int, end: int, tasks: Sequence[_Task], pooled:
     return told
 
 
+def _half(rows: npt.NDArray[Any]) -> Rows:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return rows.astype(np.float16, copy=False)
+
+
 def _encoded(task: _Task, pooled: bool) -> Encoded:
     assert task.end is not None
     if task.end.error is not None:
@@ -212,8 +218,7 @@ def _encoded(task: _Task, pooled: bool) -> Encoded:
     rows_ND = np.concatenate(task.rows)
     if pooled:
         rows_ND = rows_ND.mean(axis=0, keepdims=True)
-    with np.errstate(over="ignore", invalid="ignore"):
-        half_ND = rows_ND.astype(np.float16)
+    half_ND = _half(rows_ND)
     if not np.isfinite(half_ND).all():
         return Encoded(None, "NotFinite: the encoder gave NaN, infinity, or more than half precision holds")
     return Encoded(half_ND, task.end.result)

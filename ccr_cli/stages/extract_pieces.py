@@ -85,6 +85,8 @@ class Pieces:
         """
         wanted = {**plan, "piece": self.size, "purpose": purpose}
         place = self.folder / PLAN
+        if not self._begun() and not list(self.folder.glob("part-*.lock")):
+            self.remove()
         found = base.read_json(place) if place.is_file() else None
         if found is not None and found != wanted:
             if not purpose and {**found, "purpose": ""} != wanted:
@@ -133,6 +135,8 @@ class Pieces:
 
     def take_from(self, artifact: base.Artifact) -> None:
         """Takes over what succeeded in a complete artifact, so that only what failed is left to do."""
+        if not (self.folder / _ABOUT).is_file():
+            base.write_json(self.folder / _ABOUT, base.read_json(artifact.file(_ABOUT)))
         index = features.read_index(artifact)
         for first, end in self.bounds():
             if self.path(first).is_file() or self._again(first).is_file():
@@ -154,7 +158,7 @@ class Pieces:
         """
         path = self.folder / _ABOUT
         mine = json.loads(json.dumps(about))
-        if not path.is_file():
+        if not path.is_file() or not self._begun():
             base.write_json(path, mine)
         theirs = base.read_json(path)
         if theirs != mine:
@@ -162,7 +166,7 @@ class Pieces:
             differences = "; ".join(f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in keys)
             raise ArtifactError(
                 f"{self.folder} holds parts that another encoder made: {differences}",
-                hint=f"use one model and one version everywhere, or remove {self.folder}",
+                hint="use one model and one version everywhere; --force begins anew",
             )
 
     def about(self) -> dict[str, Any]:
@@ -175,12 +179,17 @@ class Pieces:
         bounds, dim = self.bounds(), self.about()["dim"]
         for shard, start in enumerate(range(0, len(self.item_ids), features.SHARD_ITEMS)):
             end = min(start + features.SHARD_ITEMS, len(self.item_ids))
-            items = [item for first, _ in bounds if start <= first < end for item in self.read(first)]
-            blocks = [item.rows_ND for item in items if item.rows_ND is not None]
-            block_ND = np.concatenate(blocks) if blocks else np.zeros((0, dim), dtype=np.float16)
+            pieces = [self.path(first) for first, _ in bounds if start <= first < end]
+            facts = [_facts(path) for path in pieces]
+            counts = np.concatenate([each for each, _ in facts])
+            header = {"descr": "<f2", "fortran_order": False, "shape": (int(counts.sum()), dim)}
             with base.atomic_open(folder / features.shard_name(shard)) as handle:
-                np.save(handle, block_ND, allow_pickle=False)
-            frame = _index(self.item_ids[start:end], shard, items)
+                np.lib.format.write_array_header_1_0(handle, header)
+                for path in pieces:
+                    for item in _read(path):
+                        if item.rows_ND is not None:
+                            handle.write(np.ascontiguousarray(item.rows_ND, dtype="<f2").data)
+            frame = _index(self.item_ids[start:end], shard, counts, [error for _, errors in facts for error in errors])
             write_table(folder / f"index-{shard:05d}.parquet", frame, features.INDEX)
         return features.finish_index(folder, len(self.item_ids))
 
@@ -238,6 +247,14 @@ class Pieces:
         """Removes all pieces."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def remove_if_empty(self) -> None:
+        """Removes the folder of an attempt that came to nothing."""
+        if not self._begun():
+            self.remove()
+
+    def _begun(self) -> bool:
+        return any(self.folder.glob("*.npz")) or any(self.folder.glob("*.again"))
+
     def _again(self, first: int) -> Path:
         return self.folder / f"{first:09d}.again"
 
@@ -246,11 +263,8 @@ class Pieces:
 
 
 def _read(path: Path) -> list[Encoded]:
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            block_ND, counts, errors = found["rows"], found["counts"], json.loads(found["errors"].tobytes())
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ArtifactError(f"{path} is damaged: {error}", hint=f"remove {path}; the same command goes on") from None
+    counts, errors = _facts(path)
+    block_ND = _of(path, "rows")
     ends = np.cumsum(counts)
     return [
         Encoded(block_ND[end - count : end] if count else None, error)
@@ -258,13 +272,25 @@ def _read(path: Path) -> list[Encoded]:
     ]
 
 
-def _index(item_ids: Sequence[str], shard: int, items: Sequence[Encoded]) -> pd.DataFrame:
-    n_rows = np.array([0 if item.rows_ND is None else len(item.rows_ND) for item in items], dtype=np.int32)
+def _facts(path: Path) -> tuple[npt.NDArray[np.int32], list[str | None]]:
+    """The number of rows of each item of a piece, and its error."""
+    return _of(path, "counts"), json.loads(_of(path, "errors").tobytes())
+
+
+def _of(path: Path, name: str) -> npt.NDArray[Any]:
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            array: npt.NDArray[Any] = found[name]
+            return array
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ArtifactError(f"{path} is damaged: {error}", hint=f"remove {path}; the same command goes on") from None
+
+
+def _index(
+    item_ids: Sequence[str], shard: int, n_rows: npt.NDArray[np.int32], errors: Sequence[str | None]
+) -> pd.DataFrame:
     first = np.cumsum(n_rows, dtype=np.int64) - n_rows
-    errors = [item.error for item in items]
-    status = [
-        "failed" if not count else "damaged" if error else "ok" for count, error in zip(n_rows, errors, strict=True)
-    ]
+    status = ["failed" if not n else "damaged" if error else "ok" for n, error in zip(n_rows, errors, strict=True)]
     return pd.DataFrame(
         {
             "item_id": list(item_ids),

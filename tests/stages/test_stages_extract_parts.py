@@ -109,6 +109,27 @@ def test_parts_of_other_options_do_not_mix(root: Path) -> None:
     assert toy.ok(*EXTRACT, "--name", "mine", workspace=root).made.files == single(root).files
 
 
+def test_an_attempt_that_came_to_nothing_leaves_nothing(root: Path) -> None:
+    away = root.parent / "toy" / "media"
+    away.rename(away.with_name("away"))
+    assert toy.ccr(*EXTRACT, workspace=root).code == 4
+    assert beside(root) == []
+    assert toy.ccr(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root).code == 4
+    away.with_name("away").rename(away)
+    assert toy.ok(*EXTRACT, "--set", "image_size=64", "--name", "mine", workspace=root).made.counts["items"] == 48
+
+
+def test_parts_of_another_encoder_do_not_mix(root: Path) -> None:
+    toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root)
+    about = root / "features" / "toy" / "mine.parts" / "encoder.json"
+    told = base.read_json(about)
+    about.write_text(json.dumps({**told, "weights_sha256": "other"}))
+    for more in ((), ("--shard", "2/2")):
+        done = toy.ccr(*EXTRACT, "--name", "mine", *more, workspace=root)
+        assert done.code == 4 and "weights_sha256: 'other' there" in done.err
+    assert toy.ok(*EXTRACT, "--name", "mine", "--force", workspace=root).made.files == single(root).files
+
+
 def test_a_part_at_work_keeps_others_out(root: Path) -> None:
     toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root)
     pieces = root / "features" / "toy" / "mine.parts"
