@@ -206,7 +206,8 @@ class Pieces:
         free = shutil.disk_usage(self.folder).free
         if need > free:
             raise ResourceError(
-                f"about {_size(need)} are needed in {self.folder.parent}, and {_size(free)} are free",
+                f"the disk is full, or will be: about {_size(need)} more are needed in {self.folder.parent}, "
+                f"and {_size(free)} are free",
                 hint="free some space; the same command goes on. --pool mean and fewer frames (fps, frames) need less",
             )
 
@@ -304,4 +305,4 @@ def _index(
 
 
 def _size(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
