@@ -180,6 +180,15 @@ def environment(workspace: Path, **more: str) -> dict[str, str]:
     }
 
 
+def torchrun(program: Path, root: Path, *options: str) -> Outcome:
+    """Runs a program as two ranks."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)]
+    done = subprocess.run(
+        [*command, *options], env=environment(root), capture_output=True, text=True, timeout=300, check=False
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
 def python(code: str, *arguments: str | Path, workspace: Path) -> subprocess.Popen[str]:
     """Starts Python code in a process of its own."""
     return subprocess.Popen(

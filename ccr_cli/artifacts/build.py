@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,6 +42,19 @@ class Planned(Exception):
         self.parents, self.earlier = tuple(parents), tuple(earlier)
         self.facts: dict[str, Any] = {}
         """What else a stage has to say of the work; JSON values."""
+
+
+def state_of(site: AbstractContextManager[Build]) -> str:
+    """How far an artifact is: done, unfinished or to do.
+
+    Args:
+        site: Its `building` in a workspace's `rehearsal`.
+    """
+    try:
+        with site:
+            raise AssertionError("a rehearsal builds nothing")
+    except Planned as planned:
+        return planned.state
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ class Workspace:
     """Only say what would be built: `artifacts.build.building` raises `Planned`."""
     planned: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What a dry run has found so far that would be built."""
+
+    def rehearsal(self) -> Workspace:
+        """The same folder, where it is only said what would be built."""
+        return replace(self, dry_run=True, planned=[])
 
     def place(self, kind: str, name: str, data: str | None = None) -> Path:
         """Returns the folder of an artifact.

@@ -9,6 +9,7 @@ Shape suffixes: V items, D image feature, E text feature.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,22 @@ class Paired:
     """Which items are for training; the rest is for testing."""
 
 
+def read_matlab(path: Path, reader: Callable[[Path], Any]) -> Any:
+    """What a reader of scipy makes of a file.
+
+    Raises:
+        ArtifactError: If it cannot be read.
+    """
+    try:
+        return reader(path)
+    except NotImplementedError:
+        raise ArtifactError(f"{path} is of MATLAB 7.3 (HDF5)", hint="save it with -v7") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file can make the reader raise anything
+        raise ArtifactError(f"{path} is no readable MATLAB file: {error}") from None
+
+
 def read_mat(path: Path) -> Paired:
     """Reads the file.
 
@@ -40,14 +57,7 @@ def read_mat(path: Path) -> Paired:
     """
     from scipy.io import loadmat  # half a second, for this command alone
 
-    try:
-        content = loadmat(path, variable_names=["data"], squeeze_me=True)
-    except NotImplementedError:
-        raise ArtifactError(f"{path} is of MATLAB 7.3 (HDF5)", hint="save it with -v7") from None
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged file can make the reader raise anything
-        raise ArtifactError(f"{path} is no readable MATLAB file: {error}") from None
+    content = read_matlab(path, lambda file: loadmat(file, variable_names=["data"], squeeze_me=True))
     data = content.get("data")
     visual, text, label = (_matrix(path, data, name) for name in ("X1", "X2", "Y"))
     count = visual.shape[1]

@@ -13,7 +13,9 @@ from typing import Protocol
 import torch
 from PIL import Image
 
+from ccr_cli import hub
 from ccr_cli.artifacts.base import sha256_file, sha256_text
+from ccr_cli.console import say
 from ccr_cli.data.sampling import Sampling
 
 
@@ -79,6 +81,14 @@ class Encoder(Protocol):
     def describe(self) -> dict[str, object]:
         """Says what made the vectors: model, revision, weights' sha256, preprocessing and backend, dtype."""
         ...
+
+
+def shown_licence(located: hub.Located) -> str | None:
+    """The licence that a model's card names, after saying it; None where it names none."""
+    licence = hub.licence(located.folder)
+    if licence:
+        say(f"{located.label}, licence: {licence}")
+    return licence
 
 
 def sha256_of(paths: Iterable[Path]) -> str:

@@ -29,10 +29,9 @@ import torch
 from PIL import Image
 
 from ccr_cli import hub
-from ccr_cli.console import say
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.encoders._pictures import Recipe
-from ccr_cli.encoders.base import sha256_of
+from ccr_cli.encoders.base import sha256_of, shown_licence
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.hub import locate
 from ccr_cli.transformers_loading import transformers_loading
@@ -110,9 +109,7 @@ class Encoder:
         self.device = device
         self.dtype = dtype
         self._located = locate(config.model, config.revision)
-        self._licence = hub.licence(self._located.folder)
-        if self._licence:
-            say(f"{self._located.label}, licence: {self._licence}")
+        self._licence = shown_licence(self._located)
         self._load()
         self._recipe = read_recipe(self._located.folder, config.model)
         settings = self._model.config

@@ -31,9 +31,8 @@ from PIL import Image
 from safetensors import SafetensorError
 
 from ccr_cli import hub
-from ccr_cli.console import say
 from ccr_cli.encoders._pictures import read_recipe
-from ccr_cli.encoders.base import PictureConfig, sha256_of
+from ccr_cli.encoders.base import PictureConfig, sha256_of, shown_licence
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.hub import locate
 from ccr_cli.transformers_loading import transformers_loading
@@ -109,9 +108,7 @@ class Encoder:
                 f"{config.model} ({type(self._model).__name__}) makes no vectors of pictures of {levels_CHW.shape[2]} "
                 f"x {levels_CHW.shape[1]} by pooling={self._pooling} ({_first_line(error)})"
             ) from None
-        self._licence = hub.licence(self._located.folder)
-        if self._licence:
-            say(f"{self._located.label}, licence: {self._licence}")
+        self._licence = shown_licence(self._located)
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
         """Does what the checkpoint's own image processor does, to the picture as a viewer shows it.

@@ -12,7 +12,7 @@ import torch
 
 from ccr_cli import console, registry
 from ccr_cli.artifacts import base, dataset
-from ccr_cli.artifacts.build import Build, Planned, building
+from ccr_cli.artifacts.build import Build, building, state_of
 from ccr_cli.artifacts.workspace import slug, stem
 from ccr_cli.console import say, warn
 from ccr_cli.data.sampling import Sampling
@@ -195,12 +195,7 @@ class _Job:
 
     def state(self) -> str:
         """How far the artifact is: done, unfinished or to do."""
-        try:
-            with self._building(dry=True):
-                pass
-        except Planned as planned:
-            return planned.state
-        raise AssertionError("a dry run builds nothing")
+        return state_of(self._building(dry=True))
 
     def work(self, part: Part) -> tuple[int, int]:
         """Makes the pieces of a part that are not there.
@@ -241,7 +236,7 @@ class _Job:
     @contextmanager
     def _building(self, *, dry: bool = False) -> Iterator[Build]:
         with building(
-            replace(self._workspace, dry_run=True, planned=[]) if dry else self._workspace,
+            self._workspace.rehearsal() if dry else self._workspace,
             "features",
             self.name,
             self.request,

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ccr_cli import registry
 from ccr_cli.artifacts import dataset, translation
-from ccr_cli.artifacts.build import Build, Planned, building
+from ccr_cli.artifacts.build import Build, building, state_of
 from ccr_cli.artifacts.tables import read_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.cache import cache_folder
@@ -112,7 +112,7 @@ class Job:
         """The building site of the artifact; if `dry`, `Planned` is raised instead of anything else."""
         try:
             with building(
-                replace(self._workspace, dry_run=True, planned=[]) if dry else self._workspace,
+                self._workspace.rehearsal() if dry else self._workspace,
                 "translation",
                 self.name,
                 self.request,
@@ -129,12 +129,7 @@ class Job:
 
     def state(self) -> str:
         """How far the artifact is: done, unfinished or to do."""
-        try:
-            with self.building(dry=True):
-                pass
-        except Planned as planned:
-            return planned.state
-        raise AssertionError("a dry run builds nothing")
+        return state_of(self.building(dry=True))
 
     def engines(self, folder: Path) -> Engines:
         """The engines, whose results are kept in the cache, or in a building folder."""

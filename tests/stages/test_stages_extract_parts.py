@@ -6,8 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -158,27 +156,18 @@ def test_no_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the disk is full, or will be: about 0.2 MiB more are needed" in done.err
 
 
-def torchrun(program: Path, root: Path, *options: str) -> Outcome:
-    """Runs a program as two ranks."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)]
-    done = subprocess.run(
-        [*command, *options], env=toy.environment(root), capture_output=True, text=True, timeout=300, check=False
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
 @pytest.mark.slow
 def test_ranks_of_torchrun_share_the_work(root: Path, tmp_path: Path) -> None:
     wanted = single(root)
     program = tmp_path / "small_pieces.py"
     program.write_text(SMALL_PIECES)
-    done = torchrun(program, root, *EXTRACT, "--name", "mine")
+    done = toy.torchrun(program, root, *EXTRACT, "--name", "mine")
     assert done.code == 0, done.err
     assert [path.name for path in done.paths] == ["toy", "mine"], "once"
     assert done.made.files == wanted.files and beside(root) == ["mine", "single"]
-    again = torchrun(program, root, *EXTRACT, "--name", "mine")
+    again = toy.torchrun(program, root, *EXTRACT, "--name", "mine")
     assert again.code == 0 and again.made == done.made
-    forced = torchrun(program, root, *EXTRACT, "--name", "mine", "--force")
+    forced = toy.torchrun(program, root, *EXTRACT, "--name", "mine", "--force")
     assert forced.code == 0 and forced.made.files == wanted.files
 
 

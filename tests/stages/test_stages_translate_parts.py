@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import toy
 from standin import Engine
-from toy import Outcome
 
 from ccr_cli.artifacts import base
 from ccr_cli.stages import translate_steps
@@ -177,22 +174,13 @@ main()
 """
 
 
-def torchrun(program: Path, root: Path, *options: str) -> Outcome:
-    """Runs a program as two ranks."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)]
-    done = subprocess.run(
-        [*command, *options], env=toy.environment(root), capture_output=True, text=True, timeout=300, check=False
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
 @pytest.mark.slow
 def test_ranks_of_torchrun_share_the_work(root: Path, tmp_path: Path, engine: Engine) -> None:
     wanted = single(root)
     engine.forget()
     program = tmp_path / "small_groups.py"
     program.write_text(SMALL_GROUPS)
-    done = torchrun(program, root, *ALL, "--noise", "0.4")
+    done = toy.torchrun(program, root, *ALL, "--noise", "0.4")
     assert done.code == 0, done.err
     assert [path.parent.parent.name for path in done.paths] == [root.name, "noise", "translations"], "once"
     assert done.made.files == wanted.files
@@ -200,7 +188,7 @@ def test_ranks_of_torchrun_share_the_work(root: Path, tmp_path: Path, engine: En
     assert sorted(asked) == sorted(set(asked)) and len(asked) == 216
     writers = {path.name for path in Path(os.environ["CCR_CACHE"]).rglob("*.jsonl")}
     assert len({name.split("-")[-2] for name in writers}) == 2, "both have done some"
-    again = torchrun(program, root, *ALL)
+    again = toy.torchrun(program, root, *ALL)
     assert again.code == 0 and again.made == done.made and engine.asked() == asked
 
 
@@ -211,6 +199,6 @@ def test_a_rank_that_fails_ends_the_others_without_a_traceback(root: Path, tmp_p
     engine.knows({text: f"es {text}" for group in own for text in group})
     program = tmp_path / "small_groups.py"
     program.write_text(SMALL_GROUPS)
-    done = torchrun(program, root, "translate", "--lang", "es", "--engine", "apertium")
+    done = toy.torchrun(program, root, "translate", "--lang", "es", "--engine", "apertium")
     assert (done.code, done.out) == (1, "")
     assert "more than --max-failed 0.2" in done.err and "[rank0]" not in done.err

@@ -6,12 +6,12 @@ refused. scipy reads the file; nothing is unpickled or run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ccr_cli.data.features.base import Table, by_number, read_ids
+from ccr_cli.data.mat import read_matlab
 from ccr_cli.errors import ArtifactError
 
 _NUMBERS = {"double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
@@ -33,7 +33,7 @@ def opened(path: Path, ids: Path) -> Iterator[Table]:
     names = read_ids(ids)
     found = {
         name: shape
-        for name, shape, kind in _read(path, whosmat)
+        for name, shape, kind in read_matlab(path, whosmat)
         if kind in _NUMBERS and len(shape) == 2 and min(shape) > 1 and len(names) in shape
     }
     if len(found) != 1:
@@ -46,16 +46,5 @@ def opened(path: Path, ids: Path) -> Iterator[Table]:
         raise ArtifactError(
             f"{path}: {name} is square, so columns or rows may be items", hint="save it as .npy, a row an item"
         )
-    matrix = _read(path, lambda file: loadmat(file, variable_names=[name]))[name]
+    matrix = read_matlab(path, lambda file: loadmat(file, variable_names=[name]))[name]
     yield by_number(names, matrix.T if shape[1] == len(names) else matrix, path)
-
-
-def _read(path: Path, reader: Callable[[Path], Any]) -> Any:
-    try:
-        return reader(path)
-    except NotImplementedError:
-        raise ArtifactError(f"{path} is of MATLAB 7.3 (HDF5)", hint="save it with -v7") from None
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged file can make the reader raise anything
-        raise ArtifactError(f"{path} is no readable MATLAB file: {error}") from None
