@@ -24,7 +24,8 @@ from typing import Any
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.console import say
-from ccr_cli.data.hashtag import read_hashtag
+from ccr_cli.data.formats import hashtag
+from ccr_cli.data.formats.base import stem
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.translators import apertium
@@ -235,8 +236,9 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str,
             )
     entries: dict[str, Translation] = {}
     differing = 0
-    for line in read_hashtag(path):
-        source = source_of.get((line.item, line.k), source_of.get((line.stem, line.k)))
+    for line in hashtag.read(path):
+        k = line.k or 0
+        source = source_of.get((line.item, k), source_of.get((stem(line.item), k)))
         if source is not None:
             made = Translation(_key(line.text))
             differing += entries.setdefault(_key(source), made) != made

@@ -5,7 +5,6 @@ Shape suffixes: T rows of an item, D feature.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ccr_cli.data.formats.base import stem
 from ccr_cli.errors import ArtifactError
-
-_ENDING = re.compile(r"\.(jpe?g|png|gif|bmp|webp|tiff?|mp4|avi|mkv|mov|webm|mpe?g|flv|wmv|3gp)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,10 @@ def join(items: Sequence[str], tables: Sequence[Table]) -> Joined:
     bare: dict[str, list[str]] = {}
     for name in where:
         if name not in found:
-            bare.setdefault(_ENDING.sub("", name), []).append(name)
+            bare.setdefault(stem(name), []).append(name)
     owner: dict[str, str] = {}
     for item in items:
-        names = [] if item in found else bare.get(_ENDING.sub("", item), [])
+        names = [] if item in found else bare.get(stem(item), [])
         if len(names) > 1:
             raise ArtifactError(f"both {names[0]!r} and {names[1]!r} could be the features of the item {item!r}")
         for name in names:
@@ -101,18 +99,6 @@ def read_text(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         return raw.decode("latin-1")
-
-
-def read_ids(path: Path) -> list[str]:
-    """Reads a list of ids, one a line.
-
-    Raises:
-        ArtifactError: If the file is not there, or a line is empty.
-    """
-    lines = [line.strip() for line in read_text(path).removesuffix("\n").split("\n")]
-    if not all(lines):
-        raise ArtifactError(f"{path}, line {lines.index('') + 1}: there is no id")
-    return lines
 
 
 def by_number(ids: Sequence[str], values: npt.NDArray[Any], path: Path) -> Table:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ccr_cli.data.features.base import Table, by_number, read_ids
+from ccr_cli.data.features.base import Table, by_number
+from ccr_cli.data.formats.id_list import read_ids
 from ccr_cli.data.mat import read_matlab
 from ccr_cli.errors import ArtifactError
 
@@ -30,7 +31,7 @@ def opened(path: Path, ids: Path) -> Iterator[Table]:
     """
     from scipy.io import loadmat, whosmat  # half a second, for this format alone
 
-    names = read_ids(ids)
+    names = read_ids(ids, latin1=True)
     found = {
         name: shape
         for name, shape, kind in read_matlab(path, whosmat)

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.features.base import Table, as_rows, by_number, read_ids
+from ccr_cli.data.features.base import Table, as_rows, by_number
+from ccr_cli.data.formats.id_list import read_ids
+from ccr_cli.data.npy import mapped
 from ccr_cli.errors import ArtifactError
-
-PICKLED = "holds pickled Python objects; these are never loaded, as loading them can run any program"
-UNPICKLE = "where you trust it, save its arrays plainly: np.savez('plain.npz', **{id: array, ...})"
 
 
 @contextmanager
@@ -34,7 +33,7 @@ def opened(path: Path, ids: Path) -> Iterator[Table]:
     Raises:
         ArtifactError: If the file is damaged or pickled, or the list does not fit.
     """
-    values, names = mapped(path), read_ids(ids)
+    values, names = mapped(path), read_ids(ids, latin1=True)
     if values.ndim not in (2, 3):
         raise ArtifactError(f"{path} has the shape {values.shape}; expected (N, D) or (N, R, D)")
     if values.dtype.kind not in "fiu":
@@ -75,19 +74,3 @@ def files_of(path: Path) -> list[Path]:
     with os.scandir(path) as entries:
         names = [e.name for e in entries if e.name.endswith(".npy") and not e.name.startswith(".") and e.is_file()]
     return [path / name for name in sorted(names, key=os.fsencode)]
-
-
-def mapped(path: Path) -> npt.NDArray[Any]:
-    """Maps an array into memory.
-
-    Raises:
-        ArtifactError: If it is damaged, pickled or no `.npy`.
-    """
-    try:
-        return np.asarray(np.lib.format.open_memmap(path, mode="r"))
-    except ValueError as error:
-        with path.open("rb") as handle:
-            start = handle.read(1)
-        if start == b"\x80" or "Python objects" in str(error):
-            raise ArtifactError(f"{path} {PICKLED}", hint=UNPICKLE) from None
-        raise ArtifactError(f"{path} is damaged, or no .npy: {error}") from None

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.data.features.base import Table, as_rows
-from ccr_cli.data.features.npy import PICKLED, UNPICKLE
+from ccr_cli.data.npy import PICKLED, UNPICKLE
 from ccr_cli.errors import ArtifactError
 
 

@@ -1,0 +1,1 @@
+"""The official files of collections: a reader a file format."""
