@@ -78,6 +78,10 @@ class Encoder(Protocol):
         """
         ...
 
+    def compile(self) -> None:
+        """Has `torch.compile` make what computes faster from the first batch on, for `--compile`."""
+        ...
+
     def describe(self) -> dict[str, object]:
         """Says what made the vectors: model, revision, weights' sha256, preprocessing and backend, dtype."""
         ...

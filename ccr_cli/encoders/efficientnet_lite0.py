@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,7 +142,8 @@ class Encoder:
         network = EfficientNet.from_name(self.variant.name, image_size=config.image_size)
         network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"), strict=True)
         network.eval().requires_grad_(False)
-        self._network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
+        network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
+        self._features: Callable[[torch.Tensor], torch.Tensor] = network.extract_features
         # A processor is three times faster on parts whose maps stay in its cache than on a whole batch.
         self._part = max(1, _PART_PIXELS // config.image_size**2) if device.type == "cpu" else 1024
 
@@ -163,8 +165,12 @@ class Encoder:
 
     def _encode_part(self, levels_BCHW: torch.Tensor) -> torch.Tensor:
         levels_BCHW = levels_BCHW.to(self.device, torch.float32, memory_format=torch.channels_last)
-        map_BDhw: torch.Tensor = self._network.extract_features(((levels_BCHW - 127.0) / 128.0).to(self.dtype))
+        map_BDhw = self._features(((levels_BCHW - 127.0) / 128.0).to(self.dtype))
         return map_BDhw.float().mean(dim=(2, 3))
+
+    def compile(self) -> None:
+        """Compiles the convolutions."""
+        self._features = torch.compile(self._features)
 
     def describe(self) -> dict[str, object]:
         """Says what made the vectors."""

@@ -12,6 +12,7 @@ Shapes: B clips, L frames of a clip, S segments of eight frames, H height, W wid
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -114,6 +115,7 @@ class Encoder:
         network = from_state(read_weights(path), str(path))
         self.dim = int(network.logits.conv3d.out_channels) if config.output == "logits" else DIM
         self._network = network.to(device=device, memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
+        self._segments: Callable[[torch.Tensor], torch.Tensor] = self._network.segments
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
         """Makes the shorter side 256 long, and takes the middle 224 x 224.
@@ -135,13 +137,17 @@ class Encoder:
         clip_BCLHW = batch_BLCHW.to(self.device).transpose(1, 2).float() / 127.5 - 1
         clip_BCLHW = clip_BCLHW.contiguous(memory_format=torch.channels_last_3d)
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
-            segment_BSD: torch.Tensor = self._network.segments(clip_BCLHW)
+            segment_BSD = self._segments(clip_BCLHW)
         if self.config.output == "segments":
             return segment_BSD
         feature_BD: torch.Tensor = self._network.pool(segment_BSD)
         if self.config.output == "logits":
             feature_BD = self._network.classify(feature_BD).float()
         return feature_BD
+
+    def compile(self) -> None:
+        """Compiles the convolutions."""
+        self._segments = torch.compile(self._segments)
 
     def describe(self) -> dict[str, object]:
         """Says what made the vectors."""

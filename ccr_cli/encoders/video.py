@@ -152,6 +152,10 @@ class Encoder:
         mean_BD = hidden_BND.float().mean(dim=1)
         return mean_BD if self._norm is None else self._norm(mean_BD.to(self.dtype)).float()
 
+    def compile(self) -> None:
+        """Compiles the network, of X-CLIP what sees frames."""
+        (self._model.vision_model if self._family == "xclip" else self._model).compile()
+
     def describe(self) -> dict[str, object]:
         """Says what made the vectors."""
         return {

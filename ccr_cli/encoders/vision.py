@@ -125,6 +125,10 @@ class Encoder:
         forward = self._model.get_image_features if self._dual else self._model
         return self._pooled(forward(pixel_values=pixels_BCHW), pixels_BCHW).float()
 
+    def compile(self) -> None:
+        """Compiles the network, of a dual encoder its image side."""
+        getattr(self._model, "vision_model", self._model).compile()
+
     def describe(self) -> dict[str, object]:
         """Says what made the vectors."""
         return {

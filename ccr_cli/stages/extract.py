@@ -48,6 +48,8 @@ class Wanted:
     """Inputs at once; None: as many as fit. Batches never cross a piece."""
     workers: int | None = None
     """Threads that decode; None: by the processors."""
+    compiled: bool = False
+    """Compile the encoder first."""
     device: str = "auto"
     """`auto`, `cpu` or `cuda`."""
     dtype: str = "float32"
@@ -217,7 +219,7 @@ class _Job:
         self._refuse_pictures(model)
         self.pieces.same_encoder(model.describe())
         self.pieces.require_space()
-        how = How(device, self.wanted.batch_size, self.wanted.workers)
+        how = How(device, self.wanted.batch_size, self.wanted.workers, self.wanted.compiled)
         told = encode(self.pieces, todo, self._media, Reader(root, model), how, pooled=self.wanted.pool == "mean")
         return len(told), sum(error is not None for error in told)
 

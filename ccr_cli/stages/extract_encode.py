@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ccr_cli.console import progress, say
-from ccr_cli.errors import ResourceError
+from ccr_cli.errors import ResourceError, UnavailableError
 from ccr_cli.stages.extract_ahead import Ahead, End
 from ccr_cli.stages.extract_pieces import Encoded, Pieces, Rows
 from ccr_cli.stages.extract_read import MediaError, Medium, Reader
@@ -38,6 +38,8 @@ class How:
     """Inputs at once; None: as many as fit."""
     workers: int | None = None
     """Threads that decode; None: by the processors."""
+    compiled: bool = False
+    """Whether `torch.compile` shall make the encoder faster, which takes it a minute first."""
 
     def threads(self) -> int:
         """Threads that decode. Where the encoder needs the processors too, they get half of them, but two at least."""
@@ -50,6 +52,9 @@ class Forward:
 
     def __init__(self, model: Any, how: How) -> None:
         self._model, self._device, self._fixed = model, how.device, how.batch_size is not None
+        self._compiled = how.compiled
+        if how.compiled:
+            model.compile()
         length = model.sampling.clip_frames
         if self._device.type == "cuda":
             usual = PICTURES_ON_CUDA if length == 1 else max(1, FRAMES_ON_CUDA // length)
@@ -62,6 +67,7 @@ class Forward:
 
         Raises:
             ResourceError: If not even one input fits, or not as many as were asked for.
+            UnavailableError: If compiling fails.
         """
         found: list[Tensor] = []
         done = 0
@@ -87,9 +93,13 @@ class Forward:
         try:
             return self._encode(inputs)
         except RuntimeError as error:
-            if not (isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error))):
+            if isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error)):
+                return None
+            if not self._compiled:
                 raise
-            return None
+            raise UnavailableError(
+                f"torch.compile does not work here ({str(error).strip().splitlines()[0]})", hint="leave --compile out"
+            ) from None
 
     @torch.inference_mode()
     def _encode(self, inputs: list[Tensor]) -> Tensor:
@@ -135,6 +145,7 @@ def encode(
 
     Raises:
         ResourceError: If memory does not suffice.
+        UnavailableError: If the encoder shall be compiled and nothing here can do that.
     """
     tasks = [task for first, end in bounds for task in _tasks(pieces, first, end, media)]
     forward = Forward(reader.model, how)
