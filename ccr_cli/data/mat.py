@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.errors import ArtifactError
 
+_F = TypeVar("_F", bound=np.floating[Any])
 _LAYOUT = "expected: a struct `data` with X1, X2, Y and split.ind_train, split.ind_test (docs/data.md)"
 
 
@@ -59,7 +60,7 @@ def read_mat(path: Path) -> Paired:
 
     content = read_matlab(path, lambda file: loadmat(file, variable_names=["data"], squeeze_me=True))
     data = content.get("data")
-    visual, text, label = (_matrix(path, data, name) for name in ("X1", "X2", "Y"))
+    visual, text, label = (matrix(path, name, _field(path, data, name), np.float32) for name in ("X1", "X2", "Y"))
     count = visual.shape[1]
     if text.shape[1] != count or label.shape[1] != count:
         shapes = f"X1 {visual.shape}, X2 {text.shape}, Y {label.shape}"
@@ -73,9 +74,7 @@ def read_mat(path: Path) -> Paired:
         raise ArtifactError(f"{path}: ind_train and ind_test do not part the {count} items")
     train_V = np.zeros(count, dtype=bool)
     train_V[train] = True
-    return Paired(
-        visual.T.astype(np.float32), text.T.astype(np.float32), label.argmax(axis=0).astype(np.int64), train_V
-    )
+    return Paired(visual.T.copy(), text.T.copy(), label.argmax(axis=0).astype(np.int64), train_V)
 
 
 def _field(path: Path, struct: Any, name: str) -> Any:
@@ -85,16 +84,22 @@ def _field(path: Path, struct: Any, name: str) -> Any:
     return struct[name][()]
 
 
-def _matrix(path: Path, struct: Any, name: str) -> npt.NDArray[np.float64]:
-    """A dense or sparse matrix of finite numbers."""
-    value = _field(path, struct, name)
+def matrix(path: Path, name: str, value: Any, dtype: type[_F]) -> npt.NDArray[_F]:
+    """Takes a dense or sparse matrix of finite numbers.
+
+    Raises:
+        ArtifactError: If it is something else, or a number is too large for the type.
+    """
     value = value.toarray() if hasattr(value, "toarray") else value
     if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "fiub" or not value.size:
-        raise ArtifactError(f"{path}: {name} is not a matrix of numbers", hint=_LAYOUT)
-    value = value.astype(np.float64)
+        found = f"{value.dtype} of the shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise ArtifactError(f"{path}: {name} is not a matrix of numbers but {found}")
+    with np.errstate(over="ignore"):
+        value = value.astype(dtype, copy=False)
     if not np.isfinite(value).all():
-        raise ArtifactError(f"{path}: {name} holds numbers that are not finite")
-    return value
+        raise ArtifactError(f"{path}: {name} holds numbers that are not finite, or too large")
+    made: npt.NDArray[_F] = value
+    return made
 
 
 def _numbers(path: Path, struct: Any, name: str, count: int) -> npt.NDArray[np.int64]:

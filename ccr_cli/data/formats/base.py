@@ -25,6 +25,7 @@ LONGEST_LINE = 2**26
 """Bytes of a line beyond which a file is none of text, or a gzip of nothing that fills the memory."""
 _ENDING = re.compile(r"\.(jpe?g|png|gif|bmp|webp|tiff?|mp4|avi|mkv|mov|webm|mpe?g|flv|wmv|3gp)$", re.IGNORECASE)
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PICKLES = (".pkl", ".pickle", ".pck", ".p")
 
 
@@ -52,6 +53,8 @@ class Record:
     """Where the format says."""
     label: int | None = None
     """Category of the item, where the format says."""
+    group: str = ""
+    """What the item was cut from, as `SPACE:ID`, where the format says."""
 
 
 class NotUtf8(ArtifactError):
@@ -109,29 +112,140 @@ def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
             try:
                 line = (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).decode(encoding)
             except UnicodeDecodeError as error:
-                raise NotUtf8(
-                    f"{where}: not UTF-8 at byte {error.start + 1}", hint="convert it: iconv -f ENCODING -t UTF-8 FILE"
-                ) from None
+                raise _not_utf8(where, error.start + 1) from None
             if "\0" in line:
                 raise ArtifactError(f"{where} holds a NUL byte; this is no text in UTF-8")
             yield number, line.removesuffix("\n").removesuffix("\r")
 
 
-def read_json(path: Path) -> Any:
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A value of a JSON file with its place, so that what does not fit is said with file and path."""
+
+    value: Any
+    file: Path
+    at: str = ""
+    """Where it was read: `line 3` of a file of JSON lines."""
+    place: str = ""
+
+    @property
+    def where(self) -> str:
+        """For a record: name of the file, and place."""
+        return ", ".join(filter(None, (self.file.name, self.at, self.place)))
+
+    def wrong(self, what: str) -> ArtifactError:
+        """The error that says what is wrong here."""
+        return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what}")
+
+    def unlike(self, wanted: str) -> ArtifactError:
+        """The error that says what is expected here and what is found."""
+        found = "null" if self.value is None else f"{type(self.value).__name__} {str(self.value)[:40]!r}"
+        return self.wrong(f"expected {wanted}, found {found}")
+
+    def get(self, key: str) -> Json | None:
+        """The value of a key of an object, None where it is missing or null."""
+        if not isinstance(self.value, dict):
+            raise self.unlike("an object")
+        value = self.value.get(key)
+        return None if value is None else Json(value, self.file, self.at, self._below(key))
+
+    def __getitem__(self, key: str) -> Json:
+        found = self.get(key)
+        if found is None:
+            raise self.wrong(f"there is no {key!r} (it has {', '.join(map(repr, list(self.value)[:8])) or 'no key'})")
+        return found
+
+    def each(self) -> Iterator[Json]:
+        """The values of a list."""
+        if not isinstance(self.value, list):
+            raise self.unlike("a list")
+        for number, value in enumerate(self.value):
+            yield Json(value, self.file, self.at, f"{self.place}[{number}]")
+
+    def entries(self) -> Iterator[tuple[str, Json]]:
+        """The keys and values of an object."""
+        if not isinstance(self.value, dict):
+            raise self.unlike("an object")
+        for key, value in self.value.items():
+            yield key, Json(value, self.file, self.at, self._below(key))
+
+    def text(self) -> str:
+        """The value as a text, which may be empty."""
+        if not isinstance(self.value, str):
+            raise self.unlike("a text")
+        if "\0" in self.value or _SURROGATE.search(self.value):
+            raise self.wrong(f"{self.value[:40]!r} holds half of a character, or a NUL")
+        return self.value
+
+    def name(self) -> str:
+        """The value as an id: a text, or a whole number, which is taken as its digits."""
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            return str(self.value)
+        if not self.text().strip():
+            raise self.wrong("an empty id")
+        return self.text()
+
+    def number(self) -> int:
+        """The value as a whole number of at most nine digits."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or not 0 <= self.value < 10**9:
+            raise self.unlike("a whole number of at most nine digits")
+        return self.value
+
+    def _below(self, key: str) -> str:
+        step = key if key.isidentifier() else f"[{key!r}]"
+        return f"{self.place}.{step}" if self.place and step == key else self.place + step
+
+
+def parse(text: str, file: Path, at: str = "") -> Json:
+    """Reads JSON; a key that an object has twice is an error, since one of its values would be lost.
+
+    Raises:
+        ArtifactError: If it is none.
+    """
+    try:
+        return Json(json.loads(text, object_pairs_hook=_unique), file, at)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(
+            f"{file}{at and ', '}{at} is not valid JSON: {error}", hint="is it complete? Fetch it again"
+        ) from None
+
+
+def read_json(path: Path) -> Json:
     """Reads a file of JSON as a whole.
 
     Raises:
-        ArtifactError: If it is none; with the line where it ends to be.
+        ArtifactError: If it is none, with the line where it ends to be.
     """
     with opened(path) as file:
         raw = file.read()
     try:
-        return json.loads(raw.decode("utf-8-sig"))
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = raw.count(b"\n", 0, error.start) + 1
-        at = error.start - raw.rfind(b"\n", 0, error.start)
-        raise NotUtf8(
-            f"{path}, line {number}: not UTF-8 at byte {at}", hint="convert it: iconv -f ENCODING -t UTF-8 FILE"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path} is not valid JSON: {error}", hint="is it complete? Fetch it again") from None
+        raise _not_utf8(f"{path}, line {number}", error.start - raw.rfind(b"\n", 0, error.start)) from None
+    del raw
+    return parse(text, path)
+
+
+def once(seen: set[str], name: str, at: Json) -> str:
+    """Notes a name that occurs once in a file.
+
+    Raises:
+        ArtifactError: If it was there before.
+    """
+    if name in seen:
+        raise at.wrong(f"{name!r} was there before")
+    seen.add(name)
+    return name
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is twice in one object")
+    return made
+
+
+def _not_utf8(where: str, byte: int) -> NotUtf8:
+    return NotUtf8(f"{where}: not UTF-8 at byte {byte}", hint="convert it: iconv -f ENCODING -t UTF-8 FILE")

@@ -1,0 +1,149 @@
+"""A table of captions, CSV or TSV: `item_id`, `text`, and more columns where there are."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ccr_cli.data.formats.base import Record, lines
+from ccr_cli.errors import ArtifactError
+
+COLUMNS = ("item_id", "text", "split", "lang", "k", "caption_set", "media", "label", "caption_id")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
+def read(
+    path: Path,
+    *,
+    delimiter: str = "",
+    quoted: bool = True,
+    columns: Sequence[str] = (),
+    header: Mapping[str, str] | None = None,
+) -> Iterator[Record]:
+    """Reads captions.
+
+    Args:
+        path: The table. Its first line names the columns: `item_id`, `text`, and any of `split`, `lang`, `k`,
+            `caption_set`, `media`, `label`, `caption_id`.
+        delimiter: What separates two fields; one character or `tab`; by default a tab in a `.tsv`, else a comma.
+        quoted: Whether a field may be in quotes, doubled inside; otherwise a quote is a character like others.
+        columns: What the columns of a table without a header are, in their order; "" for one that is not read.
+        header: The file's own names of columns: `{"item_id": "video_id", "text": "sentence"}`; others are not read.
+
+    Raises:
+        ArtifactError: With file and line, if the columns are not these, or a field is none of its column.
+    """
+    if columns and header:
+        raise ArtifactError(f"{path}: options `columns` (no header) and `header` exclude each other")
+    rows = table(path, delimiter, quoted)
+    places = _places(list(columns), str(path)) if columns else _header(path, rows, header)
+    width = len(columns)
+    for number, fields in rows:
+        width = width or len(fields)
+        where = f"{path}, line {number}"
+        if len(fields) != width:
+            raise ArtifactError(f"{where}: {len(fields)} fields, expected {width}")
+        row = {name: fields[place] for name, place in places.items()}
+        if not row["item_id"].strip():
+            raise ArtifactError(f"{where}: item_id is empty")
+        yield Record(
+            item=row["item_id"],
+            text=row["text"],
+            where=f"{path.name}, line {number}",
+            lang=row.get("lang", ""),
+            k=_number(row.get("k", ""), where, "k"),
+            split=row.get("split", ""),
+            media=row.get("media", ""),
+            caption_id=row.get("caption_id", ""),
+            caption_set=row.get("caption_set", ""),
+            label=_number(row.get("label", ""), where, "label"),
+        )
+
+
+def table(path: Path, delimiter: str = "", quoted: bool = True) -> Iterator[tuple[int, list[str]]]:
+    """Reads a table row by row, its header too; empty lines are passed over.
+
+    Yields:
+        Number of the line in which a row begins, and its fields.
+
+    Raises:
+        ArtifactError: With file and line, if it is not readable as a table.
+    """
+    by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
+    delimiter = "\t" if delimiter == "tab" else delimiter or by_name
+    if len(delimiter) != 1 or delimiter in '\r\n"':
+        raise ArtifactError(f"{path}: fields are separated by one character, or `tab`, not by {delimiter!r}")
+    reader = csv.reader(
+        (f"{line}\n" for _, line in lines(path)),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+        strict=True,
+    )
+    while True:
+        number = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ArtifactError(
+                f"{path}, line {number}: no row of a table: {error}",
+                hint="is a quote never closed? Inside of quotes a quote is doubled; where quotes mean nothing, the "
+                "option quoted=false",
+            ) from None
+        if fields:
+            yield number, fields
+
+
+def column(path: Path, name: str) -> Iterator[tuple[int, str]]:
+    """Reads one column of a table with a header, and the numbers of its lines.
+
+    Raises:
+        ArtifactError: If there is no such column, or a line is shorter.
+    """
+    rows = table(path)
+    at = _header(path, rows, {"item_id": name, "text": name})["item_id"]
+    for number, fields in rows:
+        if len(fields) <= at:
+            raise ArtifactError(f"{path}, line {number}: {len(fields)} fields, and {name!r} is number {at + 1}")
+        yield number, fields[at]
+
+
+def _header(path: Path, rows: Iterator[tuple[int, list[str]]], names: Mapping[str, str] | None) -> dict[str, int]:
+    """Which column is at which place of a row."""
+    number, given = next(rows, (1, []))
+    found = [name.strip() for name in given]
+    where = f"{path}, line {number}: the header is {', '.join(found)!r}"
+    if not names:
+        return _places(found, where)
+    _known(names, where)
+    absent = [name for name in names.values() if found.count(name) != 1]
+    if absent:
+        raise ArtifactError(f"{where}; expected {absent[0]!r} in it, once")
+    return {ours: found.index(theirs) for ours, theirs in names.items()}
+
+
+def _places(columns: list[str], where: str) -> dict[str, int]:
+    used = [name for name in columns if name]
+    _known(used, where)
+    if len(set(used)) != len(used):
+        raise ArtifactError(f"{where}: a column is there twice")
+    return {name: columns.index(name) for name in used}
+
+
+def _known(names: Collection[str], where: str) -> None:
+    strange = [name for name in names if name not in COLUMNS]
+    lacking = [name for name in COLUMNS[:2] if name not in names]
+    if strange or lacking:
+        what = f"there is no column {strange[0]!r}" if strange else f"{' and '.join(lacking)} must be there"
+        raise ArtifactError(f"{where}; {what}", hint=f"columns: {', '.join(COLUMNS)}; the first two are required")
+
+
+def _number(field: str, where: str, name: str) -> int | None:
+    if not field:
+        return None
+    if not _NUMBER.fullmatch(field):
+        raise ArtifactError(f"{where}: {name} is a whole number of at most nine digits, not {field[:40]!r}")
+    return int(field)
