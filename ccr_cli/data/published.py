@@ -1,0 +1,79 @@
+"""What papers print in their tables: `data_manifests/published`, described in its README."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+
+from ccr_cli.artifacts.base import sha256_file, sha256_text
+from ccr_cli.data.manifests import bundled_root
+
+COLUMNS = (
+    "paper",
+    "table",
+    "data",
+    "task",
+    "language",
+    "noise",
+    "method",
+    "backbone",
+    "metric",
+    "value",
+    "note",
+)
+PROTOCOLS = (
+    "full",
+    "zero-shot",
+    "labelled",
+    "coco-5k",
+    "coco-1k-5fold",
+    "coco-1k-single",
+    "coco-cn-1k",
+    "text-to-text",
+)
+"""How a published table may have been measured."""
+UNTRAINED = "untrained"
+"""How the note of a pre-trained model begins that saw no training data of the benchmark."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The tables, as frames of texts; a text that is not there is empty."""
+
+    figures: pd.DataFrame
+    """A row a figure: `COLUMNS`, with `noise` (0 without) and `value` as numbers."""
+    tables: pd.DataFrame
+    """How each table was measured, a row for each of its data sets and languages."""
+    papers: pd.DataFrame
+    misprints: pd.DataFrame
+    digest: str
+    """Hash of all of it."""
+
+
+def folder() -> Path:
+    """Where the tables lie."""
+    return bundled_root() / "published"
+
+
+@cache
+def read() -> Published:
+    """Reads the tables, in the order of the papers."""
+    at = folder()
+    papers, tables, misprints = (_read(at / f"{name}.csv") for name in ("papers", "tables", "misprints"))
+    figures = pd.concat([_read(at / f"{paper}.csv") for paper in papers["paper"]], ignore_index=True)
+    figures["noise"] = figures["noise"].replace("", "0").astype(float)
+    figures["value"] = figures["value"].astype(float)
+    digest = sha256_text("".join(f"{path.name} {sha256_file(path)}\n" for path in sorted(at.glob("*.csv"))))
+    return Published(figures, tables, papers, misprints, digest)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+
+
+def row_name(data: str, noise: float, backbone: str, method: str) -> str:
+    """What `misprints.csv` calls a row of a table: `flickr30k / 0.2 / SGRAF / DisNCL`."""
+    return " / ".join(part for part in (data, f"{noise:g}" if noise else "", backbone, method) if part)
