@@ -11,7 +11,9 @@ import gzip
 import io
 import json
 import re
+import reprlib
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from ccr_cli.errors import ArtifactError
 
 LONGEST_LINE = 2**26
 """Bytes of a line beyond which a file is none of text, or a gzip of nothing that fills the memory."""
+LONGEST_KEY = 60
+"""Characters of a JSON key in messages."""
 _ENDING = re.compile(r"\.(jpe?g|png|gif|bmp|webp|tiff?|mp4|avi|mkv|mov|webm|mpe?g|flv|wmv|3gp)$", re.IGNORECASE)
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -75,14 +79,16 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """
     try:
         with path.open("rb") as file:
-            start = file.peek(2)[:2]
-            if _PICKLE.fullmatch(start) or path.suffix.lower() in _PICKLES:
+            start = file.peek(4)[:4]
+            if _PICKLE.match(start) or path.suffix.lower() in _PICKLES:
                 raise ArtifactError(
                     f"{path} is a pickle; these are never loaded, as loading them can run any program",
                     hint="where you trust it, write what it holds as JSON lines, one object an item, "
                     "and read them with the format jsonl",
                 )
-            if start != b"\x1f\x8b":
+            if start == b"PK\x03\x04":
+                raise ArtifactError(f"{path} is a zip archive, and a file out of it is expected", hint="unpack it")
+            if start[:2] != b"\x1f\x8b":
                 yield file
                 return
             with gzip.open(file) as plain:
@@ -114,7 +120,9 @@ def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
             except UnicodeDecodeError as error:
                 raise _not_utf8(where, error.start + 1) from None
             if "\0" in line:
-                raise ArtifactError(f"{where} holds a NUL byte; this is no text in UTF-8")
+                raise ArtifactError(
+                    f"{where} holds a NUL byte; this is no text in UTF-8", hint="is it an archive? Unpack it"
+                )
             yield number, line.removesuffix("\n").removesuffix("\r")
 
 
@@ -135,11 +143,11 @@ class Json:
 
     def wrong(self, what: str) -> ArtifactError:
         """The error that says what is wrong here."""
-        return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what}")
+        return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what[:300]}")
 
     def unlike(self, wanted: str) -> ArtifactError:
         """The error that says what is expected here and what is found."""
-        found = "null" if self.value is None else f"{type(self.value).__name__} {str(self.value)[:40]!r}"
+        found = "null" if self.value is None else f"{type(self.value).__name__} {reprlib.repr(self.value)}"
         return self.wrong(f"expected {wanted}, found {found}")
 
     def get(self, key: str) -> Json | None:
@@ -152,7 +160,9 @@ class Json:
     def __getitem__(self, key: str) -> Json:
         found = self.get(key)
         if found is None:
-            raise self.wrong(f"there is no {key!r} (it has {', '.join(map(repr, list(self.value)[:8])) or 'no key'})")
+            raise self.wrong(
+                f"there is no {key!r} (it has {', '.join(map(reprlib.repr, list(self.value)[:8])) or 'no key'})"
+            )
         return found
 
     def each(self) -> Iterator[Json]:
@@ -192,8 +202,9 @@ class Json:
         return self.value
 
     def _below(self, key: str) -> str:
-        step = key if key.isidentifier() else f"[{key!r}]"
-        return f"{self.place}.{step}" if self.place and step == key else self.place + step
+        if key.isidentifier() and len(key) <= LONGEST_KEY:
+            return f"{self.place}.{key}" if self.place else key
+        return f"{self.place}[{key[:LONGEST_KEY]!r}]"
 
 
 def parse(text: str, file: Path, at: str = "") -> Json:
@@ -242,8 +253,8 @@ def once(seen: set[str], name: str, at: Json) -> str:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is twice in one object")
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the key {twice[:LONGEST_KEY]!r} is twice in one object")
     return made
 
 

@@ -1,4 +1,4 @@
-"""A table of captions, CSV or TSV: `item_id`, `text`, and more columns where there are."""
+"""A table of captions, CSV or TSV: `item_id`, `text`, and more where there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captions in lines of `ITEM#TAG#K TEXT` (NRCCR, Flickr8k-CN) or `ITEM#K<TAB>TEXT` (COCO-CN)."""
+"""Lines of `ITEM#TAG#K TEXT` (NRCCR, Flickr8k-CN) or `ITEM#K TEXT` (COCO-CN)."""
 
 from __future__ import annotations
 

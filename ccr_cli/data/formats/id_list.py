@@ -1,4 +1,4 @@
-"""Lists of ids: one a line, all on one line, a column of a table, a JSON list, or a `.npy` of texts."""
+"""Lists of ids: lines, one line, a column of a table, a JSON list, a `.npy`."""
 
 from __future__ import annotations
 

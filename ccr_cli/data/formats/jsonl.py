@@ -1,4 +1,4 @@
-"""JSON lines, or a list of objects: one an item or a caption, with keys by option."""
+"""JSON lines, or a list of objects, an item or a caption each; keys by option."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of pictures and texts with categories, in MATLAB or HDF5 files, by key names.
+"""Features of pictures and texts with categories, in MATLAB or HDF5 files.
 
 The layouts of FUME's five sets: matrices with a row an item under names of their own, in HDF5 (NUS-WIDE-10K) or MATLAB
 files (Pascal Sentence, Wikipedia, INRIA-Websearch), or in a cell array with one cell a kind of media (XMediaNet).

@@ -1,4 +1,4 @@
-"""MSR-VTT's JSON of videos and sentences (`*_videodatainfo.json`, `MSRVTT_data.json`)."""
+"""MSR-VTT's JSON of videos and sentences (`train_val_videodatainfo.json`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences, one a line, beside a list of the ids that they belong to (Multi30K, XTD10)."""
+"""Sentences, one a line, beside a list of their ids (Multi30K, XTD10)."""
 
 from __future__ import annotations
 

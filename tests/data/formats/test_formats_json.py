@@ -1,0 +1,296 @@
+"""Files of JSON in their official layouts, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccr_cli.data.formats import activitynet, coco, didemo, karpathy, msrvtt, vatex
+from ccr_cli.data.formats.base import Record
+from ccr_cli.errors import ArtifactError
+
+OFFICIAL = Path(__file__).parents[2] / "fixtures" / "formats"
+KARPATHY = "dataset_coco.json"
+STAIR = "stair_captions_v1.2_val.json"
+VATEX = "vatex_training_v1.0.json"
+MSRVTT = "train_val_videodatainfo.json"
+ACTIVITY = "activitynet_val_1.json"
+DIDEMO = "didemo_test_data.json"
+RAW = ("images", 1, "sentences", 0, "raw")
+PICTURE = "COCO_val2014_000000990001.jpg"
+CLIP = "-Qx7_abcd0A_000010_000020"
+Reader = Callable[..., Iterator[Record]]
+FILES: dict[str, Reader] = {
+    KARPATHY: karpathy.read,
+    STAIR: coco.read,
+    VATEX: vatex.read,
+    MSRVTT: msrvtt.read,
+    ACTIVITY: activitynet.read,
+    DIDEMO: didemo.read,
+}
+
+
+def changed(name: str, path: tuple[str | int, ...], value: Any, target: Path) -> Path:
+    """A copy of an official file with one value replaced."""
+    content = json.loads((OFFICIAL / name).read_text("utf-8"))
+    at = content
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    target.write_text(json.dumps(content), "utf-8")
+    return target
+
+
+def brief(records: Iterator[Record]) -> list[tuple[str, int | None, str]]:
+    return [(r.item, r.k, r.text) for r in records]
+
+
+# ---- official layouts
+
+
+def test_karpathy() -> None:
+    read = list(karpathy.read(OFFICIAL / "dataset_coco.json", item="cocoid"))
+    assert read[1] == Record(
+        item="990001",
+        text="Somebody flies a kite",
+        where="dataset_coco.json, images[0].sentences[1]",
+        k=1,
+        split="test",
+        media="val2014/COCO_val2014_000000990001.jpg",
+        caption_id="9",
+    )
+    assert [(r.item, r.k, r.split, r.text) for r in read] == [
+        ("990001", 0, "test", "A red kite above a field."),
+        ("990001", 1, "test", "Somebody flies a kite"),
+        ("990007", 0, "restval", "Two cups on a shelf. "),
+        ("990010", 0, "train", "An old tram"),
+    ]
+    read = list(karpathy.read(OFFICIAL / "dataset_flickr30k.json"))
+    assert [(r.item, r.media, r.k, r.split) for r in read] == [
+        ("9900000001.jpg", "9900000001.jpg", 0, "train"),
+        ("9900000001.jpg", "9900000001.jpg", 1, "train"),
+        ("9900000002.jpg", "9900000002.jpg", 0, "val"),
+    ]
+
+
+def test_coco() -> None:
+    read = list(coco.read(OFFICIAL / "stair_captions_v1.2_val.json"))
+    assert read[0] == Record(
+        item="990007",
+        text="棚にカップが二つある",
+        where="stair_captions_v1.2_val.json, annotations[0]",
+        media="COCO_val2014_000000990007.jpg",
+        caption_id="31",
+    )
+    assert [(r.item, r.caption_id) for r in read] == [("990007", "31"), ("990001", "12"), ("990001", "13")]
+    words = coco.read(OFFICIAL / "stair_captions_v1.2_val.json", text="tokenized_caption")
+    assert next(words).text == "棚 に カップ が 二つ ある"
+
+
+def test_coco_without_a_list_of_images(tmp_path: Path) -> None:
+    path = tmp_path / "captions.json"
+    path.write_text('{"annotations": [{"image_id": 5, "id": 1, "caption": "a"}]}')
+    assert brief(coco.read(path)) == [("5", None, "a")]
+
+
+def test_vatex() -> None:
+    read = list(vatex.read(OFFICIAL / "vatex_training_v1.0.json", sets=True))
+    assert len(read) == 40
+    assert read[13] == Record(
+        item="-Qx7_abcd0A_000010_000020",
+        text="一个女人在削第3个苹果。",
+        where="vatex_training_v1.0.json, [0].chCap[3]",
+        lang="zh",
+        k=3,
+        caption_set="independent",
+    )
+    assert [r.k for r in read[:10]] == list(range(10)) and read[9].lang == "en"
+    assert {(r.k, r.caption_set) for r in read if r.caption_set == "parallel"} == {
+        (k, "parallel") for k in range(5, 10)
+    }
+    assert {r.caption_set for r in vatex.read(OFFICIAL / "vatex_training_v1.0.json")} == {""}
+    assert {r.lang for r in vatex.read(OFFICIAL / "vatex_public_test_english_v1.1.json")} == {"en"}
+
+
+def test_vatex_without_annotations_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "vatex_private_test_without_annotations.json"
+    path.write_text('[{"videoID": "zz_Yy-12345_000003_000013"}]')
+    with pytest.raises(ArtifactError, match=r"\[0\]: the video .* neither enCap nor chCap"):
+        list(vatex.read(path))
+
+
+def test_msrvtt() -> None:
+    read = list(msrvtt.read(OFFICIAL / "train_val_videodatainfo.json"))
+    assert read[0] == Record(
+        item="video1",
+        text="a man folds a paper plane",
+        where="train_val_videodatainfo.json, sentences[0]",
+        split="train",
+        caption_id="0",
+        group="youtube:-Qx7_abcd0A",
+    )
+    assert [(r.item, r.split, r.group) for r in read[1:]] == [
+        ("video0", "validate", "youtube:zz_Yy-12345"),
+        ("video1", "train", "youtube:-Qx7_abcd0A"),
+    ]
+
+
+@pytest.mark.parametrize("url", [None, "", "https://example.org/watch?v=short", "https://youtu.be/-Qx7_abcd0AAA"])
+def test_msrvtt_without_a_video_of_youtube_has_no_group(tmp_path: Path, url: str | None) -> None:
+    path = changed("train_val_videodatainfo.json", ("videos", 0, "url"), url, tmp_path / "a.json")
+    assert [r.group for r in msrvtt.read(path)] == ["", "youtube:zz_Yy-12345", ""]
+
+
+def test_activitynet_joins_sentences() -> None:
+    assert list(activitynet.read(OFFICIAL / "activitynet_val_1.json")) == [
+        Record(
+            item="v_-Qx7_abcd0A",
+            text="A man paints a fence. He then washes the brush in a bucket.",
+            where="activitynet_val_1.json, ['v_-Qx7_abcd0A']",
+            k=0,
+        ),
+        Record("v_zz_Yy-12345", "Two girls dance.", "activitynet_val_1.json, ['v_zz_Yy-12345']", k=0),
+    ]
+
+
+def test_didemo_joins_descriptions() -> None:
+    assert list(didemo.read(OFFICIAL / "didemo_test_data.json")) == [
+        Record(
+            item="99000000001@N01_9900000001_0a1b2c3d4e.mov",
+            text="a bird lands on the roof the bird flies away",
+            where="didemo_test_data.json, [0]",
+            k=0,
+            media="99000000001@N01_9900000001_0a1b2c3d4e.mov",
+        ),
+        Record(
+            item="99000000002@N07_9900000002_ffee001122.avi",
+            text="the train leaves",
+            where="didemo_test_data.json, [1]",
+            k=0,
+            media="99000000002@N07_9900000002_ffee001122.avi",
+        ),
+    ]
+
+
+# ---- what does not fit
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_gzip_and_mark_of_order_make_no_difference(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + (OFFICIAL / name).read_bytes().replace(b"\n", b"\r\n")))
+    assert list(FILES[name](path)) == list(FILES[name](OFFICIAL / name))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, name: str) -> None:
+    whole = (OFFICIAL / name).read_bytes()
+    path = tmp_path / name
+    for length in (0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 4):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ArtifactError, match=r"is not valid JSON|not UTF-8") as caught:
+            list(FILES[name](path))
+        assert caught.value.hint
+    path.write_bytes(gzip.compress(whole)[:-30])
+    with pytest.raises(ArtifactError, match="is cut off or damaged"):
+        list(FILES[name](path))
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("content", [[], {}, None, 3, "text", [1], [None], {"a": 1}, {"images": 1}, {"videos": {}}])
+def test_another_layout_is_refused_or_empty(tmp_path: Path, name: str, content: object) -> None:
+    path = tmp_path / name
+    path.write_text(json.dumps(content))
+    fits = (content == [] and name.startswith(("vatex", "didemo"))) or (content == {} and name.startswith("activ"))
+    if fits:
+        assert list(FILES[name](path)) == []
+    else:
+        with pytest.raises(ArtifactError, match=f"{name}.*: (expected|there is no)"):
+            list(FILES[name](path))
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        (KARPATHY, RAW, float("nan"), r"images\[1\]\.sentences\[0\]\.raw: expected a text, found float nan"),
+        (KARPATHY, RAW, None, r"images\[1\]\.sentences\[0\]: there is no 'raw' \(it has 'tokens', "),
+        (KARPATHY, RAW, "half \ud83d", "half of a character"),
+        (KARPATHY, RAW, "a\0b", "or a NUL"),
+        (KARPATHY, ("images", 0, "sentences"), {"raw": "a"}, r"images\[0\]\.sentences: expected a list, found dict"),
+        (KARPATHY, ("images", 2, "filename"), ["a.jpg"], r"images\[2\]\.filename: expected a text, found list"),
+        (KARPATHY, ("images", 2, "filename"), " ", r"images\[2\]\.filename: an empty id"),
+        (KARPATHY, ("images", 2, "split"), 3, r"images\[2\]\.split: expected a text, found int 3"),
+        (KARPATHY, ("images", 2, "filename"), PICTURE, "0001.jpg' was there before"),
+        (KARPATHY, ("images", 2, "sentences", 0, "sentid"), 9, r"'9' was there before"),
+        (STAIR, ("annotations", 2, "image_id"), 99, r"annotations\[2\]\.image_id: there is no image '99'"),
+        (STAIR, ("annotations", 2, "id"), 31, r"annotations\[2\]: '31' was there before"),
+        (STAIR, ("annotations", 2, "id"), 1.5, r"annotations\[2\]\.id: expected a text, found float"),
+        (STAIR, ("annotations", 2, "image_id"), True, r"image_id: expected a text, found bool"),
+        (STAIR, ("images", 1, "id"), 990001, r"images\[1\]: '990001' was there before"),
+        (VATEX, (1, "videoID"), CLIP, r"\[1\]: '-Qx7_.*' was there before"),
+        (VATEX, (1, "chCap", 7), 7, r"\[1\]\.chCap\[7\]: expected a text"),
+        (VATEX, (1, "chCap"), "text", r"\[1\]\.chCap: expected a list"),
+        (MSRVTT, ("sentences", 1, "video_id"), "video7", r"sentences\[1\]\.video_id: there is no video 'video7'"),
+        (MSRVTT, ("sentences", 1, "sen_id"), 0, r"sentences\[1\]\.sen_id: '0' was there before"),
+        (MSRVTT, ("videos", 1, "video_id"), "video1", r"videos\[1\]: 'video1' was there before"),
+        (ACTIVITY, ("v_zz_Yy-12345", "sentences", 0), None, r"sentences\[0\]: expected a text, found null"),
+        (ACTIVITY, ("v_zz_Yy-12345",), [], r"\['v_zz_Yy-12345'\]: expected an object"),
+        (ACTIVITY, ("",), {"sentences": []}, "an empty id"),
+        (DIDEMO, (2, "annotation_id"), 8, r"\[2\]\.annotation_id: '8' was there before"),
+        (DIDEMO, (2, "video"), None, r"\[2\]: there is no 'video'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said_with_its_place(
+    tmp_path: Path, name: str, place: tuple[str | int, ...], value: Any, message: str
+) -> None:
+    path = changed(name, place, value, tmp_path / name)
+    with pytest.raises(ArtifactError, match=message) as caught:
+        list(FILES[name](path))
+    assert str(path) in caught.value.message
+
+
+def test_values_that_nobody_reads_may_be_anything(tmp_path: Path) -> None:
+    path = changed("train_val_videodatainfo.json", ("videos", 0, "start time"), float("nan"), tmp_path / "a.json")
+    assert len(list(msrvtt.read(path))) == 3
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_other_files_are_no_json(tmp_path: Path, name: str) -> None:
+    for content, message in (
+        (b"[" * 200_000, "is not valid JSON: "),
+        (b'{"a":' * 200_000, "is not valid JSON: "),
+        (b"[1" + b"0" * 5000 + b"]", "is not valid JSON: "),
+        (b'{"v": {}, "v": {}}', "the key 'v' is twice in one object"),
+        (b'{"a": 1}\n{"a": 2}\n', "is not valid JSON: Extra data: line 2"),
+        ('{"a":\n "zwölf"}'.encode("latin-1"), "line 2: not UTF-8 at byte 5"),
+        ('{"a": 1}'.encode("utf-16"), "line 1: not UTF-8 at byte 1"),
+        (b"<html><title>404</title></html>", "is not valid JSON: .*line 1"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(ArtifactError, match=message):
+            list(FILES[name](path))
+
+
+def test_a_message_does_not_repeat_a_whole_file(tmp_path: Path) -> None:
+    key = "key " * 10_000
+    path = tmp_path / "a.json"
+    for text in (
+        json.dumps({"images": {key: list(range(10_000))}}),
+        json.dumps({"images": [{"filename": key}, {"filename": "x", "split": "x", "sentences": []}] * 2}),
+        json.dumps({key: 1}),
+        f'{{"{key}": 1, "{key}": 2}}',
+    ):
+        path.write_text(text)
+        with pytest.raises(ArtifactError) as caught:
+            list(karpathy.read(path))
+        assert len(caught.value.message) < 700
+    path.write_text(json.dumps({key: []}))
+    with pytest.raises(ArtifactError, match="expected an object") as caught:
+        list(activitynet.read(path))
+    assert len(caught.value.message) < 300

@@ -1,0 +1,267 @@
+"""Labelled features in the layouts of FUME's five sets, and matrices that do not fit."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import sparse
+from scipy.io import savemat
+
+from ccr_cli.data.formats.labelled import read_labelled
+from ccr_cli.errors import ArtifactError
+
+h5py = pytest.importorskip("h5py")
+
+Array = npt.NDArray[Any]
+PASCAL = {
+    "train": {"image": "img_train", "text": "text_train", "label": "label_train"},
+    "test": {"image": "img_test", "text": "text_test", "label": "label_test"},
+}
+INRIA = {
+    split: {"image": f"{key}_img", "text": f"{key}_txt", "label": f"{key}_img_lab"}
+    for split, key in (("train", "tr"), ("val", "val"), ("test", "te"))
+}
+WIKIPEDIA = {
+    split: {
+        "image": f"{key}_imgs_deep",
+        "text": f"{key}_texts_doc",
+        "label": f"{key}_imgs_labels",
+        **({} if rows is None else {"rows": rows}),
+    }
+    for split, key, rows in (("train", "train", None), ("val", "test", [0, 2]), ("test", "test", [2, 6]))
+}
+NUSWIDE = {
+    split: {"image": f"{key}_imgs_deep", "text": f"{key}_texts", "label": f"{key}_imgs_labels"}
+    for split, key in (("train", "train"), ("val", "valid"), ("test", "test"))
+}
+XMEDIANET = {
+    split: {"image": f"{key}[0]", "text": f"{key}[1]", "label": f"{key}_labels[0]"}
+    for split, key in (("train", "train"), ("val", "valid"), ("test", "test"))
+}
+
+
+def rows(count: int, seed: int) -> tuple[Array, Array, Array]:
+    """Image features, text features and categories from 0; every category is there."""
+    rng = np.random.default_rng(seed)
+    return rng.normal(0, 50, (count, 6)), rng.uniform(-1, 1, (count, 4)), np.arange(count) % 3
+
+
+def cells(*values: Array) -> Array:
+    """A cell array of MATLAB with one row."""
+    made = np.empty((1, len(values)), dtype=object)
+    made[0, :] = [*values]
+    return made
+
+
+def pascal(path: Path, **changes: Any) -> Path:
+    (image, text, label), (image2, text2, label2) = rows(8, 0), rows(5, 1)
+    content = {
+        "img_train": image,
+        "text_train": text,
+        "label_train": label[:, None],
+        "img_test": image2.astype(np.float32),
+        "text_test": text2,
+        "label_test": label2[:, None].astype(np.uint8),
+    } | changes
+    savemat(path, {name: value for name, value in content.items() if value is not None})
+    return path
+
+
+def test_pascal(tmp_path: Path) -> None:
+    read = read_labelled(pascal(tmp_path / "pascal.mat"), PASCAL)
+    assert list(read.splits) == ["train", "test"] and read.said == "numbers from 0"
+    for part, (image, text, label) in zip(read.splits.values(), (rows(8, 0), rows(5, 1)), strict=True):
+        assert [str(a.dtype) for a in (part.visual_VD, part.text_VE, part.label_V)] == ["float32", "float32", "int64"]
+        np.testing.assert_array_equal(part.visual_VD, image.astype(np.float32))
+        np.testing.assert_array_equal(part.text_VE, text.astype(np.float32))
+        np.testing.assert_array_equal(part.label_V, label)
+
+
+def test_wikipedia_takes_its_validation_from_the_test_rows(tmp_path: Path) -> None:
+    (image, text, label), (image2, text2, label2) = rows(9, 0), rows(6, 1)
+    content = {"train_imgs_deep": image, "train_texts_doc": text, "train_imgs_labels": label[None] + 1}
+    content |= {"test_imgs_deep": image2, "test_texts_doc": text2, "test_imgs_labels": label2[None] + 1}
+    savemat(tmp_path / "wiki.mat", content)
+    read = read_labelled(tmp_path / "wiki.mat", WIKIPEDIA)
+    assert read.said == "numbers from 1"
+    assert {split: len(part.label_V) for split, part in read.splits.items()} == {"train": 9, "val": 2, "test": 4}
+    np.testing.assert_array_equal(read.splits["val"].visual_VD, image2[:2].astype(np.float32))
+    np.testing.assert_array_equal(read.splits["test"].text_VE, text2[2:].astype(np.float32))
+    np.testing.assert_array_equal(read.splits["test"].label_V, label2[2:])
+
+
+def test_inria_one_hot_and_sparse(tmp_path: Path) -> None:
+    content: dict[str, Any] = {}
+    for number, key in enumerate(("tr", "val", "te")):
+        image, text, label = rows(7 - number, number)
+        one_hot = np.eye(3, dtype=np.uint8)[label]
+        content |= {f"{key}_img": image, f"{key}_txt": sparse.csc_matrix(text), f"{key}_img_lab": one_hot}
+    savemat(tmp_path / "INRIA-Websearch.mat", content)
+    read = read_labelled(tmp_path / "INRIA-Websearch.mat", INRIA)
+    assert read.said == "one-hot"
+    for number, part in enumerate(read.splits.values()):
+        _, text, label = rows(7 - number, number)
+        np.testing.assert_array_equal(part.text_VE, text.astype(np.float32))
+        np.testing.assert_array_equal(part.label_V, label)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("ending", ["h5py", "h5", "hdf5"])
+def test_nuswide(tmp_path: Path, ending: str, first: int) -> None:
+    path = tmp_path / f"nus_wide-10k.{ending}"
+    with h5py.File(path, "w") as file:
+        for number, key in enumerate(("train", "valid", "test")):
+            image, text, label = rows(8, number)
+            file[f"{key}_imgs_deep"], file[f"{key}_texts"] = image, text.astype(np.float16)
+            file[f"{key}_imgs_labels"] = label + first
+    read = read_labelled(path, NUSWIDE)
+    assert list(read.splits) == ["train", "val", "test"] and read.said == f"numbers from {first}"
+    image, text, label = rows(8, 1)
+    np.testing.assert_array_equal(read.splits["val"].visual_VD, image.astype(np.float32))
+    np.testing.assert_array_equal(read.splits["val"].text_VE, text.astype(np.float16).astype(np.float32))
+    np.testing.assert_array_equal(read.splits["val"].label_V, label)
+
+
+def xmedianet(path: Path) -> Path:
+    content: dict[str, Any] = {}
+    for number, key in enumerate(("train", "valid", "test")):
+        image, text, label = rows(8, number)
+        content[key] = cells(image, text, np.ones((3, 2)))
+        content[f"{key}_labels"] = cells(label[None], label[None], np.ones((1, 3)))
+    savemat(path, content)
+    return path
+
+
+def test_xmedianet_keeps_its_media_in_cells(tmp_path: Path) -> None:
+    read = read_labelled(xmedianet(tmp_path / "XMediaNet.mat"), XMEDIANET)
+    for number, part in enumerate(read.splits.values()):
+        image, text, label = rows(8, number)
+        np.testing.assert_array_equal(part.visual_VD, image.astype(np.float32))
+        np.testing.assert_array_equal(part.text_VE, text.astype(np.float32))
+        np.testing.assert_array_equal(part.label_V, label)
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("train[3]", r"train\[3\] is asked for, and train has 3 cells"),
+        ("train", "train is not a matrix of numbers but object"),
+        ("valid_labels[0][0]", r"has no 'valid_labels\[0\]\[0\]'; it has train"),
+        ("trained[0]", "has no 'trained'; it has train"),
+        ("train[9999]", r"has no 'train\[9999\]'"),
+    ],
+)
+def test_cells_that_are_not_there(tmp_path: Path, key: str, message: str) -> None:
+    path = xmedianet(tmp_path / "XMediaNet.mat")
+    with pytest.raises(ArtifactError, match=message):
+        read_labelled(path, {"train": {**XMEDIANET["train"], "image": key}})
+
+
+def test_a_matrix_is_no_row_of_cells(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="img_train has 0 cells"):
+        read_labelled(pascal(tmp_path / "pascal.mat"), {"train": {**PASCAL["train"], "image": "img_train[0]"}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"img_train": None}, "has no 'img_train'; it has text_train, label_train"),
+        ({"img_train": np.ones((7, 6))}, r"split train: a row an item .* image \(7, 6\), text \(8, 4\), label \(8,\)"),
+        ({"text_train": np.ones((4, 8))}, r"split train: a row an item"),
+        ({"label_train": np.zeros((9, 1))}, r"label \(9,\)"),
+        ({"img_test": np.ones((5, 7))}, "the image features of the splits differ: 6 in train, 7 in test"),
+        ({"text_test": np.ones((5, 3))}, "the text features of the splits differ: 4 in train, 3 in test"),
+        (
+            {"label_test": np.eye(5, 3)[[0, 1, 2, 0, 1]]},
+            "the categories of the splits differ: numbers in train, one-hot",
+        ),
+        ({"img_train": np.full((8, 6), np.nan)}, "img_train holds numbers that are not finite"),
+        ({"img_train": np.full((8, 6), 1e300)}, "img_train holds numbers that are not finite, or too large"),
+        ({"img_train": np.ones((8, 6, 2))}, r"img_train is not a matrix .* of the shape \(8, 6, 2\)"),
+        ({"img_train": "some text"}, "img_train is not a matrix of numbers but <U"),
+        ({"img_train": np.ones((8, 6)) * 1j}, "img_train is not a matrix of numbers but complex128"),
+        ({"img_train": np.empty((0, 6))}, "img_train is not a matrix"),
+        ({"img_train": {"a": 1}}, "img_train is not a matrix"),
+        ({"label_train": np.full((8, 1), 0.5)}, "label_train holds other numbers than categories"),
+        ({"label_train": np.full((8, 1), -1)}, "label_train holds other numbers than categories"),
+        ({"label_train": np.full((8, 1), 2.0**40)}, "label_train holds other numbers than categories"),
+        ({"label_train": np.full((8, 1), np.inf)}, "label_train holds numbers that are not finite"),
+        ({"label_train": np.ones((8, 3))}, r"label_train of the shape \(8, 3\) is neither"),
+        ({"label_train": np.zeros((8, 3))}, "neither one number an item nor a row an item with a single 1"),
+        ({"label_train": np.arange(8)[:, None] + 2, "label_test": np.full((5, 1), 2)}, "the lowest category is 2"),
+    ],
+)
+def test_what_does_not_fit_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        read_labelled(pascal(tmp_path / "pascal.mat", **changes), PASCAL)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"image": "img_train", "text": "text_train"},
+        {**PASCAL["train"], "image_test": "img_test"},
+        {**PASCAL["train"], "rows": [0]},
+        {**PASCAL["train"], "rows": [2, 2]},
+        {**PASCAL["train"], "rows": [-1, 2]},
+        {**PASCAL["train"], "rows": [0, 2.0]},
+        {**PASCAL["train"], "rows": 5},
+    ],
+)
+def test_keys_that_say_too_little_or_too_much(tmp_path: Path, keys: dict[str, Any]) -> None:
+    with pytest.raises(ArtifactError, match="split train: keys of image, text and label are expected"):
+        read_labelled(pascal(tmp_path / "pascal.mat"), {"train": keys})
+
+
+def test_rows_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"split train: rows 4 to 9 are asked for of image \(8, 6\)"):
+        read_labelled(pascal(tmp_path / "pascal.mat"), {"train": {**PASCAL["train"], "rows": [4, 9]}})
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    for name, message in (("a.mat", "no readable MATLAB file"), ("a.h5py", "is damaged, or no HDF5")):
+        with pytest.raises(ArtifactError, match="there is no"):
+            read_labelled(tmp_path / name, PASCAL)
+        for content in (b"", b"no such file", b"\x80\x04\x95"):
+            (tmp_path / name).write_bytes(content)
+            with pytest.raises(ArtifactError, match=message):
+                read_labelled(tmp_path / name, PASCAL)
+    whole = pascal(tmp_path / "whole.mat").read_bytes()
+    (tmp_path / "a.mat").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ArtifactError, match="no readable MATLAB file"):
+        read_labelled(tmp_path / "a.mat", PASCAL)
+    with h5py.File(tmp_path / "whole.h5", "w") as file:
+        file["img_train"] = rows(500, 0)[0]
+    whole = (tmp_path / "whole.h5").read_bytes()
+    (tmp_path / "a.h5py").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ArtifactError, match="damaged"):
+        read_labelled(tmp_path / "a.h5py", PASCAL)
+
+
+def test_keys_of_hdf5_that_are_not_there_or_lie_elsewhere(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["secret"] = np.ones((8, 6))
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["valid_imgs_deep"] = np.ones((8, 6))
+        file["train_imgs_deep"] = h5py.ExternalLink("other.h5", "secret")
+    with pytest.raises(ArtifactError, match="has no 'train_imgs_deep'; it has valid_imgs_deep"):
+        read_labelled(tmp_path / "a.h5", NUSWIDE)
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file.create_dataset("train_imgs_deep", (2, 2), "f8", external=[(str(tmp_path / "other.h5"), 0, 32)])
+    with pytest.raises(ArtifactError, match="refers to another file"):
+        read_labelled(tmp_path / "b.h5", NUSWIDE)
+
+
+def test_matrices_that_are_not_asked_for_stay_on_disk(tmp_path: Path) -> None:
+    """A file of five kinds of media is many times what is asked for."""
+    path = pascal(tmp_path / "pascal.mat", video_train=np.zeros((2000, 4096)))
+    tracemalloc.start()
+    read_labelled(path, PASCAL)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20_000_000

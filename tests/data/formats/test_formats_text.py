@@ -1,0 +1,301 @@
+"""Files of lines: sentences beside ids, lines with hashes, lists of ids; and what lines can do to a reader."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import re
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccr_cli import registry
+from ccr_cli.data.formats import base, hashtag, parallel
+from ccr_cli.data.formats.base import Record, lines
+from ccr_cli.data.formats.id_list import read_ids
+from ccr_cli.errors import ArtifactError
+
+OFFICIAL = Path(__file__).parents[2] / "fixtures" / "formats"
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def npy(path: Path, values: object) -> Path:
+    buffer = io.BytesIO()
+    np.save(buffer, np.asarray(values), allow_pickle=True)
+    return write(path, buffer.getvalue())
+
+
+# ---- official layouts
+
+
+def test_parallel_reads_multi30k() -> None:
+    path = OFFICIAL / "test_2017_mscoco.de"
+    first, second = parallel.read(path, ids=OFFICIAL / "test_2017_mscoco.txt")
+    assert first == Record(
+        item="COCO_train2014_000000990010.jpg#880001",
+        text="Eine alte Straßenbahn steht am Gleis.",
+        where="test_2017_mscoco.de, line 1",
+    )
+    assert second.text == "Ein Drachen\u00a0fliegt über dem Feld."
+
+
+def test_parallel_reads_through_gzip_whatever_the_name(tmp_path: Path) -> None:
+    plain = OFFICIAL / "test_2017_mscoco.de"
+    ids = OFFICIAL / "test_2017_mscoco.txt"
+    wanted = [(r.item, r.text) for r in parallel.read(plain, ids=ids)]
+    for name, content in (
+        ("packed.de.gz", gzip.compress(plain.read_bytes())),
+        ("unpacked.de.gz", plain.read_bytes()),
+        ("packed.de", gzip.compress(plain.read_bytes())),
+    ):
+        read = list(parallel.read(write(tmp_path / name, content), ids=ids))
+        assert [(r.item, r.text) for r in read] == wanted
+        assert read[1].where == f"{name}, line 2"
+
+
+def test_parallel_needs_no_last_line_feed() -> None:
+    """XTD10 has files without."""
+    read = parallel.read(OFFICIAL / "xtd10_test_1kcaptions_jp.txt", ids=OFFICIAL / "xtd10_test_image_names.txt")
+    assert [(r.item, r.text) for r in read] == [
+        ("COCO_train2014_000000990010.jpg", "古い路面電車が止まっている"),
+        ("COCO_val2014_000000990001.jpg", "畑の上の赤い凧"),
+    ]
+
+
+def test_hashtag_reads_flickr8kcn_and_cococn() -> None:
+    read = list(hashtag.read(OFFICIAL / "flickr8kenc.caption.txt", tag="enc"))
+    assert [(r.item, r.k) for r in read] == [
+        ("9900000001_0a1b2c3d4e.jpg", 0),
+        ("9900000001_0a1b2c3d4e.jpg", 1),
+        ("9900000002_ffee00112.jpg", 0),
+    ]
+    assert (
+        read[1] == Record(read[1].item, "Lights on dark water .", where="flickr8kenc.caption.txt, line 2", k=1)
+        and base.stem(read[1].item) == "9900000001_0a1b2c3d4e"
+    )
+    read = list(hashtag.read(OFFICIAL / "imageid.human-written-caption.txt"))
+    assert [(r.item, r.k, r.text) for r in read] == [
+        ("COCO_val2014_000000990001", 0, "田野上空有一只红色的风筝。"),
+        ("COCO_train2014_000000990010", 0, "一辆老电车"),
+        ("COCO_train2014_000000990010", 1, "电车 停在路边"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("-a_000001_000011#enc2zh#0 x", ("-a_000001_000011", 0, "x")),
+        ("a.jpg#367#zh#12 x", ("a.jpg#367", 12, "x")),
+        ("a##3 x", ("a", 3, "x")),
+        ("a#enc#3", ("a", 3, "")),
+        ("a#enc#3 ", ("a", 3, "")),
+        ("a#enc#3  x #1 y ", ("a", 3, " x #1 y ")),
+        ("a#007\tx\ty", ("a", 7, "x\ty")),
+        ("a#enc#0 x\u2028y\x85z\u00a0", ("a", 0, "x\u2028y\x85z\u00a0")),
+    ],
+)
+def test_hashtag_takes_a_line_apart(tmp_path: Path, line: str, wanted: tuple[str, int, str]) -> None:
+    (read,) = hashtag.read(write(tmp_path / "a.caption.txt", f"\n{line}\r\n \n"))
+    assert (read.item, read.k, read.text) == wanted
+    assert read.where == "a.caption.txt, line 2"
+
+
+@pytest.mark.parametrize(
+    "line", ["a b", "#enc#0 x", "a#enc#x y", "a#enc#0x y", "a#enc#1234567890 y", f"a#{'9' * 5000} y", "a#enc#٣ x", "a"]
+)
+def test_hashtag_refuses_other_lines(tmp_path: Path, line: str) -> None:
+    path = write(tmp_path / "a.caption.txt", f"a#enc#0 b\n{line}\n")
+    with pytest.raises(ArtifactError, match=r"a\.caption\.txt, line 2: expected ITEM#TAG#K TEXT"):
+        list(hashtag.read(path))
+
+
+def test_hashtag_refuses_the_tag_of_another_file() -> None:
+    with pytest.raises(ArtifactError, match="line 1: the tag is 'enc', expected 'zhc'") as caught:
+        list(hashtag.read(OFFICIAL / "flickr8kenc.caption.txt", tag="zhc"))
+    assert "another language" in (caught.value.hint or "")
+    with pytest.raises(ArtifactError, match="the tag is '', expected 'zh'"):
+        list(hashtag.read(OFFICIAL / "imageid.human-written-caption.txt", tag="zh"))
+
+
+# ---- lists of ids
+
+
+def test_ids_of_every_form_of_list(tmp_path: Path) -> None:
+    assert read_ids(OFFICIAL / "flickr8ktest.txt") == ["9900000002_ffee00112", "9900000001_0a1b2c3d4e"]
+    assert read_ids(write(tmp_path / "one.txt", "a b\t-c  d\n")) == ["a", "b", "-c", "d"]
+    assert read_ids(OFFICIAL / "activitynet_val_ids.json") == ["v_-Qx7_abcd0A", "v_zz_Yy-12345", "v_gone-000000"]
+    assert read_ids(OFFICIAL / "MSRVTT_train.9k.csv", column="video_id") == ["video990003", "video990004"]
+    assert read_ids(OFFICIAL / "MSRVTT_JSFUSION_test.csv", column="video_id") == ["video990001", "video990002"]
+    assert read_ids(write(tmp_path / "a.txt.gz", gzip.compress(b"\xef\xbb\xbf-a \r\nb c\r\n\xc3\xa9"))) == [
+        "-a",
+        "b c",
+        "é",
+    ]
+    names = ["-Qx7_abcd0A_000010_000020", "é"]
+    assert read_ids(npy(tmp_path / "names.npy", names)) == names
+    assert read_ids(npy(tmp_path / "bytes.npy", [name.encode() for name in names])) == names
+
+
+def test_ids_that_are_there_twice_stay(tmp_path: Path) -> None:
+    """Lists with a line a caption name an item five times; whoever wants each once looks."""
+    assert read_ids(write(tmp_path / "ids.txt", "a\na\nb\n")) == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no id"),
+        (b"\n", "holds no id"),
+        (b"a\n\nb\n", "line 2: there is no id"),
+        (b"a\nb\n \n", "line 3: there is no id"),
+        (b"a\tb\tc\nd\te\tf\n", "line 1: a tab"),
+        (b"a\nz\xfcrich\n", "line 2: not UTF-8 at byte 2"),
+        (b"\xff\xfea\0\n\0b\0\n\0", "line 1: not UTF-8"),
+        (b"a\0\n\0b\0\n\0", "line 1 holds a NUL"),
+    ],
+)
+def test_lists_that_are_none(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(ArtifactError, match=f"ids.txt.*{message}"):
+        read_ids(write(tmp_path / "ids.txt", content))
+
+
+def test_lists_of_features_may_be_latin1(tmp_path: Path) -> None:
+    path = write(tmp_path / "ids.txt", "zürich\nb\n".encode("latin-1"))
+    assert read_ids(path, latin1=True) == ["zürich", "b"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1, 2], "int64"),
+        ([["a"], ["b"]], r"shape \(2, 1\)"),
+        (np.empty(0, dtype="U3"), r"shape \(0,\)"),
+        (["a", ""], "place 1"),
+        ([b"a", b"\xff"], "not UTF-8"),
+        (["a", "\ud800"], "not UTF-8"),
+    ],
+)
+def test_arrays_that_are_no_list(tmp_path: Path, values: object, message: str) -> None:
+    with pytest.raises(ArtifactError, match=message):
+        read_ids(npy(tmp_path / "names.npy", values))
+
+
+def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="pickled"):
+        read_ids(npy(tmp_path / "names.npy", np.array(["a", None], dtype=object)))
+
+
+def test_lists_that_are_not_there(tmp_path: Path) -> None:
+    for name in ("no.txt", "no.npy", "no.json"):
+        with pytest.raises(ArtifactError, match=f"there is no .*{re.escape(name)}"):
+            read_ids(tmp_path / name)
+    for value, message in (({"a": 1}, "expected a list"), (["a", None], r"\[1\]: expected a text"), ([""], r"\[0\]")):
+        with pytest.raises(ArtifactError, match=message):
+            read_ids(write(tmp_path / "ids.json", json.dumps(value)))
+    with pytest.raises(ArtifactError, match=r"line 1: the header is 'key, vid_key.*expected 'video' in it"):
+        read_ids(OFFICIAL / "MSRVTT_JSFUSION_test.csv", column="video")
+
+
+# ---- lines
+
+
+def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
+    text = "\ufeffa\u2028b\x85c\vd\fe\x1cf\rg\r\n \n\n-h"
+    assert list(lines(write(tmp_path / "a.txt", text))) == [
+        (1, "a\u2028b\x85c\vd\fe\x1cf\rg"),
+        (2, " "),
+        (3, ""),
+        (4, "-h"),
+    ]
+    assert list(lines(write(tmp_path / "empty.txt", b""))) == []
+    assert list(lines(write(tmp_path / "empty.gz", gzip.compress(b"")))) == []
+
+
+@pytest.mark.parametrize(
+    ("sentences", "ids", "found"),
+    [
+        ("a\nb\nc\n", "1\n2\n", (3, 2)),
+        ("a\n", "1\n2\n", (1, 2)),
+        ("", "1\n2\n", (0, 2)),
+        ("a\nb\n\n", "1\n2\n", (3, 2)),
+    ],
+)
+def test_parallel_refuses_unequal_counts(tmp_path: Path, sentences: str, ids: str, found: tuple[int, int]) -> None:
+    path = write(tmp_path / "a.de", sentences)
+    with pytest.raises(ArtifactError, match=r"a\.de has {} lines, and .*ids.txt has {} ids".format(*found)) as caught:
+        list(parallel.read(path, ids=write(tmp_path / "ids.txt", ids)))
+    assert "cut off" in (caught.value.hint or "")
+
+
+def test_an_empty_line_is_an_empty_caption_of_its_id(tmp_path: Path) -> None:
+    read = parallel.read(write(tmp_path / "a.de", "a\n\nc"), ids=write(tmp_path / "ids.txt", "1\n2\n3\n"))
+    assert [(r.item, r.text) for r in read] == [("1", "a"), ("2", ""), ("3", "c")]
+
+
+def test_gzip_that_is_cut_or_damaged_is_said(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(b"".join(b"%d sentence\n" % n for n in range(5000))))
+    ids = write(tmp_path / "ids.txt", "".join(f"{n}\n" for n in range(5000)))
+    cut = write(tmp_path / "cut.de.gz", bytes(packed[: len(packed) // 2]))
+    packed[len(packed) // 2] ^= 0xFF
+    for path in (cut, write(tmp_path / "damaged.de.gz", bytes(packed)), write(tmp_path / "head.gz", b"\x1f\x8b")):
+        with pytest.raises(ArtifactError, match=f"{path.name} is cut off or damaged") as caught:
+            list(parallel.read(path, ids=ids))
+        assert caught.value.hint == "fetch it again"
+
+
+def test_other_encodings_are_named_by_line_and_byte(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.de", "ok\nzwölf Zürcher\n".encode("latin-1"))
+    with pytest.raises(ArtifactError, match=r"a\.de, line 2: not UTF-8 at byte 3") as caught:
+        list(parallel.read(path, ids=write(tmp_path / "ids.txt", "1\n2\n")))
+    assert "iconv" in (caught.value.hint or "")
+
+
+def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.de.gz", gzip.compress(bytes(base.LONGEST_LINE + 1), compresslevel=1))
+    with pytest.raises(ArtifactError, match="line 1 is longer than 64 MiB"):
+        list(lines(path))
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_pickles_are_refused_with_a_way_out(tmp_path: Path, protocol: int) -> None:
+    path = tmp_path / "raw-captions.pkl"
+    path.write_bytes(pickle.dumps({"-Qx7_abcd0A_1_5": [["a", "dog"]]}, protocol))
+    with pytest.raises(ArtifactError, match="is a pickle; these are never loaded") as caught:
+        list(lines(path))
+    assert "jsonl" in (caught.value.hint or "")
+    if protocol > 1:
+        with pytest.raises(ArtifactError, match="is a pickle"):
+            base.read_json(path.rename(tmp_path / "captions.json"))
+
+
+def test_archives_are_to_be_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "captions.zip", "w") as archive:
+        archive.writestr("captions.txt", "a\n")
+    with tarfile.open(tmp_path / "captions.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "captions.zip")
+    for name, message in (("captions.zip", "is a zip archive"), ("captions.tar.gz", "line 1 holds a NUL byte")):
+        with pytest.raises(ArtifactError, match=message) as caught:
+            list(lines(tmp_path / name))
+        assert "npack it" in (caught.value.hint or "")
+
+
+def test_the_first_line_of_a_format_is_its_help() -> None:
+    summaries = [registry.summary("data/formats", name) for name in registry.names("data/formats")]
+    assert len(summaries) == len(set(summaries)) > 10
+    assert all(line.endswith(".") and len(line) <= 79 for line in summaries)
+
+
+def test_folders_and_missing_files_are_said(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="is a folder"):
+        list(lines(tmp_path))
+    with pytest.raises(ArtifactError, match="there is no"):
+        list(lines(tmp_path / "no.txt"))
