@@ -58,7 +58,7 @@ def parameter_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Par
     """Split trainable parameters by the kind of gradient they get.
 
     Returns:
-        Those with dense gradients (for Adam), and those with sparse ones (for SparseAdam).
+        Those with dense gradients (for Adam), and those with sparse ones (for RowAdam).
     """
     sparse = {id(weight) for weight in _sparse_weights(module)}
     trainable = [weight for weight in module.parameters() if weight.requires_grad]

@@ -27,6 +27,7 @@ from ccr_cli.data.seeds import derive
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.dual import parameter_groups
+from ccr_cli.nets.row_adam import RowAdam
 from ccr_cli.stages import judging
 from ccr_cli.stages.checkpoint import load_state, save_state, save_tensors
 from ccr_cli.stages.embed import BATCH, embed_visuals, encode_and_embed
@@ -110,7 +111,7 @@ class Trainer:
         if dense:
             self.optimizers.append(torch.optim.Adam(dense, lr=config.lr, fused=True))
         if sparse:
-            self.optimizers.append(torch.optim.SparseAdam(sparse, lr=config.table_lr))
+            self.optimizers.append(RowAdam(sparse, lr=config.table_lr))
         self.peaks = [float(optimizer.defaults["lr"]) for optimizer in self.optimizers]
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual = self.triplets.visual.to(device)
