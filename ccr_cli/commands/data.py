@@ -10,51 +10,57 @@ import typer
 from ccr_cli import console
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands import common as c
+from ccr_cli.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, verify.", rich_markup_mode="rich")
 
-Source = Annotated[str, typer.Argument(help="Name of a bundled data set, or a folder in the dataset format.")]
-Importable = Annotated[
-    str,
-    typer.Argument(help="Name of a bundled data set, a folder in the dataset format, or a .mat file of features."),
-]
+_OWN = "Files of your own"
 
+Source = Annotated[
+    str, typer.Argument(help="Name of a bundled data set or a collection, or a folder in the dataset format.")
+]
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        help="Name of a bundled data set or a collection, a folder in the dataset format, a .mat file of features; "
+        "with --format the files, `train=FILE`, `de=FILE` or `train.de=FILE` where all of it is that.",
+        show_default=False,
+    ),
+]
 MediaRoot = Annotated[
     Path | None,
     typer.Option("--media-root", help="Where the media lie.", show_default="the folder's media/"),
+]
+Root = Annotated[
+    Path | None,
+    typer.Option("--root", help="Where the official files of a collection lie.", show_default=False),
 ]
 
 
 @app.command("list", epilog=c.examples("ccr data list"))
 @c.guarded
 def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> None:
-    """List the bundled data sets and those of the workspace."""
+    """List the bundled data sets, the collections that can be imported, and those of the workspace."""
     c.setup(False, 0)
     inputs = c.inputs_from(workspace, None)
-    from ccr_cli.data.manifests import bundled
+    from ccr_cli.stages.data import listing
 
-    imported = {a.name: a for a in inputs.workspace.artifacts("dataset")}
-    rows = []
-    for name, manifest in bundled().items():
-        langs = " ".join([manifest["source_lang"], *manifest.get("query_langs", [])])
-        pairs = " ".join(f"{t['source']}->{t['target']}" for t in manifest.get("translations", []))
-        state = "imported" if name in imported else "bundled"
-        rows.append((name, state, manifest.get("title", ""), langs, pairs, manifest.get("licence", "")))
-    for name, artifact in imported.items():
-        if name not in bundled():
-            langs = " ".join(k.removeprefix("captions.") for k in artifact.counts if k.startswith("captions."))
-            rows.append((name, "imported", "", langs, "", ""))
-    columns = ("name", "state", "title", "languages", "recorded translations", "licence")
+    columns, rows = listing(inputs.workspace)
     if json:
         c.show_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
         return
     c.show_table(columns, rows)
 
 
-@app.command("show", epilog=c.examples("ccr data show noto-emoji", "ccr data show datasets/mine"))
+@app.command(
+    "show", epilog=c.examples("ccr data show noto-emoji", "ccr data show multi30k", "ccr data show datasets/mine")
+)
 @c.guarded
 def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
-    """Show a data set's card: counts, languages, an example, licence, citation."""
+    """Show a data set's card: counts, languages, protocols, an example, licence, citation, what is missing.
+
+    Of a collection that is not imported: which files there are, how to get them, and who vouches for each fact.
+    """
     c.setup(False, 0)
     from ccr_cli.stages.data import card
 
@@ -64,13 +70,75 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
 @app.command(
     "import",
     epilog=c.examples(
-        "ccr data import noto-emoji", "ccr data import FOLDER --media-root /data/images", "ccr data import wiki.mat"
+        "ccr data import noto-emoji",
+        "ccr data import multi30k --root DIR",
+        "ccr data import flickr8k-cn --root DIR --allow-partial",
+        "ccr data import FOLDER --media-root /data/images",
+        "ccr data import wiki.mat",
+        "ccr data import --format karpathy dataset.json --lang en --media-root /data/images",
+        "ccr data import --format parallel train.en=a.en test.en=b.en test.de=b.de "
+        "--split train=a.txt --split test=b.txt",
     ),
 )
 @c.guarded
 def import_(
-    source: Importable,
+    sources: Sources,
+    root: Root = None,
+    allow_partial: Annotated[
+        bool,
+        typer.Option(
+            "--allow-partial", help="Take what there is of a collection; what is missing or differs is recorded."
+        ),
+    ] = False,
     media_root: MediaRoot = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Of files of your own: captions-csv, karpathy, coco, jsonl, hashtag, vatex, parallel and others.",
+            show_default=False,
+            rich_help_panel=_OWN,
+        ),
+    ] = None,
+    lang: Annotated[
+        str | None,
+        typer.Option(
+            "--lang",
+            help="Their source language, and that of files of which nothing else says it.",
+            show_default=False,
+            rich_help_panel=_OWN,
+        ),
+    ] = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--split",
+            metavar="NAME=IDS",
+            help="The ids of a split, one a line; once for each of train, val, test.",
+            show_default=False,
+            rich_help_panel=_OWN,
+        ),
+    ] = None,
+    ids: Annotated[
+        Path | None,
+        typer.Option(
+            "--ids",
+            help="Beside files of sentences: the id of each, where it is not the list of the split.",
+            show_default=False,
+            rich_help_panel=_OWN,
+        ),
+    ] = None,
+    media: Annotated[
+        str | None,
+        typer.Option(
+            "--media",
+            metavar="TEMPLATE",
+            help="Where an item's medium lies below the media root, such as {id}.jpg.",
+            show_default="as the file says",
+            rich_help_panel=_OWN,
+        ),
+    ] = None,
+    options: c.Set = None,
     name: c.Name = None,
     force: c.Force = False,
     workspace: c.WorkspaceOption = Path("."),
@@ -79,31 +147,78 @@ def import_(
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Make a dataset artifact from a bundled data set or a folder; of a .mat file, its features too.
+    """Make a dataset artifact: of a bundled data set, a collection's official files, a folder, or files of your own.
 
-    Counts, hashes, ids, languages and splits are checked; what is wrong is named with file and line.
+    Counts, hashes, ids, languages and splits are checked; what is wrong is named with file and line, with what was
+    expected and what was found. Media need not be there. Of features their artifact is made too.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, None, dry_run=dry_run)
-    if source.endswith(".mat"):
-        from ccr_cli.stages.given import import_given
+    if form is not None:
+        if root is not None or allow_partial:
+            raise UsageError("--root and --allow-partial are of collections, and --format of files of your own")
+        from ccr_cli.stages.own import import_own
 
-        made = import_given(inputs.workspace, Path(source), name=name, force=force)
-    else:
-        from ccr_cli.stages.data import import_data
+        own = import_own(
+            inputs.workspace,
+            form,
+            sources,
+            lang=lang,
+            splits=split or [],
+            ids=ids,
+            media=media,
+            options=c.parse_set(options),
+            name=name,
+            media_root=media_root,
+            force=force,
+        )
+        c.emit(inputs, [own], json)
+        return
+    if any((lang, split, ids, media, options)):
+        raise UsageError(
+            "--lang, --split, --ids, --media and --set are of files of your own", hint="--format says what they are"
+        )
+    if len(sources) > 1:
+        raise UsageError("one data set at a time", hint="files of your own: --format says what they are")
+    from ccr_cli.stages.data import import_any
 
-        made = [import_data(inputs.workspace, source, name=name, media_root=media_root, force=force)]
+    made = import_any(
+        inputs.workspace,
+        sources[0],
+        root=root,
+        allow_partial=allow_partial,
+        name=name,
+        media_root=media_root,
+        force=force,
+    )
     c.emit(inputs, made, json)
 
 
-@app.command("verify", epilog=c.examples("ccr data verify noto-emoji"))
+@app.command("verify", epilog=c.examples("ccr data verify noto-emoji", "ccr data verify multi30k --root DIR"))
 @c.guarded
-def verify(source: Source, media_root: MediaRoot = None) -> None:
-    """Check a bundled data set or a folder against its manifest, and that its media are there, without importing it."""
+def verify(source: Source, root: Root = None, media_root: MediaRoot = None) -> None:
+    """Check a data set against its manifest without importing it.
+
+    Of a collection its files and what they hold, and who vouches for what is expected; of a bundled data set or a
+    folder the media too.
+    """
     c.setup(False, 0)
     from ccr_cli.data.manifests import read_folder
-    from ccr_cli.stages.data import absent_media, locate
+    from ccr_cli.stages.data import absent_media, locate, of_collection, root_of
 
+    variant = of_collection(source)
+    if variant is not None:
+        from ccr_cli.stages.collection_card import check
+
+        rows, problems = check(variant, root_of(variant, root))
+        c.show_table(("what", "found"), rows)
+        for problem in problems:
+            console.warn(str(problem))
+        if problems:
+            raise typer.Exit(4)
+        return
+    if root is not None:
+        raise UsageError(f"--root is of collections, and {source} is none", hint="ccr data list")
     folder = read_folder(locate(source))
     checked = len(folder.manifest.get("files", []))
     missing = absent_media(folder.items, media_root or folder.path / "media")

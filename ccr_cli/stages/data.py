@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -12,9 +14,51 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import warn
+from ccr_cli.data import collections
 from ccr_cli.data.manifests import Folder, bundled, bundled_root, read_folder
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.collection import import_collection
+from ccr_cli.stages.collection_card import artifact_rows, manifest_card
 from ccr_cli.stages.failures import write_failures
+from ccr_cli.stages.given import import_given
+from ccr_cli.stages.overlap import warn_of_overlap
+
+
+def import_any(
+    workspace: Workspace,
+    source: str,
+    *,
+    root: Path | None = None,
+    allow_partial: bool = False,
+    name: str | None = None,
+    media_root: Path | None = None,
+    force: bool = False,
+) -> list[base.Artifact]:
+    """Imports what a name or a path leads to: a bundled data set, a collection, a MATLAB file of features, a folder.
+
+    Args:
+        workspace: Where to.
+        source: Name or path.
+        root: Of a collection, where its files lie.
+        allow_partial: Of a collection, take what there is of it.
+        name: Name of the artifact.
+        media_root: Where the media lie.
+        force: Import again.
+
+    Raises:
+        UsageError: If the options do not fit what it is.
+        ArtifactError: If there is no such data set, or a file of it is wrong.
+    """
+    variant = of_collection(source)
+    if variant is not None:
+        found = root_of(variant, root)
+        options: dict[str, Any] = {"name": name, "media_root": media_root, "force": force}
+        return import_collection(workspace, variant, found, allow_partial=allow_partial, **options)
+    if root is not None or allow_partial:
+        raise UsageError(f"--root and --allow-partial are of collections, and {source} is none", hint="ccr data list")
+    if source.endswith(".mat"):
+        return import_given(workspace, Path(source), name=name, force=force)
+    return [import_data(workspace, source, name=name, media_root=media_root, force=force)]
 
 
 def import_data(
@@ -63,7 +107,41 @@ def import_data(
         there = dataset.media_root(build.done)
         if media_root is not None and there != media_root.resolve():
             warn(f"{build.done.path} keeps its media root {there}; import with --force to change it")
+        warn_of_overlap(workspace, dataset.read(build.done))
         return build.done
+
+
+def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """What there is: the bundled data sets, the collections with their variants, and what else was imported.
+
+    Returns:
+        The names of columns, and a row a data set.
+    """
+    imported = {a.name: a for a in workspace.artifacts("dataset")}
+
+    def state(name: str, otherwise: str) -> str:
+        if name not in imported:
+            return otherwise
+        about = tomllib.loads(imported[name].file("manifest.toml").read_text("utf-8"))
+        return "imported in part" if about.get("partial") else "imported"
+
+    rows: list[tuple[str, ...]] = []
+    shipped = bundled()
+    for name, about in shipped.items():
+        langs = " ".join([about["source_lang"], *about.get("query_langs", [])])
+        pairs = " ".join(f"{t['source']}->{t['target']}" for t in about.get("translations", []))
+        rows.append((name, state(name, "bundled"), about.get("title", ""), langs, pairs, about.get("licence", "")))
+    known = collections.variants()
+    for name, variant in known.items():
+        tables = (f"{spec.source}->{spec.target}" for spec in variant.files if spec.role == "translations")
+        title = f"{variant.about['title']}: {variant.title}"
+        facts = (title, " ".join(variant.langs), " ".join(dict.fromkeys(tables)), str(variant.about["licence"]))
+        rows.append((name, state(name, "collection"), *facts))
+    for name, artifact in imported.items():
+        if name not in shipped and name not in known:
+            langs = " ".join(k.removeprefix("captions.") for k in artifact.counts if k.startswith("captions."))
+            rows.append((name, state(name, ""), "", langs, "", ""))
+    return ("name", "state", "title", "languages", "recorded translations", "licence"), rows
 
 
 def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
@@ -90,6 +168,32 @@ def _counts(folder: Folder) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
+def of_collection(source: str) -> collections.Variant | None:
+    """The collection of a name, or of a manifest of one's own (`NAME.toml`); None: it is neither.
+
+    Raises:
+        ArtifactError: If its manifest is not of the schema.
+    """
+    if source in bundled():
+        return None
+    path = Path(source)
+    return collections.find(path.stem, path.parent) if path.suffix == ".toml" else collections.find(source)
+
+
+def root_of(variant: collections.Variant, root: Path | None) -> Path:
+    """Where the files of a collection lie, which only the user can say.
+
+    Raises:
+        UsageError: If it was not said.
+    """
+    if root is None:
+        raise UsageError(
+            f"{variant.name} is a collection: --root says where its official files lie",
+            hint=f"{variant.about['get']} More: ccr data show {variant.name}",
+        )
+    return root
+
+
 def locate(source: str) -> Path:
     """Where a bundled data set or a folder lies.
 
@@ -100,8 +204,8 @@ def locate(source: str) -> Path:
     path = bundled_root() / source if source in names else Path(source)
     if not path.is_dir():
         raise ArtifactError(
-            f"{source!r} is neither a bundled data set nor a folder",
-            hint=f"bundled: {', '.join(names) or 'none'}; or: ccr data import FOLDER (docs/dataset-format.md)",
+            f"{source!r} is neither a bundled data set, nor a collection, nor a folder",
+            hint=f"bundled: {', '.join(names) or 'none'}; collections: ccr data list; folders: docs/dataset-format.md",
         )
     return path
 
@@ -109,10 +213,15 @@ def locate(source: str) -> Path:
 def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:
     """What a data set is: counts, languages, an example, licence and citation, as rows of text."""
     place = next((p for p in (Path(source), workspace.place("dataset", source)) if (p / base.RECORD).is_file()), None)
+    more: list[tuple[str, str]] = []
     if place is not None:
         read = dataset.read(base.load(place, "dataset"))
+        more = artifact_rows(read) if "collection" in read.manifest else []
         manifest, items, captions = read.manifest, read.items, read.captions
     else:
+        variant = of_collection(source)
+        if variant is not None:
+            return manifest_card(variant)
         folder = read_folder(locate(source))
         manifest, items, captions = folder.manifest, folder.items, folder.captions
     rows: list[tuple[str, str]] = [
@@ -120,6 +229,7 @@ def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:
     ]
     rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
     rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
+    rows += more
     recorded = [f"{t['source']}->{t['target']} ({t['engine']})" for t in manifest.get("translations", [])]
     rows.append(("recorded translations", ", ".join(recorded) or "none"))
     example = captions[captions["item_id"] == items["item_id"].iloc[0]]

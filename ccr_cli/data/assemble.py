@@ -1,0 +1,321 @@
+"""Making one data set of several files of captions: items with split and group, captions with language and number."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant, path_options, reader
+from ccr_cli.data.formats.base import Record
+from ccr_cli.data.formats.id_list import read_ids
+from ccr_cli.data.manifests import LANG
+from ccr_cli.errors import ArtifactError
+
+SPLIT_NAMES = {
+    "train": "train", "restval": "train", "training": "train", "val": "val", "dev": "val", "valid": "val",
+    "validate": "val", "validation": "val", "test": "test",
+}  # fmt: skip
+"""What files call a split; Karpathy's `restval` is trained on."""
+_POS = re.compile(r":[A-Za-z]+$")
+Locate = Callable[[str], Path | None]
+
+
+@dataclass(frozen=True)
+class Named:
+    """What an official id is called here."""
+
+    item: str
+    group: str
+    media: str | None
+
+
+@dataclass
+class Assembled:
+    """A data set in tables, and what was noticed on the way."""
+
+    items: pd.DataFrame
+    captions: pd.DataFrame
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    """Captions left out (empty text), each as a failure record."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Files that could not be read, and why."""
+    notes: list[str] = field(default_factory=list)
+    """What a user should know: what was left out and how much of it."""
+
+
+def resolved(spec: FileSpec, locate: Locate) -> dict[str, Any]:
+    """The options of a file for its reader, with the places of further files in the place of their names.
+
+    Raises:
+        ArtifactError: If one of them is not there.
+    """
+    options = dict(spec.options)
+    for key in set(path_options(spec)) & set(options):
+        place = locate(options[key])
+        if place is None:
+            raise ArtifactError(f"{options[key]} is missing, which says what {spec.path} holds")
+        options[key] = place
+    return options
+
+
+class Assembly:
+    """Takes in the files of a variant one after the other.
+
+    Args:
+        variant: What is put together.
+        locate: Where a file of the collection lies; None: it is not there.
+        lenient: Leave out files that cannot be read, instead of stopping at them.
+    """
+
+    def __init__(self, variant: Variant, locate: Locate, *, lenient: bool = False) -> None:
+        self.variant, self.locate, self.lenient = variant, locate, lenient
+        self.names: dict[str, Named] = {}
+        self.listed: dict[str, str] = {}
+        self.items: dict[str, list[Any]] = {}
+        """By item: split, media, label, group, where the split was said."""
+        self.rows: list[tuple[str, str, str, int, str, str, str]] = []
+        self.refused: list[dict[str, Any]] = []
+        self.unread: dict[str, str] = {}
+        self.left_out: Counter[str] = Counter()
+        self.odd: set[str] = set()
+        self.langs: set[str] = set()
+        self._numbers: Counter[tuple[str, str, str]] = Counter()
+
+    def run(self) -> Assembled:
+        """Reads everything: the lists of splits, then the captions.
+
+        Raises:
+            ArtifactError: With file and line, if something is wrong.
+        """
+        for spec in self.variant.files:
+            if spec.role == "splits":
+                self._attempt(spec, self._list)
+        for spec in self.variant.files:
+            if spec.role == "captions":
+                self._attempt(spec, self._captions)
+        items = self._items()
+        captions = self._frame()
+        notes = [f"{number:,} captions {why}" for why, number in self.left_out.items()]
+        odd = sorted(self.odd & set(self.items))
+        if odd:
+            notes.append(f"{len(odd):,} ids are of another form than the others of the collection, e.g. {odd[0]!r}")
+        return Assembled(items, captions, self.refused, self.unread, notes)
+
+    def name(self, official: str) -> Named:
+        """What an official id is called: its item, and its group in the space that it is an id of."""
+        known = self.names.get(official)
+        if known is None:
+            for pattern, space in self.variant.ids:
+                if match := pattern.fullmatch(official):
+                    parts = match.groupdict()
+                    item = parts.get("item") or official
+                    known = Named(item, f"{space}:{parts['id']}" if space else item, parts.get("media"))
+                    break
+            else:
+                known = Named(official, official, None)
+                self.odd |= {official} if self.variant.ids else set()
+            self.names[official] = known
+        return known
+
+    def _attempt(self, spec: FileSpec, take: Callable[[FileSpec, Path], None]) -> None:
+        place = self.locate(spec.path)
+        if place is None:
+            return
+        try:
+            take(spec, place)
+        except ArtifactError as error:
+            if not self.lenient:
+                raise
+            self.unread[spec.path] = error.message
+
+    def _list(self, spec: FileSpec, place: Path) -> None:
+        for line, official in enumerate(read_ids(place), 1):
+            named = self.name(official)
+            if named.item in self.listed:
+                other = self.listed[named.item]
+                again = "twice" if other == spec.split else f"in {other} and in {spec.split}"
+                raise ArtifactError(f"{place}, line {line}: the lists name {official!r} {again}")
+            self.listed[named.item] = spec.split
+            self._add(named, spec.split, Record(official, "", f"{place.name}, line {line}"))
+
+    def _captions(self, spec: FileSpec, place: Path) -> None:
+        records = reader(spec.format)(place, **resolved(spec, self.locate))
+        # where an error does not end it all, a file is read to its end before anything of it is taken
+        for record in list(records) if self.lenient else records:
+            named = self.name(record.item)
+            split = self._split(spec, record, named)
+            if not split:
+                continue
+            self._add(named, split, record)
+            if spec.keep and split not in spec.keep:
+                continue
+            self._caption(spec, record, named.item)
+
+    def _split(self, spec: FileSpec, record: Record, named: Named) -> str:
+        """The split of a caption's item: as the lists say, else as it is known, else as the file says."""
+        said = spec.split or SPLIT_NAMES.get(record.split.lower(), "")
+        if record.split and not spec.split and not said:
+            known = ", ".join(dict.fromkeys(SPLIT_NAMES))
+            raise ArtifactError(f"{record.where}: the split is {record.split!r}; known: {known}")
+        known_as = self.items.get(named.item)
+        if self.listed:
+            kept = said if said in self.variant.unlisted else ""
+            split = self.listed.get(named.item) or (str(known_as[0]) if known_as else kept)
+            if not split:
+                self.left_out["belong to items that no list of a split names"] += 1
+            return split
+        if known_as is None:
+            if not said:
+                self.left_out["belong to items of which nothing says the split"] += 1
+            return said
+        if said and said != known_as[0]:
+            raise ArtifactError(f"{record.where}: {record.item!r} is in {said}, and in {known_as[0]} ({known_as[4]})")
+        return str(known_as[0])
+
+    def _add(self, named: Named, split: str, record: Record) -> None:
+        row = self.items.get(named.item)
+        if row is None:
+            group = record.group or named.group
+            self.items[named.item] = [split, named.media or record.media, record.label, group, record.where]
+            return
+        row[1], row[3] = row[1] or record.media, record.group or row[3]
+        if record.label is not None and row[2] is not None and row[2] != record.label:
+            raise ArtifactError(f"{record.where}: the label of {record.item!r} is {record.label}, and before {row[2]}")
+        row[2] = record.label if row[2] is None else row[2]
+
+    def _caption(self, spec: FileSpec, record: Record, item: str) -> None:
+        lang = record.lang or spec.lang
+        if lang not in self.langs:
+            if not LANG.fullmatch(lang):
+                what = f"{lang!r} is no language tag (BCP 47, such as en)" if lang else "nothing says the language"
+                raise ArtifactError(f"{record.where}: {what}", hint="--lang LANG, or before the file: LANG=FILE")
+            self.langs.add(lang)
+        text = _text(spec, record)
+        chosen = record.caption_set or spec.caption_set or DEFAULT_SET
+        k = record.k if record.k is not None else spec.k
+        if k is None:
+            key = (item, lang, chosen)
+            k = self._numbers[key]
+            self._numbers[key] += 1
+        if text:
+            self.rows.append((record.caption_id, item, lang, k, text, chosen, record.where))
+        else:
+            self.refused.append(
+                {
+                    "id": record.caption_id or f"{item}#{lang}#{k}",
+                    "stage": "import",
+                    "error": "EmptyCaption",
+                    "message": f"empty caption ({record.where})",
+                    "attempt": 1,
+                }
+            )
+
+    def _items(self) -> pd.DataFrame:
+        if not self.items:
+            why = "; ".join(f"{number:,} captions {why}" for why, number in self.left_out.items())
+            raise ArtifactError(f"no item of {self.variant.name} is left" + (f": {why}" if why else ""))
+        halves = self._halves()
+        template = str(self.variant.about.get("media", ""))
+        return pd.DataFrame(
+            {
+                "item_id": list(self.items),
+                "split": [halves.get(item, row[0]) for item, row in self.items.items()],
+                "kind": self.variant.kind,
+                "media": [row[1] or template.replace("{id}", item) or None for item, row in self.items.items()],
+                "label": pd.array([row[2] for row in self.items.values()], dtype="Int32"),
+                "group": [row[3] for row in self.items.values()],
+            }
+        )
+
+    def _halves(self) -> dict[str, str]:
+        """The split of each item that is drawn: a hash of seed and item decides, so it is the same everywhere."""
+        if not self.variant.halve:
+            return {}
+        split, seed = self.variant.halve["split"], self.variant.halve["seed"]
+        drawn = [item for item, row in self.items.items() if row[0] == split]
+        drawn.sort(key=lambda item: hashlib.sha256(f"{seed} {item}".encode()).digest())
+        half = (len(drawn) + 1) // 2
+        return {**dict.fromkeys(drawn[:half], "val"), **dict.fromkeys(drawn[half:], "test")}
+
+    def _frame(self) -> pd.DataFrame:
+        columns = ["caption_id", "item_id", "lang", "k", "text", "caption_set", "where"]
+        frame = pd.DataFrame(self.rows, columns=columns)
+        if frame.empty:
+            raise ArtifactError(f"{self.variant.name} has no captions")
+        again = frame.duplicated(["item_id", "lang", "caption_set", "k"], keep=False)
+        if again.any():
+            first = frame[again].iloc[0]
+            same = frame[again & (frame["item_id"] == first["item_id"]) & (frame["lang"] == first["lang"])]
+            where = " and ".join(same["where"].head(2))
+            raise ArtifactError(
+                f"{first['item_id']!r} has two captions of number {first['k']} in {first['lang']}: {where}"
+            )
+        frame["caption_id"] = _caption_ids(frame)
+        return frame.drop(columns="where")
+
+
+def _caption_ids(frame: pd.DataFrame) -> list[str]:
+    """The official ids where there are some that tell the captions apart, else item, language, set and number."""
+    sets = frame.groupby("lang")["caption_set"].transform("nunique")
+    named = frame["item_id"] + "#" + frame["lang"] + "#"
+    named = named + (frame["caption_set"] + "#").where(sets > 1, "") + frame["k"].astype(str)
+    ids = frame["caption_id"].where(frame["caption_id"] != "", named)
+    ids = ids.where(~ids.duplicated(keep=False), frame["lang"] + ":" + ids)
+    return list(ids.where(~ids.duplicated(keep=False), named))
+
+
+def _joined(text: str) -> str:
+    """A Chinese sentence out of its words: parts of speech and blanks go, a wider gap is a comma."""
+    clauses = ["".join(_POS.sub("", word) for word in part.split()) for part in re.split(r"\s{2,}", text.strip())]
+    return "\uff0c".join(clause for clause in clauses if clause)
+
+
+def _text(spec: FileSpec, record: Record) -> str:
+    return unicodedata.normalize("NFC", _joined(record.text) if spec.segmented else record.text).strip()
+
+
+def translations(spec: FileSpec, assembly: Assembly, captions: pd.DataFrame) -> tuple[dict[str, str], int]:
+    """Recorded translations, joined with the captions that they are of by item and number.
+
+    Args:
+        spec: The file, with its languages.
+        assembly: What knows the items and where files lie.
+        captions: Of the data set.
+
+    Returns:
+        Translations by source text, the first one where a text has several, and how many others these have.
+
+    Raises:
+        ArtifactError: If the file cannot be read, or has none of a caption of the data set.
+    """
+    place = assembly.locate(spec.path)
+    assert place is not None
+    own = captions[captions["lang"] == spec.source]
+    if spec.caption_set:
+        own = own[own["caption_set"] == spec.caption_set]
+    text_of = {(i, k): text for i, k, text in zip(own["item_id"], own["k"], own["text"], strict=True)}
+    found: dict[str, str] = {}
+    others = 0
+    for record in reader(spec.format)(place, **resolved(spec, assembly.locate)):
+        source = text_of.get((assembly.name(record.item).item, record.k))
+        if source is not None:
+            target = _text(spec, record)
+            others += found.setdefault(source, target) != target
+    if not found:
+        raise ArtifactError(f"{place} translates no {spec.source} caption of {assembly.variant.name}")
+    return found, others
+
+
+def crossing(items: pd.DataFrame) -> pd.Series[int]:
+    """The groups that lie in more than one split, with the number of them."""
+    shared = items[items["group"].duplicated(keep=False)]
+    splits = shared.groupby("group")["split"].nunique()
+    return splits[splits > 1]

@@ -1,0 +1,332 @@
+"""The manifests of collections: facts about data that others hold, and what `ccr data import NAME` reads of them.
+
+`data_manifests/NAME.toml` says which official files there are, what each holds, how many lines and which hash, who
+says so (evidence), in which variants the collection is used and by which protocols it is evaluated. docs/datasets.md is
+made of them; DATASET in docs/dataset-format.md says what every key means. Nothing here reads the files themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ccr_cli import registry
+from ccr_cli.data.manifests import LANG, bundled_root
+from ccr_cli.errors import ArtifactError, UsageError
+
+EVIDENCE = ("verified", "documented", "memory")
+"""Bytes were read or a script was run on them; a paper, a README or others' code says so; neither."""
+FACTS = ("counts", "splits", "captions", "licence", "citation")
+ROLES = ("captions", "ids", "splits", "translations", "features", "licence")
+SPLITS = ("train", "val", "test")
+DEFAULT_SET = "human"
+
+_TEXTS, _COUNTS = "a list of texts", "a table of whole numbers"
+_TYPES = {str: "a text", int: "a whole number", bool: "true or false", dict: "a table", list: "a list of tables"}
+_COLLECTION = {
+    "name": str, "title": str, "kind": str, "source_lang": str, "query_langs": _TEXTS, "source_url": str, "get": str,
+    "licence": str, "citation": str, "description": str, "quirks": _TEXTS, "id_space": _TEXTS, "media": str,
+    "evidence": dict, "ids": list, "variants": list, "files": list, "protocols": list,
+}  # fmt: skip
+_VARIANT = {
+    "name": str, "title": str, "query_langs": _TEXTS, "counts": dict, "captions_per_item": _COUNTS, "parallel": dict,
+    "evidence": dict, "unlisted": _TEXTS, "halve": dict, "validation": str,
+}  # fmt: skip
+_FILE = {
+    "path": str, "role": str, "variants": _TEXTS, "format": str, "options": dict, "split": str, "lang": str,
+    "caption_set": str, "k": int, "keep": _TEXTS, "segmented": bool, "source": str, "target": str,
+    "engine": str, "bytes": int, "lines": int, "sha256": str, "evidence": str, "note": str,
+}  # fmt: skip
+_PROTOCOL = {
+    "name": str, "variants": _TEXTS, "split": str, "folds": int, "items": int, "captions": int, "caption_set": str,
+    "positives": str, "langs": _TEXTS, "note": str, "evidence": str,
+}  # fmt: skip
+_IDS = {"pattern": str, "space": str}
+_NEEDED = {
+    "collection": ("name", "title", "kind", "source_lang", "source_url", "get", "licence", "citation", "description",
+                   "evidence", "variants", "files"),
+    "variants": ("name", "title", "counts"),
+    "files": ("path", "role"),
+    "protocols": ("name", "split", "note", "evidence"),
+    "ids": ("pattern",),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FileSpec:
+    """An official file, and what is known of it."""
+
+    path: str
+    role: str = "captions"
+    variants: tuple[str, ...] = ()
+    """Of which variants it is; none: of all."""
+    format: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    split: str = ""
+    lang: str = ""
+    caption_set: str = ""
+    k: int | None = None
+    keep: tuple[str, ...] = ()
+    """Captions of items of these splits alone are taken; none: of all."""
+    segmented: bool = False
+    """The words of a text without blanks are cut apart, perhaps with a part of speech after each."""
+    source: str = ""
+    target: str = ""
+    engine: str = ""
+    bytes: int | None = None
+    lines: int | None = None
+    sha256: str = ""
+    evidence: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way in which a collection is used: what an import makes a data set of."""
+
+    name: str
+    """As it is imported: the collection's name, with the variant's after a dash unless it is the default."""
+    collection: str
+    short: str
+    """The variant's own name."""
+    title: str
+    about: Mapping[str, Any]
+    """Facts about the collection, those of the variant in their place."""
+    files: tuple[FileSpec, ...]
+    protocols: tuple[Mapping[str, Any], ...] = ()
+    ids: tuple[tuple[re.Pattern[str], str], ...] = ()
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    captions_per_item: Mapping[str, int] = field(default_factory=dict)
+    parallel: Mapping[str, str] = field(default_factory=dict)
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    unlisted: tuple[str, ...] = ()
+    """Splits whose items stay although no list names them."""
+    halve: Mapping[str, Any] = field(default_factory=dict)
+    """`split` and `seed`: the items of that split are drawn in halves, for validation and for testing."""
+    validation: str = ""
+    """`hash`: no validation is named, and a hash of the item takes some of the training items."""
+    toml: Path = Path()
+
+    @property
+    def kind(self) -> str:
+        """What an item is: image, video or features."""
+        return str(self.about["kind"])
+
+    @property
+    def langs(self) -> tuple[str, ...]:
+        """The source language and those of the queries."""
+        return (str(self.about["source_lang"]), *self.about.get("query_langs", []))
+
+
+def formats() -> list[str]:
+    """The formats of captions that can be read, by name."""
+    folder = Path(__file__).parent / "formats"
+    stems = (name.replace("-", "_") for name in registry.names("data/formats"))
+    return [
+        s.replace("_", "-") for s in stems if re.search(r"^def read\(", (folder / f"{s}.py").read_text("utf-8"), re.M)
+    ]
+
+
+def reader(name: str) -> Callable[..., Iterator[Any]]:
+    """The function that reads a format.
+
+    Raises:
+        UsageError: If there is no such format.
+    """
+    if name not in formats():
+        raise UsageError(f"there is no format {name!r}", hint=f"formats: {', '.join(formats())}")
+    read: Callable[..., Iterator[Any]] = importlib.import_module(f"ccr_cli.data.formats.{name.replace('-', '_')}").read
+    return read
+
+
+def options_of(name: str) -> dict[str, inspect.Parameter]:
+    """The options of a format, with their types as they are written; those of type `Path` name further files."""
+    parameters = inspect.signature(reader(name)).parameters
+    return {key: parameter for key, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+
+
+def path_options(spec: FileSpec) -> list[str]:
+    """The options of a file that name further files."""
+    if spec.format not in formats():
+        return []
+    return [key for key, parameter in options_of(spec.format).items() if "Path" in str(parameter.annotation)]
+
+
+def variants(root: Path | None = None) -> dict[str, Variant]:
+    """Every variant of every collection, by the name under which it is imported.
+
+    Args:
+        root: Where the manifests lie; by default those that ship with ccr.
+
+    Raises:
+        ArtifactError: If a manifest is not of the schema, or two variants have one name.
+    """
+    found: dict[str, Variant] = {}
+    for path in sorted((root or bundled_root()).glob("*.toml")):
+        for variant in read(path):
+            if found.setdefault(variant.name, variant) is not variant:
+                raise ArtifactError(f"{path}: {found[variant.name].toml} has the name {variant.name!r} too")
+    return found
+
+
+def find(name: str, root: Path | None = None) -> Variant | None:
+    """The variant of a name, of which the default one has two: `multi30k` and `multi30k-task1`.
+
+    Args:
+        name: As it is imported.
+        root: Where the manifests lie; by default those that ship with ccr.
+
+    Returns:
+        The variant; None where there is none of that name.
+    """
+    for path in sorted((root or bundled_root()).glob("*.toml")):
+        if name == path.stem or name.startswith(f"{path.stem}-"):
+            for variant in read(path):
+                if name in (variant.name, f"{variant.collection}-{variant.short}"):
+                    return variant
+    return None
+
+
+@functools.lru_cache(maxsize=256)
+def read(path: Path) -> tuple[Variant, ...]:
+    """Reads a manifest and checks it.
+
+    Returns:
+        Its variants, the default one first.
+
+    Raises:
+        ArtifactError: With file and key.
+    """
+    try:
+        about = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path} is not valid TOML: {error}") from None
+    _check(about, _COLLECTION, _NEEDED["collection"], str(path))
+    for key, keys in (("ids", _IDS), ("variants", _VARIANT), ("files", _FILE), ("protocols", _PROTOCOL)):
+        for number, table in enumerate(about.get(key, []), 1):
+            where = f"{path}: [[{key}]] {number}"
+            if not isinstance(table, dict):
+                raise ArtifactError(f"{where} is no table")
+            _check(table, keys, _NEEDED[key], where)
+    names = [table["name"] for table in about["variants"]]
+    _check_values(path, about, names)
+    return tuple(_variant(path, about, table, table is about["variants"][0]) for table in about["variants"])
+
+
+def _check(table: Mapping[str, Any], keys: Mapping[str, Any], needed: tuple[str, ...], where: str) -> None:
+    for key in needed:
+        if key not in table:
+            raise ArtifactError(f"{where} lacks the key {key!r}")
+    for key, value in table.items():
+        wanted = keys.get(key)
+        if wanted is None:
+            raise ArtifactError(f"{where}: there is no key {key!r}", hint=f"keys: {', '.join(sorted(keys))}")
+        if wanted is _TEXTS:
+            fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        elif wanted is _COUNTS:
+            fits = isinstance(value, dict) and all(type(each) is int for each in value.values())
+        else:
+            fits = type(value) is wanted
+        if not fits:
+            shown = wanted if isinstance(wanted, str) else _TYPES[wanted]
+            raise ArtifactError(f"{where}: {key!r} is {shown}, not {value!r}")
+
+
+def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
+    """Checks what a type alone does not say."""
+
+    def one_of(value: str, known: Any, where: str) -> None:
+        if value not in known:
+            raise ArtifactError(f"{path}: {where} is one of {', '.join(known)}, not {value!r}")
+
+    if about["name"] != path.stem:
+        raise ArtifactError(f"{path}: the name is {about['name']!r}, and the file's is {path.stem!r}")
+    one_of(about["kind"], ("image", "video", "features"), "kind")
+    for lang in (about["source_lang"], *about.get("query_langs", [])):
+        if not LANG.fullmatch(lang):
+            raise ArtifactError(f"{path}: {lang!r} is no language tag (BCP 47, such as en)")
+    for fact in FACTS:
+        one_of(about["evidence"].get(fact, ""), EVIDENCE, f"evidence.{fact}")
+    for table in about.get("ids", []):
+        try:
+            groups = re.compile(table["pattern"]).groupindex
+        except re.error as error:
+            raise ArtifactError(f"{path}: [[ids]] pattern {table['pattern']!r}: {error}") from None
+        if "space" in table and "id" not in groups:
+            raise ArtifactError(f"{path}: [[ids]] pattern {table['pattern']!r} has no group (?P<id>...)")
+        if "space" in table:
+            one_of(table["space"], about.get("id_space", []), f"[[ids]] space of {table['pattern']!r}")
+    if len(set(names)) != len(names) or not names:
+        raise ArtifactError(f"{path}: each of the [[variants]] has a name of its own, and there is at least one")
+    for table in about["variants"]:
+        for what, counted in table["counts"].items():
+            one_of(what, ("items", "captions"), "counts")
+            _check({what: counted}, {what: _COUNTS}, (), f"{path}: counts of {table['name']}")
+            if what == "items":
+                for split in counted:
+                    one_of(split, SPLITS, f"counts.items of {table['name']}")
+        for evidence in table.get("evidence", {}).values():
+            one_of(evidence, EVIDENCE, f"evidence of {table['name']}")
+    for table in (*about["files"], *about.get("protocols", [])):
+        label = table.get("path") or table["name"]
+        for name in table.get("variants", []):
+            one_of(name, names, f"variants of {label}")
+        one_of(table.get("split", SPLITS[0]), SPLITS, f"split of {label}")
+        if {"bytes", "lines", "sha256", "evidence"} & {*table}:
+            one_of(table.get("evidence", ""), EVIDENCE, f"evidence of {label}")
+        one_of(table.get("positives", "all"), ("all", "single"), f"positives of {label}")
+    for table in about["files"]:
+        _check_file(path, table, one_of)
+
+
+def _check_file(path: Path, table: dict[str, Any], one_of: Callable[[str, Any, str], None]) -> None:
+    label, role = table["path"], table["role"]
+    one_of(role, ROLES, f"role of {label}")
+    if role in ("captions", "translations"):
+        one_of(table.get("format", ""), formats(), f"format of {label}")
+        for option in table.get("options", {}):
+            one_of(option, options_of(table["format"]), f"an option of {label}")
+    if role == "translations" and not all(table.get(key) for key in ("source", "target", "engine")):
+        raise ArtifactError(f"{path}: {label} holds translations and needs the keys source, target and engine")
+    if role == "splits" and not table.get("split"):
+        raise ArtifactError(f"{path}: {label} is a list of a split, and does not say of which")
+    if not re.fullmatch("|[0-9a-f]{64}", table.get("sha256", "")):
+        raise ArtifactError(f"{path}: sha256 of {label} is 64 digits in hex, not {table['sha256']!r}")
+    if table["path"].startswith("/") or ".." in Path(table["path"]).parts:
+        raise ArtifactError(f"{path}: {label} leads out of the folder of the files")
+
+
+def _spec(entry: Mapping[str, Any]) -> FileSpec:
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    return FileSpec(**values)
+
+
+def _variant(path: Path, about: dict[str, Any], table: dict[str, Any], default: bool) -> Variant:
+    short, name = table["name"], about["name"]
+    files = tuple(_spec(entry) for entry in about["files"] if short in entry.get("variants", [short]))
+    facts = {k: v for k, v in about.items() if k not in ("ids", "variants", "files", "protocols", "evidence")}
+    return Variant(
+        name=name if default else f"{name}-{short}",
+        collection=name,
+        short=short,
+        title=table["title"],
+        about={**facts, **{k: v for k, v in table.items() if k == "query_langs"}},
+        files=files,
+        protocols=tuple(p for p in about.get("protocols", []) if short in p.get("variants", [short])),
+        ids=tuple((re.compile(each["pattern"]), each.get("space", "")) for each in about.get("ids", [])),
+        counts=table["counts"],
+        captions_per_item=table.get("captions_per_item", {}),
+        parallel=table.get("parallel", {}),
+        evidence={**about["evidence"], **table.get("evidence", {})},
+        unlisted=tuple(table.get("unlisted", [])),
+        halve=table.get("halve", {}),
+        validation=table.get("validation", ""),
+        toml=path,
+    )

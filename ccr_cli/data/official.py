@@ -1,0 +1,116 @@
+"""The official files of a collection: where they lie below a folder, and whether they are what the manifest says."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from ccr_cli.artifacts.base import sha256_file
+from ccr_cli.data.collections import FileSpec
+from ccr_cli.data.formats.base import opened
+from ccr_cli.errors import ArtifactError
+
+
+@dataclass(frozen=True)
+class Found:
+    """An official file as it was found, or not."""
+
+    spec: FileSpec
+    path: Path | None
+    sha256: str = ""
+    problem: str = ""
+    """What is wrong with it: expected and found."""
+    checked: str = ""
+    """What was compared and agrees: sha256, lines, or nothing where the manifest knows nothing."""
+
+
+def examine(specs: Sequence[FileSpec], root: Path) -> list[Found]:
+    """Finds files and compares them with what is known of them: their hash, else their lines or bytes.
+
+    Args:
+        specs: What should be there; a path twice is examined once.
+        root: The folder; it may lie deeper than the one that the paths begin in.
+
+    Returns:
+        A result a path, in their order.
+    """
+    unique = list({spec.path: spec for spec in reversed(specs)}.values())[::-1]
+    places = locate([spec.path for spec in unique], root)
+    owners = {spec.sha256: spec.path for spec in unique if spec.sha256}
+    return [_examine(spec, places[spec.path], owners) for spec in unique]
+
+
+def locate(paths: Sequence[str], root: Path) -> dict[str, Path | None]:
+    """Finds files below a folder that is the one which their paths begin in, or one further down.
+
+    So many leading folders are taken off all paths as leave the most of them there, and no two the same. Of `x.gz`
+    the file `x`, unpacked, does as well.
+    """
+    best: dict[str, Path | None] = dict.fromkeys(paths)
+    for level in range(max((len(PurePosixPath(path).parts) for path in paths), default=0)):
+        short = {path: PurePosixPath(*PurePosixPath(path).parts[min(level, path.count("/")) :]) for path in paths}
+        if len(set(short.values())) < len(short):
+            break
+        found = {path: _there(root / rest) for path, rest in short.items()}
+        if sum(map(bool, found.values())) > sum(map(bool, best.values())):
+            best = found
+    return best
+
+
+def _there(path: Path) -> Path | None:
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    return path if path.is_file() else plain if plain.is_file() else None
+
+
+def _examine(spec: FileSpec, path: Path | None, owners: Mapping[str, str]) -> Found:
+    if path is None:
+        return Found(spec, None, problem="missing")
+    digest = sha256_file(path)
+    packed = path.name == PurePosixPath(spec.path).name
+    if spec.sha256 and packed:
+        if digest == spec.sha256:
+            return Found(spec, path, digest, checked="sha256")
+        problem = _difference(spec, path)
+        if digest in owners:
+            problem = f"this is the content of {owners[digest]}"
+        return Found(spec, path, digest, f"{problem} (sha256 {spec.sha256[:12]}… expected, {digest[:12]}… found)")
+    problem = _difference(spec, path, count_bytes=packed)
+    known = spec.lines is not None or (spec.bytes is not None and packed)
+    if problem == _CHANGED:
+        problem = ""
+    checked = "" if problem or not known else "lines" if spec.lines is not None else "bytes"
+    return Found(spec, path, digest, problem, checked)
+
+
+_CHANGED = "other content"
+
+
+def _difference(spec: FileSpec, path: Path, *, count_bytes: bool = True) -> str:
+    """In what a file differs, as far as that can be said in numbers."""
+    if spec.lines is not None:
+        try:
+            lines = count_lines(path)
+        except ArtifactError as error:
+            return error.message.removeprefix(f"{path} ")
+        if lines != spec.lines:
+            return f"{spec.lines:,} lines expected, {lines:,} found"
+    size = path.stat().st_size
+    if spec.bytes is not None and count_bytes and size != spec.bytes:
+        return f"{spec.bytes:,} bytes expected, {size:,} found"
+    return _CHANGED
+
+
+def count_lines(path: Path) -> int:
+    """The number of lines of a file, through gzip; the last one may lack its line end.
+
+    Raises:
+        ArtifactError: If a gzip is damaged.
+    """
+    count, last = 0, b"\n"
+    with opened(path) as file:
+        for block in iter(functools.partial(file.read, 1 << 20), b""):
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count + (last != b"\n")
