@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,10 @@ GIVEN = "given"
 """Who encoded features that were imported ready-made, unless their encoder was named."""
 FROM = "from"
 """In the request of features that `ccr extract --from` read: the sha256 of what it read."""
+CONCAT = "concat"
+"""In the request of joined features: the ids of each encoder's features, in their order."""
+PARTS = "parts"
+"""In the request of joined features: their requests."""
 INDEX = pa.schema(
     [
         pa.field("item_id", pa.string(), nullable=False),
@@ -44,6 +50,35 @@ def read_index(artifact: Artifact) -> pd.DataFrame:
     return read_table(artifact.file("index.parquet"), INDEX)
 
 
+def write_header(handle: IO[bytes], n_rows: int, dim: int) -> int:
+    """Writes the header of a shard, after which its rows follow as they come.
+
+    Returns:
+        Where the rows begin; that does not depend on their number.
+    """
+    facts = {"descr": "<f2", "fortran_order": False, "shape": (n_rows, dim)}
+    np.lib.format.write_array_header_1_0(handle, facts)
+    return handle.tell()
+
+
+def index_of(
+    item_ids: Sequence[str], shard: int, n_rows: npt.NDArray[np.int32], errors: Sequence[str | None]
+) -> pd.DataFrame:
+    """The index of a shard; an item without rows has failed, one with rows and an error is damaged."""
+    first = np.cumsum(n_rows, dtype=np.int64) - n_rows
+    status = ["failed" if not n else "damaged" if error else "ok" for n, error in zip(n_rows, errors, strict=True)]
+    return pd.DataFrame(
+        {
+            "item_id": list(item_ids),
+            "shard": np.int32(shard),
+            "first_row": np.where(n_rows > 0, first, 0),
+            "n_rows": n_rows,
+            "status": status,
+            "error": np.array(errors, dtype=object),
+        }
+    )
+
+
 def finish_index(folder: Path, n_items: int) -> pd.DataFrame:
     """Makes one index of those that the shards have while they are written, `index-00000.parquet` and so on."""
     parts = sorted(folder.glob("index-*.parquet"))
@@ -55,20 +90,46 @@ def finish_index(folder: Path, n_items: int) -> pd.DataFrame:
     return index
 
 
-def command(artifact: Artifact, data: Path) -> str:
-    """The command that encodes another data set as this artifact was."""
-    options = {**artifact.request, **((artifact.about.get("environment") or {}).get("given") or {})}
+@dataclass(frozen=True)
+class Part:
+    """One encoder's features, as they were asked for."""
+
+    id: str
+    request: dict[str, Any]
+    given: dict[str, Any]
+    """Options as they were given, where the request says something else (a folder, by its content)."""
+
+
+def parts(artifact: Artifact) -> list[Part]:
+    """Each encoder's features that are in an artifact, in their order; one where they are not joined."""
+    given = (artifact.about.get("environment") or {}).get("given")
+    if CONCAT not in artifact.request:
+        return [Part(artifact.id, artifact.request, given or {})]
+    ids, requests = artifact.request[CONCAT], artifact.request[PARTS]
+    return [Part(*part) for part in zip(ids, requests, given or [{}] * len(ids), strict=True)]
+
+
+def command(artifact: Artifact, data: Path, **changed: str) -> str:
+    """The command that encodes another data set as this artifact was, or with some options changed."""
+    found = parts(artifact)
+    commands = [_command({**part.request, **part.given, **changed}, data) for part in found]
+    unnamed = any(FROM in part.request and part.request["encoder"] == GIVEN for part in found)
+    also = ", and these features again with the same name" if unnamed else ""
+    return (commands[0] if len(found) == 1 else f"({'; '.join(commands)}) | ccr extract - --concat") + also
+
+
+def _command(request: Mapping[str, Any], data: Path) -> str:
+    options = dict(request)
     encoder, dtype = options.pop("encoder"), options.pop("dtype")
     if FROM in options:
         named = shlex.join(["--encoder-name", "NAME" if encoder == GIVEN else str(encoder)])
-        also = ", and these features again with the same name" if encoder == GIVEN else ""
-        return f"{shlex.join(['ccr', 'extract', str(data)])} --from FILE {named}{also}"
+        return f"{shlex.join(['ccr', 'extract', str(data)])} --from FILE {named}"
     if encoder == GIVEN:
         return "ccr data import FILE.mat"
-    parts = ["ccr", "extract", str(data), "--encoder", str(encoder)]
-    parts += [] if dtype == "float32" else ["--dtype", str(dtype)]
-    parts += ["--pool", str(options.pop("pool"))] if "pool" in options else []
-    return shlex.join([*parts, *(part for key, value in options.items() for part in ("--set", f"{key}={value}"))])
+    words = ["ccr", "extract", str(data), "--encoder", str(encoder)]
+    words += [] if dtype == "float32" else ["--dtype", str(dtype)]
+    words += ["--pool", str(options.pop("pool"))] if "pool" in options else []
+    return shlex.join([*words, *(word for key, value in options.items() for word in ("--set", f"{key}={value}"))])
 
 
 def read_rows(

@@ -270,6 +270,8 @@ def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
         again = "mend them and import again" if artifact.kind == "dataset" else "try them again: --retry-failed"
         if artifact.kind == "features" and "from" in artifact.request:  # the same files lack the same items
             again = "add them to what --from reads, then give the same command with --force"
+        if artifact.kind == "features" and "concat" in artifact.request:  # the same features lack the same items
+            again = "try them again where they failed (--retry-failed), then give the same command with --force"
         if artifact.request.get("engine") == "recorded":  # a table has no other answer the next time
             again = "mend the data set's table, import it again, then give the same command with --force"
             if artifact.request.get("set.table"):

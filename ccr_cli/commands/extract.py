@@ -13,6 +13,7 @@ from ccr_cli.errors import UsageError
 
 @c.guarded
 def extract(
+    context: typer.Context,
     artifacts: c.Artifacts = None,
     encoder: Annotated[
         str | None,
@@ -55,6 +56,13 @@ def extract(
             show_default=False,
         ),
     ] = None,
+    concat: Annotated[
+        bool,
+        typer.Option(
+            "--concat",
+            help="Encode nothing; join the rows of the features artifacts given, in their order, side by side.",
+        ),
+    ] = False,
     pool: Annotated[
         str, typer.Option("--pool", help="none: a row for each frame or clip of a video; mean: their mean.")
     ] = "none",
@@ -65,6 +73,9 @@ def extract(
         int | None,
         typer.Option("--workers", min=1, help="Threads that decode.", show_default="by the processors"),
     ] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="Let torch.compile make the encoder faster, which takes a minute first.")
+    ] = False,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -89,22 +100,18 @@ def extract(
     """Turn media into features with a frozen encoder.
 
     Reads a dataset and writes features in float16. Items that cannot be decoded are recorded in failures.jsonl and
-    the exit code is 3. With --from, features that others extracted are joined with the items by their ids.
+    the exit code is 3. With --from, features that others extracted are joined with the items by their ids; with
+    --concat, features artifacts of one data set are joined side by side.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    if from_:
-        of_encoders = {
-            "--encoder": encoder,
-            "--set": options,
-            "--dtype": dtype != "float32",
-            "--pool": pool != "none",
-            "--shard": shard,
-            "--retry-failed": retry_failed,
-        }
-        for option, given in of_encoders.items():
-            if given:
-                raise UsageError(f"{option} does not go with --from, which encodes nothing")
+    if concat:
+        _refuse_others(context, "--concat", _ALWAYS)
+        from ccr_cli.stages.extract_concat import extract_concat
+
+        made = extract_concat(inputs, max_failed=max_failed, name=name, force=force)
+    elif from_:
+        _refuse_others(context, "--from", _ALWAYS | _OF_FROM)
         from ccr_cli.stages.extract_from import extract_from
 
         made = extract_from(
@@ -124,6 +131,7 @@ def extract(
             media_root=media_root,
             batch_size=_batch_size(batch_size),
             workers=workers,
+            compiled=compiled,
             device=device,
             dtype=dtype,
             max_failed=max_failed,
@@ -148,6 +156,20 @@ def extract(
     c.emit(inputs, [made], json)
 
 
+_ALWAYS = frozenset(
+    ("artifacts", "max_failed", "name", "force", "workspace", "dry_run", "json", "quiet", "verbose", "concat")
+)
+_OF_FROM = frozenset(("from_", "ids", "encoder_name", "media_root", "device", "batch_size", "workers"))
+
+
+def _refuse_others(context: typer.Context, mode: str, known: frozenset[str]) -> None:
+    """Refuses options on the command line that would have no effect; the environment may say what it likes."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(str(parameter.name))
+        if parameter.name not in known and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{parameter.opts[0]} does not go with {mode}, which encodes nothing")
+
+
 def _batch_size(text: str) -> int | None:
     if text == "auto":
         return None
@@ -162,6 +184,7 @@ EPILOG = c.examples(
     "ccr extract datasets/mine --encoder clip --set model=openai/clip-vit-base-patch32 --media-root /data/images",
     "ccr extract datasets/vatex --from vatex-i3d --encoder-name i3d",
     "ccr extract datasets/f30k --from train_ims.npy --ids train_ids.txt --from test_ims.npy --ids test_ids.txt",
+    "ccr extract --concat features/msrvtt/resnext101 features/msrvtt/resnet152 --name resnext101-resnet152",
     "ccr extract datasets/vatex --encoder clip --set fps=2 --media-root /data/vatex --shard 3/64",
     "ccr translate --lang es | ccr extract -",
 )

@@ -23,7 +23,15 @@ _PACKAGES = (
     "sacrebleu",
     "deep-translator",
 )
-_IMPORTS = {"torchvision": "torchvision", "torchcodec": "torchcodec", "ctranslate2": "ctranslate2"}
+_VIDEO, _HDF5, _CT2 = (f"pip install 'ccr-cli[{extra}]'" for extra in ("video", "hdf5", "ct2"))
+_OPTIONAL = {
+    "av": (_VIDEO, "pip install --force-reinstall av"),
+    "torchcodec": (_VIDEO, "pip uninstall torchcodec; av decodes without it"),
+    "h5py": (_HDF5, "pip install --force-reinstall h5py"),
+    "ctranslate2": (_CT2, "pip install --force-reinstall ctranslate2"),
+    "torchvision": ("", "pip uninstall torchvision"),
+}
+"""Packages that ccr works without, in part: what installs each, and what to do with one that does not import."""
 
 Row = tuple[str, str, str]
 
@@ -37,7 +45,7 @@ def examine(workspace: Workspace) -> list[Row]:
     rows: list[Row] = [("ccr", ccr_cli.__version__, ""), ("python", platform.python_version(), "")]
     rows += [(name, _version(name), "" if _version(name) != "missing" else f"pip install {name}") for name in _PACKAGES]
     rows += _devices()
-    rows += [(f"optional {name}", *_imports(module)) for name, module in _IMPORTS.items()]
+    rows += [(f"optional {package}", *_optional(package)) for package in _OPTIONAL]
     rows += [(f"encoder {name}", *_check("encoders", name)) for name in registry.names("encoders")]
     rows += [(f"engine {name}", *_check("translators", name)) for name in registry.names("translators")]
     rows += [
@@ -69,18 +77,17 @@ def _devices() -> list[Row]:
     return rows
 
 
-def _imports(module: str) -> tuple[str, str]:
+def _optional(package: str) -> tuple[str, str]:
     """Tries an import; a broken binary raises anything, so everything is caught."""
+    install, mend = _OPTIONAL[package]
     try:
-        importlib.import_module(module)
-    except ImportError:
-        return "not installed", ""
+        importlib.import_module(package)
     except Exception as error:
-        return (
-            f"broken: {type(error).__name__}: {str(error).splitlines()[0][:120]}",
-            f"pip uninstall {module}",
-        )
-    return "works", ""
+        if isinstance(error, ModuleNotFoundError) and error.name == package:
+            return "not installed", install
+        why = next(iter(str(error).splitlines()), "")[:120]
+        return f"{_version(package)}, broken: {type(error).__name__}: {why}", mend
+    return _version(package), ""
 
 
 def _check(group: str, name: str) -> tuple[str, str]:

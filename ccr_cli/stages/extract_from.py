@@ -16,16 +16,15 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import PLAN, building
-from ccr_cli.artifacts.tables import write_table
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
 from ccr_cli.data.features.base import Joined, Table, join
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.stages.failures import failure, refuse_too_many, write_failures
+from ccr_cli.stages.extract_shards import Told, finish, write_shards
+from ccr_cli.stages.failures import refuse_too_many
 from ccr_cli.stages.select import Inputs
 
 BLOCK = 1 << 20
@@ -90,17 +89,12 @@ def extract_from(
                 _clear(build.folder)
                 raise
             index = features.finish_index(build.folder, len(items))
-            failed = index[index["status"] == "failed"].to_dict("records")
-            refuse_too_many(len(failed), len(items), max_failed, "items", str(failed[0]["error"]) if failed else "")
-            causes = [(row["item_id"], *str(row["error"]).split(": ", 1)) for row in failed]
-            write_failures(build.folder, [failure(item, "extract", kind, why) for item, kind, why in causes])
+            failed = index[index["status"] == "failed"]
+            refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
             about = {"encoder": request["encoder"], "dim": dim}
             about |= {} if encoder_name else {"source": {"sha256": request[features.FROM]}}
-            base.write_json(build.folder / "encoder.json", about)
             build.environment["sources"] = [str(source.absolute()) for source in sources]
-            rows = int(index["n_rows"].sum())
-            counts = {"items": len(items), "rows": rows, "failed": len(failed), "left_over": len(joined.left)}
-            build.finish(counts)
+            finish(build, index, about, left_over=len(joined.left))
         assert build.done is not None
         return build.done
 
@@ -162,16 +156,25 @@ def _dimension(tables: Sequence[Table], joined: Joined) -> int:
 
 
 def _write(folder: Path, items: Sequence[str], tables: Sequence[Table], joined: Joined, dim: int) -> None:
-    """Writes the shards that are not there yet, each with an index of its own until the end."""
-    with progress(len(items), "extract", "items") as advance:
-        for shard, first in enumerate(range(0, len(items), features.SHARD_ITEMS)):
-            part = slice(first, first + features.SHARD_ITEMS)
-            index_path = folder / f"index-{shard:05d}.parquet"
-            if not index_path.is_file():
-                with base.atomic_open(folder / features.shard_name(shard)) as handle:
-                    counts = _shard(handle, items[part], tables, joined.places[part], dim)
-                write_table(index_path, _index(items[part], shard, joined.places[part], counts), features.INDEX)
-            advance(len(items[part]))
+    """Writes the shards that are not there yet."""
+
+    def fill(handle: IO[bytes], shard: int, part: slice) -> Told:
+        counts = _shard(handle, items[part], tables, joined.places[part], dim)
+        lacking = [
+            None if count else "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
+            for place, count in zip(joined.places[part], counts, strict=True)
+        ]
+        return np.array(counts, dtype=np.int32), lacking
+
+    def need(first: int) -> float:
+        """By what is done so far; before that, a row an item."""
+        done, left = (
+            sum(place is not None for place in half) for half in (joined.places[:first], joined.places[first:])
+        )
+        size = sum(path.stat().st_size for path in folder.glob("*.npy"))
+        return left * (size / done if done else 2 * dim)
+
+    write_shards(folder, items, fill, need)
 
 
 def _shard(
@@ -186,7 +189,7 @@ def _shard(
     Returns:
         The number of rows of each item.
     """
-    start = _header(handle, 0, dim)
+    start = features.write_header(handle, 0, dim)
     counts: list[int] = []
     block: list[tuple[str, npt.NDArray[Any]]] = []
     size = 0
@@ -206,15 +209,8 @@ def _shard(
     if block:
         handle.write(_half(block).data)
     handle.seek(0)
-    assert _header(handle, sum(counts), dim) == start, "numpy leaves room for the number of rows to grow"
+    assert features.write_header(handle, sum(counts), dim) == start, "numpy leaves room for the number of rows to grow"
     return counts
-
-
-def _header(handle: IO[bytes], count: int, dim: int) -> int:
-    """Writes the header of `.npy` and returns where the rows begin."""
-    facts = {"descr": "<f2", "fortran_order": False, "shape": (count, dim)}
-    np.lib.format.write_array_header_1_0(handle, facts)
-    return handle.tell()
 
 
 def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float16]:
@@ -243,27 +239,6 @@ def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float
     raise ArtifactError(
         f"{item!r} holds {most:g}, and half precision goes up to {LARGEST:g}",
         hint="scale all features by one factor, or each row to unit length",
-    )
-
-
-def _index(
-    items: Sequence[str], shard: int, places: Sequence[tuple[int, int] | None], counts: Sequence[int]
-) -> pd.DataFrame:
-    n_rows = np.array(counts, dtype=np.int32)
-    first = np.cumsum(n_rows, dtype=np.int64) - n_rows
-    lacking = [
-        None if count else "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
-        for place, count in zip(places, counts, strict=True)
-    ]
-    return pd.DataFrame(
-        {
-            "item_id": list(items),
-            "shard": np.int32(shard),
-            "first_row": np.where(n_rows > 0, first, 0),
-            "n_rows": n_rows,
-            "status": np.where(n_rows > 0, "ok", "failed"),
-            "error": np.array(lacking, dtype=object),
-        }
     )
 
 

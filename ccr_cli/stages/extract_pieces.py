@@ -25,7 +25,8 @@ import pandas as pd
 from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.build import PLAN, locked
 from ccr_cli.artifacts.tables import write_table
-from ccr_cli.errors import ArtifactError, ResourceError
+from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.room import require_room
 
 PICTURES = 1024
 VIDEOS = 64
@@ -182,14 +183,14 @@ class Pieces:
             pieces = [self.path(first) for first, _ in bounds if start <= first < end]
             facts = [_facts(path) for path in pieces]
             counts = np.concatenate([each for each, _ in facts])
-            header = {"descr": "<f2", "fortran_order": False, "shape": (int(counts.sum()), dim)}
             with base.atomic_open(folder / features.shard_name(shard)) as handle:
-                np.lib.format.write_array_header_1_0(handle, header)
+                features.write_header(handle, int(counts.sum()), dim)
                 for path in pieces:
                     for item in _read(path):
                         if item.rows_ND is not None:
                             handle.write(np.ascontiguousarray(item.rows_ND, dtype="<f2").data)
-            frame = _index(self.item_ids[start:end], shard, counts, [error for _, errors in facts for error in errors])
+            told = [error for _, errors in facts for error in errors]
+            frame = features.index_of(self.item_ids[start:end], shard, counts, told)
             write_table(folder / f"index-{shard:05d}.parquet", frame, features.INDEX)
         return features.finish_index(folder, len(self.item_ids))
 
@@ -203,13 +204,7 @@ class Pieces:
         left = len(self.todo())
         piece = sum(done) / len(done) if done else 2.0 * self.about()["dim"] * min(self.size, len(self.item_ids))
         need = piece * (left + left + len(done))  # pieces, and the shards that are made of all of them
-        free = shutil.disk_usage(self.folder).free
-        if need > free:
-            raise ResourceError(
-                f"the disk is full, or will be: about {_size(need)} more are needed in {self.folder.parent}, "
-                f"and {_size(free)} are free",
-                hint="free some space; the same command goes on. --pool mean and fewer frames (fps, frames) need less",
-            )
+        require_room(self.folder.parent, need, ". --pool mean and fewer frames (fps, frames) need less")
 
     @contextmanager
     def part(self, label: str) -> Iterator[None]:
@@ -285,24 +280,3 @@ def _of(path: Path, name: str) -> npt.NDArray[Any]:
             return array
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ArtifactError(f"{path} is damaged: {error}", hint=f"remove {path}; the same command goes on") from None
-
-
-def _index(
-    item_ids: Sequence[str], shard: int, n_rows: npt.NDArray[np.int32], errors: Sequence[str | None]
-) -> pd.DataFrame:
-    first = np.cumsum(n_rows, dtype=np.int64) - n_rows
-    status = ["failed" if not n else "damaged" if error else "ok" for n, error in zip(n_rows, errors, strict=True)]
-    return pd.DataFrame(
-        {
-            "item_id": list(item_ids),
-            "shard": np.int32(shard),
-            "first_row": np.where(n_rows > 0, first, 0),
-            "n_rows": n_rows,
-            "status": status,
-            "error": np.array(errors, dtype=object),
-        }
-    )
-
-
-def _size(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"

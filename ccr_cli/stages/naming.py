@@ -37,14 +37,22 @@ def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any]
 
 
 def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
-    """The encoder if it is not the usual one, and the options that are not its defaults."""
-    encoder = str(artifact.request["encoder"])
-    if features.FROM in artifact.request:
-        return encoder, _differing(artifact, {})
+    """The encoder if it is not the usual one, and the options that are not its defaults; of each, where joined."""
+    parts = [_encoder(part.request, data) for part in features.parts(artifact)]
+    if len(parts) == 1:
+        return parts[0]
+    differing = [options for _, options in parts]
+    return str(artifact.request["encoder"]), {features.PARTS: differing} if any(differing) else {}
+
+
+def _encoder(request: Mapping[str, Any], data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
+    encoder = str(request["encoder"])
+    if features.FROM in request:
+        return encoder, _differing(request, {})
     if encoder == features.GIVEN:
         return "", {}
     usual = extract.usual_request(encoder) if encoder in registry.names("encoders") else {}
-    return "" if encoder == extract.usual_encoder(data) else encoder, _differing(artifact, usual)
+    return "" if encoder == extract.usual_encoder(data) else encoder, _differing(request, usual)
 
 
 def _translation(artifact: base.Artifact | None, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
@@ -53,8 +61,8 @@ def _translation(artifact: base.Artifact | None, data: dataset.Dataset) -> tuple
         return "", {}
     lang, engine = str(artifact.request["lang"]), str(artifact.request["engine"])
     usual = translate.usual_request(lang, engine) if engine in registry.names("translators") else {}
-    return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact, usual)
+    return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact.request, usual)
 
 
-def _differing(artifact: base.Artifact, usual: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in artifact.request.items() if key not in usual or usual[key] != value}
+def _differing(request: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in request.items() if key not in usual or usual[key] != value}

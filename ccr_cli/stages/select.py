@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ class Inputs:
     workspace: Workspace
     given: list[base.Artifact] = field(default_factory=list)
     read: list[base.Artifact] = field(default_factory=list)
+    repeated: list[base.Artifact] = field(default_factory=list)
+    """Those that were given more than once, or beside another one of the same content."""
 
     @classmethod
     def from_paths(cls, workspace: Workspace, paths: Iterable[str]) -> Inputs:
@@ -28,12 +31,15 @@ class Inputs:
             ArtifactError: If one of them is no artifact.
         """
         inputs = cls(workspace)
-        for path in dict.fromkeys(paths):
+        for path, times in Counter(paths).items():
             place = _find(workspace, path)
             _refuse_other(workspace, place, path)
             artifact = base.load(place)
-            if artifact.id not in {a.id for a in inputs.given}:
+            again = artifact.id in {a.id for a in inputs.given}
+            if not again:
                 inputs.given.append(artifact)
+            if again or times > 1:
+                inputs.repeated.append(artifact)
         return inputs
 
     def one(
@@ -45,7 +51,8 @@ class Inputs:
     ) -> base.Artifact:
         """Takes the one artifact of a kind that fits.
 
-        Looks among those given; if none of the kind was given, in the workspace.
+        Looks among those given; if none of the kind was given, in the workspace. Where one that was given was made
+        from others that were given too (features, joined in the same pipe), it stands for these.
 
         Args:
             kind: Its kind.
@@ -70,6 +77,8 @@ class Inputs:
         """Like `one`, but None where nothing fits."""
         given = [a for a in self.given if a.kind == kind]
         found = [a for a in (given or self.workspace.artifacts(kind)) if fits(a)]
+        if given:
+            found = [a for a in found if not any(made_from(a)(other) for other in found)]
         if len(found) > 1:
             shown = "\n  ".join(self.workspace.relative(a.path) for a in found)
             raise ArtifactError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -143,3 +144,20 @@ def test_a_closed_standard_output_is_no_error(words: list[str], sources: Chain) 
     assert (done.returncode, done.stderr) == (0, "")
     closed = toy.shell(f"exec {' '.join(['ccr', *words])} >&-", sources.root)
     assert (closed.code, closed.err) == (0, "")
+
+
+def test_two_encoders_features_are_joined_in_a_pipe(sources: Chain, tmp_path: Path) -> None:
+    """Each stage passes on what it read, so the joined features meet the translation; training takes them."""
+    root = tmp_path / "workspace"
+    shutil.copytree(sources.root, root)
+    encode = "extract - --encoder efficientnet-lite0 --set image_size"
+    whole = pipe("translate --lang es --back --queries", f"{encode}=48", f"{encode}=40", "extract - --concat")
+    done = toy.shell(whole.replace(f" {OPTIONS['extract']}", ""), root)
+    assert done.code == 0, done.err
+    kinds = [base.load(path).kind for path in done.paths]
+    assert kinds == ["dataset", "features", "features", "translation", "features"]
+    made = done.made
+    assert made.name == "_".join(path.name for path in done.paths[1:3]) and made.request["encoder"].count("lite0") == 2
+    done = toy.shell(f"printf '%s\\n' {shlex.join(map(str, done.paths))} | {pipe('train -', 'evaluate -')}", root)
+    assert done.code == 0, done.err
+    assert done.made.kind == "evaluation" and made.path in done.paths

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -15,27 +14,12 @@ import numpy.typing as npt
 import pytest
 import scipy.io
 import toy
+from rows import assert_stored, frames_of, in_npz, item_ids, stored
 from toy import Chain, Outcome
 
-from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts import base, features
 
 D = 8
-
-
-def item_ids(chain: Chain) -> list[str]:
-    """The items, in the order of the data set."""
-    return list(dataset.read(chain.find("dataset", "toy")).items["item_id"])
-
-
-def frames_of(ids: Sequence[str], dim: int = D) -> dict[str, npt.NDArray[np.float32]]:
-    """One to five rows an item: what is on the picture, and noise."""
-    rng = np.random.default_rng(0)
-    made = {}
-    for number, name in enumerate(ids):
-        colour, _, shape = name.partition("-")
-        own = np.random.default_rng([*f"{colour}{shape}".encode()]).standard_normal(dim)
-        made[name] = (own + 0.1 * rng.standard_normal((1 + number % 5, dim))).astype(np.float32)
-    return made
 
 
 def in_folder(path: Path, rows: dict[str, npt.NDArray[np.float32]]) -> Path:
@@ -58,13 +42,6 @@ def in_bigfile(path: Path, rows: dict[str, npt.NDArray[np.float32]]) -> Path:
     return path
 
 
-def in_npz(path: Path, rows: dict[str, npt.NDArray[np.float32]]) -> Path:
-    """An array an item."""
-    path = path.with_suffix(".npz")
-    np.savez(path, **rows)  # type: ignore[arg-type]
-    return path
-
-
 def in_hdf5(path: Path, rows: dict[str, npt.NDArray[np.float32]]) -> Path:
     """A dataset an item."""
     path = path.with_suffix(".hdf5")
@@ -77,23 +54,6 @@ def in_hdf5(path: Path, rows: dict[str, npt.NDArray[np.float32]]) -> Path:
 WRITERS = {"folder": in_folder, "bigfile": in_bigfile, "npz": in_npz, "hdf5": in_hdf5}
 
 
-def stored(made: base.Artifact) -> dict[str, npt.NDArray[np.float16]]:
-    """The rows of every item that has some, as they are on disk."""
-    index = features.read_index(made)
-    blocks = {s: np.load(made.file(features.shard_name(s)), allow_pickle=False) for s in set(index["shard"])}
-    columns = zip(index["item_id"], index["shard"], index["first_row"], index["n_rows"], strict=True)
-    return {item: blocks[shard][first : first + count] for item, shard, first, count in columns if count}
-
-
-def assert_stored(made: base.Artifact, rows: dict[str, npt.NDArray[Any]]) -> None:
-    """Exactly these rows, rounded to half precision."""
-    found = stored(made)
-    assert found.keys() == rows.keys()
-    for name, value in rows.items():
-        assert found[name].dtype == np.float16
-        np.testing.assert_array_equal(found[name], value.astype(np.float16))
-
-
 def extract(chain: Chain, *arguments: str | Path) -> Outcome:
     """Runs the command on the workspace's data set."""
     return chain.ccr("extract", chain.find("dataset", "toy").path, *arguments)
@@ -101,7 +61,7 @@ def extract(chain: Chain, *arguments: str | Path) -> Outcome:
 
 @pytest.mark.parametrize("form", sorted(WRITERS))
 def test_every_format_gives_the_same_features(form: str, workspace: Chain, tmp_path: Path) -> None:
-    rows = frames_of(item_ids(workspace))
+    rows = frames_of(item_ids(workspace), D)
     shuffled = dict(sorted(rows.items(), reverse=True))
     done = extract(workspace, "--from", WRITERS[form](tmp_path / "i3d", shuffled))
     assert done.code == 0, done.err
@@ -142,7 +102,7 @@ def test_mat(workspace: Chain, tmp_path: Path) -> None:
 
 
 def test_missing_items_are_recorded_and_what_is_left_over_is_said(workspace: Chain, tmp_path: Path) -> None:
-    rows = frames_of(item_ids(workspace))
+    rows = frames_of(item_ids(workspace), D)
     kept = {name: value for name, value in rows.items() if name not in ("red-ring", "blue-bar")}
     more = {f"other-{i}": rows["red-bar"] for i in range(4)} | {"red-cross": rows["red-cross"][:0]}
     done = extract(workspace, "--from", in_folder(tmp_path / "i3d", kept | more))
@@ -167,7 +127,7 @@ def test_missing_items_are_recorded_and_what_is_left_over_is_said(workspace: Cha
 
 
 def test_too_many_missing_items_stop_before_anything_is_written(workspace: Chain, tmp_path: Path) -> None:
-    rows = dict(list(frames_of(item_ids(workspace)).items())[:30])
+    rows = dict(list(frames_of(item_ids(workspace), D).items())[:30])
     source = in_npz(tmp_path / "half", rows)
     done = extract(workspace, "--from", source)
     assert (done.code, done.out) == (1, "")
@@ -197,7 +157,7 @@ def test_rows_that_half_precision_cannot_hold(
 ) -> None:
     """Found in the last shard; the mended file then takes the place of the refused one."""
     monkeypatch.setattr(features, "SHARD_ITEMS", 4)
-    rows = frames_of(item_ids(workspace))
+    rows = frames_of(item_ids(workspace), D)
     rows["red-bar"] = np.ones((3, D), np.float32)
     rows = {name: value for name, value in rows.items() if name != "red-bar"} | {"red-bar": rows["red-bar"]}
     good = in_npz(tmp_path / "good", rows)
@@ -212,7 +172,7 @@ def test_rows_that_half_precision_cannot_hold(
 
 
 def test_the_largest_number_that_is_held(workspace: Chain, tmp_path: Path) -> None:
-    rows = frames_of(item_ids(workspace))
+    rows = frames_of(item_ids(workspace), D)
     rows["red-bar"] = np.array([[65519.0, -65504.0, 1e-9, *[0] * (D - 3)]])
     done = extract(workspace, "--from", in_npz(tmp_path / "f", rows))
     assert done.code == 0, done.err
@@ -220,21 +180,21 @@ def test_the_largest_number_that_is_held(workspace: Chain, tmp_path: Path) -> No
 
 
 def test_features_of_unequal_length(workspace: Chain, tmp_path: Path) -> None:
-    rows = frames_of(item_ids(workspace))
+    rows = frames_of(item_ids(workspace), D)
     rows["red-bar"] = np.ones((2, 5), np.float32)
     done = extract(workspace, "--from", in_hdf5(tmp_path / "f", rows))
     assert (done.code, done.out) == (4, "") and "'red-bar' has features of 5 numbers, the first item of 8" in done.err
 
 
 def test_an_id_in_two_sources(workspace: Chain, tmp_path: Path) -> None:
-    rows = frames_of(item_ids(workspace))
+    rows = frames_of(item_ids(workspace), D)
     first, second = in_npz(tmp_path / "a", rows), in_npz(tmp_path / "b", {"red-bar": rows["red-bar"]})
     done = extract(workspace, "--from", first, "--from", second)
     assert done.code == 4 and "the id 'red-bar' is both in" in done.err
 
 
 def test_content_counts_and_not_the_place(workspace: Chain, tmp_path: Path) -> None:
-    rows = frames_of(item_ids(workspace))
+    rows = frames_of(item_ids(workspace), D)
     (tmp_path / "here").mkdir()
     for form, write in WRITERS.items():
         source = write(tmp_path / form, rows)
@@ -254,7 +214,7 @@ def test_content_counts_and_not_the_place(workspace: Chain, tmp_path: Path) -> N
 
 
 def test_names_of_files_that_are_no_text(workspace: Chain, tmp_path: Path) -> None:
-    rows = frames_of(item_ids(workspace))
+    rows = frames_of(item_ids(workspace), D)
     folder = in_folder(tmp_path / "f", rows)
     (folder / "red-bar.npy").rename(folder / b"red-\xff.npy".decode("utf-8", "surrogateescape"))
     done = extract(workspace, "--from", folder)
@@ -286,7 +246,7 @@ def test_options_that_do_not_go_together(
 
 
 def test_a_dry_run_writes_nothing(workspace: Chain, tmp_path: Path) -> None:
-    source = in_npz(tmp_path / "f", frames_of(item_ids(workspace)))
+    source = in_npz(tmp_path / "f", frames_of(item_ids(workspace), D))
     before = toy.digests(workspace.root)
     shown = json.loads(extract(workspace, "--from", source, "--dry-run", "--json").out)
     assert shown["made"][0]["request"]["from"] == base.sha256_file(source) and toy.digests(workspace.root) == before
@@ -309,7 +269,7 @@ main()
 
 def test_killed_and_gone_on_with(workspace: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of four items; the process is killed once some of them are there."""
-    source = in_folder(tmp_path / "i3d", frames_of(item_ids(workspace)))
+    source = in_folder(tmp_path / "i3d", frames_of(item_ids(workspace), D))
     partial = workspace.root / "features/toy/i3d.partial"
     process = toy.python(SMALL_SHARDS, "extract", "--from", source, workspace=workspace.root)
     while len(list(partial.glob("index-*.parquet"))) < 2:
@@ -325,6 +285,23 @@ def test_killed_and_gone_on_with(workspace: Chain, tmp_path: Path, monkeypatch: 
     assert {name: (made.path / name).stat().st_mtime_ns for name in reached} == reached
     whole = toy.ok("extract", "--from", source, "--name", "whole", workspace=workspace.root).made
     assert made.files == whole.files and len(whole.files) == 12 + 2
+
+
+def test_room_is_looked_for_before_every_shard(
+    workspace: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first by a row an item, then by what is done; with room again the same command goes on."""
+    monkeypatch.setattr(features, "SHARD_ITEMS", 24)
+    source = in_npz(tmp_path / "f", {name: np.ones((5, 1000), np.float32) for name in item_ids(workspace)})
+    usage = shutil.disk_usage(tmp_path)
+    for free, message, shards in ((95_000, "about 0.1 MiB", 0), (200_000, "about 0.2 MiB", 1)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda path, free=free: usage._replace(free=free))
+        done = extract(workspace, "--from", source)
+        assert (done.code, done.out) == (6, "") and "the same command goes on" in done.err
+        assert f"the disk is full, or will be: {message} more are needed in" in done.err
+        assert len(list((workspace.root / "features/toy").glob("f.partial/*.npy"))) == shards
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=250_000))
+    assert extract(workspace, "--from", source).code == 0
 
 
 def test_frames_reach_a_method_that_reads_them(workspace: Chain, tmp_path: Path) -> None:
