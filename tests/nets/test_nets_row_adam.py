@@ -57,7 +57,7 @@ def test_a_step_is_that_of_adam() -> None:
     weight = nn.Parameter(torch.tensor([[1.0, -2.0], [3.0, 0.5]], dtype=torch.float64))
     optimizer = RowAdam([weight], lr=0.1)
     parts_ND = torch.tensor([[0.5, 1.0], [0.5, -3.0]], dtype=torch.float64)
-    (nn.functional.embedding(torch.tensor([1, 1]), weight, sparse=True) * parts_ND).sum().backward()
+    (nn.functional.embedding(torch.tensor([1, 1]), weight, sparse=True) * parts_ND).sum().backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     grad = torch.tensor([1.0, -2.0], dtype=torch.float64)  # summed over the row's two entries
     wanted = torch.tensor([3.0, 0.5], dtype=torch.float64) - 0.1 * grad / (grad.abs() + 1e-8 / (1 - 0.999) ** 0.5)
