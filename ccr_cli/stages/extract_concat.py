@@ -190,12 +190,16 @@ def _write(
         total = int(n_V.sum())
         features.write_header(handle, total, dim)
         if total:
-            stored = [np.load(a.file(features.shard_name(shard)), mmap_mode="r", allow_pickle=False) for a in given]
-            assert sum(rows.shape[1] for rows in stored) == dim
+            files = [artifact.file(features.shard_name(shard)) for artifact in given]
             places = [_places(index.iloc[part], shard, n_V) for index in indexes]
-            for first in range(0, total, step):
-                rows_PND = [rows[place[first : first + step]] for rows, place in zip(stored, places, strict=True)]
-                handle.write(np.concatenate(rows_PND, axis=1).data)
+            for first in range(0, total, step):  # mapped anew for each block, so that what was read leaves memory
+                rows_PND = [
+                    np.load(file, mmap_mode="r", allow_pickle=False)[place[first : first + step]]
+                    for file, place in zip(files, places, strict=True)
+                ]
+                rows_ND = np.concatenate(rows_PND, axis=1)
+                assert rows_ND.shape[1] == dim
+                handle.write(rows_ND.data)
         return n_V, errors[part]
 
     write_shards(folder, items, fill, lambda first: 2.0 * dim * int(n_rows[first:].sum()))
