@@ -22,6 +22,10 @@ def report(
             help="Show so many example searches a language, with the run that is best on validation.",
         ),
     ] = 0,
+    published: Annotated[
+        bool,
+        typer.Option("--published", help="Set the results beside those that papers print, and say what differs."),
+    ] = False,
     device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
@@ -44,7 +48,7 @@ def report(
     from ccr_cli.stages.samples import sample_searches
 
     shown = sample_searches(inputs, searches, device=device) if searches else []
-    material, parents = gather(inputs, title, shown)
+    material, parents = gather(inputs, title, shown, published)
     made = write(inputs, material, parents, name=name, force=force)
     show_report(overview(material), made.path / "report.html")
     c.emit(inputs, [made], json)
@@ -54,4 +58,5 @@ EPILOG = c.examples(
     "ccr report --searches 3",
     "ccr report evaluations/a evaluations/b diagnoses/a --title 'Two methods'",
     "ccr report translations/noto-emoji/es-recorded",
+    "ccr report --published",
 )

@@ -52,6 +52,11 @@ class Published:
     digest: str
     """Hash of all of it."""
 
+    def source(self, paper: str, table: str) -> str:
+        """Names a table: `UML, Table 1`."""
+        names = dict(zip(self.papers["paper"], self.papers["name"], strict=True))
+        return f"{names[paper]}, Table {table}"
+
 
 def folder() -> Path:
     """Where the tables lie."""

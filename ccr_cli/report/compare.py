@@ -49,6 +49,8 @@ class RunFacts:
     noise_kind: str = "none"
     """`none`, or style and target, e.g. `caption-translation`."""
     noise_seed: int | None = None
+    encoder: str = ""
+    """Features and text encoder."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,7 @@ def results_frame(
             "signature": str(result.get("signature") or ""),
             "queries": (result.get("t2v") or {}).get("queries"),
             "trained_lang": fact.lang,
+            "encoder": fact.encoder,
             "SumR": result.get("SumR"),
             "figure": figure,
             "low": low,

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ccr_cli.artifacts.base import atomic_open
-from ccr_cli.report import canvas, compare, figures, page, summaries, translation_scores, translations
+from ccr_cli.report import canvas, compare, figures, page, published, summaries, translation_scores, translations
 from ccr_cli.report.findings import Findings, findings
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.strip import strip
@@ -32,13 +32,14 @@ class Overview:
     findings: Findings
     tables: dict[str, Table]
     """By name: sumr or map, retrieval, and where there is something to say recovery, detection, settings (and
-    settings-map or settings-sumr where the main table is of the other figure), searches, translations and
-    translation-scores."""
+    settings-map or settings-sumr where the main table is of the other figure), searches, translations,
+    translation-scores, and those whose names begin with published."""
 
 
 def overview(material: Material) -> Overview:
     """Computes the sentences and tables of a report; `material` has at least one result or translation."""
-    views = compare.views(compare.results_frame(material.results, material.facts))
+    frame = compare.results_frame(material.results, material.facts)
+    views = compare.views(frame)
     diagnoses = compare.diagnoses_frame([(d.run_id, d.summary) for d in material.diagnoses], material.facts)
     tables = make_tables(views, diagnoses) if views else {}
     if material.searches:
@@ -46,6 +47,9 @@ def overview(material: Material) -> Overview:
     for table in (translations.flags(material.translations), translation_scores.scores(material.translations)):
         if table:
             tables[table.name] = table
+    if material.published:
+        called = {c.name: str(c.manifest.get("name") or "") for c in material.collections}
+        tables |= published.beside(frame, material.published, called)
     if views:
         said = findings(views[0], diagnoses)
         said = replace(said, more=(*said.more, *translations.failures(material.translations)))

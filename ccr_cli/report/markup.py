@@ -58,10 +58,10 @@ def paragraph(words: str, kind: str = "") -> str:
     return f"<p{f' class={kind}' if kind else ''}>{prose(words)}</p>"
 
 
-def table(data: Table, *, title: bool = True) -> str:
+def table(data: Table, *, title: bool = True, kind: str = "") -> str:
     """A table with headings over groups of columns; the best figures are bold, spreads small."""
     best, spans = data.best(), column_groups(data)
-    lines = ['<figure class="table"><div class="scroll"><table>']
+    lines = [f'<figure class="table"><div class="scroll"><table{f" class={kind}" if kind else ""}>']
     if title:
         lines.insert(0, f"<h3>{text(data.title)}</h3>")
     lines.append("<thead>")
@@ -71,7 +71,8 @@ def table(data: Table, *, title: bool = True) -> str:
     heads = (f'<th class="{"word" if c.text else "number"}">{text(c.title)}</th>' for c in data.columns)
     lines.append(f"<tr>{''.join(heads)}</tr></thead>\n<tbody>")
     for r, row in enumerate(data.rows):
-        kinds = [k for k, there in (("block", data.starts_block(r)), ("ceiling", row.ceiling)) if there]
+        known = (("block", data.starts_block(r)), ("ceiling", row.ceiling), ("quoted", row.quoted))
+        kinds = [kind for kind, there in known if there]
         lines.append(f'<tr class="{" ".join(kinds)}">' if kinds else "<tr>")
         for c, column in enumerate(data.columns):
             mean, _, spread = data.printed(r, c, pm="\x00").partition("\x00")

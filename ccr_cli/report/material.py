@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from ccr_cli.data.published import Published
 from ccr_cli.report import compare
 from ccr_cli.report.searches import Search
 
@@ -87,6 +88,8 @@ class Material:
     translations: Sequence[Translation] = ()
     origins: Sequence[Origin] = ()
     title: str | None = None
+    published: Published | None = None
+    """What results are set beside, where that is asked for."""
 
     def label(self, run_id: str, known: str) -> str:
         """The name of a run's method among the others."""

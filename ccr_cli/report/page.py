@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 import ccr_cli
-from ccr_cli.report import compare, markup, provenance, suspects, translations
+from ccr_cli.report import compare, markup, provenance, published, suspects, translations
 from ccr_cli.report.canvas import inline_svg
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
@@ -59,6 +59,7 @@ def render(content: Content) -> str:
         _searches(content),
         markup.section("uncertainty", "Does the uncertainty know when retrieval fails?", [_plot(content, "risk")]),
         markup.section("settings", "Other languages and settings", _settings(content)),
+        _published(content),
         markup.section("training", "Training", [_plot(content, "training")]),
         provenance.measured(content.material, content.views),
         provenance.data(content.material),
@@ -145,6 +146,19 @@ def _result(content: Content) -> str:
 def _settings(content: Content) -> list[str]:
     names = [name for name in content.tables if name.startswith("settings")]
     return [_table(content, name, title=len(names) > 1) for name in names]
+
+
+def _published(content: Content) -> str:
+    if content.material.published is None:
+        return ""
+    tables = [table for name, table in content.tables.items() if name.startswith("published")]
+    said = published.QUOTED in tables[0].notes
+    parts = [markup.paragraph(published.QUOTED)] if said else []
+    for table in tables:
+        notes = [note for note in table.notes if note != published.QUOTED]
+        parts.append(markup.table(replace(table, notes=notes), kind="beside"))
+    parts += [markup.paragraph(line, "note") for line in published.cited(tables, content.material.published)]
+    return markup.section("published", "Beside published figures", parts)
 
 
 def _detection(content: Content) -> str:

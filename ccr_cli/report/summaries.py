@@ -32,7 +32,7 @@ def ladder(view: compare.View) -> Table:
     rows = []
     for label in compare.methods(frame):
         known = [(label, noise) in table.index for noise in ratios]
-        cells = [_spread(table.loc[(label, n)]) if there else Cell() for n, there in zip(ratios, known, strict=True)]
+        cells = [spread(table.loc[(label, n)]) if there else Cell() for n, there in zip(ratios, known, strict=True)]
         rows.append(Row([Cell(label), *cells, _seeds(table, label)], ceiling=compare.is_oracle(label)))
     title = f"{view.named} ({view.scale}) by method and noise: {view.title}"
     return Table(view.figure.lower(), title, columns, rows, [SD_NOTE])
@@ -128,7 +128,7 @@ def retrieval(view: compare.View, noise: float | None = None) -> Table:
         if noise is not None and ratio != noise:
             continue
         cells = [Cell(float(ratio), shown=percent(ratio)), Cell(label), Cell(int(line[(view.figure, "n")]))]
-        cells += [_spread(line[figure]) for figure in figures]
+        cells += [spread(line[figure]) for figure in figures]
         rows.append(Row(cells, block=percent(ratio), ceiling=compare.is_oracle(str(label))))
     where = "" if noise is None else f" at {percent(noise)} noise"
     name = "retrieval" if noise is None else f"retrieval-noise{noise:g}"
@@ -160,7 +160,7 @@ def detection(frame: pd.DataFrame) -> Table:
         block = " ".join([percent(noise), *([data, lang] if several else []), *([kind] if kind not in _USUAL else [])])
         name = str(judge) if side == "cross_lingual" else f"{judge}, {side}"
         cells = [Cell(float(noise), shown=block), Cell(label), Cell(name), Cell(int(line[("share_noisy", "n")]))]
-        cells += [_spread(line[figure]) for figure in figures]
+        cells += [spread(line[figure]) for figure in figures]
         rows.append(Row(cells, block=block, ceiling=judge == "oracle"))
     notes = [
         "Found: share of the mismatched pairs that are called noisy. False alarms: share of the intact pairs that are; "
@@ -188,14 +188,15 @@ def overview(views: Sequence[compare.View]) -> Table:
             cells = [Cell(view.title), Cell(label)]
             for noise in ratios:
                 known = (label, noise) in table.index
-                cells.append(_spread(table.loc[(label, noise)]) if known else Cell())
+                cells.append(spread(table.loc[(label, noise)]) if known else Cell())
             cells.append(_seeds(table, label))
             rows.append(Row(cells, block=view.title, ceiling=compare.is_oracle(label)))
     title = f"{views[0].named} ({views[0].scale}) in every language and setting"
     return Table("settings", title, columns, rows, [SD_NOTE])
 
 
-def _spread(line: Any) -> Cell:
+def spread(line: Any) -> Cell:
+    """A figure's mean, with its standard deviation where there are several runs."""
     mean, sd, n = float(line["mean"]), float(line["sd"]), int(line["n"])
     if not math.isfinite(mean):
         return Cell()

@@ -58,6 +58,8 @@ class Row:
     cells: Sequence[Cell]
     block: str = ""
     ceiling: bool = False
+    quoted: bool = False
+    """Somebody else's figures: they do not compete either."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class Table:
         """
         found = set()
         for block in dict.fromkeys(row.block for row in self.rows):
-            rivals = [i for i, row in enumerate(self.rows) if row.block == block and not row.ceiling]
+            rivals = [i for i, row in enumerate(self.rows) if row.block == block and not (row.ceiling or row.quoted)]
             for c, column in enumerate(self.columns):
                 known = {i: v for i in rivals if (v := _number(self.rows[i].cells[c])) is not None}
                 if column.better is None or len(known) < 2:
@@ -143,7 +145,7 @@ def to_rich(table: Table, *, spread: bool = True) -> RichTable:
     for r, row in enumerate(table.rows):
         if table.starts_block(r):
             out.add_section()
-        style = "dim italic" if row.ceiling else ""
+        style = "dim italic" if row.ceiling or row.quoted else ""
         cells = [
             Text(
                 plain(table.printed(r, c) if spread else table.printed(r, c, pm=None)),
@@ -211,8 +213,9 @@ def to_markdown(table: Table) -> str:
     lines = [f"**{markdown_text(table.title)}**", "", "| " + " | ".join(heads) + " |"]
     lines.append("|" + "|".join(":---" if c.text else "---:" for c in table.columns) + "|")
     for r, row in enumerate(table.rows):
-        mark = ["**" if (r, c) in best else "_" if row.ceiling else "" for c in range(len(row.cells))]
-        cells = [f"{m}{markdown_text(table.printed(r, c))}{m}" for c, m in enumerate(mark)]
+        mark = ["**" if (r, c) in best else "_" if row.ceiling or row.quoted else "" for c in range(len(row.cells))]
+        texts = [markdown_text(table.printed(r, c)) for c in range(len(row.cells))]
+        cells = [f"{m}{text}{m}" if text else "" for m, text in zip(mark, texts, strict=True)]
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *(f"{markdown_text(note)}  " for note in table.notes)]
     return "\n".join(lines).rstrip() + "\n"
@@ -234,6 +237,8 @@ _LATEX = {
     "↓": r"$\downarrow$",
     MINUS: "$-$",
     "\u00d7": r"$\times$",
+    "∞": r"$\infty$",
+    "†": r"\textdagger{}",
 }
 
 
@@ -258,7 +263,7 @@ def to_latex(table: Table) -> str:
             lines.append(r"\midrule")
         cells = []
         for c in range(n):
-            font = r"\textbf" if (r, c) in best else r"\textit" if row.ceiling else ""
+            font = r"\textbf" if (r, c) in best else r"\textit" if row.ceiling or row.quoted else ""
             cells.append(f"{font}{{{latex_text(table.printed(r, c))}}}" if font else latex_text(table.printed(r, c)))
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]

@@ -13,6 +13,7 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import read_table
 from ccr_cli.artifacts.workspace import slug
 from ccr_cli.console import warn
+from ccr_cli.data import published
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.report import compare, compose
 from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
@@ -30,6 +31,7 @@ def report(
     name: str | None = None,
     title: str | None = None,
     searches: Sequence[Search] = (),
+    beside_published: bool = False,
     force: bool = False,
 ) -> base.Artifact:
     """Reports on evaluations, diagnoses and translations.
@@ -44,6 +46,7 @@ def report(
             made from, so that a report on other results is another one.
         title: Heading of the page.
         searches: Searches to show.
+        beside_published: Set the results beside those of papers.
         force: Write it again.
 
     Returns:
@@ -52,7 +55,7 @@ def report(
     Raises:
         ArtifactError: If there is no evaluation and no translation.
     """
-    return write(inputs, *gather(inputs, title, searches), name=name, force=force)
+    return write(inputs, *gather(inputs, title, searches, beside_published), name=name, force=force)
 
 
 def write(
@@ -65,6 +68,8 @@ def write(
 ) -> base.Artifact:
     """Writes a report on what `gather` found; the other arguments as for `report`."""
     request = {"title": material.title, "searches": [search.request() for search in material.searches]}
+    if material.published:
+        request["published"] = material.published.digest
     name = name or _name(material, request, parents)
     with building(inputs.workspace, "report", name, request, parents, force=force) as build:
         if build.done is None:
@@ -88,7 +93,7 @@ def summary(inputs: Inputs) -> compose.Overview:
 
 
 def gather(
-    inputs: Inputs, title: str | None = None, searches: Sequence[Search] = ()
+    inputs: Inputs, title: str | None = None, searches: Sequence[Search] = (), beside_published: bool = False
 ) -> tuple[Material, list[base.Artifact]]:
     """Reads all that a report shows, and says from which artifacts; arguments and errors as for `report`."""
     evaluations, diagnoses, runs = _select(inputs)
@@ -111,6 +116,7 @@ def gather(
         translations=translations,
         origins=[_origin(artifact) for artifact in parents],
         title=title,
+        published=published.read() if beside_published else None,
     )
     return material, parents
 
@@ -172,9 +178,15 @@ def _facts(runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, c
             data=str(config.get("data") or ""),
             noise_kind=compare.noise_kind(config.get("noise")),
             noise_seed=(config.get("noise") or {}).get("seed"),
+            encoder=_encoder(config),
         )
         for run_id, config in configs.items()
     }
+
+
+def _encoder(config: dict[str, Any]) -> str:
+    parts = (config.get("features"), (config.get("options") or {}).get("text_encoder"))
+    return " + ".join(str(part) for part in parts if part)
 
 
 def _defaults(config: dict[str, Any]) -> dict[str, Any]:
