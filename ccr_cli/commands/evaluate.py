@@ -14,8 +14,11 @@ from ccr_cli.commands import common as c
 def evaluate(
     artifacts: c.Artifacts = None,
     split: Annotated[
-        str, typer.Option("--split", help="train, val, test, or a half of val: val-select, val-report.")
-    ] = "test",
+        str | None,
+        typer.Option(
+            "--split", help="train, val, test, or a half of val: val-select, val-report.", show_default="test"
+        ),
+    ] = None,
     lang: Annotated[
         list[str] | None,
         typer.Option("--lang", help="Query language; repeat for several.", show_default="the run's"),
@@ -23,6 +26,9 @@ def evaluate(
     zero_shot: Annotated[
         bool,
         typer.Option("--zero-shot", help="On the other data sets of the workspace, in every language they have."),
+    ] = False,
+    drop_leaks: Annotated[
+        bool, typer.Option("--drop-leaks", help="Zero-shot: leave out the items that the run has seen.")
     ] = False,
     caption_set: Annotated[
         str | None, typer.Option("--caption-set", help="Only the captions of this set.", show_default="all")
@@ -36,7 +42,8 @@ def evaluate(
         str | None,
         typer.Option(
             "--protocol",
-            help="full: a query's own item is right; labelled: its whole category.",
+            help="full: a query's own item is right; labelled: its whole category; "
+            "or a name of the data set's manifest, such as coco-1k-5fold.",
             show_default="what the method learns",
         ),
     ] = None,
@@ -73,6 +80,7 @@ def evaluate(
         fusion=fusion,
         ties=ties,
         protocol=protocol or "",
+        drop_leaks=drop_leaks,
     )
     made = stage(inputs, trained, options, device=device, name=name, force=force)
     show_evaluation(made)
@@ -82,6 +90,7 @@ def evaluate(
 EPILOG = c.examples(
     "ccr evaluate",
     "ccr evaluate runs/noto-emoji-es-uml-seed0 --lang es --lang fr",
-    "ccr evaluate --zero-shot",
+    "ccr evaluate --protocol coco-1k-5fold",
+    "ccr evaluate --zero-shot --drop-leaks",
     "ccr evaluate runs/mine --split val-report --ties pessimistic --json",
 )

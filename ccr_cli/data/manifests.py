@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts.base import sha256_file, sha256_text
+from ccr_cli.data.protocols import read_protocols
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError
 
@@ -89,6 +90,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         for key in keys:
             if not fit or not all(isinstance(e.get(key), str) for e in entries):
                 raise ArtifactError(f"{path}: each [[{table}]] needs the keys {', '.join(keys)} (strings)")
+    read_protocols(manifest, str(path))
     return manifest
 
 

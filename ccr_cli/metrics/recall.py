@@ -52,6 +52,19 @@ def summarise(ranks: Ranks, *, tie: str = "mid", ks: Sequence[int] = KS) -> dict
     return out
 
 
+def mean_of_folds(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The figures of one direction over folds: the mean of each, every fold counting the same; counts are sums.
+
+    Args:
+        folds: What `summarise` says of each fold.
+    """
+    counts = ("queries", "dropped")
+    return {
+        key: sum(fold[key] for fold in folds) if key in counts else float(np.mean([fold[key] for fold in folds]))
+        for key in folds[0]
+    }
+
+
 def sum_recall(t2v: Mapping[str, float], v2t: Mapping[str, float], ks: Sequence[int] = KS) -> float:
     """SumR: the sum of R@1, R@5 and R@10 of both directions in percent, at most 600.
 
@@ -122,6 +135,46 @@ def bootstrap_interval(
         raise ValueError("a tie rule is for a named statistic: a function reads the ranks by itself")
     compute = _named(statistic, tie or "mid") if isinstance(statistic, str) else statistic
 
+    return interval_of_means([(parts, keys)], compute, seed, samples=samples, level=level)
+
+
+def interval_of_means(
+    folds: Sequence[tuple[Sequence[Ranks], Sequence[NDArray[np.int64]]]],
+    statistic: Callable[..., float],
+    seed: int,
+    *,
+    samples: int = 1000,
+    level: float = 0.95,
+) -> Interval:
+    """The same for the mean of a figure over folds: items are drawn inside their fold, so all folds keep their size.
+
+    Args:
+        folds: Of each fold the ranks of one or several directions, and for each direction the item of each query.
+        statistic: A function of as many `Ranks` as there are directions.
+        seed: Of the resampling.
+        samples: Number of resamples.
+        level: Share of the resamples inside the interval.
+
+    Raises:
+        ValueError: If a fold has nothing to resample.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = [_resampled(parts, keys, statistic, rng, samples) for parts, keys in folds]
+    values = np.mean([value for _, value in drawn], axis=0)
+    tail = 50.0 * (1.0 - level)
+    # a resample in which one direction has no query at all says nothing
+    low, high = np.nanpercentile(values, [tail, 100.0 - tail])
+    return Interval(float(np.mean([estimate for estimate, _ in drawn])), float(low), float(high), level, samples)
+
+
+def _resampled(
+    parts: Sequence[Ranks],
+    keys: Sequence[NDArray[np.int64]],
+    compute: Callable[..., float],
+    rng: np.random.Generator,
+    samples: int,
+) -> tuple[float, NDArray[np.float64]]:
+    """The figure of the queries as they are, and that of each resample of their items."""
     keys = [key[part.valid] for key, part in zip(keys, parts, strict=True)]
     parts = [part.take(part.valid) for part in parts]
     _, codes = np.unique(np.concatenate(keys), return_inverse=True)
@@ -130,15 +183,11 @@ def bootstrap_interval(
         raise ValueError("there is no query with a positive to resample")
     members = [_Members(code, n_groups) for code in np.split(codes, np.cumsum([len(k) for k in keys])[:-1])]
 
-    rng = np.random.default_rng(seed)
     values = np.empty(samples)
     for i in range(samples):
         drawn = rng.integers(0, n_groups, n_groups)
         values[i] = compute(*(part.take(member.of(drawn)) for part, member in zip(parts, members, strict=True)))
-    tail = 50.0 * (1.0 - level)
-    # a resample in which one direction has no query at all says nothing
-    low, high = np.nanpercentile(values, [tail, 100.0 - tail])
-    return Interval(float(compute(*parts)), float(low), float(high), level, samples)
+    return float(compute(*parts)), values
 
 
 def _named(name: str, tie: str) -> Statistic:

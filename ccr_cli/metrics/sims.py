@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 SimBlock = Callable[[slice, slice], Tensor]
@@ -38,6 +40,22 @@ def dot_sim(query_QD: Tensor, gallery_GD: Tensor) -> SimBlock:
 def transposed(sim: SimBlock) -> SimBlock:
     """The same similarities in the other direction: what was the gallery asks, what asked is the gallery."""
     return lambda queries, gallery: sim(gallery, queries).T
+
+
+def columns(sim: SimBlock, at_G: NDArray[np.int64]) -> SimBlock:
+    """The similarities to some of the gallery entries alone.
+
+    Args:
+        sim: Similarities to all of them.
+        at_G: (G,) their positions, ascending.
+    """
+
+    def part(queries: slice, gallery: slice) -> Tensor:
+        at_g = at_G[gallery]
+        sim_qg = sim(queries, slice(int(at_g[0]), int(at_g[-1]) + 1))
+        return sim_qg[:, torch.from_numpy(at_g - at_g[0]).to(sim_qg.device)]
+
+    return part
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:

@@ -17,28 +17,25 @@ from torch import Tensor
 import ccr_cli
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.console import say, warn
+from ccr_cli.data.protocols import ZERO_SHOT, Protocol, first_captions
 from ccr_cli.data.splits import items_of
 from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.methods.base import Method
-from ccr_cli.metrics import calibration
 from ccr_cli.metrics import signature as signatures
-from ccr_cli.metrics.ranks import Ranks
-from ccr_cli.metrics.recall import bootstrap_interval, summarise
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
-from ccr_cli.stages.scoring import Scores, rank_table, right_answers, score_gallery
+from ccr_cli.stages.scoring import Sides, interval, over_folds, rank_table, right_answers, score_gallery
 from ccr_cli.stages.triplets import Gallery, gallery, only, without
 from ccr_cli.stages.trust import deletions, out_of_distribution
-
-QUERY_BLOCK = 1024
-CURVE_POINTS = 50
+from ccr_cli.stages.uncertainty import calibrations, of_folds, query_uncertainty
 
 
 @dataclass(frozen=True)
 class Options:
     """What an evaluation measures and how."""
 
-    split: str = "test"
+    split: str | None = None
+    """By default the protocol's: `test`, or what the manifest says."""
     langs: tuple[str, ...] = ()
     """Languages of the queries; by default the run's target language (zero-shot: all that there are)."""
     zero_shot: bool = False
@@ -52,7 +49,10 @@ class Options:
     ties: str = "mid"
     """mid, optimistic or pessimistic."""
     protocol: str = ""
-    """`full`: the query's own item is right; `labelled`: all of its category. By default what the method learns."""
+    """`full`: the query's own item is right; `labelled`: all of its category; or a name of the data set's manifest. By
+    default what the method learns."""
+    drop_leaks: bool = False
+    """Of other data sets, leave out the items that the run has seen."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,9 @@ class Target:
     translations: pd.DataFrame | None
     langs: tuple[str, ...]
     leak: str
+    protocol: Protocol
+    fold_of: dict[str, int]
+    """Fold of each item of the split."""
 
 
 class Measuring:
@@ -89,14 +92,14 @@ class Measuring:
     def target(self, target: Target, advance: Any) -> None:
         """Measures every language of one data set."""
         visual: Tensor | None = None
-        known = replace(target, data=without(target.data, self.left_out))
+        known, protocol = replace(target, data=without(target.data, self.left_out)), target.protocol
         for lang in target.langs:
             found, sets = self._gallery(known, lang)
-            wanted = self.options.caption_set
-            if wanted not in (None, sets):
+            if protocol.caption_set not in (None, sets):
+                wanted = protocol.caption_set
                 say(f"{lang} has no captions of the set {wanted!r} and is measured with its own: {sets}")
             if found.missing:
-                warn(f"{found.missing} {self.options.split} items of {target.data.name} have no features")
+                warn(f"{found.missing} {protocol.split} items of {target.data.name} have no features")
             if visual is None:
                 visual = embed_visuals(self.method, found.visual, self.device)
             self._language(target, lang, sets, found, visual)
@@ -104,27 +107,31 @@ class Measuring:
 
     def _gallery(self, target: Target, lang: str) -> tuple[Gallery, str]:
         """The items of a data set with the captions of one language, and the sets that these are of."""
-        o = self.options
+        protocol = target.protocol
         beside = lang == target.data.source_lang and len(target.langs) > 1
-        if beside and not asked_for(target.data, lang, o):
-            o = replace(o, caption_set=None)
-        captions = captions_of(target.data, lang, o)
-        wanted = f" of the set {o.caption_set!r}" if o.caption_set else ""
+        if beside and not asked_for(target.data, lang, protocol):
+            protocol = replace(protocol, caption_set=None)
+        captions = captions_of(target.data, lang, protocol)
+        wanted = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
         needs = self.method.config.needs()
         what = f"human {lang} captions{wanted}"
-        found = gallery(target.data, target.features, self.options.split, captions, what, needs)
-        return found, "+".join(sorted(captions["caption_set"].unique()))
+        found = gallery(target.data, target.features, protocol.split, captions, what, needs)
+        if protocol.positives == "single":
+            first = set(first_captions(captions, 1)["caption_id"])
+            found = replace(found, first_T=np.flatnonzero([caption in first for caption in found.caption_ids]))
+        asked = captions[captions["caption_id"].isin(set(found.caption_ids))]
+        return found, "+".join(sorted(asked["caption_set"].unique()))
 
     def _language(self, target: Target, lang: str, sets: str, found: Gallery, visual_VD: Tensor) -> None:
         """The queries of one language: as they are, by every reading of the model, and fused with their translation."""
         text_TD = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
-        self._add(target, lang, sets, found, visual_VD, text_TD)
+        self._add(target, lang, sets, Sides(found, visual_VD, text_TD))
         for reading, model in self.method.readings().items():
             sides = (
                 embed_visuals(model, found.visual, self.device),
                 encode_and_embed(model, self.tokenizer, found.texts, self.device),
             )
-            self._add(target, lang, sets, found, *sides, reading=reading)
+            self._add(target, lang, sets, Sides(found, *sides), reading=reading)
         known = _translated_queries(target, found) if lang != target.data.source_lang else {}
         if known:
             # a query without translation stands in for its own: fused with itself, it counts as it is
@@ -133,45 +140,30 @@ class Measuring:
             alone = len(text_TD) - len(known)
             if alone:
                 warn(f"{alone} of {len(text_TD)} {lang} queries have no translation and are not fused with one")
-            self._add(target, lang, sets, found, visual_VD, text_TD, english_TD=english_TD, alone=alone)
+            self._add(target, lang, sets, Sides(found, visual_VD, text_TD, english_TD), alone=alone)
 
-    def _add(
-        self,
-        target: Target,
-        lang: str,
-        sets: str,
-        found: Gallery,
-        visual_VD: Tensor,
-        text_TD: Tensor,
-        *,
-        english_TD: Tensor | None = None,
-        alone: int = 0,
-        reading: str = "",
-    ) -> None:
-        o, labelled = self.options, self.options.protocol == "labelled"
-        scores = score_gallery(
-            found,
-            visual_VD,
-            text_TD,
-            english_TD=english_TD,
-            beta=o.beta,
-            fusion=o.fusion,
-            tie=o.ties,
-            labelled=labelled,
-        )
-        fusion = "none" if english_TD is None else f"{o.beta:g}{o.fusion}"
+    def _add(self, target: Target, lang: str, sets: str, sides: Sides, *, alone: int = 0, reading: str = "") -> None:
+        o, protocol, found = self.options, target.protocol, sides.found
+        labelled, fuses = protocol.positives == "label", sides.english_TD is not None
+        folds = sides.folds(np.array([target.fold_of[item] for item in found.item_ids]), protocol.folds)
+        scored = [
+            score_gallery(
+                fold.found,
+                fold.visual_VD,
+                fold.text_TD,
+                english_TD=fold.english_TD,
+                beta=o.beta,
+                fusion=o.fusion,
+                tie=o.ties,
+                labelled=labelled,
+            )
+            for fold in folds
+        ]
+        scores = over_folds(scored)
+        fusion = f"{o.beta:g}{o.fusion}" if fuses else "none"
         fused = f"{fusion}-{alone}alone" if alone else fusion
-        unc = None if english_TD is not None or reading else uncertainties(self.method, visual_VD, text_TD)
-
-        def headline(t2v: Ranks, v2t: Ranks) -> float:
-            return Scores(summarise(t2v, tie=o.ties), summarise(v2t, tie=o.ties), t2v, v2t).headline(labelled)
-
-        interval = bootstrap_interval(
-            (scores.ranks_t2v, scores.ranks_v2t),
-            headline,
-            seed=0,
-            groups=(found.item_T, np.arange(len(found.item_ids))),
-        )
+        unc = None if fuses or reading else of_folds(self.method, folds)
+        within = interval([(fold.found, each) for fold, each in zip(folds, scored, strict=True)], o.ties, labelled)
         mismatch = self.settings["noise"]
         noise_text = "none"
         if mismatch:
@@ -179,14 +171,14 @@ class Measuring:
         label = signatures.build(
             {
                 "data": f"{target.data.name}@{target.data.artifact.id[:8]}",
-                "split": o.split,
+                "split": protocol.split,
                 "lang": lang,
                 "caption_set": sets,
                 "q": str(len(found.texts)),
-                "gallery": str(len(found.item_ids)),
+                "gallery": _sizes([len(fold.found.item_ids) for fold in folds]),
                 "dir": "t2v+v2t",
-                "protocol": self._protocol(),
-                "pos": "label" if labelled else "any",
+                "protocol": self._protocol(protocol),
+                "pos": {"all": "any"}.get(protocol.positives, protocol.positives),
                 "ties": o.ties,
                 "sim": f"cosine-{reading}" if reading else "cosine",
                 "fusion": fused,
@@ -202,7 +194,7 @@ class Measuring:
             {
                 "run": self.trained.name,
                 "data": target.data.name,
-                "split": o.split,
+                "split": protocol.split,
                 "lang": lang,
                 "caption_set": sets,
                 "role": "source" if lang == target.data.source_lang else "target",
@@ -217,28 +209,29 @@ class Measuring:
                 "t2v": _finite(scores.t2v),
                 "v2t": _finite(scores.v2t),
                 "SumR": scores.sum_r,
-                f"{'mAP' if labelled else 'SumR'}_interval": [interval.low, interval.high],
-                "calibration": _calibrations(scores, unc, o.ties, self.method.calibrated and not labelled),
+                f"{'mAP' if labelled else 'SumR'}_interval": [within.low, within.high],
+                "calibration": calibrations(scored, unc, o.ties, self.method.calibrated and not labelled),
             }
         )
         if unc is not None and labelled:
             right = right_answers(found, labelled)
-            self.results[-1]["deletion"] = deletions(visual_VD, text_TD, unc, right, o.ties)
-        if unc is not None and self.left_out:
-            unknown = self._unknown(target, lang, visual_VD, text_TD)
-            self.results[-1]["ood"] = out_of_distribution(unc, unknown, self.left_out)
+            self.results[-1]["deletion"] = deletions(sides.visual_VD, sides.text_TD, unc[0], right, o.ties)
+        if unc is not None and self.left_out and len(folds) == 1:
+            unknown = self._unknown(target, lang, sides.visual_VD, sides.text_TD)
+            self.results[-1]["ood"] = out_of_distribution(unc[0], unknown, self.left_out)
         number = len(self.results) - 1
-        for direction, ranks, ids in (
-            ("t2v", scores.ranks_t2v, found.caption_ids),
-            ("v2t", scores.ranks_v2t, found.item_ids),
-        ):
-            self.ranks.append(rank_table(number, direction, ids, ranks, o.ties, unc[direction] if unc else None))
+        for direction in ("t2v", "v2t"):
+            for place, (fold, each) in enumerate(zip(folds, scored, strict=True)):
+                ids = fold.found.caption_ids if direction == "t2v" else fold.found.item_ids
+                ranks = each.ranks_t2v if direction == "t2v" else each.ranks_v2t
+                unc_Q = unc[place][direction] if unc else None
+                self.ranks.append(rank_table(number, direction, ids, ranks, o.ties, unc_Q))
 
-    def _protocol(self) -> str:
+    def _protocol(self, protocol: Protocol) -> str:
         """What the signature calls the protocol."""
-        name = self.options.protocol or "full"
+        name = protocol.name
         if self.options.zero_shot:
-            name = "zero-shot" if name == "full" else f"zero-shot-{name}"
+            name = ZERO_SHOT if name == "full" else f"{ZERO_SHOT}-{name}"
         return f"{name}-without-{self.left_out}" if self.left_out else name
 
     def _unknown(self, target: Target, lang: str, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray]:
@@ -256,39 +249,26 @@ class Measuring:
         return out
 
 
-def captions_of(data: dataset.Dataset, lang: str, options: Options) -> pd.DataFrame:
-    """The human captions in a language, of the set that is asked for."""
+def captions_of(data: dataset.Dataset, lang: str, protocol: Protocol) -> pd.DataFrame:
+    """The human captions in a language that a protocol takes."""
     captions = data.captions[data.captions["lang"] == lang]
-    return captions if options.caption_set is None else captions[captions["caption_set"] == options.caption_set]
+    if protocol.caption_set is not None:
+        captions = captions[captions["caption_set"] == protocol.caption_set]
+    return captions if protocol.captions is None else first_captions(captions, protocol.captions)
 
 
-def asked_for(data: dataset.Dataset, lang: str, options: Options) -> bool:
-    """Whether the items to be measured have captions in a language, of the set that is asked for."""
-    items = set(items_of(data.items, options.split)["item_id"])
-    return bool(captions_of(data, lang, options)["item_id"].isin(items).any())
+def asked_for(data: dataset.Dataset, lang: str, protocol: Protocol) -> bool:
+    """Whether the items to be measured have captions in a language that the protocol takes."""
+    items = set(items_of(data.items, protocol.split)["item_id"])
+    return bool(captions_of(data, lang, protocol)["item_id"].isin(items).any())
 
 
-def uncertainties(method: Method, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray] | None:
-    """The uncertainty of every query, by direction; None as soon as the method turns out to have none."""
-    out = {}
-    for direction, query_QD, gallery_GD in (("t2v", text_TD, visual_VD), ("v2t", visual_VD, text_TD)):
-        uncertainty_Q = query_uncertainty(method, query_QD, gallery_GD)
-        if uncertainty_Q is None:
-            return None
-        out[direction] = uncertainty_Q
-    return out
-
-
-@torch.no_grad()
-def query_uncertainty(method: Method, query_QD: Tensor, gallery_GD: Tensor) -> np.ndarray | None:
-    """The uncertainty of every query; None as soon as the method turns out to have none."""
-    parts = []
-    for block in torch.split(query_QD, QUERY_BLOCK):
-        uncertainty_q = method.score(block, gallery_GD)[1]
-        if uncertainty_q is None:
-            return None
-        parts.append(uncertainty_q)
-    return torch.cat(parts).double().cpu().numpy()
+def _sizes(items: list[int]) -> str:
+    """The size of the gallery; of several folds, as `5x1000`, or `5x998-1000`."""
+    if len(items) == 1:
+        return str(items[0])
+    same = min(items) == max(items)
+    return f"{len(items)}x{min(items)}" if same else f"{len(items)}x{min(items)}-{max(items)}"
 
 
 def _engine(translated: base.Artifact) -> str:
@@ -304,24 +284,6 @@ def _translated_queries(target: Target, found: Gallery) -> dict[int, str]:
     query = target.translations[(target.translations["direction"] == "query") & (target.translations["status"] == "ok")]
     text_of = dict(zip(query["source_caption_id"], query["text"], strict=True))
     return {place: text_of[caption] for place, caption in enumerate(found.caption_ids) if text_of.get(caption)}
-
-
-def _calibrations(
-    scores: Scores, unc: dict[str, np.ndarray] | None, tie: str, stated: bool = False
-) -> dict[str, Any] | None:
-    """What the uncertainty is worth, and where it states a probability, how far that is from what happens."""
-    if unc is None:
-        return None
-    out = {}
-    for direction, ranks in (("t2v", scores.ranks_t2v), ("v2t", scores.ranks_v2t)):
-        rank = ranks.rank(tie)
-        curve = calibration.risk_coverage(unc[direction], rank)
-        at = np.linspace(0, len(curve.coverage) - 1, min(CURVE_POINTS, len(curve.coverage))).round().astype(int)
-        points = {"coverage": curve.coverage[at].tolist(), "risk": curve.risk[at].tolist()}
-        out[direction] = {**calibration.calibration(unc[direction], rank), "curve": points}
-        if stated:
-            out[direction]["ece"] = calibration.reliability(unc[direction], rank).ece
-    return out
 
 
 def _finite(figures: dict[str, float]) -> dict[str, float | None]:

@@ -1,32 +1,32 @@
-"""Scores of one gallery: both directions, with ranks, figures and intervals.
+"""Scores of a gallery, or of several folds: both directions, with ranks, figures and intervals.
 
 Shape suffixes: V visual items, T texts, D embedding.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import Ranks, rank_both
-from ccr_cli.metrics.recall import sum_recall, summarise
-from ccr_cli.metrics.sims import SimBlock, dot_sim, fused, minmax
+from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
+from ccr_cli.metrics.recall import Interval, interval_of_means, mean_of_folds, sum_recall, summarise
+from ccr_cli.metrics.sims import SimBlock, columns, dot_sim, fused, minmax
 from ccr_cli.stages.triplets import Gallery
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Figures of both directions, and the ranks behind them."""
+class Figures:
+    """Figures of both directions."""
 
     t2v: dict[str, float]
     v2t: dict[str, float]
-    ranks_t2v: Ranks
-    ranks_v2t: Ranks
 
     @property
     def mean_ap(self) -> float:
@@ -41,6 +41,65 @@ class Scores:
     def headline(self, labelled: bool) -> float:
         """What stands for all of them: mAP where whatever has the query's category is right, else SumR."""
         return self.mean_ap if labelled else self.sum_r
+
+
+@dataclass(frozen=True)
+class Scores(Figures):
+    """Figures of one gallery, and the ranks behind them."""
+
+    ranks_t2v: Ranks
+    ranks_v2t: Ranks
+
+
+def over_folds(folds: Sequence[Figures]) -> Figures:
+    """The means over folds; SumR is then the sum of mean recalls."""
+    return Figures(mean_of_folds([fold.t2v for fold in folds]), mean_of_folds([fold.v2t for fold in folds]))
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A gallery as vectors."""
+
+    found: Gallery
+    visual_VD: Tensor
+    text_TD: Tensor
+    english_TD: Tensor | None = None
+    """Of the texts' translations into the source language, for score fusion."""
+
+    def folds(self, fold_V: np.ndarray, number: int) -> list[Sides]:
+        """Cuts the gallery into folds, each a gallery of its own with the captions of its items.
+
+        Args:
+            fold_V: Fold of each item, from 0.
+            number: How many there are.
+
+        Raises:
+            ArtifactError: If one has no items, or no captions.
+        """
+        if number == 1:
+            return [self]
+        fold_T = fold_V[self.found.item_T]
+        return [self._part(np.flatnonzero(fold_V == n), np.flatnonzero(fold_T == n), n) for n in range(number)]
+
+    def _part(self, row_V: np.ndarray, row_T: np.ndarray, number: int) -> Sides:
+        whole = self.found
+        if not len(row_V) or not len(row_T):
+            lacking = "captions" if len(row_V) else "items with features"
+            raise ArtifactError(f"fold {number + 1} has no {lacking}: there is no mean over all folds")
+        at_V, at_T = torch.from_numpy(row_V), torch.from_numpy(row_T)
+        on_V, on_T = at_V.to(self.visual_VD.device), at_T.to(self.text_TD.device)
+        found = replace(
+            whole,
+            item_ids=[whole.item_ids[row] for row in row_V],
+            visual=whole.visual.select(at_V),
+            caption_ids=[whole.caption_ids[row] for row in row_T],
+            texts=[whole.texts[row] for row in row_T],
+            item_T=np.searchsorted(row_V, whole.item_T[row_T]),
+            label_V=None if whole.label_V is None else whole.label_V[at_V],
+            first_T=None if whole.first_T is None else np.flatnonzero(np.isin(row_T, whole.first_T)),
+        )
+        english_TD = None if self.english_TD is None else self.english_TD[on_T]
+        return Sides(found, self.visual_VD[on_V], self.text_TD[on_T], english_TD)
 
 
 def score_gallery(
@@ -69,7 +128,30 @@ def score_gallery(
     sim = similarity(gallery, visual_VD, text_TD, english_TD=english_TD, beta=beta, fusion=fusion)
     n_visual, n_texts = len(gallery.item_ids), len(gallery.texts)
     t2v, v2t = rank_both(sim, n_visual, n_texts, right_answers(gallery, labelled))
+    first = gallery.first_T
+    if first is not None:
+        right = Positives.from_lists([[int(item)] for item in gallery.item_T[first]]).reversed(n_visual)
+        v2t = rank_queries(columns(sim, first), n_visual, len(first), right)
     return Scores(summarise(t2v, tie=tie), summarise(v2t, tie=tie), t2v, v2t)
+
+
+def interval(folds: Sequence[tuple[Gallery, Scores]], tie: str, labelled: bool) -> Interval:
+    """How far the headline figure would move with other items.
+
+    Args:
+        folds: Each fold with its scores; one, where there are none.
+        tie: mid, optimistic or pessimistic.
+        labelled: As in `score_gallery`.
+    """
+
+    def headline(t2v: Ranks, v2t: Ranks) -> float:
+        return Figures(summarise(t2v, tie=tie), summarise(v2t, tie=tie)).headline(labelled)
+
+    drawn = [
+        ((scores.ranks_t2v, scores.ranks_v2t), (found.item_T, np.arange(len(found.item_ids))))
+        for found, scores in folds
+    ]
+    return interval_of_means(drawn, headline, seed=0)
 
 
 def right_answers(gallery: Gallery, labelled: bool) -> Positives:

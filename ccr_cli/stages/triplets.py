@@ -64,6 +64,8 @@ class Gallery:
     """Category of each item, int64; None where one is missing."""
     missing: int
     """Items of the split without features."""
+    first_T: np.ndarray | None = None
+    """Rows of the captions that an item can find, ascending, one of each item; None: all of its captions."""
 
 
 def training_triplets(
@@ -178,15 +180,16 @@ def without(data: Dataset, left_out: str) -> Dataset:
     absent = labels - set(data.items["label"].dropna())
     if absent:
         raise UsageError(f"no item of {data.name} has the category {min(absent)}, so it cannot be left out")
-    return _items_alone(data, ~data.items["label"].isin(labels))
+    return items_alone(data, ~data.items["label"].isin(labels))
 
 
 def only(data: Dataset, left_out: str) -> Dataset:
     """The categories of the data set that were left out of training."""
-    return _items_alone(data, data.items["label"].isin({int(label) for label in left_out.split(",")}))
+    return items_alone(data, data.items["label"].isin({int(label) for label in left_out.split(",")}))
 
 
-def _items_alone(data: Dataset, chosen: pd.Series[bool]) -> Dataset:
+def items_alone(data: Dataset, chosen: pd.Series[bool]) -> Dataset:
+    """The data set without the other items and their captions."""
     items = data.items[chosen].reset_index(drop=True)
     return replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
 

@@ -18,6 +18,7 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, run, translation
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.methods import infonce
 from ccr_cli.metrics import signature
@@ -26,9 +27,9 @@ from ccr_cli.metrics.ranks import TIES, rank_both
 from ccr_cli.metrics.sims import matrix_sim
 from ccr_cli.nets.text import build_text_encoder
 from ccr_cli.stages.load import load_method
-from ccr_cli.stages.measure import QUERY_BLOCK, _calibrations, uncertainties
-from ccr_cli.stages.scoring import Scores
-from ccr_cli.stages.triplets import read_visuals
+from ccr_cli.stages.scoring import Scores, Sides
+from ccr_cli.stages.triplets import Gallery, read_visuals
+from ccr_cli.stages.uncertainty import QUERY_BLOCK, calibrations, of_folds
 
 Array = npt.NDArray[np.float64]
 CPU = ("--device", "cpu")
@@ -261,7 +262,7 @@ def test_calibration_follows_the_tie_rule(tie: str) -> None:
     """Every query ties with one competitor: a failure under two of the three rules."""
     both = rank_both(matrix_sim(torch.ones(2, 2)), 2, 2, Positives.from_lists([[0], [1]]))
     unc = {direction: np.array([0.1, 0.2]) for direction in ("t2v", "v2t")}
-    found = _calibrations(Scores({}, {}, *both), unc, tie)
+    found = calibrations([Scores({}, {}, *both)], [unc], tie)
     assert found is not None
     failing = 0.0 if tie == "optimistic" else 1.0
     for direction in ("t2v", "v2t"):
@@ -277,7 +278,8 @@ def test_a_method_without_uncertainty_is_asked_once() -> None:
             return super().score(query_QD, gallery_GD)
 
     method = Plain(infonce.Config(dim=4), 3, build_text_encoder("ngram", buckets=8, dim=4))
-    assert uncertainties(method, torch.ones(5, 4), torch.ones(3 * QUERY_BLOCK, 4)) is None
+    none = Gallery([], Frames.single(torch.ones(0, 1)), [], [], np.zeros(0, dtype=np.int64), None, 0)
+    assert of_folds(method, 2 * [Sides(none, torch.ones(5, 4), torch.ones(3 * QUERY_BLOCK, 4))]) is None
     assert asked == [QUERY_BLOCK]
 
 
@@ -318,56 +320,3 @@ def test_what_chose_the_epoch_is_said(split: str, leak: str, finished: Chain) ->
 def test_wrong_options(options: tuple[str, str], message: str, chain: Chain) -> None:
     done = chain.ccr("evaluate", chain.find("run", "uml").path, *options, *CPU)
     assert (done.code, done.out) == (2, "") and message in done.err
-
-
-def other_collection(workspace: Chain, folder: Path, *, name: str, space: str | None, shift: int) -> base.Artifact:
-    """A copy of the toy data set under another name, its splits moved on by some colours."""
-    other = toy.toy(name)
-    other.extra = "" if space is None else f'id_space = "{space}"'
-    splits = [item[1] for item in other.items]
-    for item, split in zip(other.items, splits[shift:] + splits[:shift], strict=True):
-        item[1] = split
-    made = toy.ok("data", "import", other.write(folder / name), workspace=workspace.root).made
-    toy.ok("extract", made.path, *toy.ENCODER, workspace=workspace.root)
-    return made
-
-
-def test_zero_shot_on_what_chose_the_epoch_is_said(finished: Chain, tmp_path: Path) -> None:
-    own = Model(finished, finished.find("run", "uml")).data.items
-    other = toy.toy("chosen")
-    other.extra = 'id_space = "toy-shapes"'
-    for item in other.items:
-        item[1] = {"val": "test"}.get(item[1], "train")
-    made = toy.ok("data", "import", other.write(tmp_path / "chosen"), workspace=finished.root).made
-    toy.ok("extract", made.path, *toy.ENCODER, workspace=finished.root)
-    done = toy.ok("evaluate", finished.find("run", "uml").path, "--zero-shot", *CPU, workspace=finished.root)
-    assert f"{len(items_of(own, 'val-select'))} groups of chosen (test) chose the epoch in toy" in done.err
-    assert {signature.parse(r["signature"])["leak"] for r in evaluation.results(done.made)} == {"selected-on"}
-
-
-def test_zero_shot_refuses_what_was_trained_on(finished: Chain, tmp_path: Path) -> None:
-    other = other_collection(finished, tmp_path, name="leaky", space="toy-shapes", shift=1)
-    trained = set(items_of(Model(finished, other).data.items, "train")["group"])
-    tested = set(items_of(dataset.read(other).items, "test")["group"])
-    assert trained & tested
-    done = finished.ccr("evaluate", finished.find("run", "uml").path, "--zero-shot", *CPU)
-    assert (done.code, done.out) == (4, "")
-    assert f"{len(trained & tested)} groups of leaky (test) were trained on in toy" in done.err
-    assert sorted(trained & tested)[0] in done.err
-
-
-@pytest.mark.parametrize(
-    ("space", "leak"), [("toy-shapes", "none-by-toy-shapes"), ("x", "unchecked"), (None, "unchecked")]
-)
-def test_zero_shot_says_what_was_checked(space: str | None, leak: str, finished: Chain, tmp_path: Path) -> None:
-    other = other_collection(finished, tmp_path, name="other", space=space, shift=0)
-    trained = finished.find("run", "uml")
-    done = toy.ok("evaluate", trained.path, "--zero-shot", *CPU, workspace=finished.root)
-    assert {other.path, trained.path} <= set(done.paths)
-    found = evaluation.results(done.made)
-    assert [(r["data"], r["lang"], r["zero_shot"]) for r in found] == [("other", "en", True), ("other", "es", True)]
-    for result in found:
-        fields = signature.parse(result["signature"])
-        assert (fields["leak"], fields["protocol"], fields["data"]) == (leak, "zero-shot", f"other@{other.id[:8]}")
-    own = {r["lang"]: r["SumR"] for r in results(finished, "uml") if r["fusion"] == "none"}
-    assert {r["lang"]: r["SumR"] for r in found} == own, "the same pictures and captions"

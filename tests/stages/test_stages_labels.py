@@ -1,4 +1,4 @@
-"""What methods are called, which runs example searches are made with, and what an evaluation has seen before."""
+"""What methods are called, and which runs example searches are made with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from ccr_cli.errors import UsageError
 from ccr_cli.metrics import signature
 from ccr_cli.report.compare import is_oracle
 from ccr_cli.stages.labels import default_options, knows_truth, method_label
-from ccr_cli.stages.leaks import own_leak
 from ccr_cli.stages.samples import best_runs
 from ccr_cli.stages.select import Inputs
 
@@ -63,21 +62,6 @@ def test_labels(config: dict[str, Any], label: str) -> None:
 def test_a_method_that_is_not_here() -> None:
     with pytest.raises(UsageError):
         method_label({"method": "alchemy", "preset": None, "options": {"judge": "none"}})
-
-
-@pytest.mark.parametrize(
-    ("split", "select", "leak"),
-    [
-        ("train", "mt", "trained-on"),
-        ("val", "mt", "selected-on"),
-        ("val-select", "human", "selected-on"),
-        ("val-select", "last", "own-split"),
-        ("val-report", "mt", "own-split"),
-        ("test", "mt", "own-split"),
-    ],
-)
-def test_what_chose_the_epoch_is_no_own_split(split: str, select: str, leak: str) -> None:
-    assert own_leak(split, select) == leak
 
 
 @pytest.fixture

@@ -1,0 +1,137 @@
+"""Protocols: under a name, which items of a data set are measured, by which captions, and in how many galleries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ccr_cli.data.splits import SPLITS
+from ccr_cli.errors import ArtifactError
+
+USUAL = ("full", "labelled")
+"""Protocols of every data set."""
+POSITIVES = ("all", "single")
+ZERO_SHOT = "zero-shot"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a data set is measured."""
+
+    name: str
+    split: str = "test"
+    items: int | None = None
+    """The first so many items of the split, in the data set's order; None: all."""
+    folds: int = 1
+    """Galleries: so many consecutive parts of the items, equally large, in the data set's order."""
+    captions: int | None = None
+    """The first so many captions of an item, by k; None: all."""
+    caption_set: str | None = None
+    """Only captions of this set; None: all."""
+    positives: str = "all"
+    """Right answers of an item: `all` of its captions; `single`: its first alone, the only one that can be found;
+    `label`: all captions of its category."""
+    langs: tuple[str, ...] | None = None
+    """Languages that may query; None: all."""
+
+
+def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protocol]:
+    """Reads `[[protocols]]` of a manifest.
+
+    Args:
+        manifest: The manifest.
+        where: What it is called in messages.
+
+    Returns:
+        The protocols by name, in the manifest's order.
+
+    Raises:
+        ArtifactError: If one of them is wrong.
+    """
+    entries = manifest.get("protocols", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ArtifactError(f"{where}: protocols are tables, each under [[protocols]]")
+    found: dict[str, Protocol] = {}
+    for entry in entries:
+        name = entry.get("name")
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in found:
+            raise ArtifactError(f"{where}: a protocol has a name of its own, of [A-Za-z0-9._-], not {name!r}")
+        if name in (*USUAL, *SPLITS) or name.startswith(ZERO_SHOT):
+            raise ArtifactError(f"{where}: a protocol cannot be called {name!r}, which has a meaning already")
+        for key, value in entry.items():
+            if key not in _KEYS:
+                raise ArtifactError(f"{where}: protocol {name!r} has the key {key!r}; known are {', '.join(_KEYS)}")
+            fits, what = _KEYS[key]
+            if not fits(value):
+                raise ArtifactError(f"{where}: {key} of the protocol {name!r} is {what}, not {value!r}")
+        known: dict[str, Any] = {key: value for key, value in entry.items() if key in _FIELDS}
+        if "langs" in known:
+            known["langs"] = tuple(known["langs"])
+        found[name] = Protocol(**known)
+    return found
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+_KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (_text, "text"),
+    "split": (lambda value: value in SPLITS, f"one of {', '.join(SPLITS)}"),
+    "items": (_number, "a whole number from 1"),
+    "folds": (_number, "a whole number from 1"),
+    "captions": (_number, "a whole number from 1"),
+    "caption_set": (_text, "text"),
+    "positives": (lambda value: value in POSITIVES, f"one of {', '.join(POSITIVES)}"),
+    "langs": (_names, "a list of language tags"),
+    "variants": (_names, "a list of names"),
+    "note": (_text, "text"),
+    "evidence": (_text, "text"),
+}
+_FIELDS = set(Protocol.__dataclass_fields__)
+
+
+def first_captions(captions: pd.DataFrame, number: int) -> pd.DataFrame:
+    """The first captions of each item by k, those of equal k in the data set's order; fewer where there are fewer."""
+    first = captions.sort_values("k", kind="stable").groupby("item_id", sort=False).head(number)
+    return captions[captions.index.isin(first.index)]
+
+
+def fold_of(items: pd.DataFrame, protocol: Protocol, name: str) -> dict[str, int]:
+    """The items that are measured, each with its fold.
+
+    Folds are of the items that the data set has, whatever becomes of one later (no features, a leak), so that the
+    others keep their rivals.
+
+    Args:
+        items: Those of the protocol's split.
+        protocol: Says how many items and folds.
+        name: Of the data set, for the message.
+
+    Raises:
+        ArtifactError: If there are fewer items than the protocol wants, or the folds would not be equally large.
+            Reference codes cut pieces of a fixed size and never ask; what comes out would be called by a name that it
+            does not deserve.
+    """
+    ids = list(items["item_id"])[: protocol.items]
+    if protocol.items is not None and len(ids) < protocol.items:
+        raise ArtifactError(f"{protocol.name} is of {protocol.items} {protocol.split} items, and {name} has {len(ids)}")
+    if len(ids) % protocol.folds:
+        raise ArtifactError(
+            f"{protocol.name} is a mean over {protocol.folds} folds of equal size, and {name} has {len(ids)} "
+            f"{protocol.split} items"
+        )
+    return {item: place * protocol.folds // len(ids) for place, item in enumerate(ids)}

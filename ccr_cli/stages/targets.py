@@ -1,0 +1,189 @@
+"""What a run is evaluated on: its own data set, or others, each with its protocol, languages and leaks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ccr_cli.artifacts import base, dataset, features, translation
+from ccr_cli.console import warn
+from ccr_cli.data.protocols import USUAL, Protocol, fold_of, read_protocols
+from ccr_cli.data.splits import items_of
+from ccr_cli.errors import ArtifactError, CcrError, UsageError
+from ccr_cli.stages.leaks import other_leak, own_leak
+from ccr_cli.stages.measure import Options, Target, asked_for
+from ccr_cli.stages.select import Inputs, made_from
+from ccr_cli.stages.triplets import items_alone
+
+
+def own_target(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], options: Options) -> Target:
+    """The data set that a run was trained on.
+
+    Args:
+        inputs: The artifacts that were named.
+        trained: The run.
+        settings: Its config.json.
+        options: What to measure.
+
+    Raises:
+        UsageError: If another data set was named, or options contradict the protocol.
+        ArtifactError: If a language has no captions.
+    """
+    data = dataset.read(inputs.parent(trained, "dataset"))
+    for given in inputs.given:
+        if given.kind == "dataset" and given.id != data.artifact.id:
+            raise UsageError(f"{given.name} is not what {trained.name} was trained on", hint="add --zero-shot")
+    feats = inputs.parent(trained, "features")
+    translations = None
+    if trained.has_parent("translation"):
+        translations = translation.read(inputs.parent(trained, "translation"))
+    protocol = protocol_of(data, options)
+    langs = options.langs or (settings["lang"],)
+    _refuse_languages(protocol, langs)
+    for lang in langs:
+        if lang not in data.languages():
+            shown = ", ".join(data.languages())
+            raise ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"it has: {shown}")
+    folds = fold_of(items_of(data.items, protocol.split), protocol, data.name)
+    data = _measured(data, protocol, folds)
+    leak = own_leak(data, protocol.split, settings["select"])
+    return Target(data, feats, translations, _with_source(data, langs, protocol), leak, protocol, folds)
+
+
+def other_targets(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], options: Options) -> list[Target]:
+    """Every other collection that has the protocol, a language that is asked for, and features of the run's encoder.
+
+    What does not fit, or leaks, is refused if it was named or nothing else is there; else left out with a warning.
+
+    Args:
+        inputs: The artifacts that were named; without a data set among them all of the workspace.
+        trained: The run.
+        settings: Its config.json.
+        options: What to measure.
+
+    Raises:
+        CcrError: If there is nothing to evaluate on, with the reasons.
+    """
+    own = dataset.read(inputs.parent(trained, "dataset"))
+    feats = inputs.parent(trained, "features")
+    encoder = base.read_json(feats.file("encoder.json"))
+    given = [a for a in inputs.given if a.kind == "dataset" and a.id != own.artifact.id]
+    others = given or [a for a in inputs.workspace.artifacts("dataset") if a.id != own.artifact.id]
+    same = [f for f in inputs.workspace.artifacts("features") if base.read_json(f.file("encoder.json")) == encoder]
+    targets: list[Target] = []
+    refused: list[CcrError] = []
+    for artifact in others:
+        fitting = [f for f in same if made_from(artifact)(f)]
+        data = dataset.read(artifact)
+        try:
+            if not fitting:
+                todo = features.command(feats, artifact.path)
+                raise ArtifactError(f"{artifact.name} has no features of the run's encoder", hint=f"make them: {todo}")
+            targets.append(_other(own, data, fitting[0], settings["select"], options))
+        except (ArtifactError, UsageError) as error:
+            if given:
+                raise
+            refused.append(error)
+        else:
+            inputs.note(artifact)
+            inputs.note(fitting[0])
+    if not targets:
+        raise _nothing(inputs, feats, refused)
+    for each in refused:
+        warn(f"left out: {_told(each)}")
+    return targets
+
+
+def _other(own: dataset.Dataset, data: dataset.Dataset, feats: base.Artifact, select: str, options: Options) -> Target:
+    protocol = protocol_of(data, options)
+    items = items_of(data.items, protocol.split)
+    if items.empty:
+        raise ArtifactError(f"{data.name} has no {protocol.split} items")
+    folds = fold_of(items, protocol, data.name)
+    _refuse_languages(protocol, options.langs)
+    data = _measured(data, protocol, folds)
+    leak = other_leak(own, data, protocol.split, select, drop=options.drop_leaks)
+    left = items_alone(data, ~data.items["item_id"].isin(leak.dropped)) if leak.dropped else data
+    if protocol.positives == "label" and items_of(left.items, protocol.split)["label"].isna().any():
+        raise ArtifactError(f"{data.name} has {protocol.split} items without a category (a label)")
+    wanted = options.langs or protocol.langs or tuple(data.languages())
+    langs = tuple(lang for lang in wanted if asked_for(left, lang, protocol))
+    of = f"captions of the set {protocol.caption_set!r}" if protocol.caption_set else "captions"
+    if not langs:
+        raise ArtifactError(f"{data.name} has no {of} in {', '.join(wanted)} for its {protocol.split} items")
+    for lang in options.langs:
+        if lang not in langs:
+            warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
+    return Target(left, feats, None, _with_source(left, langs, protocol), leak.said, protocol, folds)
+
+
+def protocol_of(data: dataset.Dataset, options: Options) -> Protocol:
+    """The protocol that is asked for: `full`, `labelled`, or one of the data set's manifest.
+
+    Raises:
+        UsageError: If the data set has none of that name, or another option contradicts it.
+    """
+    asked = options.protocol
+    if asked in USUAL:
+        positives = "label" if asked == "labelled" else "all"
+        split = options.split or Protocol.split
+        return Protocol(asked, split=split, caption_set=options.caption_set, positives=positives)
+    known = read_protocols(data.manifest, f"the manifest of {data.name}")
+    if asked not in known:
+        named = f"; or of its manifest: {', '.join(known)}" if known else ""
+        raise UsageError(f"{data.name} has no protocol {asked!r}", hint=f"--protocol is full or labelled{named}")
+    found = known[asked]
+    if options.split not in (None, found.split):
+        raise UsageError(f"the protocol {asked} is of the split {found.split}, and --split says {options.split}")
+    if options.caption_set not in (None, found.caption_set):
+        sets = f"the caption set {found.caption_set}" if found.caption_set else "captions of all sets"
+        raise UsageError(f"the protocol {asked} is of {sets}, and --caption-set says {options.caption_set}")
+    return found
+
+
+def _measured(data: dataset.Dataset, protocol: Protocol, items: Collection[str]) -> dataset.Dataset:
+    """The data set without the items of the split that the protocol leaves out."""
+    if protocol.items is None:
+        return data
+    beyond = set(items_of(data.items, protocol.split)["item_id"]) - {*items}
+    return items_alone(data, ~data.items["item_id"].isin(beyond))
+
+
+def _refuse_languages(protocol: Protocol, langs: Sequence[str]) -> None:
+    for lang in langs:
+        if protocol.langs is not None and lang not in protocol.langs:
+            shown = ", ".join(protocol.langs)
+            raise UsageError(
+                f"the protocol {protocol.name} is of queries in {shown}, not in {lang}", hint="--lang LANG"
+            )
+
+
+def _with_source(data: dataset.Dataset, langs: Sequence[str], protocol: Protocol) -> tuple[str, ...]:
+    """The languages, and the source beside them if the protocol has it and the items have captions in it."""
+    source = data.source_lang
+    if source in langs or (protocol.langs is not None and source not in protocol.langs):
+        return tuple(langs)
+    if not asked_for(data, source, replace(protocol, caption_set=None)):
+        warn(
+            f"{data.name} has no captions in {source} for its {protocol.split} items: the source language is not beside"
+        )
+        return tuple(langs)
+    return (*langs, source)
+
+
+def _told(error: CcrError) -> str:
+    return error.message + (f" ({error.hint})" if error.hint else "")
+
+
+def _nothing(inputs: Inputs, feats: base.Artifact, refused: Sequence[CcrError]) -> CcrError:
+    """Why there is nothing to evaluate on."""
+    if len(refused) == 1:
+        return refused[0]
+    if refused:
+        kind = UsageError if all(isinstance(error, UsageError) for error in refused) else ArtifactError
+        return kind("no data set can be evaluated on:\n  " + "\n  ".join(_told(error) for error in refused))
+    return ArtifactError(
+        f"there is no other data set in {inputs.workspace.root}",
+        hint=f"ccr data import twemoji; {features.command(feats, inputs.workspace.place('dataset', 'twemoji'))}",
+    )
