@@ -80,7 +80,7 @@ def test_pixels_are_squashed_and_scaled(encoder: lite0.Encoder) -> None:
     levels = torch.tensor([255, 127, 0], dtype=torch.uint8)[:, None, None].expand(3, 224, 224)
     assert torch.equal(encoder.preprocess(Image.new("RGB", (300, 100), (255, 127, 0))), levels)
     pixels = torch.tensor([1.0, 0.0, -127 / 128])[:, None, None].expand(3, 224, 224)
-    expected = encoder._network.extract_features(pixels[None]).mean(dim=(2, 3))
+    expected = encoder._features(pixels[None]).mean(dim=(2, 3))
     assert torch.allclose(encoder.encode(levels[None]), expected, atol=1e-4)
     wide = Image.new("RGB", (400, 100), "black")
     wide.paste("white", (200, 0, 400, 100))
