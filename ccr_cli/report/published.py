@@ -63,9 +63,9 @@ def _figures(found: Match, differing: _Differing, published: Published) -> Table
         Column("noise", "noise", format=".3g", text=True),
         Column("method", "method", text=True),
         Column("source", "from", text=True),
-        Column("encoders", "encoders", text=True),
         Column("n", "n", format=".0f"),
         *map(_column, metrics),
+        Column("encoders", "encoders", text=True),
         Column("differs", "differs in", text=True),
     ]
     rows: list[Row] = []
@@ -89,9 +89,9 @@ def _ours(found: Match, noise: float, metrics: Sequence[str]) -> Iterator[Row]:
     table = compare.aggregate(mine, ["key", "noise_kind", "label", "encoder"], metrics)
     for key, line in table.iterrows():
         own, kind, label, encoder = cast(tuple[str, str, str, str], key)
-        cells = [_noise(noise), Cell(label + told[own, kind]), Cell(YOURS), _encoders(encoder)]
+        cells = [_noise(noise), Cell(label + told[own, kind]), Cell(YOURS)]
         figures = [Cell(int(line[(metrics[0], "n")])), *(summaries.spread(line[metric]) for metric in metrics)]
-        yield Row([*cells, *figures, Cell("")], block=percent(noise))
+        yield Row([*cells, *figures, _encoders(encoder), Cell("")], block=percent(noise))
 
 
 def _noise(ratio: float) -> Cell:
@@ -122,9 +122,9 @@ def _theirs(
         same = ", ".join(each.what for each in differing[table]) or "nothing known"
         own = [text for text in (row["note"], _misprint(misprint)) if text]
         told = Cell("; ".join([same, *own]), shown="; ".join(["as above" if table == above else same, *own]))
-        cells = [_noise(noise), Cell(row["method"]), Cell(published.source(*table)), _encoders(row["backbone"])]
+        cells = [_noise(noise), Cell(row["method"]), Cell(published.source(*table)), Cell(None, shown="")]
         figures = [Cell(None if pd.isna(row[metric]) else row[metric]) for metric in metrics]
-        yield Row([*cells, Cell(None, shown=""), *figures, told], block=percent(noise), quoted=True)
+        yield Row([*cells, *figures, _encoders(row["backbone"]), told], block=percent(noise), quoted=True)
         above = table
 
 
@@ -171,4 +171,5 @@ def _available(published: Published, lonely: Sequence[str]) -> Table:
         rows.append(Row([Cell(text) for text in (str(data), *texts, "; ".join(papers))]))
     columns = [Column(key, key, text=True) for key in ("data", "queries", "noise", "protocol", "source")]
     notes = [f"Nothing published fits {text}." for text in lonely] or ["There are no results on test items."]
-    return Table("published", "What is published", columns, rows, notes)
+    title = "Nothing published fits these results: what there is" if lonely else "What is published"
+    return Table("published", title, columns, rows, notes)

@@ -286,6 +286,7 @@ def test_where_nothing_fits_it_is_said_with_what_there_is() -> None:
     made = tables(result("noto-emoji", lang="es"), result("noto-emoji", lang="en"))
     table = made["published"]
     assert table.notes == [f"Nothing published fits noto-emoji, queries in {lang}." for lang in ("en", "es")]
+    assert table.title.startswith("Nothing published fits")
     rows = {row["data"]: row for row in cells(table)}
     assert set(rows) == set(KNOWN.figures["data"])
     assert rows["multi30k"]["queries"] == "de, fr, cs" and rows["multi30k"]["protocol"] == "full, zero-shot"
