@@ -2,7 +2,7 @@
 
 `data_manifests/NAME.toml` says which official files there are, what each holds, how many lines and which hash, who
 says so (evidence), in which variants the collection is used and by which protocols it is evaluated. docs/datasets.md is
-made of them; DATASET in docs/dataset-format.md says what every key means. Nothing here reads the files themselves.
+made of them, and docs/dataset-format.md says what every key means. Nothing here reads the files themselves.
 """
 
 from __future__ import annotations
@@ -125,13 +125,12 @@ class Variant:
         return (str(self.about["source_lang"]), *self.about.get("query_langs", []))
 
 
-def formats() -> list[str]:
+@functools.cache
+def formats() -> tuple[str, ...]:
     """The formats of captions that can be read, by name."""
     folder = Path(__file__).parent / "formats"
-    stems = (name.replace("-", "_") for name in registry.names("data/formats"))
-    return [
-        s.replace("_", "-") for s in stems if re.search(r"^def read\(", (folder / f"{s}.py").read_text("utf-8"), re.M)
-    ]
+    texts = {n: (folder / f"{n.replace('-', '_')}.py").read_text("utf-8") for n in registry.names("data/formats")}
+    return tuple(name for name, text in texts.items() if re.search(r"^def read\(", text, re.MULTILINE))
 
 
 def reader(name: str) -> Callable[..., Iterator[Any]]:
@@ -194,7 +193,6 @@ def find(name: str, root: Path | None = None) -> Variant | None:
     return None
 
 
-@functools.lru_cache(maxsize=256)
 def read(path: Path) -> tuple[Variant, ...]:
     """Reads a manifest and checks it.
 

@@ -153,11 +153,12 @@ def build(
             for note in made.notes:
                 say(f"{name}: {note}")
         assert site.done is not None
-        tell(site.done, material, allow_partial)
+        read = dataset.read(site.done)
+        tell(read, material, allow_partial)
     there = dataset.media_root(site.done)
     if there != media_root.resolve():
         warn(f"{site.done.path} keeps its media root {there}; import with --force to change it")
-    warn_of_overlap(workspace, dataset.read(site.done))
+    warn_of_overlap(workspace, read)
     return site.done
 
 
@@ -165,9 +166,9 @@ def request(material: Material, name: str) -> dict[str, Any]:
     """What an import depends on: the manifest and every file, by content."""
     if material.asked is not None:
         return material.asked
-    sources = {each.spec.path: each.sha256 for each in material.found if each.path is not None}
     digest = base.sha256_file(material.variant.toml)
-    return {"name": name, "collection": material.variant.name, "manifest": digest, "sources": sources}
+    sources = {f"source.{each.spec.path}": each.sha256 for each in material.found if each.path is not None}
+    return {"name": name, "collection": material.variant.name, "manifest": digest, **sources}
 
 
 def finish(
@@ -280,21 +281,20 @@ def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, str]]) -> None
         (folder / "translations" / name).write_text("".join(lines), encoding="utf-8", newline="")
 
 
-def tell(made: base.Artifact, material: Material, allow_partial: bool) -> None:
+def tell(made: dataset.Dataset, material: Material, allow_partial: bool) -> None:
     """Says what is not as it should be, also of what was imported before.
 
     Raises:
         ArtifactError: If it is partial, and that was not allowed.
     """
-    read = dataset.read(made)
-    partial = read.manifest.get("partial", [])
+    partial = made.manifest.get("partial", [])
     if partial and not allow_partial:
-        raise ArtifactError(f"{made.path} is partial: {partial[0]}", hint="import it with --allow-partial")
+        raise ArtifactError(f"{made.artifact.path} is partial: {partial[0]}", hint="import it with --allow-partial")
     for line in partial[:SHOWN]:
         warn(f"{made.name} is partial: {line}")
     if len(partial) > SHOWN:
         warn(f"{made.name} is partial: {len(partial) - SHOWN} more, see ccr data show {made.name}")
-    across = crossing(read.items)
+    across = crossing(made.items)
     if len(across):
         warn(f"{len(across):,} groups of {made.name} lie in more than one split, e.g. {across.index[0]!r}")
     if material.variant.evidence.get("counts") == "memory":

@@ -109,7 +109,7 @@ def import_features(
     request = collection.request(material, name)
     digest = base.sha256_file(place)
     made = _make(workspace, name, request, lambda: _material(material), finish, digest, force)
-    collection.tell(made[0], material, allow_partial)
+    collection.tell(dataset.read(made[0]), material, allow_partial)
     return made
 
 
