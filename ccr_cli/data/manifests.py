@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ccr_cli.errors import ArtifactError
 _ITEM_COLUMNS = ("item_id", "split", "kind", "media", "label", "group")
 _CAPTION_COLUMNS = ("caption_id", "item_id", "lang", "k", "text", "caption_set")
 LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
+_SPACE = re.compile("[^:]+")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SPLITS = ("train", "val", "test")
 _KINDS = ("image", "video", "features")
@@ -91,7 +93,21 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             if not fit or not all(isinstance(e.get(key), str) for e in entries):
                 raise ArtifactError(f"{path}: each [[{table}]] needs the keys {', '.join(keys)} (strings)")
     read_protocols(manifest, str(path))
+    spaces(manifest, str(path))
     return manifest
+
+
+def spaces(manifest: Mapping[str, Any], where: str) -> list[str]:
+    """What the groups of a data set are ids of (`id_space`): nothing, one space or several.
+
+    Raises:
+        ArtifactError: If it is no name without a colon, nor a list of such; `where` says of what.
+    """
+    named = manifest.get("id_space", [])
+    found = [named] if isinstance(named, str) else named
+    if not isinstance(found, list) or not all(isinstance(each, str) and _SPACE.fullmatch(each) for each in found):
+        raise ArtifactError(f"{where}: id_space is a name without a colon, or a list of such, not {named!r}")
+    return found
 
 
 def _check_counts(path: Path, manifest: dict[str, Any], items: pd.DataFrame, captions: pd.DataFrame) -> None:

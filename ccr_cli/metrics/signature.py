@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 KEYS = (
@@ -89,6 +89,32 @@ def differences(first: str, second: str) -> dict[str, tuple[str, str]]:
     """
     one, two = parse(first), parse(second)
     return {key: (one[key], two[key]) for key in KEYS if one[key] != two[key]}
+
+
+def galleries(sizes: Sequence[int]) -> str:
+    """The value of `gallery`: the number of items; of several folds also how many there are.
+
+    >>> galleries([352]), galleries([1000] * 5), galleries([1000, 998])
+    ('352', '5x1000', '2x998-1000')
+    """
+    low, high = min(sizes), max(sizes)
+    each = str(low) if low == high else f"{low}-{high}"
+    return each if len(sizes) == 1 else f"{len(sizes)}x{each}"
+
+
+def read_galleries(value: str) -> tuple[int, int, int]:
+    """What `gallery` says: how many galleries, the size of the smallest, and of the largest.
+
+    >>> read_galleries("352"), read_galleries("2x998-1000")
+    ((1, 352, 352), (2, 998, 1000))
+
+    Raises:
+        ValueError: If it is no such value.
+    """
+    found = re.fullmatch(r"(?:(\d+)x)?(\d+)(?:-(\d+))?", value)
+    if found is None:
+        raise ValueError(f"no gallery of a signature: {value!r}")
+    return int(found[1] or 1), int(found[2]), int(found[3] or found[2])
 
 
 def _escape(value: str) -> str:

@@ -105,7 +105,7 @@ def variant_labels(
 
     Returns:
         By id, the label, followed by the options that vary among the runs of that label and are not the default,
-        e.g. `uml [beta=0.5]`.
+        e.g. `uml [beta=0.5]`; and always by `select=human`, where that is what chose the epoch.
     """
     groups: dict[tuple[str, Any, Any], list[str]] = {}
     for run, (label, config) in runs.items():
@@ -119,11 +119,14 @@ def variant_labels(
         for run in members:
             own, known = settings[run], usual[run] | {"dtype": DTYPE}
             told = [k for k in varying if k not in known or own.get(k) != known[k]]
-            shown = ", ".join(f"{key.rsplit('.', 1)[-1]}={own.get(key)}" for key in told)
-            out[run] = f"{label} [{shown}]" if shown else label
+            parts = [f"{key.rsplit('.', 1)[-1]}={own.get(key)}" for key in told]
+            parts += [f"select={HUMAN}"] * (runs[run][1].get("select") == HUMAN)
+            out[run] = f"{label} [{', '.join(parts)}]" if parts else label
     return out
 
 
+HUMAN = "human"
+"""What people wrote chose the epoch: in the target language, that is more than the setting allows."""
 DTYPE = "float32"
 """What a run was trained in where its config does not say."""
 
@@ -166,7 +169,7 @@ def results_frame(
     """
     rows = []
     for run_id, result in results:
-        fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), str(result["label"]))
+        fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), _alone(result))
         figure = evaluation.headline(result)
         low, high = result.get(f"{figure}_interval") or (None, None)
         row = {
@@ -199,13 +202,27 @@ def results_frame(
     return frame.drop_duplicates(["run_id", "signature"], ignore_index=True)
 
 
+def _alone(result: Mapping[str, Any]) -> str:
+    """The label of a result whose run is gone: what its signature says of the epoch is added, as to that of others."""
+    told = _fields(result.get("signature"))
+    human = told.get("select") == HUMAN and told.get("mt") != "none"
+    return f"{result['label']} [select={HUMAN}]" if human else str(result["label"])
+
+
+def _fields(text: object) -> dict[str, str]:
+    """The fields of a signature; none if it cannot be read."""
+    try:
+        return signature.parse(str(text))
+    except ValueError:
+        return {}
+
+
 def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, str]:
     """Kind and seed of the noise, and everything that must agree between two comparable scores."""
     own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang")
     kind, seed = fact.noise_kind, NO_NOISE if fact.noise_seed is None else fact.noise_seed
-    try:
-        fields = signature.parse(row["signature"])
-    except ValueError:
+    fields = _fields(row["signature"])
+    if not fields:
         return kind, seed, "|".join(f"{k}:{row[k]}" for k in own)
     noise = fields.pop("noise")
     fields.pop("unc")
@@ -247,9 +264,18 @@ def _title(row: pd.Series[Any], kind: str) -> str:
         parts.append("zero-shot")
     if row["fusion"] != "none":
         parts.append(f"fused with their translation ({row['fusion']})")
+    named = _protocol(row["signature"])
+    if named:
+        parts.append(f"protocol {named}")
     if kind not in ("none", "caption-translation"):
         parts.append(f"{kind} noise")
     return ", ".join(parts)
+
+
+def _protocol(text: str) -> str:
+    """The protocol of a manifest; empty for those that every data set has."""
+    name = re.sub("^zero-shot-?|-without-.*", "", _fields(text).get("protocol", ""))
+    return "" if name in ("full", "labelled") else name
 
 
 _WORDS = {"trained_lang": "trained for {}"}

@@ -165,8 +165,10 @@ def _benchmark(names: Iterable[str], known: Mapping[str, str]) -> str:
 
 def _protocol(own: str) -> str:
     """The protocol of a signature; one of which nothing is published is that of the test split as it is."""
-    if own.startswith(("zero-shot", "labelled")):
+    if own.startswith("labelled") or own == "zero-shot-labelled":
         return own
+    if own.startswith("zero-shot"):
+        return "zero-shot"
     return next((known for known in PROTOCOLS if known.startswith("coco") and own.startswith(known)), "full")
 
 
@@ -196,9 +198,10 @@ def _differences(found: Match, rows: pd.DataFrame) -> Iterator[Difference]:
         yield Difference("score fusion", "; ".join(mine), other)
     if about["protocol"] != found.protocol:
         yield Difference("protocol", found.protocol, about["protocol"])
-    if about["gallery"] and {about["gallery"]} != set(ours["sign.gallery"]):
-        *mine, other = (f"{int(count):,}" for count in (*_texts(ours["sign.gallery"]), about["gallery"]))
-        yield Difference("items searched", "; ".join(mine), other)
+    searched = {signature.read_galleries(text)[1:] for text in ours["sign.gallery"]}
+    if about["gallery"] and searched != {(int(about["gallery"]),) * 2}:
+        mine = [" to ".join(f"{count:,}" for count in dict.fromkeys(sizes)) for sizes in sorted(searched)]
+        yield Difference("items searched", "; ".join(mine), f"{int(about['gallery']):,}")
     kinds = _texts(ours.loc[ours["noise"] > 0, "noise_kind"])
     if any(kind != about["noise_style"] for kind in kinds):
         other = _STYLES.get(about["noise_style"], "not stated")
@@ -207,11 +210,17 @@ def _differences(found: Match, rows: pd.DataFrame) -> Iterator[Difference]:
 
 def _captions(ours: pd.DataFrame, about: pd.Series[str], tasks: list[str]) -> Iterator[Difference]:
     """The captions that are queries: how many an item, and where there are tasks, of which."""
-    each = [f"{int(q) / int(g):.3g}" for q, g in zip(ours["sign.q"], ours["sign.gallery"], strict=True)]
+    each = [f"{int(q) / _items(g):.3g}" for q, g in zip(ours["sign.q"], ours["sign.gallery"], strict=True)]
     sets = [re.split("[-+]", f"{name}+{own}") for name, own in zip(ours["data"], ours["sign.caption_set"], strict=True)]
     if {about["captions"].split(" ")[0]} != set(each) or any(task not in own for task in tasks for own in sets):
         mine = (f"{n} an item ({own})" for own, n in zip(ours["sign.caption_set"], each, strict=True))
         yield Difference("captions", "; ".join(dict.fromkeys(mine)), about["captions"] or "not stated")
+
+
+def _items(gallery: str) -> float:
+    """How many items there are in all folds."""
+    folds, low, high = signature.read_galleries(gallery)
+    return folds * (low + high) / 2
 
 
 def _texts(values: Iterable[str]) -> list[str]:

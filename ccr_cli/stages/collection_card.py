@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def manifest_card(variant: Variant) -> Rows:
         (f"captions per item in {lang}", f"{number:,} ({evidence['counts']})")
         for lang, number in variant.captions_per_item.items()
     ]
-    rows += [("protocol", protocol_text(each)) for each in variant.protocols]
+    rows += protocol_rows(variant.protocols)
     rows += [("file", file_text(spec)) for spec in unique(variant.files)]
     rows += [(fact, f"{about[fact]} ({evidence[fact]})") for fact in ("licence", "citation")]
     return rows + [("quirk", quirk) for quirk in about.get("quirks", [])]
@@ -49,7 +49,7 @@ def artifact_rows(read: dataset.Dataset) -> Rows:
         (f"{what}, expected", f"{number:,} ({evidence.get('counts', 'memory')})")
         for what, number in counted(manifest.get("counts", {}))
     ]
-    rows += [("protocol", protocol_text(each)) for each in manifest.get("protocols", [])]
+    rows += protocol_rows(manifest.get("protocols", []))
     partial = manifest.get("partial", [])
     rows += [("partial", str(problem)) for problem in partial]
     if partial and manifest.get("get"):
@@ -109,9 +109,13 @@ def counted(counts: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, int]
             yield f"{what} in {key}", number
 
 
-def protocol_text(protocol: Mapping[str, Any]) -> str:
-    """A protocol in a line."""
-    return f"{protocol['name']}: {protocol['note']} ({protocol['evidence']})"
+def protocol_rows(protocols: Iterable[Mapping[str, Any]]) -> Rows:
+    """A line a protocol: its name, and what is said of it."""
+    texts = ([each["name"], each.get("note", ""), each.get("evidence", "")] for each in protocols)
+    return [
+        ("protocol", name + (f": {note}" if note else "") + (f" ({said})" if said else ""))
+        for name, note, said in texts
+    ]
 
 
 def unique(specs: tuple[FileSpec, ...]) -> list[FileSpec]:

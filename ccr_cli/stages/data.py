@@ -18,7 +18,7 @@ from ccr_cli.data import collections
 from ccr_cli.data.manifests import Folder, bundled, bundled_root, read_folder
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.collection import import_collection
-from ccr_cli.stages.collection_card import artifact_rows, manifest_card
+from ccr_cli.stages.collection_card import artifact_rows, manifest_card, protocol_rows
 from ccr_cli.stages.failures import write_failures
 from ccr_cli.stages.given import import_given
 from ccr_cli.stages.overlap import warn_of_overlap
@@ -213,10 +213,8 @@ def locate(source: str) -> Path:
 def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:
     """What a data set is: counts, languages, an example, licence and citation, as rows of text."""
     place = next((p for p in (Path(source), workspace.place("dataset", source)) if (p / base.RECORD).is_file()), None)
-    more: list[tuple[str, str]] = []
     if place is not None:
         read = dataset.read(base.load(place, "dataset"))
-        more = artifact_rows(read) if "collection" in read.manifest else []
         manifest, items, captions = read.manifest, read.items, read.captions
     else:
         variant = of_collection(source)
@@ -224,12 +222,13 @@ def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:
             return manifest_card(variant)
         folder = read_folder(locate(source))
         manifest, items, captions = folder.manifest, folder.items, folder.captions
+    imported = place is not None and "collection" in manifest
     rows: list[tuple[str, str]] = [
         (key, str(manifest[key])) for key in ("name", "title", "description", "source_url") if key in manifest
     ]
     rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
     rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
-    rows += more
+    rows += artifact_rows(read) if imported else protocol_rows(manifest.get("protocols", []))
     recorded = [f"{t['source']}->{t['target']} ({t['engine']})" for t in manifest.get("translations", [])]
     rows.append(("recorded translations", ", ".join(recorded) or "none"))
     example = captions[captions["item_id"] == items["item_id"].iloc[0]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,10 +11,10 @@ import pandas as pd
 
 from ccr_cli.artifacts import dataset
 from ccr_cli.console import warn
+from ccr_cli.data.manifests import spaces
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
 
-_SPACE = re.compile("[^:]+")
 SELECTED = "selected-on"
 UNCHECKED = "unchecked"
 
@@ -103,12 +102,9 @@ def group_ids(data: dataset.Dataset, items: pd.DataFrame) -> list[str | None]:
     `id_space` is a space, or a list of spaces. A group is written `SPACE:ID`; where there is one space, and that not
     in a list, groups may be written without it, all of them.
     """
-    named = data.manifest.get("id_space")
-    spaces = [named] if isinstance(named, str) else named or []
-    if not isinstance(spaces, list) or not all(isinstance(space, str) and _SPACE.fullmatch(space) for space in spaces):
-        raise ArtifactError(f"id_space of {data.name} is a name without a colon, or a list of such, not {named!r}")
-    prefixes = tuple(f"{space}:" for space in spaces)
-    if isinstance(named, str) and not any(group.startswith(prefixes) for group in data.items["group"]):
+    prefixes = tuple(f"{space}:" for space in spaces(data.manifest, data.name))
+    alone = isinstance(data.manifest.get("id_space"), str)
+    if alone and not any(group.startswith(prefixes) for group in data.items["group"]):
         return [prefixes[0] + group for group in items["group"]]
     return [group if group.startswith(prefixes) else None for group in items["group"]]
 

@@ -175,7 +175,7 @@ class Measuring:
                 "lang": lang,
                 "caption_set": sets,
                 "q": str(len(found.texts)),
-                "gallery": _sizes([len(fold.found.item_ids) for fold in folds]),
+                "gallery": signatures.galleries([len(fold.found.item_ids) for fold in folds]),
                 "dir": "t2v+v2t",
                 "protocol": self._protocol(protocol),
                 "pos": {"all": "any"}.get(protocol.positives, protocol.positives),
@@ -261,14 +261,6 @@ def asked_for(data: dataset.Dataset, lang: str, protocol: Protocol) -> bool:
     """Whether the items to be measured have captions in a language that the protocol takes."""
     items = set(items_of(data.items, protocol.split)["item_id"])
     return bool(captions_of(data, lang, protocol)["item_id"].isin(items).any())
-
-
-def _sizes(items: list[int]) -> str:
-    """The size of the gallery; of several folds, as `5x1000`, or `5x998-1000`."""
-    if len(items) == 1:
-        return str(items[0])
-    same = min(items) == max(items)
-    return f"{len(items)}x{min(items)}" if same else f"{len(items)}x{min(items)}-{max(items)}"
 
 
 def _engine(translated: base.Artifact) -> str:

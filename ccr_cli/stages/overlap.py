@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import warn
+from ccr_cli.data.manifests import spaces
+from ccr_cli.stages.leaks import group_ids
 
 CURE = "ccr evaluate --zero-shot --drop-leaks leaves them out"
-
-
-def spaces(manifest: Mapping[str, Any]) -> set[str]:
-    """What the groups of a data set are ids of: nothing, one space or several."""
-    said = manifest.get("id_space") or []
-    return {said} if isinstance(said, str) else {str(each) for each in said}
 
 
 def warn_of_overlap(workspace: Workspace, data: dataset.Dataset) -> None:
@@ -23,25 +16,25 @@ def warn_of_overlap(workspace: Workspace, data: dataset.Dataset) -> None:
 
     Only data sets whose groups are ids of one space can be compared.
     """
-    own = spaces(data.manifest)
+    own = set(spaces(data.manifest, data.name))
     if not own:
         return
     for artifact in workspace.artifacts("dataset"):
         if artifact.id == data.artifact.id:
             continue
         other = dataset.read(artifact)
-        if own & spaces(other.manifest):
+        if own & set(spaces(other.manifest, other.name)):
             _warn(data, other)
             _warn(other, data)
 
 
 def _warn(tested: dataset.Dataset, trained: dataset.Dataset) -> None:
     """Warns of held-out groups of one data set that another trains on."""
-    seen = set(trained.items.loc[trained.items["split"] == "train", "group"])
+    seen = _groups(trained, "train")
     found = []
     shared: list[str] = []
     for split in ("test", "val"):
-        held = set(tested.items.loc[tested.items["split"] == split, "group"])
+        held = _groups(tested, split)
         both = sorted(held & seen)
         shared += both
         if both:
@@ -51,3 +44,8 @@ def _warn(tested: dataset.Dataset, trained: dataset.Dataset) -> None:
             f"{' and '.join(found)} groups of {tested.name} are training data in {trained.name}, e.g. {shared[0]!r}; "
             f"{CURE}"
         )
+
+
+def _groups(data: dataset.Dataset, split: str) -> set[str]:
+    """The groups of a split that are ids of a space, as `SPACE:ID`."""
+    return set(filter(None, group_ids(data, data.items[data.items["split"] == split])))

@@ -167,7 +167,10 @@ def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artif
 def _facts(runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, compare.RunFacts]:
     """What the runs' configurations say; labels are told apart where runs of one label differ in their options."""
     configs = {run_id: run.config(artifact) for run_id, artifact in runs.items()}
-    named = {run_id: (_label(config, known[run_id]), config) for run_id, config in configs.items()}
+    named = {
+        run_id: (_label(config, known[run_id]), config | {"select": _saw(runs[run_id], config)})
+        for run_id, config in configs.items()
+    }
     defaults = {run_id: _defaults(config) for run_id, config in configs.items()}
     labels = compare.variant_labels(named, defaults)
     return {
@@ -182,6 +185,14 @@ def _facts(runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, c
         )
         for run_id, config in configs.items()
     }
+
+
+def _saw(artifact: base.Artifact, config: dict[str, Any]) -> str:
+    """`human` if captions that people wrote in the target language chose the epoch.
+
+    Without a translation the target language is the source, whose captions may be seen.
+    """
+    return compare.HUMAN if config.get("select") == compare.HUMAN and artifact.has_parent("translation") else ""
 
 
 def _encoder(config: dict[str, Any]) -> str:

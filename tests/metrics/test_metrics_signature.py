@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccr_cli.metrics.signature import KEYS, build, differences, parse
+from ccr_cli.metrics.signature import KEYS, build, differences, galleries, parse, read_galleries
 
 # The order that the artifact contract fixes.
 ORDER = "data|split|lang|caption_set|q|gallery|dir|protocol|pos|ties|sim|fusion|mt|noise|unc|select|leak|ccr"
@@ -73,3 +73,17 @@ def test_differences_name_the_fields() -> None:
         "lang": (parse(one)["lang"], "de"),
         "noise": (parse(one)["noise"], "0.4"),
     }
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"), [([352], "352"), ([1000] * 5, "5x1000"), ([1000, 998, 999], "3x998-1000"), ([1], "1")]
+)
+def test_sizes_of_galleries_are_read_back(sizes: list[int], text: str) -> None:
+    assert galleries(sizes) == text
+    assert read_galleries(text) == (len(sizes), min(sizes), max(sizes))
+
+
+@pytest.mark.parametrize("text", ["", "x5", "5x", "5x1000x2", "many", "1-"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="no gallery"):
+        read_galleries(text)

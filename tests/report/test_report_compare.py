@@ -161,6 +161,53 @@ def test_runs_of_one_label_with_other_options_are_told_apart() -> None:
     assert compare.variant_labels(runs, usual) == {"a": "uml", "b": "uml [beta=0.5]", "c": "basic"}
 
 
+def test_a_run_chosen_by_human_queries_is_marked_alone_too() -> None:
+    def config(select: str, beta: float = 0.3) -> dict[str, Any]:
+        return {"data": "d", "lang": "es", "select": select, "options": {"beta": beta}}
+
+    assert compare.variant_labels({"a": ("uml", config("human"))}) == {"a": "uml [select=human]"}
+    runs = {"a": ("uml", config("human")), "b": ("uml", config("mt")), "c": ("uml", config("human", 0.5))}
+    assert compare.variant_labels(runs, {key: {"beta": 0.3} for key in runs}) == {
+        "a": "uml [select=human]",
+        "b": "uml",
+        "c": "uml [beta=0.5, select=human]",
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "label"),
+    [("select:human", "uml [select=human]"), ("select:mt", "uml"), ("select:human|mt:none", "uml")],
+)
+def test_a_result_of_a_run_that_is_gone_is_marked_by_its_signature(told: str, label: str) -> None:
+    run, entry = result("uml", 0.0, 0, 10.0)
+    select, _, none = told.partition("|")
+    entry["signature"] = entry["signature"].replace("select:mt", select)
+    if none:
+        entry["signature"] = entry["signature"].replace("mt:m|", f"{none}|")
+    frame = compare.results_frame([(run, entry)])
+    assert frame["label"].tolist() == [label]
+    known = compare.results_frame([(run, entry)], {run: compare.RunFacts(run, "mine")})
+    assert known["label"].tolist() == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "told"),
+    [
+        ("full", ""),
+        ("labelled-without-3,8", ""),
+        ("zero-shot", ""),
+        ("zero-shot-labelled", ""),
+        ("coco-1k-5fold", ", protocol coco-1k-5fold"),
+        ("zero-shot-coco-5k", ", protocol coco-5k"),
+    ],
+)
+def test_a_title_names_the_protocol_of_a_manifest(protocol: str, told: str) -> None:
+    run, entry = result("uml", 0.0, 0, 10.0)
+    entry["signature"] = entry["signature"].replace("protocol:full", f"protocol:{protocol}")
+    (view,) = compare.views(compare.results_frame([(run, entry)]))
+    assert view.title == f"d test, queries in es{told}"
+
+
 def test_precision_tells_runs_apart_and_old_runs_are_float32() -> None:
     old: dict[str, Any] = {"data": "d", "lang": "es", "options": {}}
     runs = {

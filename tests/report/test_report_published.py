@@ -173,6 +173,27 @@ def test_a_named_protocol_takes_only_its_own_and_a_plain_one_says_what_differs()
     assert told == {"coco-5k", "coco-1k-5fold"}
 
 
+@pytest.mark.parametrize(
+    ("gallery", "q", "told"),
+    [
+        ("5x1000", "25000", {}),
+        ("5x998-1000", "24975", {"items searched": "998 to 1,000"}),
+        ("5000", "25000", {"items searched": "5,000"}),
+        ("5x1000", "5000", {"captions": "1 an item (human)"}),
+    ],
+)
+def test_folds_are_searched_one_by_one(gallery: str, q: str, told: dict[str, str]) -> None:
+    mine = result("coco", lang="en", protocol="coco-1k-5fold", gallery=gallery, q=q)
+    found = match(frame(mine), KNOWN, {})[0][0]
+    differing = {each.what: each.ours for each in differences(found)["tcl", "I"]}
+    assert {what: differing[what] for what in ("items searched", "captions") if what in differing} == told
+
+
+def test_a_protocol_in_zero_shot_stands_beside_zero_shot() -> None:
+    made = tables(result("multi30k", protocol="zero-shot-multi30k-task1"))
+    assert "published-multi30k-de-zero-shot" in made
+
+
 @pytest.mark.parametrize("own", ["coco-cn-1k", "coco-cn-1k-human"])
 def test_a_protocol_may_name_more_than_the_published_one(own: str) -> None:
     table = tables(result("multi-mscoco-zh", lang="zh", protocol=own))["published-multi-mscoco-zh-coco-cn-1k"]

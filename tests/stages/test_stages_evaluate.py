@@ -320,3 +320,31 @@ def test_what_chose_the_epoch_is_said(split: str, leak: str, finished: Chain) ->
 def test_wrong_options(options: tuple[str, str], message: str, chain: Chain) -> None:
     done = chain.ccr("evaluate", chain.find("run", "uml").path, *options, *CPU)
     assert (done.code, done.out) == (2, "") and message in done.err
+
+
+@pytest.mark.parametrize(("select", "mark"), [("human", "infonce [select=human]"), ("mt", "infonce")])
+def test_a_run_that_human_queries_chose_is_marked(select: str, mark: str, workspace: Chain) -> None:
+    asked = () if select == "mt" else ("--select-on", select)
+    done = toy.ok("train", "--method", "infonce", "--epochs", "2", *asked, *toy.SMALL, workspace=workspace.root)
+    config = run.config(done.made)
+    assert config["select"] == select
+    made = toy.ok("evaluate", done.made.path, *CPU, workspace=workspace.root).made
+    assert {signature.parse(r["signature"])["select"] for r in evaluation.results(made)} == {select}
+    report = toy.ok("report", made.path, workspace=workspace.root).made
+    tables = [f.path for f in report.files if f.path.startswith("tables/") and f.path.endswith(".csv")]
+    told = [report.file(path).read_text(encoding="utf-8") for path in tables]
+    named = [text for text in told if "infonce" in text]
+    assert named and all((mark in text) and ("select=human" in text) == (select == "human") for text in named)
+    assert f"{mark} reaches" in report.file("report.html").read_text(encoding="utf-8")
+
+
+def test_human_queries_in_the_source_language_are_no_more_than_is_allowed(workspace: Chain) -> None:
+    """Without a translation the queries that choose are captions of the language that is trained on."""
+    options = ("--method", "source-only", "--lang", "en", "--epochs", "1", *toy.SMALL)
+    done = toy.ok("train", *options, workspace=workspace.root)
+    made = toy.ok("evaluate", done.made.path, *CPU, workspace=workspace.root).made
+    (result,) = evaluation.results(made)
+    told = signature.parse(result["signature"])
+    assert (told["select"], told["mt"]) == ("human", "none")
+    page = toy.ok("report", made.path, workspace=workspace.root).made.file("report.html").read_text(encoding="utf-8")
+    assert "source-only" in page and "select=human" not in page

@@ -102,7 +102,7 @@ def test_what_chose_the_epoch_is_said_or_left_out(data: dataset.Dataset, capsys:
 
 @pytest.mark.parametrize("space", [3, ["a", 1], [""], "a:b", {"a": 1}])
 def test_a_space_is_a_name(space: Any, data: dataset.Dataset) -> None:
-    with pytest.raises(ArtifactError, match="id_space of toy is a name without a colon, or a list of such"):
+    with pytest.raises(ArtifactError, match="toy: id_space is a name without a colon, or a list of such"):
         other_leak(of(data, "a", {"train": ["1"]}), of(data, space, {"test": ["1"]}), "test", "mt")
 
 
@@ -181,6 +181,26 @@ def test_zero_shot_says_what_was_checked(space: str | None, leak: str, finished:
     usual = evaluation.results(toy.ok("evaluate", trained.path, *CPU, workspace=finished.root).made)
     own = {r["lang"]: r["SumR"] for r in usual if r["fusion"] == "none"}
     assert {r["lang"]: r["SumR"] for r in found} == own, "the same pictures and captions"
+
+
+def test_an_import_finds_ids_however_they_are_written(workspace: Chain, tmp_path: Path) -> None:
+    """The toy's groups are plain ids of one space; those of the other are written with it."""
+    other = toy.toy("listed")
+    other.extra = 'id_space = ["toy-shapes", "others"]'
+    train = items_of(dataset.read(workspace.find("dataset")).items, "train")["group"]
+    for item in other.items:
+        item[1] = "test"
+    for number, group in enumerate(train[:6]):
+        other.items[number][5] = f"toy-shapes:{group}" if number < 5 else group
+    done = toy.ok("data", "import", other.write(tmp_path / "listed", pictures=False), workspace=workspace.root)
+    assert f"5 of 5 test groups of listed are training data in toy, e.g. 'toy-shapes:{min(train[:5])}'" in done.err
+
+
+def test_a_wrong_space_is_refused_at_the_import(tmp_path: Path) -> None:
+    folder = toy.toy()
+    folder.extra = "id_space = 3"
+    done = toy.ccr("data", "verify", folder.write(tmp_path / "toy", pictures=False))
+    assert done.code == 4 and "manifest.toml: id_space is a name without a colon" in done.err
 
 
 def zero_shot(chain: Chain, *options: str | Path) -> toy.Outcome:

@@ -34,6 +34,8 @@ id_space = "toy-shapes"
 name = "toy-3fold"
 folds = 3
 captions = 2
+note = "four items at a time"
+evidence = "documented"
 
 [[protocols]]
 name = "toy-5fold"
@@ -254,6 +256,16 @@ def test_a_wrong_protocol_is_refused_at_the_import(tmp_path: Path) -> None:
     source = varied("toy", '[[protocols]]\nname = "mine"\nfold = 5').write(tmp_path / "toy", pictures=False)
     for done in (toy.ccr("data", "verify", source), toy.ccr("data", "import", source, workspace=tmp_path / "ws")):
         assert done.code == 4 and "manifest.toml: protocol 'mine' has the key 'fold'" in done.err
+
+
+def test_the_card_lists_the_protocols(measured: Chain) -> None:
+    for shown in (measured.ccr("data", "show", "toy"), toy.ccr("data", "show", measured.folder)):
+        assert shown.code == 0
+        rows = [line.split("\t") for line in shown.out.splitlines()]
+        assert [row[1] for row in rows if row[0] == "protocol"] == [
+            "toy-3fold: four items at a time (documented)",
+            *(f"toy-{name}" for name in ("5fold", "single", "more", "first", "val")),
+        ]
 
 
 def test_folds_keep_their_items_where_features_are_missing(tmp_path: Path) -> None:
