@@ -220,8 +220,7 @@ class Assembly:
 
     def _items(self) -> pd.DataFrame:
         if not self.items:
-            why = "; ".join(f"{number:,} captions {why}" for why, number in self.left_out.items())
-            raise ArtifactError(f"no item of {self.variant.name} is left" + (f": {why}" if why else ""))
+            raise self._nothing("items")
         halves = self._halves()
         template = str(self.variant.about.get("media", ""))
         return pd.DataFrame(
@@ -234,6 +233,11 @@ class Assembly:
                 "group": [row[3] for row in self.items.values()],
             }
         )
+
+    def _nothing(self, what: str) -> ArtifactError:
+        why = "; ".join(f"{number:,} captions {why}" for why, number in self.left_out.items())
+        hint = "before a file: train=FILE; or lists of ids: --split train=IDS --split test=IDS" if why else None
+        return ArtifactError(f"{self.variant.name} has no {what}" + (f": {why}" if why else ""), hint=hint)
 
     def _halves(self) -> dict[str, str]:
         """The split of each item that is drawn: a hash of seed and item decides, so it is the same everywhere."""
@@ -249,7 +253,7 @@ class Assembly:
         columns = ["caption_id", "item_id", "lang", "k", "text", "caption_set", "where"]
         frame = pd.DataFrame(self.rows, columns=columns)
         if frame.empty:
-            raise ArtifactError(f"{self.variant.name} has no captions")
+            raise self._nothing("captions")
         again = frame.duplicated(["item_id", "lang", "caption_set", "k"], keep=False)
         if again.any():
             first = frame[again].iloc[0]

@@ -265,12 +265,12 @@ def _recorded(assembly: Assembly, made: Assembled, material: Material, lenient: 
                 raise
             material.problems.append(Problem(spec.path, "UnreadableFile", error.message))
             continue
+        known = tables.setdefault(table_of(spec), {})
+        others += sum(known.setdefault(text, target) != target for text, target in table.items())
         if others:
             made.notes.append(
                 f"{others:,} translations of {spec.path} are left out, as captions of the same text have another one"
             )
-        known = tables.setdefault(table_of(spec), {})
-        tables[table_of(spec)] = {**table, **known}
     return tables
 
 

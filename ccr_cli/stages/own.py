@@ -69,6 +69,8 @@ def import_own(
     if ids is not None and "ids" not in options_of(form):
         raise UsageError(f"--ids is for files of sentences alone; {form} says itself which item a caption is of")
     specs = [FileSpec(path=str(path), role="splits", split=split) for split, path in lists.items()]
+    if ids is not None:
+        specs.append(FileSpec(path=str(ids), role="ids"))
     specs += [_file(form, each, lang, lists, ids, given) for each in paths]
     source = lang or next((spec.lang for spec in specs if spec.lang), "en")
     first = next(spec for spec in specs if spec.role == "captions")
@@ -86,7 +88,6 @@ def import_own(
         "options": given,
         "source_lang": source,
         "media": media or "",
-        "ids": base.sha256_file(ids) if ids is not None and ids.is_file() else "",
         "files": [
             {"sha256": each.sha256, "role": spec.role, "split": spec.split, "lang": spec.lang}
             for spec in specs

@@ -1,0 +1,237 @@
+"""Files of one's own in each format, with the fewest options; and what must be said is asked for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import toy
+from official import lines
+
+from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts.workspace import Workspace
+
+LISTS = ("--split", "train=train.txt", "--split", "test=test.txt")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file of each format about the same two or three items; the current folder."""
+    monkeypatch.chdir(tmp_path)
+    texts = {
+        "captions.csv": "item_id,text,split,lang\n-1,a dog,train,en\nb,a cat,test,en\nb,eine Katze,test,de\n",
+        "plain.tsv": "-1\ta dog\thttps://example.org\n",
+        "own.csv": "key,video,said\n0,-1,a dog\n",
+        "train.caption.txt": "-1.jpg#en#0 a dog\nb.jpg#en#0 a cat\n",
+        "zh.caption.txt": "b.jpg#zh#0 猫\n",
+        "train.txt": "-1.jpg\n",
+        "test.txt": "b.jpg",
+        "all.txt": "-1.jpg\nb.jpg\n",
+        "train.en": "a dog\n",
+        "test.en": "a cat",
+        "test.de": "eine Katze",
+        "all.en": "a dog\na cat\n",
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text, encoding="utf-8", newline="")
+    values: dict[str, object] = {
+        "karpathy.json": {
+            "images": [
+                {"filename": "-1.jpg", "split": "train", "sentences": [{"raw": "a dog", "sentid": 0}]},
+                {"filename": "b.jpg", "split": "test", "sentences": [{"raw": "a cat", "sentid": 1}]},
+            ]
+        },
+        "coco.json": {"annotations": [{"id": 7, "image_id": 42, "caption": "a dog"}]},
+        "vatex.json": [{"videoID": "-xGskbsBgI0_000055_000065", "enCap": ["a dog"], "chCap": ["狗"]}],
+    }
+    for name, value in values.items():
+        Path(name).write_text(json.dumps(value), encoding="utf-8")
+    rows: list[dict[str, object]] = [
+        {"item_id": "-1", "text": ["a dog", "one dog"], "split": "train"},
+        {"item_id": "b", "text": "a cat"},
+    ]
+    Path("rows.jsonl").write_text(
+        "".join(json.dumps({"split": "test", **row}) + "\n" for row in rows), encoding="utf-8"
+    )
+    return tmp_path
+
+
+def run(form: str, *arguments: str) -> toy.Outcome:
+    return toy.ccr("data", "import", "--format", form, *arguments, workspace=Path("space"))
+
+
+@pytest.mark.parametrize(
+    ("form", "arguments", "items", "texts"),
+    [
+        ("captions-csv", ("captions.csv",), {"-1": "train", "b": "test"}, ["a dog", "a cat", "eine Katze"]),
+        ("karpathy", ("karpathy.json", "--lang", "en"), {"-1.jpg": "train", "b.jpg": "test"}, ["a dog", "a cat"]),
+        ("karpathy", ("en=karpathy.json",), {"-1.jpg": "train", "b.jpg": "test"}, ["a dog", "a cat"]),
+        ("coco", ("train.en=coco.json",), {"42": "train"}, ["a dog"]),
+        ("coco", ("train=coco.json", "--lang", "en"), {"42": "train"}, ["a dog"]),
+        ("jsonl", ("rows.jsonl", "--lang", "en"), {"-1": "train", "b": "test"}, ["a dog", "one dog", "a cat"]),
+        (
+            "hashtag",
+            ("en=train.caption.txt", "zh=zh.caption.txt", *LISTS),
+            {"-1.jpg": "train", "b.jpg": "test"},
+            ["a dog", "a cat", "猫"],
+        ),
+        ("vatex", ("train=vatex.json",), {"-xGskbsBgI0_000055_000065": "train"}, ["a dog", "狗"]),
+        (
+            "parallel",
+            ("train.en=train.en", "test.en=test.en", "test.de=test.de", *LISTS),
+            {"-1.jpg": "train", "b.jpg": "test"},
+            ["a dog", "a cat", "eine Katze"],
+        ),
+        (
+            "parallel",
+            ("all.en", "--lang", "en", "--ids", "all.txt", *LISTS),
+            {"-1.jpg": "train", "b.jpg": "test"},
+            ["a dog", "a cat"],
+        ),
+    ],
+)
+def test_a_format_is_imported(
+    form: str, arguments: tuple[str, ...], items: dict[str, str], texts: list[str], files: Path
+) -> None:
+    done = run(form, *arguments)
+    assert done.code == 0, done.err
+    read = dataset.read(done.made)
+    assert dict(zip(read.items["item_id"], read.items["split"], strict=True)) == items
+    assert list(read.captions["text"]) == texts and read.source_lang == "en"
+    assert set(read.items["group"]) == set(items) and set(read.items["kind"]) == {
+        "video" if form == "vatex" else "image"
+    }
+    assert not {"collection", "partial", "evidence", "protocols"} & set(read.manifest)
+
+
+@pytest.mark.parametrize(
+    ("form", "arguments", "code", "messages"),
+    [
+        ("pickle", ("captions.csv",), 2, ["there is no format 'pickle'", "captions-csv"]),
+        ("karpathy", ("karpathy.json",), 2, ["nothing says which language karpathy.json is in", "en=karpathy.json"]),
+        (
+            "captions-csv",
+            ("plain.tsv", "--set", "columns=item_id,text,"),
+            4,
+            ["1 captions belong to items of which nothing says the split", "train=FILE"],
+        ),
+        (
+            "captions-csv",
+            ("train=plain.tsv", "--set", "columns=item_id,text,"),
+            4,
+            ["plain.tsv, line 1: nothing says the language", "--lang LANG"],
+        ),
+        ("coco", ("coco.json", "--lang", "en"), 2, ["nothing says which split coco.json is of", "train=coco.json"]),
+        ("parallel", ("train.en=train.en",), 2, ["nothing says which items they are of", "--ids FILE"]),
+        ("parallel", ("test.en=test.en", "--split", "test=all.txt"), 4, ["test.en has 1 lines, and", "2 ids"]),
+        ("parallel", ("test.en=test.en", "--ids", "none.txt"), 4, ["none.txt"]),
+        ("karpathy", ("none.json", "--lang", "en"), 4, ["there is no none.json"]),
+        ("karpathy", ("karpathy.json", "--lang", "English!"), 2, ["'English!' is no language tag"]),
+        (
+            "karpathy",
+            ("karpathy.json", "--lang", "en", "--ids", "all.txt"),
+            2,
+            ["--ids is for files of sentences alone"],
+        ),
+        (
+            "karpathy",
+            ("karpathy.json", "--lang", "en", "--split", "dev=all.txt"),
+            2,
+            ["expected NAME=IDS", "train, val"],
+        ),
+        ("hashtag", ("en=train.caption.txt", "--split", "test=a", "--split", "test=b"), 2, ["names a split twice"]),
+        ("karpathy", ("karpathy.json", "--lang", "en", "--set", "colour=red"), 2, ["has no option 'colour'", "item"]),
+        ("captions-csv", ("captions.csv", "--set", "quoted=perhaps"), 2, ["quoted is true or false, not 'perhaps'"]),
+        ("captions-csv", ("own.csv", "--set", "header=item_id"), 2, ["expected OURS:THEIRS"]),
+        ("karpathy", ("karpathy.json", "--root", "."), 2, ["--root and --allow-partial are of collections"]),
+        ("captions-csv", ("captions.csv", "--lang", "fr"), 4, ["has no captions in fr, the source language"]),
+        (
+            "hashtag",
+            ("en=train.caption.txt", "--split", "test=zh.caption.txt"),
+            4,
+            ["has no captions: 2 captions belong to items"],
+        ),
+        (
+            "hashtag",
+            ("en=train.caption.txt", "--split", "train=train.txt", "--split", "test=all.txt"),
+            4,
+            ["all.txt, line 1: the lists name '-1.jpg' in train and in test"],
+        ),
+    ],
+)
+def test_what_is_missing_is_asked_for(
+    form: str, arguments: tuple[str, ...], code: int, messages: list[str], files: Path
+) -> None:
+    done = run(form, *arguments)
+    assert (done.code, done.out) == (code, ""), done.err
+    for message in messages:
+        assert message in done.err, done.err
+    assert Workspace(Path("space")).artifacts() == []
+
+
+def test_columns_media_and_the_media_root(files: Path) -> None:
+    more = ("--lang", "en", "--media", "{id}.mp4", "--name", "mine")
+    done = run("captions-csv", "train=own.csv", *more, "--set", "header=item_id:video,text:said")
+    read = dataset.read(done.made)
+    assert done.made.name == "mine" and list(read.items["media"]) == ["-1.mp4"] and set(read.items["kind"]) == {"video"}
+    assert dataset.media_root(done.made) == files
+    other = run(
+        "captions-csv", "train=plain.tsv", "--lang", "en", "--set", "columns=item_id,text,", "--media-root", "/x"
+    )
+    assert other.made.name == "plain" and dataset.media_root(other.made) == Path("/x")
+
+
+def test_where_files_lie_is_not_part_of_what_was_asked_for(files: Path) -> None:
+    first = run("karpathy", "karpathy.json", "--lang", "en").made
+    Path("other").mkdir()
+    Path("karpathy.json").rename("other/karpathy.json")
+    again = run("karpathy", str(files / "other/karpathy.json"), "--lang", "en", "--media-root", ".")
+    assert again.code == 0 and again.made.id == first.id and "keeps its media root" not in again.err
+    assert str(files) not in first.file("manifest.toml").read_text(encoding="utf-8")
+    changed = run("karpathy", "val=other/karpathy.json", "--lang", "en", "--media-root", ".")
+    assert changed.code == 4 and "files: " in changed.err
+
+
+def test_a_name_with_an_equals_sign_is_a_path(files: Path) -> None:
+    Path("train=x.json").write_bytes(Path("coco.json").read_bytes())
+    done = run("coco", "train=x.json", "--lang", "en", "--split", "train=all.txt")
+    assert done.code == 4 and "nothing" not in done.err, "its item is in no list"
+    assert run("coco", "train=train=x.json", "--lang", "en").code == 0
+
+
+def test_options_are_explained(files: Path) -> None:
+    done = run("captions-csv", "captions.csv", "--set", "help")
+    rows = {line.split("\t")[0]: line.split("\t")[2] for line in done.out.splitlines()}
+    assert done.code == 0 and rows["delimiter"].startswith("What separates two fields")
+    assert run("vatex", "vatex.json", "--set", "help").code == 0
+
+
+def test_gzip_line_ends_and_blank_captions(files: Path) -> None:
+    text = "\ufeffa dog\r\n \u00a0\na\u00a0cat\u2028or two"
+    Path("odd.en.gz").write_bytes(gzip.compress(text.encode()))
+    Path("odd.txt").write_bytes(lines("1", "2", "3", end=""))
+    done = run("parallel", "train.en=odd.en.gz", "--ids", "odd.txt")
+    assert done.code == 3 and done.made.counts["failed"] == 1
+    failed = json.loads(done.made.file("failures.jsonl").read_text(encoding="utf-8"))
+    assert failed["message"] == "empty caption (odd.en.gz, line 2)" and failed["id"] == "2#en#0"
+    assert list(dataset.read(done.made).captions["text"]) == ["a dog", "a\u00a0cat\u2028or two"]
+
+
+def test_another_encoding_is_named_with_file_and_line(files: Path) -> None:
+    Path("latin.en").write_bytes("a dog\neine K\u00e4tze\n".encode("latin-1"))
+    done = run("parallel", "train.en=latin.en", "--ids", "all.txt")
+    assert done.code == 4 and "latin.en, line 2: not UTF-8 at byte 7" in done.err
+
+
+def test_two_captions_of_one_number_are_refused(files: Path) -> None:
+    Path("twice.txt").write_text("a#en#0 one\na#en#1 two\na#en#0 three\n", encoding="utf-8")
+    done = run("hashtag", "train.en=twice.txt")
+    assert done.code == 4
+    assert "'a' has two captions of number 0 in en: twice.txt, line 1 and twice.txt, line 3" in done.err
+
+
+def test_an_item_is_in_one_split_alone(files: Path) -> None:
+    done = run("hashtag", "train.en=train.caption.txt", "test.en=train.caption.txt")
+    assert done.code == 4 and "train.caption.txt, line 1: '-1.jpg' is in test, and in train" in done.err
