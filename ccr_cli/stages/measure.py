@@ -67,6 +67,8 @@ class Target:
     protocol: Protocol
     fold_of: dict[str, int]
     """Fold of each item of the split."""
+    zero_shot: bool = False
+    """Whether the run was trained on another collection."""
 
 
 class Measuring:
@@ -177,7 +179,7 @@ class Measuring:
                 "q": str(len(found.texts)),
                 "gallery": signatures.galleries([len(fold.found.item_ids) for fold in folds]),
                 "dir": "t2v+v2t",
-                "protocol": self._protocol(protocol),
+                "protocol": self._protocol(target),
                 "pos": {"all": "any"}.get(protocol.positives, protocol.positives),
                 "ties": o.ties,
                 "sim": f"cosine-{reading}" if reading else "cosine",
@@ -204,7 +206,7 @@ class Measuring:
                 "label": method_label(self.settings),
                 "noise": mismatch["ratio"] if mismatch else 0.0,
                 "seed": self.settings["seed"],
-                "zero_shot": o.zero_shot,
+                "zero_shot": target.zero_shot,
                 "signature": label,
                 "t2v": _finite(scores.t2v),
                 "v2t": _finite(scores.v2t),
@@ -227,10 +229,10 @@ class Measuring:
                 unc_Q = unc[place][direction] if unc else None
                 self.ranks.append(rank_table(number, direction, ids, ranks, o.ties, unc_Q))
 
-    def _protocol(self, protocol: Protocol) -> str:
+    def _protocol(self, target: Target) -> str:
         """What the signature calls the protocol."""
-        name = protocol.name
-        if self.options.zero_shot:
+        name = target.protocol.name
+        if target.zero_shot:
             name = ZERO_SHOT if name == "full" else f"{ZERO_SHOT}-{name}"
         return f"{name}-without-{self.left_out}" if self.left_out else name
 

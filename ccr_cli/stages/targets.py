@@ -55,6 +55,7 @@ def other_targets(inputs: Inputs, trained: base.Artifact, settings: dict[str, An
     """Every other collection that has the protocol, a language that is asked for, and features of the run's encoder.
 
     What does not fit, or leaks, is refused if it was named or nothing else is there; else left out with a warning.
+    Variants of the collection that the run was trained on are measured if they are named, and not called zero-shot.
 
     Args:
         inputs: The artifacts that were named; without a data set among them all of the workspace.
@@ -77,6 +78,11 @@ def other_targets(inputs: Inputs, trained: base.Artifact, settings: dict[str, An
         fitting = [f for f in same if made_from(artifact)(f)]
         data = dataset.read(artifact)
         try:
+            if not given and _same_collection(own, data):
+                raise ArtifactError(
+                    f"{artifact.name} is of the collection that the run was trained on, {own.manifest['collection']}",
+                    hint="name it to have it measured",
+                )
             if not fitting:
                 todo = features.command(feats, artifact.path)
                 raise ArtifactError(f"{artifact.name} has no features of the run's encoder", hint=f"make them: {todo}")
@@ -115,7 +121,14 @@ def _other(own: dataset.Dataset, data: dataset.Dataset, feats: base.Artifact, se
     for lang in options.langs:
         if lang not in langs:
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
-    return Target(left, feats, None, _with_source(left, langs, protocol), leak.said, protocol, folds)
+    langs = _with_source(left, langs, protocol)
+    return Target(left, feats, None, langs, leak.said, protocol, folds, zero_shot=not _same_collection(own, data))
+
+
+def _same_collection(own: dataset.Dataset, other: dataset.Dataset) -> bool:
+    """Whether both are variants of one collection, so that measuring the other is no transfer."""
+    collection = own.manifest.get("collection")
+    return collection is not None and collection == other.manifest.get("collection")
 
 
 def protocol_of(data: dataset.Dataset, options: Options) -> Protocol:

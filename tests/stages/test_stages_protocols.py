@@ -318,6 +318,26 @@ def test_zero_shot_goes_by_each_collections_own_protocol(own: Chain, tmp_path: P
             assert {key: result[side][key] for key in wanted[side]} == pytest.approx(wanted[side])
 
 
+def test_a_variant_of_the_same_collection_is_no_transfer(tmp_path: Path) -> None:
+    """It is measured where it is named, and not called zero-shot."""
+    root = tmp_path / "ws"
+    for name, collection in (("toy", "c"), ("toy-more", "c"), ("other", "d")):
+        made = toy.ok(
+            "data", "import", varied(name, f'collection = "{collection}"').write(tmp_path / name), workspace=root
+        ).made
+        toy.ok("extract", made.path, *toy.ENCODER, workspace=root)
+    chain = Chain(tmp_path / "toy", root)
+    toy.ok("translate", root / "datasets/toy", "--lang", "es", workspace=root)
+    toy.ok("train", root / "datasets/toy", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root)
+    found, _, done = evaluate(chain, "--zero-shot")
+    assert {(r["data"], r["zero_shot"], fields(r)["protocol"]) for r in found} == {("other", True, "zero-shot")}
+    assert "left out: toy-more is of the collection that the run was trained on, c (name it to have it measured)" in (
+        done.err
+    )
+    named, _, _ = evaluate(chain, "--zero-shot", root / "datasets/toy-more")
+    assert {(r["data"], r["zero_shot"], fields(r)["protocol"]) for r in named} == {("toy-more", False, "full")}
+
+
 def test_what_fits_nowhere_is_refused_with_all_reasons(own: Chain, tmp_path: Path) -> None:
     other(own, tmp_path, "one", '[[protocols]]\nname = "mine"\nlangs = ["es"]')
     arguments = ("evaluate", own.find("run").path, *CPU)
