@@ -19,6 +19,7 @@ from typing import Any
 
 from ccr_cli import registry
 from ccr_cli.data.manifests import LANG, bundled_root
+from ccr_cli.data.protocols import read_protocols
 from ccr_cli.errors import ArtifactError, UsageError
 
 EVIDENCE = ("verified", "documented", "memory")
@@ -43,10 +44,6 @@ _FILE = {
     "path": str, "role": str, "variants": _TEXTS, "format": str, "options": dict, "split": str, "lang": str,
     "caption_set": str, "k": int, "keep": _TEXTS, "segmented": bool, "source": str, "target": str,
     "engine": str, "bytes": int, "lines": int, "sha256": str, "evidence": str, "note": str,
-}  # fmt: skip
-_PROTOCOL = {
-    "name": str, "variants": _TEXTS, "split": str, "folds": int, "items": int, "captions": int, "caption_set": str,
-    "positives": str, "langs": _TEXTS, "note": str, "evidence": str,
 }  # fmt: skip
 _IDS = {"pattern": str, "space": str}
 _NEEDED = {
@@ -206,22 +203,29 @@ def read(path: Path) -> tuple[Variant, ...]:
         about = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ArtifactError(f"{path} is not valid TOML: {error}") from None
-    _check(about, _COLLECTION, _NEEDED["collection"], str(path))
-    for key, keys in (("ids", _IDS), ("variants", _VARIANT), ("files", _FILE), ("protocols", _PROTOCOL)):
+    _need(about, _NEEDED["collection"], str(path))
+    _check(about, _COLLECTION, str(path))
+    read_protocols(about, str(path))
+    for key, keys in (("ids", _IDS), ("variants", _VARIANT), ("files", _FILE), ("protocols", None)):
         for number, table in enumerate(about.get(key, []), 1):
             where = f"{path}: [[{key}]] {number}"
             if not isinstance(table, dict):
                 raise ArtifactError(f"{where} is no table")
-            _check(table, keys, _NEEDED[key], where)
+            _need(table, _NEEDED[key], where)
+            if keys is not None:
+                _check(table, keys, where)
     names = [table["name"] for table in about["variants"]]
     _check_values(path, about, names)
     return tuple(_variant(path, about, table, table is about["variants"][0]) for table in about["variants"])
 
 
-def _check(table: Mapping[str, Any], keys: Mapping[str, Any], needed: tuple[str, ...], where: str) -> None:
+def _need(table: Mapping[str, Any], needed: tuple[str, ...], where: str) -> None:
     for key in needed:
         if key not in table:
             raise ArtifactError(f"{where} lacks the key {key!r}")
+
+
+def _check(table: Mapping[str, Any], keys: Mapping[str, Any], where: str) -> None:
     for key, value in table.items():
         wanted = keys.get(key)
         if wanted is None:
@@ -266,7 +270,7 @@ def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
     for table in about["variants"]:
         for what, counted in table["counts"].items():
             one_of(what, ("items", "captions"), "counts")
-            _check({what: counted}, {what: _COUNTS}, (), f"{path}: counts of {table['name']}")
+            _check({what: counted}, {what: _COUNTS}, f"{path}: counts of {table['name']}")
             if what == "items":
                 for split in counted:
                     one_of(split, SPLITS, f"counts.items of {table['name']}")
@@ -279,7 +283,6 @@ def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
         one_of(table.get("split", SPLITS[0]), SPLITS, f"split of {label}")
         if {"bytes", "lines", "sha256", "evidence"} & {*table}:
             one_of(table.get("evidence", ""), EVIDENCE, f"evidence of {label}")
-        one_of(table.get("positives", "all"), ("all", "single"), f"positives of {label}")
     for table in about["files"]:
         _check_file(path, table, one_of)
 

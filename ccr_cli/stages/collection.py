@@ -135,7 +135,7 @@ def build(
             assembly = Assembly(material.variant, material.place, lenient=allow_partial)
             made = assembly.run()
             material.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
-            recorded = _recorded(assembly, made, material, allow_partial)
+            tables = recorded(assembly, made, material, lenient=allow_partial)
             material.problems += differences(material.variant, made.items, made.captions)
             if material.problems and not allow_partial:
                 raise material.refuse(material.problems)
@@ -147,9 +147,9 @@ def build(
                 )
             write_table(site.folder / "items.parquet", made.items, dataset.ITEMS)
             write_table(site.folder / "captions.parquet", made.captions, dataset.CAPTIONS)
-            _write_tables(site.folder, recorded)
+            _write_tables(site.folder, tables)
             site.environment["media_root"] = str(media_root.resolve())
-            finish(site, material, made.items, made.captions, recorded=recorded, refused=made.refused)
+            finish(site, material, made.items, made.captions, tables=list(tables), refused=made.refused)
             for note in made.notes:
                 say(f"{name}: {note}")
         assert site.done is not None
@@ -177,11 +177,11 @@ def finish(
     items: pd.DataFrame,
     captions: pd.DataFrame,
     *,
-    recorded: Mapping[str, Any] | None = None,
+    tables: Sequence[str] = (),
     refused: Sequence[dict[str, Any]] = (),
 ) -> None:
     """Writes the manifest and what failed, and completes the artifact."""
-    about = manifest(material, site.final.name, list(recorded or {}))
+    about = manifest(material, site.final.name, tables)
     (site.folder / "manifest.toml").write_text(toml.dumps(about), encoding="utf-8")
     failed = [failure(problem.what, "import", problem.error, problem.message) for problem in material.problems]
     write_failures(site.folder, [*failed, *refused])
@@ -252,8 +252,21 @@ def table_of(spec: FileSpec) -> str:
     return f"{slug(spec.engine)}-{spec.source}-{spec.target}.tsv"
 
 
-def _recorded(assembly: Assembly, made: Assembled, material: Material, lenient: bool) -> dict[str, dict[str, str]]:
-    """The recorded translations, by the name of their table."""
+def recorded(assembly: Assembly, made: Assembled, material: Material, *, lenient: bool) -> dict[str, dict[str, str]]:
+    """Reads the recorded translations.
+
+    Args:
+        assembly: What knows the items.
+        made: The data set; what is left out is noted in it.
+        material: The files; one that cannot be read is noted as a problem.
+        lenient: Note it, instead of stopping at it.
+
+    Returns:
+        Translations by source text, by the name of their table.
+
+    Raises:
+        ArtifactError: If a file cannot be read.
+    """
     tables: dict[str, dict[str, str]] = {}
     for spec in material.variant.files:
         if spec.role != "translations" or material.place(spec.path) is None:

@@ -10,7 +10,7 @@ from ccr_cli.artifacts import dataset
 from ccr_cli.data.assemble import Assembly
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.collection import Problem, differences, gather
+from ccr_cli.stages.collection import Problem, differences, gather, recorded
 from ccr_cli.stages.given import preview
 
 Rows = list[tuple[str, str]]
@@ -35,6 +35,7 @@ def manifest_card(variant: Variant) -> Rows:
         (f"captions per item in {lang}", f"{number:,} ({evidence['counts']})")
         for lang, number in variant.captions_per_item.items()
     ]
+    rows.append(("evidence", evidence_text(evidence)))
     rows += protocol_rows(variant.protocols)
     rows += [("file", file_text(spec)) for spec in unique(variant.files)]
     rows += [(fact, f"{about[fact]} ({evidence[fact]})") for fact in ("licence", "citation")]
@@ -49,6 +50,7 @@ def artifact_rows(read: dataset.Dataset) -> Rows:
         (f"{what}, expected", f"{number:,} ({evidence.get('counts', 'memory')})")
         for what, number in counted(manifest.get("counts", {}))
     ]
+    rows.append(("evidence", evidence_text(evidence)))
     rows += protocol_rows(manifest.get("protocols", []))
     partial = manifest.get("partial", [])
     rows += [("partial", str(problem)) for problem in partial]
@@ -73,21 +75,23 @@ def check(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
     for each in material.found:
         known = f"{_KNOWN[each.checked]} ({each.spec.evidence})" if each.checked else "there; nothing is known of it"
         rows.append((each.spec.path, each.problem or known))
-    problems = list(material.problems)
     notes: list[str] = []
     try:
         if variant.kind == "features":
             tables = preview(material)
             if tables is None:
-                return rows, problems
+                return rows, material.problems
             items, captions = tables
         else:
-            made = Assembly(variant, material.place, lenient=True).run()
+            assembly = Assembly(variant, material.place, lenient=True)
+            made = assembly.run()
+            material.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
+            for name, table in recorded(assembly, made, material, lenient=True).items():
+                rows.append((f"translations/{name}", f"{len(table):,} texts"))
             items, captions, notes = made.items, made.captions, made.notes
-            problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
     except ArtifactError as error:
-        return rows, [*problems, Problem("content", "UnreadableFile", error.message)]
-    problems += differences(variant, items, captions)
+        return rows, [*material.problems, Problem("content", "UnreadableFile", error.message)]
+    material.problems += differences(variant, items, captions)
     evidence = variant.evidence["counts"]
     found = {f"items in {split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
     found |= {f"captions in {lang}": int(n) for lang, n in captions["lang"].value_counts(sort=False).items()}
@@ -99,7 +103,13 @@ def check(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
         said = f"{expected[what]:,} expected ({evidence})" if what in expected else "no number is known"
         rows.append((what, f"{found.get(what, 0):,}; {said}"))
     rows += [("note", note) for note in notes]
-    return rows, problems
+    rows.append(("evidence", evidence_text(variant.evidence)))
+    return rows, material.problems
+
+
+def evidence_text(evidence: Mapping[str, str]) -> str:
+    """Who vouches for what, in a line."""
+    return ", ".join(f"{fact} {'from memory' if said == 'memory' else said}" for fact, said in evidence.items())
 
 
 def counted(counts: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, int]]:

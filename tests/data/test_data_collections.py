@@ -188,7 +188,11 @@ def test_variants_are_found_by_name_the_default_by_two(tmp_path: Path) -> None:
         ("lines = 2", 'sha256 = "12"', "sha256 of a/train.en is 64 digits"),
         ('"a/train.en"', '"../train.en"', "leads out of the folder"),
         ('variants = ["one"]', 'variants = ["three"]', "variants of small-2 is one of one, two"),
-        ('note = "Both."', 'positives = "none"\nnote = "Both."', "positives of small-2 is one of all, single"),
+        (
+            'note = "Both."',
+            'positives = "none"\nnote = "Both."',
+            "positives of the protocol 'small-2' is one of all, single",
+        ),
         ('role = "captions"\nformat = "parallel"', 'role = "splits"', None),
         ('split = "train"\nlang = "en"\nlines', 'lang = "en"\nlines', None),
         ('role = "captions"', 'role = "translations"', "needs the keys source, target and engine"),

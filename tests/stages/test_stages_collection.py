@@ -159,6 +159,23 @@ def test_a_wrong_file_is_refused_with_expected_and_found(change: Change, message
     assert again.code == 4, "what is there in part is no answer where all of it is asked for"
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"no tags here\n", "mt/one.txt, line 1: expected"), (lines("99#zh#0 x"), "mt/one.txt translates no en caption")],
+)
+def test_translations_that_cannot_be_read(content: bytes, message: str, tmp_path: Path) -> None:
+    collection = official.small()
+    collection.content["mt/one.txt"] = content
+    manifest, root = collection.write(tmp_path)
+    done = run(manifest, root, workspace=tmp_path / "space")
+    assert done.code == 4 and message in done.err
+    seen = toy.ccr("data", "verify", manifest, "--root", root)
+    assert seen.code == 4 and message in seen.err
+    partial = run(manifest, root, "--allow-partial", workspace=tmp_path / "space")
+    assert partial.code == 3 and not partial.made.has("translations/one-en-zh.tsv")
+    assert "translations" not in dataset.read(partial.made).manifest
+
+
 def test_many_missing_files_are_listed_in_part(tmp_path: Path) -> None:
     manifest, root = official.small().write(tmp_path)
     for path in root.rglob("*.*"):
@@ -205,7 +222,7 @@ def test_numbers_from_memory_warn_and_are_never_called_verified(tmp_path: Path) 
     assert seen.code == 0
     rows = dict(line.split("\t") for line in seen.out.splitlines())
     assert rows["captions in de"] == "6; 7 expected (memory)" and rows[GERMAN] == "there; nothing is known of it"
-    assert "verified" not in seen.out
+    assert rows["evidence"].startswith("counts from memory, ") and "(verified)" not in seen.out
 
 
 def test_verify_says_what_is_known(tmp_path: Path) -> None:
@@ -218,6 +235,8 @@ def test_verify_says_what_is_known(tmp_path: Path) -> None:
     assert rows[ENGLISH] == "right hash (verified)"
     assert rows[GERMAN] == "right number of lines (verified)", "unpacked, its hash is not known"
     assert rows["items in train"] == "2; 2 expected (verified)"
+    assert rows["translations/one-en-zh.tsv"] == "6 texts"
+    assert rows["evidence"].endswith("licence documented, citation verified")
 
 
 def test_a_folder_further_down_will_do(tmp_path: Path) -> None:
@@ -309,6 +328,7 @@ def test_cards_before_and_after(tmp_path: Path) -> None:
         "state\tnot imported",
         "get it\tAsk its makers.",
         "items in train\t2 (verified)",
+        "evidence\tcounts verified, splits verified, captions verified, licence documented, citation verified",
         "licence\tCC0-1.0 (documented)",
         "protocol\tsmall-test: Two pictures. (documented)",
         f"file\t{GERMAN}: captions train de; 2 lines and hash verified",
