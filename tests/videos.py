@@ -45,6 +45,7 @@ def write_video(
     gop: int = 10,
     sound: bool = False,
     front: bool = False,
+    options: dict[str, str] | None = None,
 ) -> Path:
     """Writes painted frames, some of them B-frames.
 
@@ -59,9 +60,9 @@ def write_video(
         gop: Frames from one keyframe to the next.
         sound: With a second stream, of silence.
         front: MP4: the table of packets first, so that the rest can be cut off.
+        options: More of the encoder's.
     """
-    options = {"movflags": "+faststart"} if front else {}
-    with av.open(str(path), "w", options=options) as out:
+    with av.open(str(path), "w", options={"movflags": "+faststart"} if front else {}) as out:
         stream = out.add_stream(codec, rate=1000 if times_ms else rate)
         assert isinstance(stream, av.VideoStream)
         stream.width, stream.height = size
@@ -70,6 +71,7 @@ def write_video(
         context.gop_size, context.thread_count = gop, 1
         context.time_base = Fraction(1, 1000) if times_ms else Fraction(1, rate)
         context.options = {"bf": "2", "sc_threshold": "0", "b": "2000000"} if "264" not in codec else {"qp": "18"}
+        context.options = context.options | (options or {})
         silence = out.add_stream("aac", rate=16000) if sound else None
         for number in range(frames):
             frame = av.VideoFrame.from_ndarray(painted(number, *size), format="rgb24")

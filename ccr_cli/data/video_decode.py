@@ -133,7 +133,7 @@ class _Walk:
             raise _LostError from None
         self._frames = self._timed(key)
         self._ahead = next(self._frames, None)
-        if self._ahead is None:
+        if self._ahead is None or self._ahead[0] != key:  # it was a point of recovery: pictures are whole only later
             raise _LostError
 
     def _timed(self, key: int | None) -> Iterator[tuple[int, VideoFrame]]:

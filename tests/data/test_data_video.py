@@ -64,6 +64,16 @@ def test_few_frames_are_those_of_a_full_pass(tmp_path: Path, name: str, backend:
         assert few.number_N.tolist() == chosen
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
+def test_pictures_that_become_whole_step_by_step(tmp_path: Path, name: str, backend: video.Backend) -> None:
+    options = {"bf": "0", "x264-params": "intra-refresh=1:keyint=20"}
+    path = videos.write_video(tmp_path / name, 60, options=options)
+    for number in (21, 26, 42, 59):
+        found = video.read_frames(path, numbers=[number], backend=backend)
+        assert (numbers(found.pixels_NHW3), found.frames_decoded) == ([number], 1)
+
+
 def test_little_is_decoded_where_little_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = videos.write_video(tmp_path / "a.mp4", 60, gop=10)
     seen = []
