@@ -6,11 +6,14 @@ escapes a command is a defect of ccr and exits 1 with a traceback.
 
 from __future__ import annotations
 
+import errno
 import re
 
 _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _USER = re.compile(r"(\w+://)[^\s/@]+@")
 _TOKEN = re.compile(r"\bhf_\w{8,}|(?i:\bbearer) \S+")
+_TOO_MUCH = "can't allocate memory|size calculation overflow"
+"""How torch says that it cannot have that much memory."""
 
 
 def redact(message: str) -> str:
@@ -81,3 +84,21 @@ class Terminated(SystemExit):
 
     def __init__(self) -> None:
         super().__init__(143)
+
+
+def as_user_error(error: Exception) -> CcrError | None:
+    """The user's view of an exhausted or unwritable resource; None where the error is something else."""
+    refused = isinstance(error, RuntimeError) and re.search(_TOO_MUCH, str(error))
+    if refused or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return ResourceError("out of memory", hint="a smaller --batch-size, or --device cpu")
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return ResourceError(f"the disk is full{where}", hint="free some space; the same command goes on")
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return ArtifactError(
+                f"no permission{where}: {error.strerror}", hint="another --workspace, or mend its rights"
+            )
+        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):
+            return ArtifactError(f"{error.strerror}{where}", hint="another --workspace or --name")
+    return None

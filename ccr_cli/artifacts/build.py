@@ -281,6 +281,16 @@ def _recover(final: Path) -> None:
         os.rename(old, final)
 
 
+def in_work(final: Path) -> bool:
+    """Whether another process is at work on an artifact, or has been within a lease."""
+    lock = _lock(final)
+    return lock.exists() and not _silent(lock)
+
+
+def _lock(final: Path) -> Path:
+    return final.with_name(f"{final.name}.lock")
+
+
 def _silent(lock: Path) -> bool:
     """Whether a lock has missed its heartbeat. Whoever watches it for one more lease may take it over."""
     try:
@@ -308,7 +318,7 @@ def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
     Raises:
         LockedError: If another one is writing.
     """
-    path = final.with_name(f"{final.name}.lock")
+    path = _lock(final)
     lease = filelock.SoftFileLease(path, lease_duration=LEASE_SECONDS)
     if _silent(path):
         patience = 2 * LEASE_SECONDS

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import functools
 import json
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,15 +17,13 @@ from ccr_cli import console
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, ResourceError, Terminated, UsageError
+from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, Terminated, UsageError, as_user_error
 
 if TYPE_CHECKING:
     from ccr_cli.stages.select import Inputs
 
 P = ParamSpec("P")
 
-TOO_MUCH = "can't allocate memory|size calculation overflow"
-"""How torch says that it cannot have that much memory."""
 _WHERE = "Where and how"
 _RESULT = "Result"
 
@@ -139,7 +135,7 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - keeps the interpreter's last flush quiet
             raise typer.Exit(0) from None
         except (OSError, MemoryError, RuntimeError) as error:
-            known = _resource(error)
+            known = as_user_error(error)
             if known is None:
                 raise
             _complain(known)
@@ -148,24 +144,6 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
     paragraphs = (function.__doc__ or "").split("\n\n")
     wrapper.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal breaks lines
     return wrapper
-
-
-def _resource(error: Exception) -> CcrError | None:
-    """The user's view of an exhausted or unwritable resource; None where the error is something else."""
-    refused = isinstance(error, RuntimeError) and re.search(TOO_MUCH, str(error))
-    if refused or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return ResourceError("out of memory", hint="a smaller --batch-size, or --device cpu")
-    if isinstance(error, OSError):
-        where = f" ({error.filename})" if error.filename else ""
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return ResourceError(f"the disk is full{where}", hint="free some space; the same command goes on")
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return ArtifactError(
-                f"no permission{where}: {error.strerror}", hint="another --workspace, or mend its rights"
-            )
-        if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):
-            return ArtifactError(f"{error.strerror}{where}", hint="another --workspace or --name")
-    return None
 
 
 def _complain(error: CcrError) -> None:
@@ -177,10 +155,7 @@ def _complain(error: CcrError) -> None:
 def show_plans(plans: Sequence[Planned], as_json: bool) -> None:
     """Prints what a dry run found, a plan after the other."""
     if as_json:
-        made = [_plan_facts(planned) for planned in plans]
-        paths = {planned.path for planned in plans}
-        read = {a.path: a for planned in plans for a in planned.parents if a.path.exists() and a.path not in paths}
-        print(json.dumps({"read": [*map(_facts, read.values())], "made": made}))
+        print(json.dumps(plan_facts(plans)))
         return
     rows = []
     for planned in plans:
@@ -189,6 +164,13 @@ def show_plans(plans: Sequence[Planned], as_json: bool) -> None:
         rows += [(key, json.dumps(value, ensure_ascii=False)) for key, value in planned.plan["request"].items()]
         rows += [(key, value) for key, value in _flat(planned.facts)]
     show_table(("what", "value"), rows)
+
+
+def plan_facts(plans: Sequence[Planned]) -> dict[str, object]:
+    """What a dry run found, as JSON."""
+    paths = {planned.path for planned in plans}
+    read = {a.path: a for planned in plans for a in planned.parents if a.path.exists() and a.path not in paths}
+    return {"read": [*map(_facts, read.values())], "made": [*map(_plan_facts, plans)]}
 
 
 def _flat(facts: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from ccr_cli.commands import common as c
+from ccr_cli.errors import UsageError
 
 
 @c.guarded
 def train(
+    context: typer.Context,
     artifacts: c.Artifacts = None,
     method: Annotated[str, typer.Option("--method", "-m", help=c.option_help("methods"))] = "uml",
     lang: Annotated[
@@ -39,6 +41,24 @@ def train(
         str,
         typer.Option("--select-on", help="Validation queries that choose the best epoch: mt or human. Never test."),
     ] = "mt",
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="KEY=VALUE,...",
+            help="Make a run for each value of an option: noise=0,0.4, seed=0,1,2, any of --set; repeat for a grid.",
+            show_default=False,
+        ),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="I/N",
+            help="With --sweep: make every N-th run, from the I-th on (from 1), for many machines.",
+            show_default=False,
+        ),
+    ] = None,
     device: c.Device = "auto",
     dtype: c.Dtype = "float32",
     name: c.Name = None,
@@ -52,34 +72,31 @@ def train(
     """Train a method on visual items, captions and their translations.
 
     Reads a dataset, a translation, features and (with --noise) a synthetic mismatch, and writes a run. Stopped at
-    any moment, the same command goes on after the last finished epoch. Without --noise training is clean.
+    any moment, the same command goes on after the last finished epoch. Without --noise training is clean. With
+    --sweep a run for each combination of values; those that are there are not made again.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_training
+    from ccr_cli.commands.sweep import make_all
     from ccr_cli.stages.options import list_options
-    from ccr_cli.stages.sources import find_sources, with_noise
-    from ccr_cli.stages.train import train as stage
+    from ccr_cli.stages.sweep import read_axes
+    from ccr_cli.stages.train import Wanted, make
 
-    wanted = c.parse_set(options)
-    if "help" in wanted:
+    settings = c.parse_set(options)
+    if "help" in settings:
         list_options("methods", method)
-    wanted |= {k: str(v) for k, v in (("epochs", epochs), ("batch_size", batch_size)) if v is not None}
-    sources = find_sources(inputs, lang, method)
-    sources = with_noise(
-        inputs,
-        sources,
-        noise,
-        style=noise_style,
-        target=noise_target,
-        seed=seed if noise_seed is None else noise_seed,
-    )
-    made = stage(
-        inputs,
-        sources,
-        method,
-        options=wanted,
+    once = {key: f"--set {key}" for key in settings} | _named(context)
+    settings |= {k: str(v) for k, v in (("epochs", epochs), ("batch_size", batch_size)) if v is not None}
+    wanted = Wanted(
+        method=method,
+        lang=lang,
+        noise=noise,
+        noise_style=noise_style,
+        noise_target=noise_target,
+        noise_seed=noise_seed,
         preset=preset,
+        options=settings,
         seed=seed,
         select_on=select_on,
         device=device,
@@ -87,8 +104,20 @@ def train(
         name=name,
         force=force,
     )
+    if sweep:
+        make_all(inputs, wanted, read_axes(sweep, once), shard, json)
+        return
+    if shard is not None:
+        raise UsageError("--shard goes with --sweep: one run is not divided", hint="ccr train --sweep seed=0,1,2")
+    made = make(inputs, wanted)
     show_training(made)
     c.emit(inputs, [made], json)
+
+
+def _named(context: typer.Context) -> dict[str, str]:
+    """The options that stand on the command line, by what they set."""
+    sources = {each: context.get_parameter_source(str(each.name)) for each in context.command.params}
+    return {str(each.name): each.opts[0] for each, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 EPILOG = c.examples(
@@ -96,5 +125,6 @@ EPILOG = c.examples(
     "ccr train --method infonce --noise 0.4 --seed 1",
     "ccr train --method infonce --noise 0.4 --set judge=oracle",
     "ccr train --method uml --preset paper --set text_encoder=ngram",
+    "ccr train --method uml --sweep noise=0,0.2,0.4,0.6 --sweep seed=0,1,2 | ccr evaluate -",
     "ccr translate --lang es | ccr extract - | ccr train - --method uml",
 )

@@ -64,7 +64,7 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
         if key not in fields:
             raise UsageError(f"{owner} has no option {key!r}", hint=f"options: {', '.join(sorted(fields)) or 'none'}")
         try:
-            values[key] = _parse(text, hints[key]) if isinstance(text, str) else text
+            values[key] = typed(text, hints[key]) if isinstance(text, str) else text
         except ValueError as error:
             raise UsageError(f"--set {key}={text}: {error}") from None
     try:
@@ -103,7 +103,16 @@ def _body(owner: type) -> list[ast.stmt]:
     return definition.body
 
 
-def _parse(text: str, hint: Any) -> Any:
+def typed(text: str, hint: Any) -> Any:
+    """Reads a value of an option.
+
+    Args:
+        text: As it was given.
+        hint: The type of the option's field.
+
+    Raises:
+        ValueError: If it is not of that type.
+    """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         if text not in arguments:
@@ -112,7 +121,7 @@ def _parse(text: str, hint: Any) -> Any:
     if origin in (typing.Union, types.UnionType):
         if type(None) in arguments and text.lower() in ("none", ""):
             return None
-        return _parse(text, next(a for a in arguments if a is not type(None)))
+        return typed(text, next(a for a in arguments if a is not type(None)))
     if hint is bool:
         if text.lower() not in ("true", "false"):
             raise ValueError("expected true or false")

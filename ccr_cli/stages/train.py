@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -16,11 +16,65 @@ from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.naming import run_name
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.sources import Sources
+from ccr_cli.stages.sources import Sources, find_sources, with_noise
 from ccr_cli.stages.texts import GIVEN
 from ccr_cli.stages.trainer import Trainer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of training: the options of `ccr train`, and what they are where nobody gives them."""
+
+    method: str = "uml"
+    lang: str | None = None
+    noise: float | None = None
+    noise_style: str = "caption"
+    noise_target: str = "translation"
+    noise_seed: int | None = None
+    preset: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from the method's Config, as text or typed."""
+    seed: int = 0
+    select_on: str = "mt"
+    device: str = "auto"
+    dtype: str = "float32"
+    name: str | None = None
+    force: bool = False
+
+
+def mismatched(inputs: Inputs, sources: Sources, wanted: Wanted) -> Sources:
+    """Adds the noise that is asked for, if any is."""
+    seed = wanted.seed if wanted.noise_seed is None else wanted.noise_seed
+    style, target = wanted.noise_style, wanted.noise_target
+    return with_noise(inputs, sources, wanted.noise, style=style, target=target, seed=seed)
+
+
+def make(
+    inputs: Inputs, wanted: Wanted, mismatch: Callable[[Inputs, Sources, Wanted], Sources] = mismatched
+) -> base.Artifact:
+    """Finds what to train from, and trains: what `ccr train` does; errors as for `train`.
+
+    Args:
+        inputs: Where to look, and where the run goes.
+        wanted: What is asked for.
+        mismatch: Adds the noise.
+    """
+    sources = mismatch(inputs, find_sources(inputs, wanted.lang, wanted.method), wanted)
+    return train(
+        inputs,
+        sources,
+        wanted.method,
+        options=wanted.options,
+        preset=wanted.preset,
+        seed=wanted.seed,
+        select_on=wanted.select_on,
+        device=wanted.device,
+        dtype=wanted.dtype,
+        name=wanted.name,
+        force=wanted.force,
+    )
 
 
 def train(

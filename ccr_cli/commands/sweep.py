@@ -1,0 +1,121 @@
+"""ccr train --sweep: a grid of runs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from ccr_cli import console
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.build import Planned
+from ccr_cli.commands import common as c
+
+if TYPE_CHECKING:
+    from ccr_cli.stages.select import Inputs
+    from ccr_cli.stages.sweep import Cell
+    from ccr_cli.stages.train import Wanted
+
+
+def make_all(
+    inputs: Inputs, wanted: Wanted, axes: Mapping[str, Sequence[str]], shard: str | None, as_json: bool
+) -> None:
+    """Makes a grid of runs and prints their paths in its order.
+
+    Args:
+        inputs: What was given, and where runs go.
+        wanted: What all runs have in common.
+        axes: The values of each key.
+        shard: Which part of the runs to make, such as `3/64`; None: all.
+        as_json: Print one JSON object.
+
+    Raises:
+        CcrError: If a run could not be made, after all others are.
+    """
+    from ccr_cli.commands.show import show_training
+    from ccr_cli.stages import sweep as stage
+    from ccr_cli.stages.parts import parse_part
+    from ccr_cli.stages.sweep_run import failure, run
+    from ccr_cli.stages.train import make
+
+    cells = stage.grid(wanted, axes)
+    part = None if shard is None else parse_part(shard)
+    sizes = " x ".join(f"{len(values)} {key.replace('_', '-')}" for key, values in axes.items())
+    console.say(f"a sweep of {len(cells)} runs ({sizes})", style="bold")
+    plans = stage.plan(inputs, cells)
+    mine = cells if part is None else part.take(cells)
+    states = Counter(cell.state for cell in mine)
+    counted = ", ".join(
+        f"{states[state]} {state}" for state in ("done", "unfinished", "to do", "refused") if states[state]
+    )
+    console.say(f"  {f'{part}: ' if part else ''}{counted or 'nothing'}")
+    if inputs.workspace.dry_run:
+        _show(mine, plans, as_json)
+        if states["refused"]:
+            raise typer.Exit(3)
+        return
+
+    def work(own: Inputs, cell: Cell) -> Artifact:
+        with _recorded_as(cell):
+            return make(own, cell.wanted)
+
+    for cell in run(inputs, mine, work):
+        if cell.state != "done" and cell.made:
+            show_training(cell.made)
+    for cell in mine:
+        for artifact in cell.read:
+            inputs.note(artifact)
+    made = [cell.made for cell in mine if cell.made]
+    if as_json:
+        read = [a for a in inputs.read if a.path not in {b.path for b in made}]
+        _print_json({"read": [*map(c._facts, read)], "made": [*map(c._facts, made)]}, mine)
+    else:
+        c.emit(inputs, made, as_json)
+    error = failure(mine)
+    if error is not None:
+        raise error
+
+
+def _show(cells: Sequence[Cell], plans: Sequence[Planned], as_json: bool) -> None:
+    """Prints what a dry run found: a run a row, or all plans as JSON."""
+    if as_json:
+        own = [cell.plan for cell in cells if cell.plan]
+        noise = {artifact.name for planned in own for artifact in planned.parents if artifact.kind == "noise"}
+        _print_json(c.plan_facts([p for p in plans if p in own or p.path.name in noise]), cells)
+        return
+    rows = []
+    for cell in cells:
+        told = str(cell.plan.path) if cell.plan else cell.error.message if cell.error else ""
+        rows.append([*cell.values.values(), cell.state, told])
+    keys = [key.replace("_", "-") for key in cells[0].values] if cells else []
+    c.show_table((*keys, "state", "run"), rows)
+
+
+def _print_json(found: Mapping[str, object], cells: Sequence[Cell]) -> None:
+    failed = [
+        {"sweep": dict(cell.values), "error": cell.error.message, "exit_code": cell.error.exit_code}
+        for cell in cells
+        if cell.error
+    ]
+    c.show_json({**found, "failed": failed})
+
+
+@contextlib.contextmanager
+def _recorded_as(cell: Cell) -> Iterator[None]:
+    """Lets a run record the command that makes it alone."""
+    before = sys.argv
+    words, rest = [before[0]], iter(before[1:])
+    for word in rest:
+        if word in ("--sweep", "--shard"):
+            next(rest, None)
+        elif not word.startswith(("--sweep=", "--shard=")):
+            words.append(word)
+    sys.argv = [*words, *cell.arguments()]
+    try:
+        yield
+    finally:
+        sys.argv = before
