@@ -274,6 +274,12 @@ def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
             if what == "items":
                 for split in counted:
                     one_of(split, SPLITS, f"counts.items of {table['name']}")
+        halve = table.get("halve", {"split": SPLITS[1], "seed": 0})
+        if {*halve} != {"split", "seed"}:
+            raise ArtifactError(f"{path}: halve of {table['name']} has the keys split and seed, not {halve}")
+        for split in (halve["split"], *table.get("unlisted", [])):
+            one_of(split, SPLITS, f"a split of {table['name']}")
+        one_of(table.get("validation", "hash"), ("hash",), f"validation of {table['name']}")
         for evidence in table.get("evidence", {}).values():
             one_of(evidence, EVIDENCE, f"evidence of {table['name']}")
     for table in (*about["files"], *about.get("protocols", [])):
@@ -294,6 +300,10 @@ def _check_file(path: Path, table: dict[str, Any], one_of: Callable[[str, Any, s
         one_of(table.get("format", ""), formats(), f"format of {label}")
         for option in table.get("options", {}):
             one_of(option, options_of(table["format"]), f"an option of {label}")
+    for split in table.get("keep", []):
+        one_of(split, SPLITS, f"keep of {label}")
+    if role == "features":
+        one_of(table.get("format", ""), ("labelled", "svcl"), f"format of {label}")
     if role == "translations" and not all(table.get(key) for key in ("source", "target", "engine")):
         raise ArtifactError(f"{path}: {label} holds translations and needs the keys source, target and engine")
     if role == "splits" and not table.get("split"):
