@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
+from ccr_cli.errors import UsageError
 
 
 @c.guarded
@@ -59,7 +62,8 @@ def evaluate(
     """Measure retrieval in both directions, with a signature for every score.
 
     Reads a run (its parents say the rest) and writes an evaluation: R@1, R@5, R@10, MedR, MeanR, mAP, SumR, in the
-    target language and in English. The table goes to standard error, the path to standard output.
+    target language and in English; of several runs that are given, one each. The table goes to standard error,
+    the path to standard output.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -67,10 +71,11 @@ def evaluate(
     from ccr_cli.stages.evaluate import evaluate as stage
     from ccr_cli.stages.measure import Options
 
-    trained = inputs.one("run", "", hint="ccr train --method uml")
-    for kind in ("dataset", "translation", "features"):
-        if trained.has_parent(kind):
-            inputs.parent(trained, kind)
+    runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
+    if len(runs) < 2:
+        runs = [inputs.one("run", "", hint="ccr train --method uml")]
+    elif name is not None:
+        raise UsageError(f"--name {name} names one evaluation, and {len(runs)} runs are given", hint="leave --name out")
     options = Options(
         split=split,
         langs=tuple(dict.fromkeys(lang or [])),
@@ -82,14 +87,24 @@ def evaluate(
         protocol=protocol or "",
         drop_leaks=drop_leaks,
     )
-    made = stage(inputs, trained, options, device=device, name=name, force=force)
-    show_evaluation(made)
-    c.emit(inputs, [made], json)
+    made = []
+    for trained in runs:
+        inputs.note(trained)
+        for kind in ("dataset", "translation", "features"):
+            if trained.has_parent(kind):
+                inputs.parent(trained, kind)
+        with suppress(Planned):
+            made.append(stage(inputs, trained, options, device=device, name=name, force=force))
+            show_evaluation(made[-1])
+    if dry_run:
+        raise inputs.workspace.planned[-1]
+    c.emit(inputs, made, json)
 
 
 EPILOG = c.examples(
     "ccr evaluate",
     "ccr evaluate runs/noto-emoji-es-uml-seed0 --lang es --lang fr",
+    "ccr train --method uml --sweep seed=0,1,2 | ccr evaluate -",
     "ccr evaluate --protocol coco-1k-5fold",
     "ccr evaluate --zero-shot --drop-leaks",
     "ccr evaluate runs/mine --split val-report --ties pessimistic --json",
