@@ -3,8 +3,8 @@
 Both convert by swscale, bilinear. Where a standard says bit by bit what a decoder gives, and where that is planar YUV
 of 8 bits and even size, pixels are equal to the last bit, with FFmpeg 5.1 as with 8. Everything else is left to PyAV:
 MPEG-1, 2 and 4, whose transform is not exact (2 levels of 255), odd sizes and 10 bits (over 60 levels at edges of
-colours), and files in which anything is amiss. What remains: bits damaged inside a frame, which no packet tells of, are
-painted over by each as its FFmpeg does.
+colours), files without usable times, and those in which anything is amiss. What remains: bits damaged inside a frame,
+which no packet tells of, are painted over by each as its FFmpeg does.
 
 Shape suffixes: F frames of the file, N frames asked for, H height, W width, K keyframes.
 """
@@ -44,7 +44,7 @@ def torchcodec_decoder() -> Any:
 def by_torchcodec(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[Pixels]:
     """Upright frames for as long as torchcodec gives those that the index has; the rest is for PyAV."""
     same_colours = index.pixel_format in _SAME_COLOURS and index.width % 2 == index.height % 2 == 0
-    equal = index.sound and index.codec in _EXACT_CODECS and same_colours
+    equal = index.sound and not index.counted and index.codec in _EXACT_CODECS and same_colours
     decoder_of = torchcodec_decoder() if equal and len(number_N) else None
     if decoder_of is None:
         return
@@ -75,7 +75,8 @@ def by_av(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[tuple[Pixel
         with opened(index.path) as container:
             walk = _Walk(container, index, seeking)
             try:
-                for pts in index.pts_F[number_N[done:]].tolist():
+                asked_N = number_N if index.counted else index.pts_F[number_N]
+                for pts in asked_N[done:].tolist():
                     frame, exact = walk.shown_at(pts)
                     yield upright(frame), exact
                     done += 1

@@ -65,6 +65,20 @@ def test_few_frames_are_those_of_a_full_pass(tmp_path: Path, name: str, backend:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_avi_that_gives_times_in_the_order_of_decoding(tmp_path: Path, backend: video.Backend) -> None:
+    path = videos.write_video(tmp_path / "a.avi", 60, options={"bf": "3", "sc_threshold": "0"})
+    facts = video.probe(path)
+    assert (facts.frames, facts.frames_expected in (60, None)) == (60, True)
+    assert facts.duration_s == pytest.approx(2.4, abs=0.002)
+    found = video.read_frames(path, numbers=range(60), backend=backend)
+    assert (numbers(found.pixels_NHW3), found.frames_decoded) == (list(range(60)), 60)
+    found = video.read_frames(path, times_s=[0.02, 0.5, 1.5, 2.39], backend=backend)
+    assert numbers(found.pixels_NHW3) == [0, 12, 37, 59]
+    for number in (7, 28, 42):
+        assert numbers(video.read_frames(path, numbers=[number], backend=backend).pixels_NHW3) == [number]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
 def test_pictures_that_become_whole_step_by_step(tmp_path: Path, name: str, backend: video.Backend) -> None:
     options = {"bf": "0", "x264-params": "intra-refresh=1:keyint=20"}
