@@ -3,8 +3,9 @@
 Both convert by swscale, bilinear. Where a standard says bit by bit what a decoder gives, and where that is planar YUV
 of 8 bits and even size, pixels are equal to the last bit, with FFmpeg 5.1 as with 8. Everything else is left to PyAV:
 MPEG-1, 2 and 4, whose transform is not exact (2 levels of 255), odd sizes and 10 bits (over 60 levels at edges of
-colours), files without usable times, and those in which anything is amiss. What remains: bits damaged inside a frame,
-which no packet tells of, are painted over by each as its FFmpeg does.
+colours), interlaced files (23 levels at edges of colours), those without usable times, and those in which anything is
+amiss. What remains: bits damaged inside a frame, which no packet tells of, are painted over by each as its FFmpeg does;
+and a file counts as interlaced by its first frame.
 
 Shape suffixes: F frames of the file, N frames asked for, H height, W width, K keyframes.
 """
@@ -44,7 +45,8 @@ def torchcodec_decoder() -> Any:
 def by_torchcodec(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[Pixels]:
     """Upright frames for as long as torchcodec gives those that the index has; the rest is for PyAV."""
     same_colours = index.pixel_format in _SAME_COLOURS and index.width % 2 == index.height % 2 == 0
-    equal = index.sound and not index.counted and index.codec in _EXACT_CODECS and same_colours
+    timed_frames = index.sound and not index.counted and not index.interlaced
+    equal = timed_frames and index.codec in _EXACT_CODECS and same_colours
     decoder_of = torchcodec_decoder() if equal and len(number_N) else None
     if decoder_of is None:
         return

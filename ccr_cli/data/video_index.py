@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MAX_PIXELS = 64_000_000
 _LONGEST_S = 7 * 24 * 3600.0
 _USUAL_RATE = Fraction(25)
+_REORDERED = 32
+"""Frames among which the order shows, where packets say nothing of it."""
 _OTHER_FILES = ("hls", "concat", "dash", "sdp", "rtsp", "imf", "webm_dash_manifest")
 
 
@@ -55,10 +58,10 @@ class Index:
     path: Path
     stream: int
     pts_F: npt.NDArray[np.int64]
-    """Presentation times in units of `time_base`, ascending; without any in the file, the numbers of the frames."""
+    """When frames are shown, in units of `time_base`, ascending; without times in the file, the frames' numbers."""
     time_base: Fraction
     counted: bool
-    """The file has no presentation times: frames come at a constant rate, in the order in which they decode."""
+    """The file's presentation times say nothing: frames are numbered in the order in which the decoder gives them."""
     key_K: npt.NDArray[np.int64]
     """Presentation times of the frames at which decoding can begin."""
     last_s: float
@@ -73,6 +76,8 @@ class Index:
     codec: str
     """FFmpeg's name of it, as of the pixel format."""
     pixel_format: str
+    interlaced: bool
+    """The first frame is made of two fields."""
     turns: int
     """Quarter turns, counter-clockwise, that bring the picture upright."""
 
@@ -178,13 +183,19 @@ def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
         promised, rate = stream.frames, stream.average_rate or stream.guessed_rate or _USUAL_RATE
         packets, whole = _packets(container, stream)
         number, codec = stream.index, stream.codec_context.codec.canonical_name
+        reorders, avi = stream.codec_context.has_b_frames, container.format.name == "avi"
     shown = [packet for packet in packets if not packet.discarded]
     if not shown:
         raise NoFrames(f"the file has a video of no frames ({promised} promised)" if promised else "no frames")
-    first = _first_frame(path, number, len(shown))
+    first = _first_frames(path, number, len(shown), 1)[0]
     _check_size(first.width, first.height, max_pixels)
-    counted = any(packet.pts is None for packet in shown)
-    if counted:
+    if avi and len(packets) <= (packets[-1].dts or 0):  # its header counts places without a frame too
+        promised = 0
+    untimed = any(packet.pts is None for packet in shown)
+    misordered = not untimed and reorders and _misordered(path, number, shown)
+    if misordered:
+        shown = [replace(packet, pts=packet.dts) for packet in shown]
+    if untimed:
         pts_F, key_K = np.arange(len(shown), dtype=np.int64), np.zeros(1, dtype=np.int64)
         time_base, last_s = 1 / rate, float(1 / rate)
     else:
@@ -192,6 +203,8 @@ def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
         key_K = np.unique(np.array([packet.pts for packet in shown if packet.key], dtype=np.int64))
         last = max(shown, key=lambda packet: packet.pts or 0)
         last_s = float(last.duration * time_base) if last.duration else float(1 / rate)
+        if misordered:
+            last_s = float(int(pts_F[-1] - pts_F[-2]) * time_base)
     if (span := float(int(pts_F[-1] - pts_F[0]) * time_base) + last_s) > _LONGEST_S:
         raise Undecodable(f"its time stamps span {span / 86400:.0f} days")
     return Index(
@@ -199,7 +212,7 @@ def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
         stream=number,
         pts_F=pts_F,
         time_base=time_base,
-        counted=counted,
+        counted=untimed or misordered,
         key_K=key_K,
         last_s=last_s,
         expected=promised - (len(packets) - len(shown)) if promised else None,
@@ -208,6 +221,7 @@ def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
         height=first.height,
         codec=codec,
         pixel_format=first.format.name,
+        interlaced=first.interlaced_frame,
         turns=round(first.rotation / 90) % 4,
     )
 
@@ -215,6 +229,7 @@ def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
 @dataclass(frozen=True)
 class _Packet:
     pts: int | None
+    dts: int | None
     duration: int
     key: bool
     discarded: bool
@@ -235,15 +250,28 @@ def _packets(container: InputContainer, stream: VideoStream) -> tuple[list[_Pack
         except av.FFmpegError:
             return found, False
         if packet.size:
-            found.append(_Packet(packet.pts, packet.duration or 0, packet.is_keyframe, packet.is_discard))
+            found.append(_Packet(packet.pts, packet.dts, packet.duration or 0, packet.is_keyframe, packet.is_discard))
             whole = whole and not packet.is_corrupt
 
 
-def _first_frame(path: Path, number: int, count: int) -> VideoFrame:
+def _first_frames(path: Path, number: int, count: int, most: int) -> list[VideoFrame]:
     with opened(path) as container:
-        for frame in decode_packets(container, video_stream(container, number)):
-            return frame
-    raise Undecodable(f"none of its {count} frames decodes")
+        frames = list(islice(decode_packets(container, video_stream(container, number)), most))
+    if not frames:
+        raise Undecodable(f"none of its {count} frames decodes")
+    return frames
+
+
+def _misordered(path: Path, number: int, shown: list[_Packet]) -> bool:
+    """Whether what the packets give as presentation times is the order of decoding, as in AVI with H.264's B-frames."""
+    pts, dts = [packet.pts for packet in shown], [packet.dts for packet in shown]
+    if not (_ascend(pts) and _ascend(dts)):
+        return False
+    return not _ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
+
+
+def _ascend(times: list[int | None]) -> bool:
+    return None not in times and all(a < b for a, b in pairwise(times))  # type: ignore[operator]
 
 
 def _check_size(width: int, height: int, max_pixels: int) -> None:

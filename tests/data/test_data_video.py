@@ -142,15 +142,22 @@ def test_without_torchcodec_nothing_is_missed(tmp_path: Path, monkeypatch: pytes
 
 @needs_torchcodec
 @pytest.mark.parametrize(
-    ("codec", "pixel_format", "size"),
-    [("mpeg4", "yuv420p", (64, 48)), ("libx264", "yuv420p10le", (64, 48)), ("libvpx-vp9", "yuv420p", (65, 49))],
+    ("codec", "pixel_format", "size", "options"),
+    [
+        ("mpeg4", "yuv420p", (64, 48), {}),
+        ("libx264", "yuv420p10le", (64, 48), {}),
+        ("libvpx-vp9", "yuv420p", (65, 49), {}),
+        ("libx264", "yuv420p", (64, 64), {"x264-params": "tff=1"}),
+    ],
 )
 def test_torchcodec_is_not_asked_where_it_might_differ(
-    tmp_path: Path, codec: str, pixel_format: str, size: tuple[int, int]
+    tmp_path: Path, codec: str, pixel_format: str, size: tuple[int, int], options: dict[str, str]
 ) -> None:
-    path = videos.write_video(tmp_path / "a.mp4", 5, codec=codec, pixel_format=pixel_format, size=size)
+    path = videos.write_video(tmp_path / "a.mp4", 5, codec=codec, pixel_format=pixel_format, size=size, options=options)
+    ours, theirs = (video.read_frames(path, numbers=range(5), backend=backend) for backend in BACKENDS)
+    np.testing.assert_array_equal(ours.pixels_NHW3, theirs.pixels_NHW3)
+    assert numbers(ours.pixels_NHW3) == list(range(5))
     assert list(video_decode.by_torchcodec(video_index.read_index(path), np.arange(5))) == []
-    assert numbers(video.read_frames(path, numbers=range(5)).pixels_NHW3) == list(range(5))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
