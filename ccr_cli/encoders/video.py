@@ -5,7 +5,7 @@ A clip has as many frames as the model was made for; its vector (`pooling=auto`)
 - VideoMAE (Tong et al., NeurIPS 2022): the mean over the tokens, and the layer norm of the classifier behind it where
   the checkpoint is one (`fc_norm`); 7.5 frames a second, as every fourth of 30;
 - TimeSformer (Bertasius et al., ICML 2021): the class token behind the last layer norm, which its classifier reads;
-  every 32nd frame of 30 a second;
+  every 32nd frame of 30 a second, of clips of 16 frames (HR) every 16th, of 96 (L) every fourth;
 - ViViT (Arnab et al., ICCV 2021): likewise; every second frame of 25 a second;
 - V-JEPA 2 (Assran et al., 2025): the mean over the encoder's tokens; it is published with an attentive probe, which has
   to be trained; 4 frames a second;
@@ -37,7 +37,9 @@ from ccr_cli.hub import locate
 from ccr_cli.transformers_loading import transformers_loading
 
 _RATES = {"videomae": 30 / 4, "timesformer": 30 / 32, "vivit": 25 / 2, "vjepa2": 4.0, "xclip": None}
-"""Frames a second at which a family was trained; None: evenly over the video."""
+"""Frames a second at which a family was trained on Kinetics; None: evenly over the video."""
+_RATES_OF_LENGTHS = {("timesformer", 16): 30 / 16, ("timesformer", 96): 30 / 4}
+"""The same, where a family has models with clips of several lengths."""
 _POOLING = {"videomae": "mean", "timesformer": "cls", "vivit": "cls", "vjepa2": "mean", "xclip": "joint"}
 _HALF, _IMAGENET = ([0.5] * 3, [0.5] * 3), ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 _PREPARED: dict[str, dict[str, Any]] = {
@@ -63,7 +65,7 @@ class Config:
     """auto: as the family is used; cls: the first token; mean: over all tokens."""
 
     fps: float | None = None
-    """Frames a second; none: as the family was trained; 0: every frame of the file."""
+    """Frames a second; none: as the family was trained on Kinetics; 0: every frame of the file."""
 
     frames: int = 0
     """So many frames, evenly over the whole video, in place of `fps`; 0: by `fps`."""
@@ -114,7 +116,8 @@ class Encoder:
         self._recipe = read_recipe(self._located.folder, config.model)
         settings = self._model.config
         length = getattr(settings, "frames_per_clip", None) or getattr(settings, "vision_config", settings).num_frames
-        fps = _RATES[self._family] if config.fps is None else config.fps
+        usual = _RATES_OF_LENGTHS.get((self._family, int(length)), _RATES[self._family])
+        fps = usual if config.fps is None else config.fps
         frames = config.frames or (length if fps is None else 0)
         self.sampling = Sampling(fps or 0.0, frames, int(length), config.clip_stride)
         side = self.preprocess(Image.new("RGB", (320, 240)))

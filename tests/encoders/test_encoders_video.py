@@ -131,6 +131,19 @@ def test_vectors_are_those_of_the_family(name: str, folders: dict[str, Path]) ->
     assert half.dtype == torch.float32 and torch.cosine_similarity(half, encoder.encode(batch)).min() > 0.98
 
 
+@pytest.mark.parametrize(("length", "fps"), [(8, 30 / 32), (16, 30 / 16), (96, 30 / 4)])
+def test_timesformers_of_longer_clips_see_more_frames_a_second(
+    length: int, fps: float, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = transformers.TimesformerConfig(**SMALL, **FRAMES, num_frames=length)
+    transformers.TimesformerModel(settings).save_pretrained(tmp_path)
+    shutil.copy(folders["timesformer"] / "preprocessor_config.json", tmp_path)
+    encoder = video.Encoder(video.Config(str(tmp_path)), CPU, torch.float32)
+    assert (encoder.sampling.clip_frames, encoder.sampling.fps) == (length, fps)
+    asked = video.Encoder(video.Config(str(tmp_path), fps=30 / 32), CPU, torch.float32)
+    assert asked.sampling.fps == 30 / 32
+
+
 def test_options(folders: dict[str, Path]) -> None:
     folder = str(folders["vivit"])
     encoder = video.Encoder(video.Config(folder, fps=3, clip_stride=2, pooling="mean"), CPU, torch.float32)
