@@ -29,7 +29,7 @@ Sources = Annotated[
 ]
 MediaRoot = Annotated[
     Path | None,
-    typer.Option("--media-root", help="Where the media lie.", show_default="the folder's media/"),
+    typer.Option("--media-root", help="Where the media lie.", show_default="beside the data"),
 ]
 Root = Annotated[
     Path | None,
@@ -138,7 +138,16 @@ def import_(
             rich_help_panel=_OWN,
         ),
     ] = None,
-    options: c.Set = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="An option of the format; repeat for more; help: lists them.",
+            show_default=False,
+            rich_help_panel=_OWN,
+        ),
+    ] = None,
     name: c.Name = None,
     force: c.Force = False,
     workspace: c.WorkspaceOption = Path("."),
