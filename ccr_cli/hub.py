@@ -173,8 +173,11 @@ def weights_of(folder: Path) -> tuple[Path, ...]:
     single, index = folder / _WEIGHTS, folder / f"{_WEIGHTS}.index.json"
     weights = (single,)
     if index.is_file() and not single.is_file():
-        table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        weights = tuple(folder / name for name in sorted(set(table.values())))
+        try:
+            table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+            weights = tuple(folder / name for name in sorted(set(table.values())))
+        except (AttributeError, LookupError, TypeError, ValueError):  # the file is damaged, or says something else
+            return ()
     return weights if all(path.is_file() for path in (folder / "config.json", *weights)) else ()
 
 

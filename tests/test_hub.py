@@ -226,6 +226,15 @@ def test_what_stands_for_a_folder(tmp_path: Path) -> None:
     assert len(found) == 4
 
 
+@pytest.mark.parametrize("index", ["{", "[]", "{}", '{"weight_map": [1]}', '{"weight_map": {"a": 1}}'])
+def test_a_damaged_list_of_weights(index: str, tmp_path: Path) -> None:
+    bert(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ArtifactError, match="holds no complete model"):
+        hub.find(str(tmp_path))
+
+
 def test_what_doctor_is_told(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = clip.Config().model
     assert clip.missing() == (f"the default model {name} is not on this machine", f"hf download {name}")

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from ccr_cli.encoders._loading import preparing
 from ccr_cli.encoders.base import rgb_on_white
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.errors import UsageError
 from ccr_cli.transformers_loading import transformers_loading
 
 _SQUASHING_TORCHVISION = {"DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFast"}
@@ -56,6 +57,17 @@ class Recipe:
     def levels(self, image: Image.Image) -> torch.Tensor:
         """Returns the picture as a viewer shows it, resized and cropped: (3, H, W) uint8."""
         return torch.from_numpy(np.array(self.resized(upright_rgb(image)))).permute(2, 0, 1).contiguous()
+
+    def tried(self, model: str, image: Image.Image) -> torch.Tensor:
+        """Returns the levels of a picture, for the first time.
+
+        Raises:
+            ArtifactError: If sizes, filter or factors are none.
+        """
+        with preparing(model, "pictures"):
+            if not all(math.isfinite(value) for value in (*self.scale_C, *self.shift_C)):
+                raise ValueError("factors that are not finite")
+            return self.levels(image)
 
     def scaled(self, levels_BCHW: torch.Tensor) -> torch.Tensor:
         """Returns what the network takes: float32, on the same device, channels last in memory."""
@@ -119,7 +131,11 @@ def read_recipe(folder: Path, model: str) -> Recipe:
         ArtifactError: If there is no such file, or it cannot be read.
         UsageError: If the processor does something that is not done here, or its pictures differ in size.
     """
-    processor, crops_as_well = _processor(folder, model)
+    with preparing(model, "pictures"):
+        return _recipe(*_processor(folder, model), model)
+
+
+def _recipe(processor: Any, crops_as_well: bool, model: str) -> Recipe:
     name = type(processor).__name__
 
     def on(step: str) -> bool:
@@ -168,19 +184,12 @@ def _processor(folder: Path, model: str) -> tuple[Any, bool]:
         from transformers.image_processing_backends import PilBackend
         from transformers.models.auto.image_processing_auto import get_image_processor_config
 
-        try:
-            said = get_image_processor_config(str(folder), local_files_only=True)
-            if said.get("image_processor_type") in _SQUASHING_TORCHVISION:
-                return Squashing(**(_IMAGENET | said)), False
-            processor = AutoImageProcessor.from_pretrained(
-                str(folder), backend="pil", local_files_only=True, trust_remote_code=False
-            )
-        except (OSError, ValueError, ImportError) as error:
-            first = str(error).strip().split("\n", 1)[0]
-            raise ArtifactError(
-                f"{model} does not say how its pictures are prepared ({first})",
-                hint="its folder needs the preprocessor_config.json that was published with it",
-            ) from None
+        said = get_image_processor_config(str(folder), local_files_only=True)
+        if said.get("image_processor_type") in _SQUASHING_TORCHVISION:
+            return Squashing(**(_IMAGENET | said)), False
+        processor = AutoImageProcessor.from_pretrained(
+            str(folder), backend="pil", local_files_only=True, trust_remote_code=False
+        )
     kind = type(processor)
     usual = kind.__mro__[1] is PilBackend and {"resize", "center_crop", "_preprocess"}.isdisjoint(vars(kind))
     if not (usual or kind in (BeitImageProcessorPil, ConvNextImageProcessorPil)):

@@ -13,7 +13,8 @@ A clip has as many frames as the model was made for; its vector (`pooling=auto`)
   video, so it gives one row.
 
 Clips touch, and those that reach over the end repeat the last frame. Frames are prepared as the model's own files say
-(`preprocessor_config.json` or `video_preprocessor_config.json`), on Pillow: torchvision is not needed.
+(`preprocessor_config.json`, `video_preprocessor_config.json` or `processor_config.json`), on Pillow: torchvision is not
+needed.
 
 Shapes: B clips, L frames of a clip, N tokens, H height, W width, D embedding.
 """
@@ -30,6 +31,7 @@ from PIL import Image
 
 from ccr_cli import hub
 from ccr_cli.data.sampling import Sampling
+from ccr_cli.encoders._loading import first_line, preparing, read_network, read_settings
 from ccr_cli.encoders._pictures import Recipe
 from ccr_cli.encoders.base import sha256_of, shown_licence
 from ccr_cli.errors import ArtifactError, UsageError
@@ -41,14 +43,22 @@ _RATES = {"videomae": 30 / 4, "timesformer": 30 / 32, "vivit": 25 / 2, "vjepa2":
 _RATES_OF_LENGTHS = {("timesformer", 16): 30 / 16, ("timesformer", 96): 30 / 4}
 """The same, where a family has models with clips of several lengths."""
 _POOLING = {"videomae": "mean", "timesformer": "cls", "vivit": "cls", "vjepa2": "mean", "xclip": "joint"}
-_HALF, _IMAGENET = ([0.5] * 3, [0.5] * 3), ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+_HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+_IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+_CLIP = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
 _PREPARED: dict[str, dict[str, Any]] = {
-    "VideoMAE": {"shorter": 224, "crop": 224, "factor": 1 / 255, "offset": False, "mean_std": _HALF},
-    "Timesformer": {"shorter": 224, "crop": 224, "factor": 1 / 255, "offset": False, "mean_std": _IMAGENET},
-    "Vivit": {"shorter": 256, "crop": 224, "factor": 1 / 127.5, "offset": True, "mean_std": _HALF},
-    "VJEPA2": {"shorter": 292, "crop": 256, "factor": 1 / 255, "offset": False, "mean_std": _IMAGENET},
+    "VideoMAE": {"shorter": 224, "crop": 224, "factor": 1 / 255, "offset": False, "resample": 2} | _HALF,
+    "Vivit": {"shorter": 256, "crop": 224, "factor": 1 / 127.5, "offset": True, "resample": 2} | _HALF,
+    "VJEPA2": {"shorter": 292, "crop": 256, "factor": 1 / 255, "offset": False, "resample": 2} | _IMAGENET,
+    "CLIP": {"shorter": 224, "crop": 224, "factor": 1 / 255, "offset": False, "resample": 3} | _CLIP,
 }
-"""What transformers' processors do where a model's files do not say."""
+"""What transformers' processors do where a model's files do not say; filters as Pillow numbers them."""
+_FILES: dict[str, tuple[str, ...]] = {
+    "video_preprocessor_config.json": (),
+    "preprocessor_config.json": (),
+    "processor_config.json": ("video_processor", "image_processor"),
+}
+"""What says how frames are prepared, and the parts of it that may."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +130,15 @@ class Encoder:
         fps = usual if config.fps is None else config.fps
         frames = config.frames or (length if fps is None else 0)
         self.sampling = Sampling(fps or 0.0, frames, int(length), config.clip_stride)
-        side = self.preprocess(Image.new("RGB", (320, 240)))
+        side = self._recipe.tried(config.model, Image.new("RGB", (320, 240)))
         try:
             self.dim = int(self.encode(side.expand(1, length, *side.shape)).shape[1])
+        except torch.OutOfMemoryError:
+            raise
         except (RuntimeError, ValueError) as error:
             raise UsageError(
                 f"{config.model} does not take clips of {length} frames of {side.shape[2]} x {side.shape[1]} px, "
-                f"as which its files prepare them ({str(error).strip().splitlines()[0]})"
+                f"as which its files prepare them ({first_line(error)})"
             ) from None
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
@@ -178,35 +190,23 @@ class Encoder:
         }
 
     def _load(self) -> None:
-        folder = str(self._located.folder)
+        folder, name = self._located.folder, self.config.model
         with transformers_loading():
             import transformers
 
-            settings = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            settings = read_settings(folder, name)
             self._family = str(settings.model_type)
             if self._family not in _POOLING:
                 raise UsageError(
-                    f"{self.config.model} is of the family {self._family}; video models: {', '.join(_POOLING)}",
+                    f"{name} is of the family {self._family}; video models: {', '.join(_POOLING)}",
                     hint="image models: --encoder vision, which takes the frames of videos one by one",
                 )
             classifier = "VideoMAEForVideoClassification" in (settings.architectures or [])
             network = transformers.VideoMAEForVideoClassification if classifier else transformers.AutoModel
-            shown = transformers.logging.get_verbosity()
-            transformers.logging.set_verbosity_error()  # what is missing is said below
-            try:
-                model, report = network.from_pretrained(
-                    folder,
-                    dtype=self.dtype,
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    use_safetensors=True,
-                    output_loading_info=True,
-                )
-            finally:
-                transformers.logging.set_verbosity(shown)
-        lacking = sorted(key for key in report["missing_keys"] if "pooler" not in key and "predictor" not in key)
+            model, missing_keys = read_network(network, folder, name, dtype=self.dtype)
+        lacking = [key for key in missing_keys if "pooler" not in key and "predictor" not in key]
         if lacking:
-            raise ArtifactError(f"{self.config.model} lacks {len(lacking)} weights, {lacking[0]} for one")
+            raise ArtifactError(f"{name} lacks {len(lacking)} weights, {lacking[0]} for one")
         model = model.eval().requires_grad_(False).to(self.device)
         auto = self.config.pooling == "auto" or self._family == "xclip"
         self._pooling = _POOLING[self._family] if auto else self.config.pooling
@@ -220,18 +220,28 @@ def read_recipe(folder: Path, model: str) -> Recipe:
     """Reads how a model's frames are prepared.
 
     Args:
-        folder: Holds `preprocessor_config.json` or `video_preprocessor_config.json`.
+        folder: Holds one of `_FILES`.
         model: What the user calls it.
 
     Raises:
         ArtifactError: If it does not say.
         UsageError: If it is done in a way that is not known here.
     """
-    said: dict[str, Any] = {}
-    for name in ("video_preprocessor_config.json", "preprocessor_config.json"):
+    with preparing(model, "frames"):
+        return _recipe(_said(folder), model)
+
+
+def _said(folder: Path) -> dict[str, Any]:
+    """What the first file says that says something of frames; `processor_config.json` holds several processors."""
+    for name, parts in _FILES.items():
         if (folder / name).is_file():
             said = json.loads((folder / name).read_text(encoding="utf-8"))
-            break
+            for found in (said[part] for part in parts if part in said) if parts else (said,):
+                return dict(found)
+    return {}
+
+
+def _recipe(said: dict[str, Any], model: str) -> Recipe:
     keys = ("video_processor_type", "image_processor_type", "feature_extractor_type")
     kind = next((str(said[key]) for key in keys if said.get(key)), "")
     usual = next((steps for family, steps in _PREPARED.items() if kind.startswith(family)), None)
@@ -240,7 +250,8 @@ def read_recipe(folder: Path, model: str) -> Recipe:
             f"{model} does not say how its frames are prepared" + (f" ({kind} is not known here)" if kind else ""),
             hint="its folder needs the preprocessor_config.json that was published with it",
         )
-    size, crop = said.get("size", usual["shorter"]), said.get("crop_size", usual["crop"])
+    size = said["size"] if said.get("size") is not None else usual["shorter"]
+    crop = said["crop_size"] if said.get("crop_size") is not None else usual["crop"]
     crop_HW = (crop, crop) if isinstance(crop, int) else (int(crop["height"]), int(crop["width"]))
     shorter, squashed = None, None
     if kind.startswith("VJEPA2"):  # whatever the file says
@@ -249,16 +260,17 @@ def read_recipe(folder: Path, model: str) -> Recipe:
         shorter = size
     elif "shortest_edge" in size:
         shorter = int(size["shortest_edge"])
-    else:
+    elif {"height", "width"} <= set(size):
         squashed = (int(size["height"]), int(size["width"]))
+    else:
+        raise UsageError(f"{model} resizes its frames to {size}: not known here")
     if not said.get("do_resize", True):
         raise UsageError(f"{model} does not resize its frames: that is not offered here")
     if not said.get("do_center_crop", True) and squashed is None:
         raise UsageError(f"the frames of {model} are not of one size: that is not offered here")
     factor = float(said.get("rescale_factor", usual["factor"])) if said.get("do_rescale", True) else 1.0
     offset = 1.0 if said.get("do_rescale", True) and said.get("offset", usual["offset"]) else 0.0
-    mean, std = usual["mean_std"]
-    mean, std = said.get("image_mean", mean), said.get("image_std", std)
+    mean, std = (said.get(name, usual[name]) for name in ("image_mean", "image_std"))
     if not said.get("do_normalize", True):
         mean, std = [0.0] * 3, [1.0] * 3
     return Recipe(
@@ -266,7 +278,7 @@ def read_recipe(folder: Path, model: str) -> Recipe:
         shortest=shorter,
         squashed=squashed,
         crop=crop_HW if said.get("do_center_crop", True) else None,
-        resampling=int(said.get("resample", Image.Resampling.BILINEAR)),
+        resampling=int(said.get("resample", usual["resample"])),
         scale_C=tuple(factor / s for s in std),
         shift_C=tuple(-(offset + m) / s for m, s in zip(mean, std, strict=True)),
     )

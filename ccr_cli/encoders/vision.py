@@ -28,9 +28,9 @@ from typing import Any, Literal
 
 import torch
 from PIL import Image
-from safetensors import SafetensorError
 
 from ccr_cli import hub
+from ccr_cli.encoders._loading import first_line, read_network, read_settings
 from ccr_cli.encoders._pictures import read_recipe
 from ccr_cli.encoders.base import PictureConfig, sha256_of, shown_licence
 from ccr_cli.errors import ArtifactError, UsageError
@@ -83,7 +83,7 @@ class Encoder:
 
     Raises:
         UnavailableError: If the model is not on this machine and cannot be fetched.
-        ArtifactError: If its folder lacks weights, or does not say how pictures are prepared.
+        ArtifactError: If its folder lacks weights, is damaged, or does not say how pictures are prepared.
         UsageError: If the model is none of pictures of one size, or its family is not known and no pooling is named.
     """
 
@@ -98,7 +98,7 @@ class Encoder:
         self._located = locate(config.model, config.revision, _ALTERNATIVES)
         self._model = self._load().eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
         self._recipe = read_recipe(self._located.folder, config.model)
-        levels_CHW = self.preprocess(Image.new("RGB", (8, 8), "white"))
+        levels_CHW = self._recipe.tried(config.model, Image.new("RGB", (8, 8), "white"))
         try:
             self.dim = self._width(levels_CHW)
         except torch.OutOfMemoryError:
@@ -106,7 +106,7 @@ class Encoder:
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(
                 f"{config.model} ({type(self._model).__name__}) makes no vectors of pictures of {levels_CHW.shape[2]} "
-                f"x {levels_CHW.shape[1]} by pooling={self._pooling} ({_first_line(error)})"
+                f"x {levels_CHW.shape[1]} by pooling={self._pooling} ({first_line(error)})"
             ) from None
         self._licence = shown_licence(self._located)
 
@@ -155,17 +155,15 @@ class Encoder:
 
     def _load(self) -> Any:
         """Loads the network, and finds out what of its output stands for a picture."""
-        folder, name = str(self._located.folder), self.config.model
+        folder, name = self._located.folder, self.config.model
         with transformers_loading():
             import transformers
 
+            settings = read_settings(folder, name)
             try:
-                settings = transformers.AutoConfig.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=False
-                )
                 network = transformers.MODEL_MAPPING[type(settings)]
-            except (ImportError, ValueError, KeyError) as error:
-                raise UsageError(f"{name} is of no family that transformers loads ({_first_line(error)})") from None
+            except KeyError as error:
+                raise UsageError(f"{name} is of no family that transformers loads ({first_line(error)})") from None
             named = next(iter(settings.architectures or []), "")
             if named.endswith("VisionModelWithProjection"):
                 network = getattr(transformers, named)
@@ -179,23 +177,9 @@ class Encoder:
             self._settings: Any = getattr(settings, "vision_config", settings)
             self._dual = hasattr(network, "get_image_features")
             self._pooling = self._choose(network)
-            shown = transformers.logging.get_verbosity()
-            transformers.logging.set_verbosity_error()  # what is missing is said below, the rest is of no use here
-            try:
-                model, report = network.from_pretrained(
-                    folder,
-                    dtype=self.dtype,
-                    attn_implementation="sdpa" if network._supports_sdpa else "eager",
-                    local_files_only=True,
-                    trust_remote_code=False,
-                    use_safetensors=True,
-                    output_loading_info=True,
-                )
-            except (ImportError, OSError, RuntimeError, SafetensorError, ValueError) as error:
-                raise ArtifactError(f"{name} does not load as {network.__name__} ({_first_line(error)})") from None
-            finally:
-                transformers.logging.set_verbosity(shown)
-        lacking = sorted(key for key in report["missing_keys"] if self._pooling == "pooler" or "pooler" not in key)
+            attention = "sdpa" if network._supports_sdpa else "eager"
+            model, missing_keys = read_network(network, folder, name, dtype=self.dtype, attn_implementation=attention)
+        lacking = [key for key in missing_keys if self._pooling == "pooler" or "pooler" not in key]
         if lacking:
             raise ArtifactError(
                 f"{name} lacks {len(lacking)} weights of {network.__name__}, {lacking[0]} for one: they would be random"
@@ -242,7 +226,3 @@ class Encoder:
         patch = self._settings.patch_size
         height, width = (patch, patch) if isinstance(patch, int) else patch
         return length - (pixels_BCHW.shape[2] // height) * (pixels_BCHW.shape[3] // width)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from ccr_cli.errors import CcrError, UsageError
+from ccr_cli.errors import CcrError, UnavailableError, UsageError
 
 T = TypeVar("T")
 _PATIENCE = timedelta(days=30)
@@ -72,6 +72,7 @@ def meeting() -> Iterator[Callable[[], None]]:
 
     Raises:
         UsageError: If the environment is not `torchrun`'s.
+        UnavailableError: If they do not find each other.
     """
     from torch import distributed
 
@@ -80,6 +81,10 @@ def meeting() -> Iterator[Callable[[], None]]:
     except ValueError as error:  # RANK without MASTER_ADDR, or the like
         hint = "unset RANK WORLD_SIZE, or start it with torchrun"
         raise UsageError(f"the environment is not torchrun's: {error}", hint=hint) from None
+    except RuntimeError as error:  # torch's own errors of the network: the port is taken, nobody answers
+        first = str(error).strip().split("\n", 1)[0]
+        hint = "torchrun --master-port N, or --standalone on one machine"
+        raise UnavailableError(f"the processes of torchrun do not find each other: {first}", hint=hint) from None
     try:
         yield lambda: _wait(distributed.barrier)
     finally:

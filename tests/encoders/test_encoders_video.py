@@ -170,6 +170,60 @@ def test_models_that_are_none(folders: dict[str, Path], tmp_path: Path) -> None:
         video.Encoder(video.Config(str(vit)), CPU, torch.float32)
 
 
+NAMED = {"image_processor_type": "VideoMAEImageProcessor", **PIL_MAE}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "error", "message"),
+    [
+        ("config.json", "{", ArtifactError, "config.json of .* cannot be read"),
+        ("config.json", "{}", UsageError, "no family that transformers loads"),
+        ("config.json", {"model_type": "nothing"}, UsageError, "no family that transformers loads"),
+        ("config.json", {"model_type": "videomae", **SMALL, **FRAMES, "hidden_size": 32}, ArtifactError, "not load as"),
+        ("model.safetensors", "torn", ArtifactError, "not load as"),
+        ("preprocessor_config.json", "{", ArtifactError, "does not say how its frames"),
+        ("preprocessor_config.json", [], ArtifactError, "does not say how its frames"),
+        ("preprocessor_config.json", [1], ArtifactError, "does not say how its frames"),
+        ("preprocessor_config.json", NAMED | {"size": {"longest_edge": 40}}, UsageError, "resizes its frames to"),
+        ("preprocessor_config.json", NAMED | {"crop_size": {"shortest_edge": 32}}, ArtifactError, "how .*height"),
+        ("preprocessor_config.json", NAMED | {"image_std": [0, 1, 1]}, ArtifactError, "not say how .*division by zero"),
+        ("preprocessor_config.json", NAMED | {"resample": 99}, ArtifactError, "does not say how"),
+    ],
+)
+def test_folders_that_do_not_load(
+    file: str, content: object, error: type[Exception], message: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(folders["videomae"], tmp_path, dirs_exist_ok=True)
+    (tmp_path / file).write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(error, match=message):
+        video.Encoder(video.Config(str(tmp_path)), CPU, torch.float32)
+
+
+def test_memory_that_does_not_suffice_is_no_fault_of_the_model(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: object, batch: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(video.Encoder, "encode", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        video.Encoder(video.Config(str(folders["videomae"])), CPU, torch.float32)
+
+
+def test_what_newer_files_say_of_frames(tmp_path: Path) -> None:
+    said = {"video_processor": {"video_processor_type": "VideoMAEVideoProcessor", **PIL_MAE, "size": None}}
+    (tmp_path / "processor_config.json").write_text(json.dumps(said))
+    recipe = video.read_recipe(tmp_path, "mine")
+    assert (recipe.shortest, recipe.crop, recipe.resampling) == (224, (32, 32), Image.Resampling.BILINEAR)
+    said = {"image_processor": {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 40}}}
+    (tmp_path / "processor_config.json").write_text(json.dumps(said))
+    recipe = video.read_recipe(tmp_path, "mine")
+    assert (recipe.shortest, recipe.crop, recipe.resampling) == (40, (224, 224), Image.Resampling.BICUBIC)
+    clip = transformers.CLIPImageProcessor()
+    np.testing.assert_allclose(recipe.scale_C, [1 / 255 / std for std in clip.image_std])
+    np.testing.assert_allclose(recipe.shift_C, [-m / s for m, s in zip(clip.image_mean, clip.image_std, strict=True)])
+
+
 def test_clips_of_files_become_rows(folders: dict[str, Path], tmp_path: Path) -> None:
     folder = toy.Folder("clips")
     for item in "ab":

@@ -293,6 +293,24 @@ def test_folders_that_do_not_load(tmp_path: Path) -> None:
         make(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("config.json", "{", "config.json of .* cannot be read"),
+        ("preprocessor_config.json", "{", "does not say how its pictures"),
+        ("preprocessor_config.json", "[]", "does not say how its pictures"),
+        ("preprocessor_config.json", '{"image_processor_type": "ViTImageProcessor", "image_std": [0,1,1]}', "not say"),
+        ("preprocessor_config.json", '{"image_processor_type": "ViTImageProcessor", "resample": 99}', "not say"),
+    ],
+)
+def test_files_that_are_damaged(file: str, content: str, message: str, tmp_path: Path) -> None:
+    build, processor, *_ = FAMILIES["vit"]
+    saved(tmp_path, build(), processor())
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ArtifactError, match=message):
+        make(tmp_path)
+
+
 def test_families_that_are_not_known_are_asked_about(tmp_path: Path) -> None:
     config = tr.MobileNetV2Config(image_size=32, depth_multiplier=0.35)
     saved(tmp_path, tr.MobileNetV2Model(config), tr.ViTImageProcessorPil(size=SQUARE))
