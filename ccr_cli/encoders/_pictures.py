@@ -10,6 +10,7 @@ Shapes: H height, W width, C colours.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,13 @@ _IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """Returns the picture as a viewer shows it: turned as its EXIF data say, as RGB, laid on white."""
-    return rgb_on_white(ImageOps.exif_transpose(image))
+    """Returns the picture as a viewer shows it: turned as its EXIF data say, as RGB, laid on white.
+
+    EXIF data that cannot be read say nothing; the picture itself may be whole.
+    """
+    with suppress(Exception):  # Pillow raises anything there, SyntaxError for one
+        image = ImageOps.exif_transpose(image)
+    return rgb_on_white(image)
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,14 @@ def test_a_picture_is_turned_as_a_viewer_turns_it(orientation: int) -> None:
         assert shown(image) == shown(upright)
 
 
+@pytest.mark.parametrize("name", ["a.png", "a.webp", "a.jpg"])
+def test_a_picture_with_broken_exif_data_is_shown_as_it_is(name: str, tmp_path: Path) -> None:
+    noise(64, 48).save(tmp_path / name, exif=b"Exif\0\0garbage-garbage")
+    with Image.open(tmp_path / name) as image:
+        image.load()
+        assert _pictures.upright_rgb(image).tobytes() == image.convert("RGB").tobytes()
+
+
 def test_deep_grey_and_transparent_pictures() -> None:
     deep = Image.fromarray(np.array([[0, 32768, 65535]], dtype=np.uint16))
     assert shown(deep) == [[(0,) * 3, (128,) * 3, (255,) * 3]]
