@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.base import Artifact, read_json
 from ccr_cli.artifacts.tables import read_table, write_table
 from ccr_cli.errors import ArtifactError
 
@@ -25,7 +25,11 @@ FROM = "from"
 CONCAT = "concat"
 """In the request of joined features: the ids of each encoder's features, in their order."""
 PARTS = "parts"
-"""In the request of joined features: their requests."""
+"""In the request of joined features: their requests. In their encoder.json: those of each part."""
+FRAMES = ("fps", "frames", "clip_frames", "clip_stride")
+"""In a request where the data set has videos: which frames are encoded."""
+OF_VIDEOS = ("sampling", "pool")
+"""In encoder.json where the data set has videos: which frames were encoded, and whether their mean alone is kept."""
 INDEX = pa.schema(
     [
         pa.field("item_id", pa.string(), nullable=False),
@@ -109,10 +113,32 @@ def parts(artifact: Artifact) -> list[Part]:
     return [Part(*part) for part in zip(ids, requests, given or [{}] * len(ids), strict=True)]
 
 
-def command(artifact: Artifact, data: Path, **changed: str) -> str:
-    """The command that encodes another data set as this artifact was, or with some options changed."""
+def comparable(one: Artifact, other: Artifact) -> bool:
+    """Whether one encoder made both in the same way; the frames of videos count where both data sets have videos."""
+    return _alike(read_json(one.file("encoder.json")), read_json(other.file("encoder.json")))
+
+
+def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    if PARTS in one and PARTS in other:
+        pairs = zip(one[PARTS], other[PARTS], strict=False)
+        return len(one[PARTS]) == len(other[PARTS]) and all(_alike(*pair) for pair in pairs)
+    unsaid = {key for key in OF_VIDEOS if key not in one or key not in other}
+    return {k: v for k, v in one.items() if k not in unsaid} == {k: v for k, v in other.items() if k not in unsaid}
+
+
+def command(artifact: Artifact, data: Path, *, videos: bool = True, **changed: str) -> str:
+    """The command that encodes another data set as this artifact was, or with some options changed.
+
+    Args:
+        artifact: Features.
+        data: Where the data set is.
+        videos: Whether it has any; else options that choose frames are left out.
+        changed: Options that shall be others.
+    """
     found = parts(artifact)
-    commands = [_command({**part.request, **part.given, **changed}, data) for part in found]
+    left_out = () if videos else FRAMES
+    asked = [{**part.request, **part.given, **changed} for part in found]
+    commands = [_command({k: v for k, v in each.items() if k not in left_out}, data) for each in asked]
     unnamed = any(FROM in part.request and part.request["encoder"] == GIVEN for part in found)
     also = ", and these features again with the same name" if unnamed else ""
     return (commands[0] if len(found) == 1 else f"({'; '.join(commands)}) | ccr extract - --concat") + also

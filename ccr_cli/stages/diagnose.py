@@ -30,7 +30,7 @@ from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.options import configure
-from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.select import Inputs, refuse_unread
 from ccr_cli.stages.triplets import Triplets, training_triplets, without
 
 CANDIDATES = 128
@@ -52,7 +52,7 @@ def diagnose(
     """Judges every training pair of a run with its best model.
 
     Args:
-        inputs: Where the artifact goes.
+        inputs: Where the artifact goes, and the artifacts that were named.
         trained: The run; its parents say the rest.
         judge: Who judges; by default the run's own judge if it reads a whole epoch, else `two-group`.
         judge_side: cross_lingual, cross_modal or both; by default the run's.
@@ -62,7 +62,11 @@ def diagnose(
 
     Returns:
         The diagnosis.
+
+    Raises:
+        UsageError: If other data than the run's were named, or the run or the options do not allow it.
     """
+    refuse_unread(inputs, trained)
     settings = run.config(trained)
     method = settings["method"]
     config = configure(registry.load("methods", method).Config, settings["options"], method)

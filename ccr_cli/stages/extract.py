@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ccr_cli import console, registry
-from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import Build, building, state_of
 from ccr_cli.artifacts.workspace import slug, stem
 from ccr_cli.console import say, warn
-from ccr_cli.data.sampling import Sampling
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages import extract_pieces
 from ccr_cli.stages.embed import choose_device
@@ -29,7 +28,6 @@ from ccr_cli.stages.select import Inputs
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 POOLS = ("none", "mean")
-_SAMPLING = frozenset(each.name for each in fields(Sampling))
 
 
 @dataclass(frozen=True)
@@ -151,11 +149,11 @@ class _Job:
         encoder = wanted.encoder or usual_encoder(source)
         self._module = registry.load("encoders", encoder)
         self._config = configure(self._module.Config, wanted.options, f"encoder {encoder}")
-        with_videos = bool((items["kind"] == "video").any())
+        with_videos = self._with_videos = bool((items["kind"] == "video").any())
         self._recorded = identified(self._module, self._config)
         if not with_videos:
             self._refuse_sampling()
-            self._recorded = {key: value for key, value in self._recorded.items() if key not in _SAMPLING}
+            self._recorded = {key: value for key, value in self._recorded.items() if key not in features.FRAMES}
         self.request = {"encoder": encoder, "dtype": wanted.dtype, **self._recorded}
         if wanted.pool != "none":
             self.request["pool"] = wanted.pool
@@ -217,7 +215,7 @@ class _Job:
         device = choose_device(self.wanted.device)
         model = self._module.Encoder(self._config, device, DTYPES[self.wanted.dtype])
         self._refuse_pictures(model)
-        self.pieces.same_encoder(model.describe())
+        self.pieces.same_encoder(self._about(model))
         self.pieces.require_space()
         how = How(device, self.wanted.batch_size, self.wanted.workers, self.wanted.compiled)
         told = encode(self.pieces, todo, self._media, Reader(root, model), how, pooled=self.wanted.pool == "mean")
@@ -278,6 +276,12 @@ class _Job:
             warn(f"{damaged} videos are damaged; what decodes of them is there (index.parquet says how much)")
         build.finish(counts)
 
+    def _about(self, model: Any) -> dict[str, Any]:
+        """Who encodes; where there are videos, which of their frames and what is kept of these."""
+        if not self._with_videos:
+            return dict(model.describe())
+        return {**model.describe(), "sampling": asdict(model.sampling), "pool": self.wanted.pool}
+
     def _root(self) -> Path:
         root = self.wanted.media_root or dataset.media_root(self._data)
         if root is None or not root.is_dir():
@@ -288,7 +292,7 @@ class _Job:
     def _refuse_sampling(self) -> None:
         """Options that choose frames, where there are none."""
         for key in self.wanted.options:
-            if key in _SAMPLING:
+            if key in features.FRAMES:
                 raise UsageError(f"{key} is for videos, and {self._data.name} has none", hint="leave it out")
 
     def _refuse_pictures(self, model: Any) -> None:

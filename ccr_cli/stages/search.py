@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
-from ccr_cli.stages.select import Inputs, made_from
+from ccr_cli.stages.select import Inputs, like, refuse_unread
 from ccr_cli.stages.triplets import read_visuals
 
 
@@ -61,21 +61,19 @@ def search(
         An answer a query, in order.
 
     Raises:
-        UsageError: If a query is empty.
+        ArtifactError: If another data set was named, and has no features of the run's encoder, or several.
+        UsageError: If a query is empty, or other data were named that would not be read.
     """
     if not queries or not all(query.strip() for query in queries):
         raise UsageError("a query needs some text", hint='ccr search "una cara sonriente"')
     data = dataset.read(inputs.parent(trained, "dataset"))
     own = inputs.parent(trained, "features")
-    for given in inputs.given:
-        if given.kind == "dataset" and given.id != data.artifact.id:
-            data = dataset.read(given)
-    feats = inputs.one(
-        "features",
-        f"of {data.name} by the run's encoder",
-        lambda f: _fits(f, data.artifact, own),
-        hint=features.command(own, data.artifact.path),
-    )
+    others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.artifact.id]
+    feats = own
+    if others:
+        data = dataset.read(others[0])
+        feats = like(inputs, own, data)
+    refuse_unread(inputs, trained, data.artifact, feats)
     items = data.items if split is None else items_of(data.items, split)
     on = choose_device(device)
     method, tokenizer = load_method(trained, on)
@@ -97,15 +95,6 @@ def search(
             hits.append(Hit(place, item, float(value), captions.get(item, ""), image))
         answers.append(Answer(query, hits, None if unc_Q is None else float(unc_Q[q])))
     return answers
-
-
-def _fits(feats: base.Artifact, data: base.Artifact, own: base.Artifact) -> bool:
-    """Features of the data set that the run can read: its own, or another data set's by the same encoder."""
-    if made_from(data)(own):
-        return feats.id == own.id
-    return made_from(data)(feats) and base.read_json(feats.file("encoder.json")) == base.read_json(
-        own.file("encoder.json")
-    )
 
 
 def _first_captions(data: dataset.Dataset) -> dict[str, str]:

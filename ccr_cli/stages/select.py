@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ccr_cli.artifacts import base
+from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.workspace import FOLDERS, Workspace
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, UsageError
+
+_DATA = ("dataset", "translation", "noise", "features")
 
 
 @dataclass
@@ -125,6 +127,65 @@ def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
             f"{artifact.path} was not made from {parent.path} as it is now",
             hint="give artifacts of one data set; after importing it again, rebuild what was made from it",
         )
+
+
+def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, hint: str | None = None) -> None:
+    """Refuses data that were given and that a stage which reads a run would not read.
+
+    What only comes along in a pipe is none of that: what the artifacts that are read were made from, or others that
+    were made from the run.
+
+    Args:
+        inputs: The artifacts that were given.
+        trained: The run, which says what it was made from.
+        read: What is read beside that.
+        hint: What to type where it is a data set.
+
+    Raises:
+        UsageError: If there is such a data set, translation, noise or features.
+    """
+    there = [trained, *read, *inputs.given]
+    known = {trained.id, *(a.id for a in read)}
+    known |= {a.id for a in inputs.given if a.kind == "run" or made_from(trained)(a)}  # other runs have their turn
+    while more := {p.id for a in there if a.id in known for p in a.parents} - known:
+        known |= more
+    for given in inputs.given:
+        if given.kind not in _DATA or given.id in known:
+            continue
+        own = ", ".join(p.path for p in trained.parents if p.kind == given.kind)
+        raise UsageError(
+            f"{inputs.workspace.relative(given.path)} is not what {trained.name} was trained on"
+            + (f" ({own})" if own else ""),
+            hint=hint if hint and given.kind == "dataset" else "leave it out: a run is read with its own",
+        )
+
+
+def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Artifact:
+    """Takes the features of a data set that a run can read: those that were given, else the ones in the workspace.
+
+    Args:
+        inputs: The artifacts that were given.
+        own: The features that the run was trained on.
+        data: Another data set.
+
+    Raises:
+        ArtifactError: If none are by the run's encoder, or several are.
+    """
+    of_it = made_from(data.artifact)
+    named = [a for a in inputs.given if a.kind == "features" and of_it(a)]
+    found = Inputs(inputs.workspace, named).maybe(
+        "features",
+        f"{data.name} and the run's encoder",
+        lambda f: of_it(f) and features.comparable(f, own),
+    )
+    if found is None:
+        videos = bool((data.items["kind"] == "video").any())
+        todo = features.command(own, data.artifact.path, videos=videos)
+        if named:
+            raise ArtifactError(f"{named[0].path} is not by the run's encoder", hint=f"make them: {todo}")
+        raise ArtifactError(f"{data.name} has no features of the run's encoder", hint=f"make them: {todo}")
+    inputs.note(found)
+    return found
 
 
 def _refuse_other(workspace: Workspace, place: Path, path: str) -> None:

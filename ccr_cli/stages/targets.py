@@ -13,7 +13,7 @@ from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.leaks import other_leak, own_leak
 from ccr_cli.stages.measure import Options, Target, asked_for
-from ccr_cli.stages.select import Inputs, made_from
+from ccr_cli.stages.select import Inputs, like, refuse_unread
 from ccr_cli.stages.triplets import items_alone
 
 
@@ -27,13 +27,11 @@ def own_target(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any],
         options: What to measure.
 
     Raises:
-        UsageError: If another data set was named, or options contradict the protocol.
+        UsageError: If other data were named, or options contradict the protocol.
         ArtifactError: If a language has no captions.
     """
     data = dataset.read(inputs.parent(trained, "dataset"))
-    for given in inputs.given:
-        if given.kind == "dataset" and given.id != data.artifact.id:
-            raise UsageError(f"{given.name} is not what {trained.name} was trained on", hint="add --zero-shot")
+    refuse_unread(inputs, trained, hint="add --zero-shot")
     feats = inputs.parent(trained, "features")
     translations = None
     if trained.has_parent("translation"):
@@ -68,14 +66,11 @@ def other_targets(inputs: Inputs, trained: base.Artifact, settings: dict[str, An
     """
     own = dataset.read(inputs.parent(trained, "dataset"))
     feats = inputs.parent(trained, "features")
-    encoder = base.read_json(feats.file("encoder.json"))
     given = [a for a in inputs.given if a.kind == "dataset" and a.id != own.artifact.id]
     others = given or [a for a in inputs.workspace.artifacts("dataset") if a.id != own.artifact.id]
-    same = [f for f in inputs.workspace.artifacts("features") if base.read_json(f.file("encoder.json")) == encoder]
     targets: list[Target] = []
     refused: list[CcrError] = []
     for artifact in others:
-        fitting = [f for f in same if made_from(artifact)(f)]
         data = dataset.read(artifact)
         try:
             if not given and _same_collection(own, data):
@@ -83,19 +78,17 @@ def other_targets(inputs: Inputs, trained: base.Artifact, settings: dict[str, An
                     f"{artifact.name} is of the collection that the run was trained on, {own.manifest['collection']}",
                     hint="name it to have it measured",
                 )
-            if not fitting:
-                todo = features.command(feats, artifact.path)
-                raise ArtifactError(f"{artifact.name} has no features of the run's encoder", hint=f"make them: {todo}")
-            targets.append(_other(own, data, fitting[0], settings["select"], options))
+            targets.append(_other(own, data, like(inputs, feats, data), settings["select"], options))
         except (ArtifactError, UsageError) as error:
             if given:
                 raise
             refused.append(error)
         else:
             inputs.note(artifact)
-            inputs.note(fitting[0])
+            inputs.note(targets[-1].features)
     if not targets:
         raise _nothing(inputs, feats, refused)
+    refuse_unread(inputs, trained, *(a for target in targets for a in (target.data.artifact, target.features)))
     for each in refused:
         warn(f"left out: {_told(each)}")
     return targets
@@ -196,7 +189,7 @@ def _nothing(inputs: Inputs, feats: base.Artifact, refused: Sequence[CcrError]) 
     if refused:
         kind = UsageError if all(isinstance(error, UsageError) for error in refused) else ArtifactError
         return kind("no data set can be evaluated on:\n  " + "\n  ".join(_told(error) for error in refused))
+    todo = features.command(feats, inputs.workspace.place("dataset", "twemoji"), videos=False)
     return ArtifactError(
-        f"there is no other data set in {inputs.workspace.root}",
-        hint=f"ccr data import twemoji; {features.command(feats, inputs.workspace.place('dataset', 'twemoji'))}",
+        f"there is no other data set in {inputs.workspace.root}", hint=f"ccr data import twemoji; {todo}"
     )

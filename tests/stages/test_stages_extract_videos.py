@@ -94,6 +94,10 @@ def test_the_mean_of_the_rows(source: Videos) -> None:
     assert rows_of(mean)["a"].shape == (1, 1280)
     np.testing.assert_allclose(rows_of(mean)["a"][0], rows_of(single)["a"].mean(axis=0), atol=2e-3)
     assert " --pool mean " in features.command(mean, Path("datasets/other"))
+    about = [base.read_json(made.file("encoder.json")) for made in (single, mean)]
+    assert [told["pool"] for told in about] == ["none", "mean"]
+    assert all(told["sampling"] == {"fps": 5.0, "frames": 0, "clip_frames": 1, "clip_stride": 0} for told in about)
+    assert not features.comparable(single, mean)
     done = source.extract("--pool", "max")
     assert done.code == 2 and "--pool is one of none, mean" in done.err
 
