@@ -212,5 +212,5 @@ def _refuse_same(cells: Sequence[Cell]) -> None:
         if other is not cell:
             raise UsageError(
                 f"{other} and {cell} would be one run, {cell.plan.path.name}",
-                hint="make one of them in a call of its own: what differs there changes nothing, or not the name",
+                hint="leave one of the two out, by making a part of the grid in a call of its own",
             )
