@@ -15,11 +15,14 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ccr_cli.data.video_index import TooLarge
 from ccr_cli.errors import UsageError
 
 T = TypeVar("T")
 _MOST = 100_000
 _FASTEST = 1000.0
+MOST_FRAMES = 4_000_000
+"""Of one video, in all its clips: 44 hours at 25 a second, where clips touch."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +68,19 @@ class Sampling:
         Args:
             duration_s: Of the video, from the first frame to the end of the last.
             shown_F: When each frame appears, seconds after the first.
+
+        Raises:
+            TooLarge: If there are more than `MOST_FRAMES`: a few bytes can pretend to last for days.
         """
         if not self.frames and not self.fps:
+            _check(len(shown_F))
             return shown_F
         if self.frames:
             return np.minimum(_middles(self.frames) * (duration_s / self.frames), duration_s)
         count = math.ceil(duration_s * self.fps - 0.5)
         if count < 1:
             return np.array([duration_s / 2])
+        _check(count)
         return np.minimum(_middles(count) / self.fps, duration_s)
 
     def clips(self, duration_s: float, shown_F: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -85,10 +93,14 @@ class Sampling:
         Args:
             duration_s: Of the video, from the first frame to the end of the last.
             shown_F: When each frame appears, seconds after the first.
+
+        Raises:
+            TooLarge: If they have more than `MOST_FRAMES` together.
         """
         moment_N = self.moments(duration_s, shown_F)
         length, stride = self.clip_frames, self.clip_stride or self.clip_frames
         count = max(1, math.ceil((len(moment_N) - max(0, length - stride)) / stride))
+        _check(count * length)
         at_CL = np.arange(count)[:, None] * stride + np.arange(length)[None, :]
         clip_CL: npt.NDArray[np.float64] = moment_N[np.minimum(at_CL, len(moment_N) - 1)]
         return clip_CL
@@ -96,6 +108,11 @@ class Sampling:
 
 def _middles(count: int) -> npt.NDArray[np.float64]:
     return np.arange(count, dtype=np.float64) + 0.5
+
+
+def _check(count: int) -> None:
+    if count > MOST_FRAMES:
+        raise TooLarge(f"{count} frames to encode, at most {MOST_FRAMES}")
 
 
 def gather(frames: Iterable[T], number_CL: npt.NDArray[np.int64]) -> Iterator[list[T]]:

@@ -122,7 +122,7 @@ class Video:
     @cached_property
     def shown_F(self) -> npt.NDArray[np.float64]:
         """When each frame appears, seconds after the first."""
-        pts_F, base = self._index.pts_F, self._index.time_base
+        pts_F, base = self._index.times.pts_F, self._index.times.base
         shown_F: npt.NDArray[np.float64] = (pts_F - pts_F[0]) * base.numerator / base.denominator
         return shown_F
 
@@ -130,13 +130,13 @@ class Video:
     def facts(self) -> Facts:
         """What the file is."""
         index = self._index
-        duration_s = float(self.shown_F[-1]) + index.last_s
+        duration_s = float(self.shown_F[-1]) + index.times.last_s
         height, width = index.shape_HW
         return Facts(
             duration_s=duration_s,
-            frames=len(index.pts_F),
+            frames=len(index.times.pts_F),
             frames_expected=index.expected,
-            fps=len(index.pts_F) / duration_s,
+            fps=len(index.times.pts_F) / duration_s,
             width=width,
             height=height,
             rotation=90 * index.turns,
@@ -162,7 +162,7 @@ class Video:
         """
         number_N = np.asarray(numbers, dtype=np.int64)
         assert number_N.ndim == 1 and (np.diff(number_N) > 0).all(), "frames are asked for in ascending order"
-        assert not len(number_N) or (number_N[0] >= 0 and number_N[-1] < len(self._index.pts_F)), "no such frame"
+        assert not len(number_N) or (number_N[0] >= 0 and number_N[-1] < len(self._index.times.pts_F)), "no such frame"
         done = 0
         for pixels in by_torchcodec(self._index, number_N) if backend == "auto" else ():
             yield Frame(int(number_N[done]), pixels, decoded=True)

@@ -45,17 +45,17 @@ def torchcodec_decoder() -> Any:
 def by_torchcodec(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[Pixels]:
     """Upright frames for as long as torchcodec gives those that the index has; the rest is for PyAV."""
     same_colours = index.pixel_format in _SAME_COLOURS and index.width % 2 == index.height % 2 == 0
-    timed_frames = index.sound and not index.counted and not index.interlaced
+    timed_frames = index.sound and not index.times.counted and not index.interlaced
     equal = timed_frames and index.codec in _EXACT_CODECS and same_colours
     decoder_of = torchcodec_decoder() if equal and len(number_N) else None
     if decoder_of is None:
         return
-    shown_F = index.pts_F * float(index.time_base)
+    shown_F = index.times.pts_F * float(index.times.base)
     try:
         decoder = decoder_of(
             str(index.path.absolute()), stream_index=index.stream, dimension_order="NHWC", num_ffmpeg_threads=1
         )
-        same = len(decoder) == len(index.pts_F)
+        same = len(decoder) == len(index.times.pts_F)
     except RuntimeError:
         return
     for first in range(0, len(number_N) if same else 0, _PART):
@@ -64,7 +64,7 @@ def by_torchcodec(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[Pix
             batch = decoder.get_frames_at(part_N.tolist())
         except RuntimeError:
             return
-        right = np.abs(batch.pts_seconds.numpy() - shown_F[part_N]) < float(index.time_base) / 2
+        right = np.abs(batch.pts_seconds.numpy() - shown_F[part_N]) < float(index.times.base) / 2
         if not right.all() or batch.data.shape[1:] != (*index.shape_HW, 3):
             return
         yield from batch.data.numpy()
@@ -73,11 +73,11 @@ def by_torchcodec(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[Pix
 def by_av(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[tuple[Pixels, bool]]:
     """Upright frames, each with whether it is the very one asked for; from the start again where seeking fails."""
     upright, done = _Upright(index), 0
-    for seeking in (not index.counted, False):
+    for seeking in (not index.times.counted, False):
         with opened(index.path) as container:
             walk = _Walk(container, index, seeking)
             try:
-                asked_N = number_N if index.counted else index.pts_F[number_N]
+                asked_N = number_N if index.times.counted else index.times.pts_F[number_N]
                 for pts in asked_N[done:].tolist():
                     frame, exact = walk.shown_at(pts)
                     yield upright(frame), exact
@@ -121,13 +121,13 @@ class _Walk:
 
     def _leap(self, pts: int) -> None:
         """Seeks the last keyframe before a time, if it lies well ahead; neither ends at a frame that is not whole."""
-        number = int(np.searchsorted(self._index.key_K, pts, side="right")) - 1
+        number = int(np.searchsorted(self._index.times.key_K, pts, side="right")) - 1
         if number < 0:
             return
-        key = int(self._index.key_K[number])
+        key = int(self._index.times.key_K[number])
         reached = self._ahead or self._before
-        here: int = reached[0] if reached else int(self._index.pts_F[0])
-        key_at, here_at = np.searchsorted(self._index.pts_F, [key, here])
+        here: int = reached[0] if reached else int(self._index.times.pts_F[0])
+        key_at, here_at = np.searchsorted(self._index.times.pts_F, [key, here])
         if key_at - here_at < _WORTH_A_SEEK:
             return
         try:
@@ -142,7 +142,7 @@ class _Walk:
     def _timed(self, key: int | None) -> Iterator[tuple[int, VideoFrame]]:
         """Frames with their times; those before `key` may lack what they build upon."""
         for number, frame in enumerate(decode_packets(self._container, self._stream, key)):
-            pts = number if self._index.counted else frame.pts
+            pts = number if self._index.times.counted else frame.pts
             if pts is not None and (key is None or pts >= key):
                 yield pts, frame
 

@@ -1,21 +1,16 @@
-"""What is in a video file: the times of its frames, read from the packets with PyAV, and its first frame decoded.
-
-Shape suffixes: F frames of the file, K keyframes.
-"""
+"""What is in a video file: the times of its frames, read from the packets with PyAV, and its first frame decoded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
+from ccr_cli.data.video_times import Packet, Times, ascend, times_of
 from ccr_cli.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -26,6 +21,7 @@ if TYPE_CHECKING:
 MAX_PIXELS = 64_000_000
 _LONGEST_S = 7 * 24 * 3600.0
 _USUAL_RATE = Fraction(25)
+_DISCONTINUOUS = ("mpegts", "mpeg")
 _REORDERED = 32
 """Frames among which the order shows, where packets say nothing of it."""
 _OTHER_FILES = ("hls", "concat", "dash", "sdp", "rtsp", "imf", "webm_dash_manifest")
@@ -48,7 +44,7 @@ class Undecodable(VideoError):
 
 
 class TooLarge(VideoError):
-    """Frames of more pixels than allowed."""
+    """Frames of more pixels than allowed, or more frames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,15 +53,7 @@ class Index:
 
     path: Path
     stream: int
-    pts_F: npt.NDArray[np.int64]
-    """When frames are shown, in units of `time_base`, ascending; without times in the file, the frames' numbers."""
-    time_base: Fraction
-    counted: bool
-    """The file's presentation times say nothing: frames are numbered in the order in which the decoder gives them."""
-    key_K: npt.NDArray[np.int64]
-    """Presentation times of the frames at which decoding can begin."""
-    last_s: float
-    """How long the last frame is shown."""
+    times: Times
     expected: int | None
     """Frames that the header promises."""
     sound: bool
@@ -183,38 +171,22 @@ def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
         promised, rate = stream.frames, stream.average_rate or stream.guessed_rate or _USUAL_RATE
         packets, whole = _packets(container, stream)
         number, codec = stream.index, stream.codec_context.codec.canonical_name
-        reorders, avi = stream.codec_context.has_b_frames, container.format.name == "avi"
+        reorders, kind = stream.codec_context.has_b_frames, container.format.name
     shown = [packet for packet in packets if not packet.discarded]
     if not shown:
         raise NoFrames(f"the file has a video of no frames ({promised} promised)" if promised else "no frames")
     first = _first_frames(path, number, len(shown), 1)[0]
     _check_size(first.width, first.height, max_pixels)
-    if avi and len(packets) <= (packets[-1].dts or 0):  # its header counts places without a frame too
+    if kind == "avi" and len(packets) <= (packets[-1].dts or 0):  # its header counts places without a frame too
         promised = 0
-    untimed = any(packet.pts is None for packet in shown)
-    misordered = not untimed and reorders and _misordered(path, number, shown)
-    if misordered:
-        shown = [replace(packet, pts=packet.dts) for packet in shown]
-    if untimed:
-        pts_F, key_K = np.arange(len(shown), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        time_base, last_s = 1 / rate, float(1 / rate)
-    else:
-        pts_F = np.unique(np.array([packet.pts for packet in shown], dtype=np.int64))
-        key_K = np.unique(np.array([packet.pts for packet in shown if packet.key], dtype=np.int64))
-        last = max(shown, key=lambda packet: packet.pts or 0)
-        last_s = float(last.duration * time_base) if last.duration else float(1 / rate)
-        if misordered:
-            last_s = float(int(pts_F[-1] - pts_F[-2]) * time_base)
-    if (span := float(int(pts_F[-1] - pts_F[0]) * time_base) + last_s) > _LONGEST_S:
+    misordered = reorders and _misordered(path, number, shown)
+    times = times_of(shown, time_base, rate, misordered=misordered, discontinuous=kind in _DISCONTINUOUS)
+    if (span := float(int(times.pts_F[-1] - times.pts_F[0]) * times.base) + times.last_s) > _LONGEST_S:
         raise Undecodable(f"its time stamps span {span / 86400:.0f} days")
     return Index(
         path=path,
         stream=number,
-        pts_F=pts_F,
-        time_base=time_base,
-        counted=untimed or misordered,
-        key_K=key_K,
-        last_s=last_s,
+        times=times,
         expected=promised - (len(packets) - len(shown)) if promised else None,
         sound=whole and promised in (0, len(packets)),
         width=first.width,
@@ -226,20 +198,11 @@ def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
     )
 
 
-@dataclass(frozen=True)
-class _Packet:
-    pts: int | None
-    dts: int | None
-    duration: int
-    key: bool
-    discarded: bool
-
-
-def _packets(container: InputContainer, stream: VideoStream) -> tuple[list[_Packet], bool]:
+def _packets(container: InputContainer, stream: VideoStream) -> tuple[list[Packet], bool]:
     """The packets of a stream, and whether they end where the file ends, none damaged."""
     import av
 
-    found: list[_Packet] = []
+    found: list[Packet] = []
     whole = True
     packets = container.demux(stream)
     while True:
@@ -250,7 +213,7 @@ def _packets(container: InputContainer, stream: VideoStream) -> tuple[list[_Pack
         except av.FFmpegError:
             return found, False
         if packet.size:
-            found.append(_Packet(packet.pts, packet.dts, packet.duration or 0, packet.is_keyframe, packet.is_discard))
+            found.append(Packet(packet.pts, packet.dts, packet.duration or 0, packet.is_keyframe, packet.is_discard))
             whole = whole and not packet.is_corrupt
 
 
@@ -262,16 +225,12 @@ def _first_frames(path: Path, number: int, count: int, most: int) -> list[VideoF
     return frames
 
 
-def _misordered(path: Path, number: int, shown: list[_Packet]) -> bool:
+def _misordered(path: Path, number: int, shown: list[Packet]) -> bool:
     """Whether what the packets give as presentation times is the order of decoding, as in AVI with H.264's B-frames."""
     pts, dts = [packet.pts for packet in shown], [packet.dts for packet in shown]
-    if not (_ascend(pts) and _ascend(dts)):
+    if not (ascend(pts) and ascend(dts)):
         return False
-    return not _ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
-
-
-def _ascend(times: list[int | None]) -> bool:
-    return None not in times and all(a < b for a, b in pairwise(times))  # type: ignore[operator]
+    return not ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
 
 
 def _check_size(width: int, height: int, max_pixels: int) -> None:

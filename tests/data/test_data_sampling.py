@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccr_cli.data.sampling import Sampling, gather
+from ccr_cli.data.video_index import TooLarge
 from ccr_cli.errors import UsageError
 
 NONE = np.zeros(1)
@@ -64,6 +65,21 @@ def test_clips_lose_no_moment_and_repeat_only_the_last(sampling: Sampling, durat
         assert set(clip_CL.flat) == set(moment_N)
     else:
         assert (len(clip_CL) - 1) * stride < len(moment_N) <= len(clip_CL) * stride
+
+
+@pytest.mark.parametrize(
+    ("sampling", "frames"),
+    [
+        (Sampling(fps=25, clip_frames=16), 2),
+        (Sampling(fps=1000), 2),
+        (Sampling(fps=1, clip_frames=64, clip_stride=1), 2),
+        (Sampling(fps=0), 4_000_001),
+    ],
+)
+def test_a_video_that_would_fill_the_memory(sampling: Sampling, frames: int) -> None:
+    with pytest.raises(TooLarge, match=r"\d{7,} frames to encode, at most 4000000"):
+        sampling.clips(6.9 * 24 * 3600, np.zeros(frames))
+    assert sampling.clips(3600.0, np.arange(10.0)).shape[1] == sampling.clip_frames
 
 
 @pytest.mark.parametrize(

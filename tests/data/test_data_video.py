@@ -79,6 +79,30 @@ def test_avi_that_gives_times_in_the_order_of_decoding(tmp_path: Path, backend: 
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("offset_s", [0, 3700])
+def test_clocks_that_jump_are_joined(tmp_path: Path, offset_s: int, backend: video.Backend) -> None:
+    first = videos.write_video(tmp_path / "a.ts", 30)
+    second = videos.write_video(tmp_path / "b.ts", 30, times_ms=[(offset_s + 5) * 1000 + 40 * at for at in range(30)])
+    path = tmp_path / "both.ts"
+    path.write_bytes(first.read_bytes() + second.read_bytes() + first.read_bytes())
+    assert video.probe(path).frames == 90
+    assert video.probe(path).duration_s == pytest.approx(3.6 if offset_s else 3.6 + 3.8, abs=0.1)
+    found = video.read_frames(path, numbers=range(90), backend=backend)
+    assert (numbers(found.pixels_NHW3), found.frames_decoded) == ([*range(30)] * 3, 90)
+    assert numbers(video.read_frames(path, numbers=[47], backend=backend).pixels_NHW3) == [17]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_frames_of_one_time_are_all_there(tmp_path: Path, backend: video.Backend) -> None:
+    path = videos.write_video(tmp_path / "a.mpg", 60, codec="mpeg1video", gop=15)
+    opened = video.open_video(path)
+    np.testing.assert_allclose(opened.shown_F, np.arange(60) / 25, atol=1e-6)
+    assert opened.facts.duration_s == pytest.approx(2.4)
+    for asked in (range(60), [58], [59], [3, 45, 58]):
+        assert numbers(video.read_frames(path, numbers=asked, backend=backend).pixels_NHW3) == list(asked)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv", "a.ts"])
 def test_pictures_that_become_whole_step_by_step(tmp_path: Path, name: str, backend: video.Backend) -> None:
     options = {"bf": "0", "x264-params": "intra-refresh=1:keyint=20"}
