@@ -215,10 +215,11 @@ class _Job:
         device = choose_device(self.wanted.device)
         model = self._module.Encoder(self._config, device, DTYPES[self.wanted.dtype])
         self._refuse_pictures(model)
-        self.pieces.same_encoder(self._about(model))
-        self.pieces.require_space()
         how = How(device, self.wanted.batch_size, self.wanted.workers, self.wanted.compiled)
-        told = encode(self.pieces, todo, self._media, Reader(root, model), how, pooled=self.wanted.pool == "mean")
+        with self.pieces.present():
+            pieces = self.pieces.by(self._about(model))
+            pieces.require_space()
+            told = encode(pieces, todo, self._media, Reader(root, model), how, pooled=self.wanted.pool == "mean")
         return len(told), sum(error is not None for error in told)
 
     def refuse_too_many(self, failed: int, total: int, first: str) -> None:

@@ -10,11 +10,13 @@ Shape suffixes: N rows of several items, D feature.
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,8 @@ class Pieces:
     """The artifact's own folder."""
     item_ids: Sequence[str]
     size: int
+    encoder: str = ""
+    """Digest of what the encoder says of itself whose rows are written; it stands in every piece."""
 
     def bounds(self) -> list[tuple[int, int]]:
         """First item and end of each piece; none goes over the end of a shard."""
@@ -83,12 +87,17 @@ class Pieces:
 
         Raises:
             ArtifactError: If pieces of another plan lie there.
+            LockedError: If they do not count, but another process is still at work on them.
         """
         wanted = {**plan, "piece": self.size, "purpose": purpose}
         place = self.folder / PLAN
-        if not self._begun() and not list(self.folder.glob("part-*.lock")):
-            self.remove()
         found = base.read_json(place) if place.is_file() else None
+        if not self._begun() and not list(self.folder.glob("part-*.lock")):
+            if found == wanted:
+                (self.folder / _ABOUT).unlink(missing_ok=True)
+            else:
+                self.remove()
+                found = None
         if found is not None and found != wanted:
             if not purpose and {**found, "purpose": ""} != wanted:
                 raise ArtifactError(
@@ -96,7 +105,7 @@ class Pieces:
                     hint=f"give another --name, or remove {self.folder}",
                 )
             if purpose:
-                shutil.rmtree(self.folder)
+                self._clear()
         self.folder.mkdir(parents=True, exist_ok=True)
         if not place.is_file():
             base.write_json(place, wanted)
@@ -115,7 +124,7 @@ class Pieces:
         errors = np.frombuffer(json.dumps([item.error for item in items]).encode(), dtype=np.uint8)
         path = self._again(first) if again else self.path(first)
         with base.atomic_open(path) as handle:
-            np.savez(handle, rows=block_ND, counts=counts, errors=errors)
+            np.savez(handle, rows=block_ND, counts=counts, errors=errors, encoder=np.array(self.encoder))
         if not again:
             self._again(first).unlink(missing_ok=True)
 
@@ -136,8 +145,9 @@ class Pieces:
 
     def take_from(self, artifact: base.Artifact) -> None:
         """Takes over what succeeded in a complete artifact, so that only what failed is left to do."""
-        if not (self.folder / _ABOUT).is_file():
-            base.write_json(self.folder / _ABOUT, base.read_json(artifact.file(_ABOUT)))
+        about = base.read_json(artifact.file(_ABOUT))
+        _write_once(self.folder / _ABOUT, about)
+        taken = replace(self, encoder=_digest(about))
         index = features.read_index(artifact)
         for first, end in self.bounds():
             if self.path(first).is_file() or self._again(first).is_file():
@@ -149,19 +159,18 @@ class Pieces:
                 Encoded(np.array(block[at : at + count]) if count else None, error)
                 for at, count, error in zip(part["first_row"], part["n_rows"], part["error"], strict=True)
             ]
-            self.write(first, items, again=any(item.rows_ND is None for item in items))
+            taken.write(first, items, again=any(item.rows_ND is None for item in items))
 
-    def same_encoder(self, about: Mapping[str, Any]) -> None:
-        """Notes who encodes, and that all do it alike.
+    def by(self, about: Mapping[str, Any]) -> Pieces:
+        """The same pieces for whoever encodes now; the first one to ask is noted, and all others must be alike.
 
         Raises:
             ArtifactError: If pieces that are there were made by another encoder.
         """
         path = self.folder / _ABOUT
         mine = json.loads(json.dumps(about))
-        if not path.is_file() or not self._begun():
-            base.write_json(path, mine)
-        theirs = base.read_json(path)
+        _write_once(path, mine)
+        theirs = self.about()
         if theirs != mine:
             keys = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
             differences = "; ".join(f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in keys)
@@ -169,6 +178,7 @@ class Pieces:
                 f"{self.folder} holds parts that another encoder made: {differences}",
                 hint="use one model and one version everywhere; --force begins anew",
             )
+        return replace(self, encoder=_digest(mine))
 
     def about(self) -> dict[str, Any]:
         """Who encoded."""
@@ -176,8 +186,19 @@ class Pieces:
         return found
 
     def finish(self, folder: Path) -> pd.DataFrame:
-        """Makes shards and their index in a folder of all pieces."""
-        bounds, dim = self.bounds(), self.about()["dim"]
+        """Makes shards and their index in a folder of all pieces.
+
+        Raises:
+            ArtifactError: If a piece is damaged, or another encoder made it.
+        """
+        bounds, about = self.bounds(), self.about()
+        dim, encoder = about["dim"], _digest(about)
+        other = [str(self.path(first)) for first, _ in bounds if str(_of(self.path(first), "encoder")) != encoder]
+        if other:
+            raise ArtifactError(
+                f"another encoder than {self.folder / _ABOUT} says made {', '.join(other)}",
+                hint="remove these; the same command goes on. Use one model and one version everywhere",
+            )
         for shard, start in enumerate(range(0, len(self.item_ids), features.SHARD_ITEMS)):
             end = min(start + features.SHARD_ITEMS, len(self.item_ids))
             pieces = [self.path(first) for first, _ in bounds if start <= first < end]
@@ -239,6 +260,22 @@ class Pieces:
         with locked(self.final, _PATIENCE):
             yield
 
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Says it in words where the folder is removed meanwhile.
+
+        Raises:
+            ArtifactError: If it is.
+        """
+        try:
+            yield
+        except FileNotFoundError:
+            if self.folder.is_dir():
+                raise
+            raise ArtifactError(
+                f"{self.folder} was removed while its pieces were made", hint="the same command begins anew"
+            ) from None
+
     def remove(self) -> None:
         """Removes all pieces."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -248,6 +285,17 @@ class Pieces:
         if not self._begun():
             self.remove()
 
+    def _clear(self) -> None:
+        """Removes what is there while nobody is at work on it.
+
+        Raises:
+            LockedError: If somebody is.
+        """
+        with self.all_parts():
+            for path in self.folder.iterdir():
+                if not path.name.startswith("part-"):
+                    path.unlink()
+
     def _begun(self) -> bool:
         return any(self.folder.glob("*.npz")) or any(self.folder.glob("*.again"))
 
@@ -256,6 +304,26 @@ class Pieces:
 
     def _claim(self, label: str) -> Path:
         return self.folder / f"part-{label}"
+
+
+def _digest(about: Mapping[str, Any]) -> str:
+    return base.sha256_text(base.canonical_json(about))
+
+
+def _write_once(path: Path, value: object) -> None:
+    """Writes a file that is not there; of several that do so at once, one wins."""
+    if path.is_file():
+        return
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    base.write_json(draft, value)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links; whoever is late is found out by the digests in the pieces
+        base.write_json(path, value)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> list[Encoded]:

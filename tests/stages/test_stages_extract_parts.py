@@ -7,15 +7,21 @@ import random
 import shutil
 import signal
 import time
+from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import toy
 import videos
+from torch import Tensor
 from toy import Outcome
 
 from ccr_cli.artifacts import base, features
+from ccr_cli.errors import ArtifactError
 from ccr_cli.stages import extract_pieces
+from ccr_cli.stages.extract_read import Medium, Reader
 
 EXTRACT = ("extract", *toy.ENCODER)
 SMALL_PIECES = """
@@ -138,6 +144,49 @@ def test_a_part_at_work_keeps_others_out(root: Path) -> None:
             assert done.code == 7 and "part-2-of-2" in done.err, done.err
     toy.ok(*EXTRACT, "--name", "mine", workspace=root)
     assert beside(root) == ["mine"]
+
+
+def test_force_leaves_a_part_at_work_alone(root: Path) -> None:
+    toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root)
+    pieces = root / "features" / "toy" / "mine.parts"
+    there = toy.digests(pieces)
+    with extract_pieces.Pieces(pieces, pieces.with_name("mine"), [], 5).part("2-of-2"):
+        done = toy.ccr(*EXTRACT, "--name", "mine", "--force", workspace=root)
+        assert done.code == 7 and "part-2-of-2" in done.err, done.err
+        assert there.items() <= toy.digests(pieces).items() and (pieces / "part-2-of-2.lock").is_file()
+    assert toy.ok(*EXTRACT, "--name", "mine", "--force", workspace=root).made.files == single(root).files
+
+
+def test_of_encoders_that_begin_at_once_one_is_noted(root: Path) -> None:
+    """Both ask before either has made a piece; what slips through nevertheless is found in the pieces."""
+    place = root / "pieces"
+    pieces = extract_pieces.Pieces(place, root / "mine", ["a", "b"], 1)
+    pieces.prepare({})
+    first = pieces.by({"revision": "1", "dim": 2})
+    with pytest.raises(ArtifactError, match="revision: '1' there, '2' here"):
+        pieces.by({"revision": "2", "dim": 2})
+    assert pieces.about()["revision"] == "1"
+    assert sorted(path.name for path in place.iterdir()) == [".plan.json", "encoder.json"], "no draft is left"
+    row = extract_pieces.Encoded(np.ones((1, 2), np.float16))
+    first.write(0, [row])
+    replace(first, encoder="of another").write(1, [row])
+    with pytest.raises(ArtifactError, match=r"another encoder .* made .*000000001\.npz$") as caught:
+        pieces.finish(root)
+    assert "remove these; the same command goes on" in str(caught.value.hint)
+    assert not list(root.glob("*.npy"))
+
+
+def test_a_folder_that_vanishes_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = root / "features" / "toy" / "mine.parts"
+    read = Reader.read
+
+    def removing(self: Reader, medium: Medium) -> Generator[Tensor, None, str | None]:
+        shutil.rmtree(pieces, ignore_errors=True)
+        return read(self, medium)
+
+    monkeypatch.setattr(Reader, "read", removing)
+    done = toy.ccr(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root)
+    assert done.code == 4 and "mine.parts was removed while its pieces were made" in done.err
 
 
 def test_force_takes_nothing_of_before(root: Path) -> None:
