@@ -12,8 +12,8 @@ PyAV. So pixels do not depend on which of them is at work.
     for clip in gather((prepare(frame.pixels) for frame in video.stream(np.unique(number_CL))), number_CL):
         ...  # L prepared frames
 
-Time stamps count from the first frame, whatever the file's clock says. Rotation that the file asks for is
-applied; pixels that are not square stay as they are. Sound plays no part.
+Time stamps count from the first frame, whatever the file's clock says. Rotation and mirroring that the file asks for
+are applied; pixels that are not square stay as they are. Sound plays no part.
 
 Shape suffixes: F frames of the file, N frames asked for, H height, W width.
 """
@@ -82,7 +82,8 @@ class Facts:
     """As shown: after rotation."""
     height: int
     rotation: int
-    """Degrees by which frames are turned, counter-clockwise: 0, 90, 180 or 270."""
+    """Degrees by which frames are turned, counter-clockwise: 0, 90, 180 or 270; mirrored ones after left and right
+    are exchanged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +149,7 @@ class Video:
         return np.maximum(np.asarray(after, dtype=np.int64) - 1, 0)
 
     def stream(self, numbers: npt.ArrayLike, backend: Backend = "auto") -> Iterator[Frame]:
-        """Decodes frames, holding one at a time (with torchcodec, 16).
+        """Decodes frames, holding one at a time (with torchcodec at most 16, and 64 MiB or one).
 
         Args:
             numbers: Of the frames, ascending, none twice.

@@ -3,9 +3,9 @@
 Both convert by swscale, bilinear. Where a standard says bit by bit what a decoder gives, and where that is planar YUV
 of 8 bits and even size, pixels are equal to the last bit, with FFmpeg 5.1 as with 8. Everything else is left to PyAV:
 MPEG-1, 2 and 4, whose transform is not exact (2 levels of 255), odd sizes and 10 bits (over 60 levels at edges of
-colours), interlaced files (23 levels at edges of colours), those without usable times, and those in which anything is
-amiss. What remains: bits damaged inside a frame, which no packet tells of, are painted over by each as its FFmpeg does;
-and a file counts as interlaced by its first frame.
+colours), interlaced files (23 levels at edges of colours), mirrored ones, those without usable times, and all in which
+anything is amiss. What remains: bits damaged inside a frame, which no packet tells of, are painted over by each as its
+FFmpeg does; and a file counts as interlaced by its first frame.
 
 Shape suffixes: F frames of the file, N frames asked for, H height, W width, K keyframes.
 """
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 _EXACT_CODECS = frozenset({"h264", "hevc", "vp8", "vp9", "av1"})
 _SAME_COLOURS = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuvj422p", "yuv444p", "yuvj444p"})
-_PART = 16
+_PART, _PART_BYTES = 16, 1 << 26
+"""Most frames that torchcodec decodes at once; fewer where they are large, so that a thread needs no more memory."""
 _WORTH_A_SEEK = 8
 
 
@@ -45,8 +46,8 @@ def torchcodec_decoder() -> Any:
 def by_torchcodec(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[Pixels]:
     """Upright frames for as long as torchcodec gives those that the index has; the rest is for PyAV."""
     same_colours = index.pixel_format in _SAME_COLOURS and index.width % 2 == index.height % 2 == 0
-    timed_frames = index.sound and not index.times.counted and not index.interlaced
-    equal = timed_frames and index.codec in _EXACT_CODECS and same_colours
+    usual = index.sound and not (index.times.counted or index.interlaced or index.mirrored)
+    equal = usual and index.codec in _EXACT_CODECS and same_colours
     decoder_of = torchcodec_decoder() if equal and len(number_N) else None
     if decoder_of is None:
         return
@@ -58,8 +59,9 @@ def by_torchcodec(index: Index, number_N: npt.NDArray[np.int64]) -> Iterator[Pix
         same = len(decoder) == len(index.times.pts_F)
     except RuntimeError:
         return
-    for first in range(0, len(number_N) if same else 0, _PART):
-        part_N = number_N[first : first + _PART]
+    part = max(1, min(_PART, _PART_BYTES // (3 * index.width * index.height)))
+    for first in range(0, len(number_N) if same else 0, part):
+        part_N = number_N[first : first + part]
         try:
             batch = decoder.get_frames_at(part_N.tolist())
         except RuntimeError:
@@ -161,6 +163,7 @@ class _Upright:
             return self._last[1]
         size = {"width": self._index.width, "height": self._index.height}
         flat = self._reformatter.reformat(frame, **size, format="rgb24", interpolation="BILINEAR", threads=1)
-        pixels: Pixels = np.ascontiguousarray(np.rot90(flat.to_ndarray(), self._index.turns).astype(np.uint8))
+        stored = flat.to_ndarray()[:, ::-1] if self._index.mirrored else flat.to_ndarray()
+        pixels: Pixels = np.ascontiguousarray(np.rot90(stored, self._index.turns).astype(np.uint8))
         self._last = frame, pixels
         return pixels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tracemalloc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -209,6 +210,29 @@ def test_frames_are_the_right_way_up(tmp_path: Path, quarters: int, backend: vid
     np.testing.assert_array_equal(found, np.rot90(expected, -quarters, axes=(1, 2)))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("matrix", "shown"),
+    [
+        ((-1, 0, 0, 1), lambda frame: frame[:, ::-1]),
+        ((1, 0, 0, -1), lambda frame: frame[::-1]),
+        ((0, 1, 1, 0), lambda frame: frame.swapaxes(0, 1)),
+        ((0, -1, -1, 0), lambda frame: frame[::-1, ::-1].swapaxes(0, 1)),
+    ],
+    ids=["left and right", "up and down", "diagonal", "other diagonal"],
+)
+def test_mirrored_frames(
+    tmp_path: Path,
+    matrix: tuple[int, int, int, int],
+    shown: Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.uint8]],
+    backend: video.Backend,
+) -> None:
+    path = videos.write_video(tmp_path / "a.mp4", 3)
+    expected = video.read_frames(path, numbers=range(3), backend=backend).pixels_NHW3
+    found = video.read_frames(videos.show_by(path, *matrix), numbers=range(3), backend=backend).pixels_NHW3
+    np.testing.assert_array_equal(found, np.stack([shown(frame) for frame in expected]))
+
+
 def test_sound_plays_no_part(tmp_path: Path) -> None:
     path = videos.write_video(tmp_path / "a.mp4", 12, sound=True)
     assert video.probe(path).frames == 12
@@ -342,6 +366,26 @@ def test_a_stream_holds_few_frames(tmp_path: Path, backend: video.Backend) -> No
         tracemalloc.stop()
     assert count == 60
     assert peak < 8 * 640 * 480 * 3
+
+
+@needs_torchcodec
+@pytest.mark.parametrize(("room", "most"), [(3 * 64 * 48 * 3 + 1, 3), (1, 1), (1 << 26, 16)])
+def test_torchcodec_decodes_as_many_frames_at_once_as_there_is_room_for(
+    room: int, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = video_decode.torchcodec_decoder()
+    asked: list[int] = []
+
+    class Recording(decoder):  # type: ignore[misc,valid-type]
+        def get_frames_at(self, indices: list[int]) -> object:
+            asked.append(len(indices))
+            return super().get_frames_at(indices)
+
+    monkeypatch.setattr(video_decode, "torchcodec_decoder", lambda: Recording)
+    monkeypatch.setattr(video_decode, "_PART_BYTES", room)
+    path = videos.write_video(tmp_path / "a.mp4", 20)
+    assert numbers(video.read_frames(path, numbers=range(20)).pixels_NHW3) == list(range(20))
+    assert sum(asked) == 20 and max(asked) == most
 
 
 def test_threads_read_one_video_at_the_same_time(tmp_path: Path) -> None:
