@@ -108,11 +108,16 @@ def write_no_frames(path: Path) -> Path:
 
 def turn(path: Path, quarters: int) -> Path:
     """Makes an MP4 ask players to turn it clockwise, by the matrix of its track header."""
+    a, b = ((1, 0), (0, 1), (-1, 0), (0, -1))[quarters % 4]
+    return show_by(path, a, b, -b, a)
+
+
+def show_by(path: Path, a: int, b: int, c: int, d: int) -> Path:
+    """Makes an MP4 ask players to show what is at (x, y) at (ax + cy, bx + dy), moved into view."""
     content = bytearray(path.read_bytes())
     start = content.index(b"tkhd") + 4 + 40
     one = 1 << 16
-    a, b = ((one, 0), (0, one), (-one, 0), (0, -one))[quarters % 4]
-    content[start : start + 36] = struct.pack(">9i", a, b, 0, -b, a, 0, 0, 0, 1 << 30)
+    content[start : start + 36] = struct.pack(">9i", a * one, b * one, 0, c * one, d * one, 0, 0, 0, 1 << 30)
     path.write_bytes(content)
     return path
 

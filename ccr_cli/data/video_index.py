@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccr_cli.data.video_times import Packet, Times, ascend, times_of
 from ccr_cli.errors import UnavailableError
@@ -66,6 +67,8 @@ class Index:
     pixel_format: str
     interlaced: bool
     """The first frame is made of two fields."""
+    mirrored: bool
+    """Left and right are exchanged, before any turn."""
     turns: int
     """Quarter turns, counter-clockwise, that bring the picture upright."""
 
@@ -194,7 +197,8 @@ def read_index(path: Path, max_pixels: int = MAX_PIXELS) -> Index:
         codec=codec,
         pixel_format=first.format.name,
         interlaced=first.interlaced_frame,
-        turns=round(first.rotation / 90) % 4,
+        mirrored=(mirrored := _mirrored(first)),
+        turns=(round(first.rotation / 90) + 2 * mirrored) % 4,
     )
 
 
@@ -231,6 +235,15 @@ def _misordered(path: Path, number: int, shown: list[Packet]) -> bool:
     if not (ascend(pts) and ascend(dts)):
         return False
     return not ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
+
+
+def _mirrored(frame: VideoFrame) -> bool:
+    """Whether the matrix that says how a frame is shown turns it over; its angle then is half a turn off."""
+    matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+    if matrix is None:
+        return False
+    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
+    return bool(a * d < b * c)
 
 
 def _check_size(width: int, height: int, max_pixels: int) -> None:
