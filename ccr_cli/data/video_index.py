@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,8 @@ _USUAL_RATE = Fraction(25)
 _DISCONTINUOUS = ("mpegts", "mpeg")
 _REORDERED = 32
 """Frames among which the order shows, where packets say nothing of it."""
-_OTHER_FILES = ("hls", "concat", "dash", "sdp", "rtsp", "imf", "webm_dash_manifest")
+_OTHER_FILES = {"concat", "dash", "hls", "imf", "rtp", "rtsp", "sap", "sdp", "vobsub", "webm_dash_manifest"}
+"""Formats that name other files or addresses."""
 
 
 class VideoError(Exception):
@@ -80,7 +82,7 @@ class Index:
 
 @contextmanager
 def opened(path: Path) -> Iterator[InputContainer]:
-    """Opens a local media file; it can make FFmpeg open no address of a network.
+    """Opens a local media file; it can make FFmpeg open no other file, nor an address of a network.
 
     Raises:
         FileNotFoundError: If it is not there.
@@ -98,17 +100,24 @@ def opened(path: Path) -> Iterator[InputContainer]:
     if not path.is_file():
         raise Undecodable("not a regular file")
     try:
-        container = av.open(
-            str(path.absolute()), options={"protocol_whitelist": "file"}, metadata_errors="replace", mode="r"
-        )
+        options = {"protocol_whitelist": "file", "format_whitelist": _formats()}
+        container = av.open(str(path.absolute()), options=options, metadata_errors="replace", mode="r")
     except FileNotFoundError:
         raise
+    except av.error.ArgumentError as error:  # what FFmpeg says of formats that are not in the list
+        raise Undecodable(f"a list of other files, or no video that FFmpeg can read: {_short(error)}") from None
     except (av.FFmpegError, ValueError) as error:
         raise Undecodable(f"not a video that FFmpeg can read: {_short(error)}") from None
     with container:
-        if set(container.format.name.split(",")) & set(_OTHER_FILES):
-            raise Undecodable(f"a list of other files ({container.format.name})")
         yield container
+
+
+@cache
+def _formats() -> str:
+    """What may be opened, as FFmpeg takes it: everything but lists."""
+    from av.format import formats_available
+
+    return ",".join(sorted(formats_available - _OTHER_FILES))
 
 
 def video_stream(container: InputContainer, number: int | None = None) -> VideoStream:

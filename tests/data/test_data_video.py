@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -306,9 +307,17 @@ def folder(path: Path) -> Path:
     return path
 
 
-def playlist(path: Path) -> Path:
-    videos.write_video(path.with_name("inner.ts"))
-    path.write_text("ffconcat version 1.0\nfile inner.ts\n")
+def concat(path: Path) -> Path:
+    inner = videos.write_video(path.with_name("inner.ts"))
+    path.write_text(f"ffconcat version 1.0\nfile {inner.name}\n")
+    return path
+
+
+def hls(path: Path) -> Path:
+    inner = videos.write_video(path.with_name("inner.ts"))
+    head = "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:10\n#EXTINF:0.8,\n"
+    path = path.with_suffix(".m3u8")
+    path.write_text(f"{head}{inner}\n#EXT-X-ENDLIST\n")
     return path
 
 
@@ -322,7 +331,8 @@ def playlist(path: Path) -> Path:
         (text, video.Undecodable, "not a video that FFmpeg can read"),
         (empty, video.Undecodable, "empty"),
         (folder, video.Undecodable, "not a regular file"),
-        (playlist, video.Undecodable, "a list of other files"),
+        (concat, video.Undecodable, "a list of other files"),
+        (hls, video.Undecodable, "a list of other files"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -332,6 +342,20 @@ def test_files_without_frames_say_why(tmp_path: Path, make: object, cause: type,
         with pytest.raises(cause, match=message):
             read(path)
     assert issubclass(cause, video.VideoError)
+
+
+@pytest.mark.parametrize("make", [concat, hls])
+def test_what_a_list_names_is_not_read(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    path = make(tmp_path / "a.mp4")
+    inner = tmp_path / "inner.ts"
+    os.utime(inner, ns=(0, inner.stat().st_mtime_ns))  # older than its time of change: reading it would set it
+    with pytest.raises(video.Undecodable):
+        video.probe(path)
+    untouched = inner.stat().st_atime_ns
+    inner.read_bytes()
+    if inner.stat().st_atime_ns == 0:
+        pytest.skip("this file system keeps no times of reading")
+    assert untouched == 0
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
