@@ -31,17 +31,59 @@ def opened(path: Path) -> Iterator[Table]:
     except OSError as error:
         raise ArtifactError(f"{path} is damaged, or no HDF5: {error}") from None
     with file:
-        ids: list[str] = []
-        file.visititems(lambda name, node: ids.append(name) if isinstance(node, h5py.Dataset) else None)
+        try:
+            ids = list(_datasets(file))
+        except (KeyError, OSError, RuntimeError) as error:
+            raise ArtifactError(f"{path} is damaged: {error}") from None
 
         def rows(i: int) -> npt.NDArray[Any]:
             what = f"{ids[i]!r} in {path}"
             try:
+                if _leads_out(file, ids[i]):
+                    raise ArtifactError(f"{what} refers to another file")
                 value = file[ids[i]]
-                if value.external or value.is_virtual:
+                if value.file.filename != file.filename or value.external or value.is_virtual:
                     raise ArtifactError(f"{what} refers to another file")
                 return as_rows(np.asarray(value[()]), what)
-            except (OSError, RuntimeError) as error:
+            except MemoryError:
+                raise ArtifactError(f"{what} says that it is larger than memory") from None
+            except (KeyError, OSError, RuntimeError) as error:
                 raise ArtifactError(f"{what} is damaged: {error}") from None
 
         yield Table(path, ids, rows)
+
+
+def _datasets(group: Any, path: str = "", seen: set[int] | None = None) -> Iterator[str]:
+    """The paths of all datasets, under every name that a link gives them; what lies in a group under one of its names.
+
+    Links into other files are among them, and are refused when they are asked for.
+    """
+    import h5py
+
+    seen = seen or {h5py.h5o.get_info(group.id).addr}
+    for name in group:
+        if _leads_out(group, name):
+            yield path + name
+            continue
+        hard = _link(group, name) == int(h5py.h5l.TYPE_HARD)
+        try:
+            node = group[name]
+        except (KeyError, OSError, RuntimeError):
+            if hard:
+                raise
+            continue  # a link to nothing
+        if isinstance(node, h5py.Dataset):
+            yield path + name
+        elif isinstance(node, h5py.Group) and hard and (address := h5py.h5o.get_info(node.id).addr) not in seen:
+            seen.add(address)
+            yield from _datasets(node, f"{path}{name}/", seen)
+
+
+def _link(group: Any, name: str) -> int:
+    return int(group.id.links.get_info(name.encode("utf-8", "surrogateescape")).type)
+
+
+def _leads_out(group: Any, name: str) -> bool:
+    import h5py
+
+    return _link(group, name) == int(h5py.h5l.TYPE_EXTERNAL)

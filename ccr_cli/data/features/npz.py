@@ -39,6 +39,8 @@ def opened(path: Path) -> Iterator[Table]:
                 if "allow_pickle" in str(error):
                     raise ArtifactError(f"{what} {PICKLED}", hint=UNPICKLE) from None
                 raise ArtifactError(f"{what} is damaged: {error}") from None
+            except MemoryError:
+                raise ArtifactError(f"{what} says that it is larger than memory") from None
             except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
                 raise ArtifactError(f"{what} is damaged: {error}") from None
             if not isinstance(value, np.ndarray):
