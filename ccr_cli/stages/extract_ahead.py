@@ -7,7 +7,7 @@ be copied from one process to another (docs/decisions.md). Each of them computes
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Generic, TypeVar
@@ -37,31 +37,31 @@ class Ahead(Generic[M, T]):
     room; that of the first task has room for one part always, so that the work never stands still.
 
     Args:
-        tasks: What to run.
+        tasks: What to run; each is asked for when it is begun.
         run: Makes the generator of a task.
         workers: Threads.
         most: Parts that may wait, and tasks that may be begun.
     """
 
-    def __init__(self, tasks: Sequence[M], run: Callable[[M], Iterator[T]], *, workers: int, most: int) -> None:
-        self._tasks, self._run, self._most = tasks, run, most
+    def __init__(self, tasks: Iterable[M], run: Callable[[M], Iterator[T]], *, workers: int, most: int) -> None:
+        self._tasks, self._run, self._most = iter(tasks), run, most
         self._changed = Condition()
         self._parts: dict[int, deque[T | End[object]]] = {}
         self._begun = self._first = self._waiting = 0
-        self._stopped = False
-        self._threads = [Thread(target=self._work, daemon=True) for _ in range(min(workers, len(tasks)))]
+        self._stopped = self._exhausted = False
+        self._error: Exception | None = None
+        self._threads = [Thread(target=self._work, daemon=True) for _ in range(workers)]
 
     def __iter__(self) -> Iterator[tuple[int, T | End[object]]]:
         """Yields the number of a task and a part of it, and at last its `End`."""
         for thread in self._threads:
             thread.start()
         try:
-            for number in range(len(self._tasks)):
-                ended = False
-                while not ended:
-                    for part in self._take(number):
-                        ended = isinstance(part, End)
-                        yield number, part
+            number = 0
+            while taken := self._take(number):
+                for part in taken:
+                    yield number, part
+                number += isinstance(taken[-1], End)
         finally:
             with self._changed:
                 self._stopped = True
@@ -71,11 +71,15 @@ class Ahead(Generic[M, T]):
             torch.set_num_threads(torch.get_num_threads())  # the workers' setting is the default of new threads
 
     def _take(self, number: int) -> list[T | End[object]]:
-        """All that waits of a task, at least one part."""
+        """All that waits of a task, at least one part; nothing where there is no such task."""
         with self._changed:
             self._first = number
             self._changed.notify_all()
             while not (parts := self._parts.get(number)):
+                if self._exhausted and number >= self._begun:
+                    if self._error is not None:
+                        raise self._error
+                    return []
                 self._changed.wait()
             taken = list(parts)
             parts.clear()
@@ -87,10 +91,11 @@ class Ahead(Generic[M, T]):
 
     def _work(self) -> None:
         torch.set_num_threads(1)  # of this thread; else each would start as many as there are processors
-        while (number := self._begin()) is not None:
+        while (begun := self._begin()) is not None:
+            number, task = begun
             end: End[object]
             try:
-                end = End(result=self._all_of(number))
+                end = End(result=self._all_of(number, task))
             except _StoppedError:
                 return
             except Exception as error:
@@ -100,18 +105,25 @@ class Ahead(Generic[M, T]):
             except _StoppedError:
                 return
 
-    def _begin(self) -> int | None:
+    def _begin(self) -> tuple[int, M] | None:
         with self._changed:
             while self._begun - self._first >= self._most and not self._stopped:
                 self._changed.wait()
-            if self._stopped or self._begun == len(self._tasks):
+            if self._stopped or self._exhausted:
+                return None
+            try:
+                task = next(self._tasks)
+            except Exception as error:
+                self._exhausted = True
+                self._error = None if isinstance(error, StopIteration) else error
+                self._changed.notify_all()
                 return None
             self._begun += 1
             self._parts[self._begun - 1] = deque()
-            return self._begun - 1
+            return self._begun - 1, task
 
-    def _all_of(self, number: int) -> object:
-        parts = self._run(self._tasks[number])
+    def _all_of(self, number: int, task: M) -> object:
+        parts = self._run(task)
         while True:
             try:
                 part = next(parts)

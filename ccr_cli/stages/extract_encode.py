@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from torch import Tensor
 from ccr_cli.console import progress, say
 from ccr_cli.errors import ResourceError, UnavailableError
 from ccr_cli.stages.extract_ahead import Ahead, End
-from ccr_cli.stages.extract_pieces import Encoded, Pieces, Rows
+from ccr_cli.stages.extract_piece import Place, Rows, Writing
+from ccr_cli.stages.extract_pieces import Pieces
 from ccr_cli.stages.extract_read import MediaError, Medium, Reader
 
 PICTURES_ON_CPU, FRAMES_ON_CPU = 64, 64
@@ -117,8 +118,38 @@ class _Task:
     piece: int
     medium: Medium
     items: list[int]
-    rows: list[npt.NDArray[np.floating[Any]]] = field(default_factory=list)
+    last: bool
+    """Of its piece."""
+    place: Place = (0, 0)
+    total_D: npt.NDArray[np.float64] | None = None
+    """The sum of the rows, where their mean is wanted."""
+    finite: bool = True
     end: End[Any] | None = None
+
+    def take(self, rows_RD: npt.NDArray[np.float32] | Rows, piece: Writing, pooled: bool) -> None:
+        """Adds rows to the sum, or writes them."""
+        if pooled:
+            sum_D = rows_RD.sum(axis=0, dtype=np.float64)
+            self.total_D = sum_D if self.total_D is None else self.total_D + sum_D
+            self.place = (0, self.place[1] + len(rows_RD))
+            return
+        half_RD = _half(rows_RD)
+        self.finite &= bool(np.isfinite(half_RD).all())
+        at, count = piece.add(half_RD)
+        self.place = (self.place[0] if self.place[1] else at, self.place[1] + count)
+
+    def close(self, piece: Writing) -> tuple[Place, str | None]:
+        """Where its rows are in the end, and what is amiss."""
+        assert self.end is not None
+        if self.end.error is not None:
+            return (0, 0), str(self.end.error)
+        if self.total_D is not None:
+            mean_D = _half(self.total_D / self.place[1])
+            self.finite = bool(np.isfinite(mean_D).all())
+            self.place = piece.add(mean_D[None]) if self.finite else (0, 0)
+        if not self.finite:
+            return (0, 0), "NotFinite: the encoder gave NaN, infinity, or more than half precision holds"
+        return self.place, self.end.result
 
 
 def encode(
@@ -147,10 +178,16 @@ def encode(
         ResourceError: If memory does not suffice.
         UnavailableError: If the encoder shall be compiled and nothing here can do that.
     """
-    tasks = [task for first, end in bounds for task in _tasks(pieces, first, end, media)]
+    tasks: dict[int, _Task] = {}
+
+    def begun() -> Iterator[_Task]:
+        for number, task in enumerate(task for each in bounds for task in _tasks(pieces, *each, media)):
+            tasks[number] = task
+            yield task
+
     forward = Forward(reader.model, how)
     most = 2 * forward.size + how.threads()
-    ahead: Ahead[_Task, Tensor] = Ahead(tasks, lambda t: reader.read(t.medium), workers=how.threads(), most=most)
+    ahead: Ahead[_Task, Tensor] = Ahead(begun(), lambda t: reader.read(t.medium), workers=how.threads(), most=most)
     batch: list[tuple[_Task, Tensor]] = []
     under_way: list[tuple[list[_Task], list[Tensor]]] = []
     told: list[str | None] = []
@@ -159,9 +196,9 @@ def encode(
         while len(under_way) > left:
             owners, found = under_way.pop(0)
             rows_BRD = np.concatenate([part.float().cpu().numpy() for part in found])
-            rows_BRD = rows_BRD if pooled else _half(rows_BRD)
             for owner, rows_RD in zip(owners, rows_BRD, strict=True):
-                owner.rows.append(rows_RD)
+                assert piece is not None
+                owner.take(rows_RD, piece, pooled)
 
     def flush() -> None:
         if batch:
@@ -171,27 +208,37 @@ def encode(
 
     ends = dict(bounds)
     own: list[_Task] = []
-    with progress(sum(len(task.items) for task in tasks), "extract", "items") as advance:
-        for number, part in ahead:
-            task = tasks[number]
-            if not isinstance(part, End):
-                batch.append((task, part))
-                if len(batch) >= forward.size:
+    piece: Writing | None = None
+    try:
+        with progress(sum(_left(pieces, *each) for each in bounds), "extract", "items") as advance:
+            for number, part in ahead:
+                task = tasks[number]
+                piece = piece or pieces.begin(task.piece)
+                if not isinstance(part, End):
+                    batch.append((task, part))
+                    if len(batch) >= forward.size:
+                        flush()
+                    continue
+                if part.error is not None and not isinstance(part.error, MediaError):
+                    raise part.error
+                task.end = part
+                advance(len(task.items))
+                own.append(tasks.pop(number))
+                if task.last:
                     flush()
-                continue
-            if part.error is not None and not isinstance(part.error, MediaError):
-                raise part.error
-            task.end = part
-            advance(len(task.items))
-            own.append(task)
-            if number + 1 == len(tasks) or tasks[number + 1].piece != task.piece:
-                flush()
-                settle(0)
-                told += _write(pieces, task.piece, ends[task.piece], own, pooled)
-                for each in own:
-                    each.rows = []
-                own = []
+                    settle(0)
+                    told += _write(pieces, task.piece, ends[task.piece], own, piece)
+                    piece, own = None, []
+    finally:
+        if piece is not None:
+            piece.discard()
     return told
+
+
+def _left(pieces: Pieces, first: int, end: int) -> int:
+    """Items of a piece that are not done."""
+    kept = pieces.kept(first)
+    return end - first if kept is None else sum(item.rows_ND is None for item in kept)
 
 
 def _tasks(pieces: Pieces, first: int, end: int, media: Sequence[Medium]) -> Iterator[_Task]:
@@ -201,35 +248,24 @@ def _tasks(pieces: Pieces, first: int, end: int, media: Sequence[Medium]) -> Ite
     for item in range(first, end):
         if kept is None or kept[item - first].rows_ND is None:
             found.setdefault(media[item], []).append(item)
-    for medium, items in found.items():
-        yield _Task(first, medium, items)
+    for number, (medium, items) in enumerate(found.items(), 1):
+        yield _Task(first, medium, items, last=number == len(found))
 
 
-def _write(pieces: Pieces, first: int, end: int, tasks: Sequence[_Task], pooled: bool) -> list[str | None]:
-    items = pieces.kept(first) or [Encoded(None)] * (end - first)
+def _write(pieces: Pieces, first: int, end: int, tasks: Sequence[_Task], piece: Writing) -> list[str | None]:
+    kept = pieces.kept(first)
+    places = [(0, 0)] * (end - first) if kept is None else [piece.add(item.rows_ND) for item in kept]
+    errors: list[str | None] = [None] * (end - first) if kept is None else [item.error for item in kept]
     told: list[str | None] = []
     for task in tasks:
-        encoded = _encoded(task, pooled)
+        place, error = task.close(piece)
         for item in task.items:
-            items[item - first] = encoded
-            told.append(encoded.error if encoded.rows_ND is None else None)
-    pieces.write(first, items)
+            places[item - first], errors[item - first] = place, error
+            told.append(None if place[1] else error)
+    pieces.end(first, piece, places, errors)
     return told
 
 
 def _half(rows: npt.NDArray[Any]) -> Rows:
     with np.errstate(over="ignore", invalid="ignore"):
         return rows.astype(np.float16, copy=False)
-
-
-def _encoded(task: _Task, pooled: bool) -> Encoded:
-    assert task.end is not None
-    if task.end.error is not None:
-        return Encoded(None, str(task.end.error))
-    rows_ND = np.concatenate(task.rows)
-    if pooled:
-        rows_ND = rows_ND.mean(axis=0, keepdims=True)
-    half_ND = _half(rows_ND)
-    if not np.isfinite(half_ND).all():
-        return Encoded(None, "NotFinite: the encoder gave NaN, infinity, or more than half precision holds")
-    return Encoded(half_ND, task.end.result)

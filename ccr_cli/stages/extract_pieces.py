@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import shutil
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -21,32 +20,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.build import PLAN, locked
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.extract_piece import Encoded, Place, Writing, fact, read
+from ccr_cli.stages.extract_piece import facts as piece_facts
 from ccr_cli.stages.room import require_room
 
 PICTURES = 1024
 VIDEOS = 64
 """Items of a piece of a data set without and with videos. What is lost when work stops is the piece begun."""
 _ABOUT = "encoder.json"
+_ROWS = ".f2"
 _PATIENCE = 20.0
-
-Rows = npt.NDArray[np.float16]
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """What became of an item."""
-
-    rows_ND: Rows | None
-    """None where it failed."""
-    error: str | None = None
-    """Why it failed; of an item with rows, what is amiss with it."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +99,12 @@ class Pieces:
         if not place.is_file():
             base.write_json(place, wanted)
 
+    def begin(self, first: int) -> Writing:
+        """Begins a piece, in place of what a stopped attempt left of it."""
+        again = self._again(first)
+        self._tidy(first, str(fact(again, "rows")) if again.is_file() else "")
+        return Writing(self.folder / f"{first:09d}-{secrets.token_hex(8)}{_ROWS}")
+
     def write(self, first: int, items: Sequence[Encoded], *, again: bool = False) -> None:
         """Writes a piece.
 
@@ -118,24 +113,42 @@ class Pieces:
             items: All of its items.
             again: What failed in it is to be tried again: it is kept, but not counted as there.
         """
-        rows = [item.rows_ND for item in items if item.rows_ND is not None]
-        block_ND = np.concatenate(rows) if rows else np.zeros((0, 0), dtype=np.float16)
-        counts = np.array([0 if item.rows_ND is None else len(item.rows_ND) for item in items], dtype=np.int32)
-        errors = np.frombuffer(json.dumps([item.error for item in items]).encode(), dtype=np.uint8)
+        piece = self.begin(first)
+        try:
+            places = [piece.add(item.rows_ND) for item in items]
+            self.end(first, piece, places, [item.error for item in items], again=again)
+        except BaseException:
+            piece.discard()
+            raise
+
+    def end(
+        self, first: int, piece: Writing, places: Sequence[Place], told: Sequence[str | None], *, again: bool = False
+    ) -> None:
+        """Writes where the rows of each item lie, and what is amiss with it: with that the piece is there."""
+        piece.close()
+        errors = np.frombuffer(json.dumps(list(told)).encode(), dtype=np.uint8)
+        facts = {
+            "rows": np.array(piece.path.name),
+            "shape": np.array((piece.n_rows, piece.dim)),
+            "places": np.array(places, dtype=np.int64).reshape(-1, 2),
+            "errors": errors,
+            "encoder": np.array(self.encoder),
+        }
         path = self._again(first) if again else self.path(first)
         with base.atomic_open(path) as handle:
-            np.savez(handle, rows=block_ND, counts=counts, errors=errors, encoder=np.array(self.encoder))
+            np.savez(handle, **facts)  # type: ignore[arg-type]
         if not again:
             self._again(first).unlink(missing_ok=True)
+            self._tidy(first, piece.path.name)
 
     def read(self, first: int) -> list[Encoded]:
         """Reads a piece that is there."""
-        return _read(self.path(first))
+        return read(self.path(first))
 
     def kept(self, first: int) -> list[Encoded] | None:
         """What an earlier attempt came to in a piece that is not there."""
         path = self._again(first)
-        return _read(path) if path.is_file() else None
+        return read(path) if path.is_file() else None
 
     def try_again(self) -> None:
         """Takes pieces in which something failed for not there, but for what succeeded in them."""
@@ -193,7 +206,7 @@ class Pieces:
         """
         bounds, about = self.bounds(), self.about()
         dim, encoder = about["dim"], _digest(about)
-        other = [str(self.path(first)) for first, _ in bounds if str(_of(self.path(first), "encoder")) != encoder]
+        other = [str(self.path(first)) for first, _ in bounds if str(fact(self.path(first), "encoder")) != encoder]
         if other:
             raise ArtifactError(
                 f"another encoder than {self.folder / _ABOUT} says made {', '.join(other)}",
@@ -202,12 +215,12 @@ class Pieces:
         for shard, start in enumerate(range(0, len(self.item_ids), features.SHARD_ITEMS)):
             end = min(start + features.SHARD_ITEMS, len(self.item_ids))
             pieces = [self.path(first) for first, _ in bounds if start <= first < end]
-            facts = [_facts(path) for path in pieces]
+            facts = [piece_facts(path) for path in pieces]
             counts = np.concatenate([each for each, _ in facts])
             with base.atomic_open(folder / features.shard_name(shard)) as handle:
                 features.write_header(handle, int(counts.sum()), dim)
                 for path in pieces:
-                    for item in _read(path):
+                    for item in read(path):
                         if item.rows_ND is not None:
                             handle.write(np.ascontiguousarray(item.rows_ND, dtype="<f2").data)
             told = [error for _, errors in facts for error in errors]
@@ -221,7 +234,7 @@ class Pieces:
         Raises:
             ResourceError: If it does not.
         """
-        done = [path.stat().st_size for path in self.folder.glob("*.npz")]
+        done = [int(np.prod(fact(path, "shape"))) * 2 for path in self.folder.glob("*.npz")]
         left = len(self.todo())
         piece = sum(done) / len(done) if done else 2.0 * self.about()["dim"] * min(self.size, len(self.item_ids))
         need = piece * (left + left + len(done))  # pieces, and the shards that are made of all of them
@@ -299,6 +312,12 @@ class Pieces:
     def _begun(self) -> bool:
         return any(self.folder.glob("*.npz")) or any(self.folder.glob("*.again"))
 
+    def _tidy(self, first: int, kept: str) -> None:
+        """Removes rows of a piece that nothing leads to."""
+        for path in self.folder.glob(f"{first:09d}-*{_ROWS}"):
+            if path.name != kept:
+                path.unlink()
+
     def _again(self, first: int) -> Path:
         return self.folder / f"{first:09d}.again"
 
@@ -324,27 +343,3 @@ def _write_once(path: Path, value: object) -> None:
         base.write_json(path, value)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _read(path: Path) -> list[Encoded]:
-    counts, errors = _facts(path)
-    block_ND = _of(path, "rows")
-    ends = np.cumsum(counts)
-    return [
-        Encoded(block_ND[end - count : end] if count else None, error)
-        for end, count, error in zip(ends.tolist(), counts.tolist(), errors, strict=True)
-    ]
-
-
-def _facts(path: Path) -> tuple[npt.NDArray[np.int32], list[str | None]]:
-    """The number of rows of each item of a piece, and its error."""
-    return _of(path, "counts"), json.loads(_of(path, "errors").tobytes())
-
-
-def _of(path: Path, name: str) -> npt.NDArray[Any]:
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            array: npt.NDArray[Any] = found[name]
-            return array
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ArtifactError(f"{path} is damaged: {error}", hint=f"remove {path}; the same command goes on") from None

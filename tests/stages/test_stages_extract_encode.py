@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,3 +156,66 @@ def test_nobody_waits_for_a_taker_that_has_left() -> None:
     assert next(taken)[1] == 0
     taken.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
+
+
+class Long:
+    """Stands for the decoder of videos: `media` is the number of frames, and nothing lies on the disk."""
+
+    def __init__(self, rows: int) -> None:
+        self.model = Mean(rows=rows)
+        self.model.dim = 256
+
+    def read(self, medium: Medium) -> Iterator[torch.Tensor]:
+        for number in range(int(str(medium.media))):
+            yield torch.full((256, 1, 1), float(number % 7))
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_long_videos_take_no_more_memory_than_short_ones(pooled: bool, tmp_path: Path) -> None:
+    """512 rows of 256 numbers a frame: of 160 frames 40 MB as halves, 80 MB as floats."""
+    most = []
+    for frames in (10, 160):
+        place = tmp_path / str(frames)
+        pieces = Pieces(place, tmp_path / "mine", ["a", "b"], 2)
+        place.mkdir()
+        media = [Medium("video", str(frames)), Medium("video", str(frames + 1))]
+        tracemalloc.start()
+        told = encode(pieces, pieces.todo(), media, Long(512), How(CPU, 2, 1), pooled=pooled)  # type: ignore[arg-type]
+        most.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert told == [None, None]
+        rows = [item.rows_ND for item in pieces.read(0)]
+        assert [len(each) for each in rows if each is not None] == (
+            [1, 1] if pooled else [frames * 512, (frames + 1) * 512]
+        )
+    assert most[1] < 2 * most[0], "the rows of 150 frames more are not there at once"
+
+
+def test_means_do_not_depend_on_batches(tmp_path: Path, pictures: list[Medium]) -> None:
+    found = []
+    for batch in (1, 7):
+        pieces = Pieces(tmp_path / str(batch), tmp_path / "mine", ["a"], 1)
+        pieces.folder.mkdir()
+        encode(pieces, [(0, 1)], [Medium("video", "100")], Long(3), How(CPU, batch, 2), pooled=True)  # type: ignore[arg-type]
+        rows = pieces.read(0)[0].rows_ND
+        assert rows is not None
+        found.append(rows.tolist())
+    mean = np.float16(np.mean([number % 7 for number in range(100)]) + 1)
+    assert found[0] == found[1] == [[mean] * 256]
+
+
+def test_tasks_are_asked_for_as_they_begin() -> None:
+    asked = []
+
+    def tasks() -> Iterator[int]:
+        for number in range(1000):
+            asked.append(number)
+            yield number
+        raise ValueError("no more")
+
+    taken: list[tuple[int, int | End[object]]] = []
+    with pytest.raises(ValueError, match="no more"):
+        for number, part in Ahead(tasks(), lambda task: iter([task]), workers=2, most=5):
+            taken.append((number, part))
+            assert len(asked) <= number + 5
+    assert [part for _, part in taken if not isinstance(part, End)] == list(range(1000))

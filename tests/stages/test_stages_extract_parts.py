@@ -21,6 +21,7 @@ from toy import Outcome
 from ccr_cli.artifacts import base, features
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages import extract_pieces
+from ccr_cli.stages.extract_piece import Encoded
 from ccr_cli.stages.extract_read import Medium, Reader
 
 EXTRACT = ("extract", *toy.ENCODER)
@@ -167,7 +168,7 @@ def test_of_encoders_that_begin_at_once_one_is_noted(root: Path) -> None:
         pieces.by({"revision": "2", "dim": 2})
     assert pieces.about()["revision"] == "1"
     assert sorted(path.name for path in place.iterdir()) == [".plan.json", "encoder.json"], "no draft is left"
-    row = extract_pieces.Encoded(np.ones((1, 2), np.float16))
+    row = Encoded(np.ones((1, 2), np.float16))
     first.write(0, [row])
     replace(first, encoder="of another").write(1, [row])
     with pytest.raises(ArtifactError, match=r"another encoder .* made .*000000001\.npz$") as caught:
