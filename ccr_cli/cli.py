@@ -16,6 +16,7 @@ from ccr_cli.commands import (
     diagnose,
     doctor,
     evaluate,
+    export,
     extract,
     report,
     search,
@@ -46,6 +47,7 @@ app.command(rich_help_panel=_PIPELINE, epilog=evaluate.EPILOG)(evaluate.evaluate
 app.command(rich_help_panel=_PIPELINE, epilog=diagnose.EPILOG)(diagnose.diagnose)
 app.command(rich_help_panel=_TOOLS, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_TOOLS, epilog=search.EPILOG)(search.search)
+app.command(rich_help_panel=_TOOLS, epilog=export.EPILOG)(export.export)
 app.command(rich_help_panel=_TOOLS, epilog=demo.EPILOG)(demo.demo)
 app.command(rich_help_panel=_TOOLS, epilog=show.EPILOG)(show.show)
 app.command(rich_help_panel=_TOOLS, epilog=verify.EPILOG)(verify.verify)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ SCHEMAS: dict[str, int] = {
     "evaluation": 1,
     "diagnosis": 1,
     "report": 1,
+    "export": 1,
 }
 """The layout version that this ccr writes, by kind."""
 
@@ -174,7 +176,7 @@ def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
         path: The final name; its folder must exist.
         mode: `wb`, or `w` for UTF-8 text with LF line ends; bytes of a path that are not UTF-8 become JSON escapes.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
     options: dict[str, Any] = {} if "b" in mode else text
     try:

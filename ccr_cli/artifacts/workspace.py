@@ -21,6 +21,7 @@ FOLDERS: dict[str, str] = {
     "evaluation": "evaluations",
     "diagnosis": "diagnoses",
     "report": "reports",
+    "export": "exports",
 }
 """Where each kind lies."""
 

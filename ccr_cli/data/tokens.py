@@ -27,7 +27,7 @@ EMPTY_BUCKET = 0
 """The n-gram bucket of a text without a single word; no feature hashes to it."""
 
 _CHUNK = 4096  # texts given to a transformers tokenizer at once
-_CJK_RANGES = (
+CJK_RANGES = (
     (0x1100, 0x11FF), (0x3005, 0x3007), (0x3040, 0x30FF), (0x3130, 0x318F), (0x31F0, 0x31FF),
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA960, 0xA97F), (0xAC00, 0xD7FF), (0xF900, 0xFAFF),
     (0x20000, 0x323AF),
@@ -198,7 +198,7 @@ class NgramTokenizer:
             elif category not in "LNM":
                 known = ""
             else:
-                known = "cjk" if any(low <= code <= high for low, high in _CJK_RANGES) else "word"
+                known = "cjk" if any(low <= code <= high for low, high in CJK_RANGES) else "word"
             self._classes[char] = known
         return known
 

@@ -27,6 +27,7 @@ from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
+from ccr_cli.nets.plain import Plain
 from ccr_cli.nets.text import GivenTextEncoder, NgramTextEncoder, text_encoder_from_config
 from ccr_cli.nets.text import TextEncoder as TextEncoder
 
@@ -251,6 +252,13 @@ class Method(nn.Module, ABC):
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
         return self.encoder.embed_text(tokens.ids_N, tokens.offsets_B1)
+
+    def plain(self) -> list[Plain]:
+        """The model as plain layers, for `ccr export`: dual encoders whose vectors, `joined`, are the method's own.
+
+        A method whose vectors are not those of `encoder` overrides it.
+        """
+        return [self.encoder.plain()]
 
     def readings(self) -> dict[str, Embedder]:
         """Further ways to read the trained model, by name; evaluation reports each beside the model itself."""

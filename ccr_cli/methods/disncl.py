@@ -20,6 +20,7 @@ from ccr_cli.losses.mutual_information import conditional_bound, jensen_shannon,
 from ccr_cli.losses.soft_margin import align, soft_alignment
 from ccr_cli.methods import base
 from ccr_cli.nets.disentangle import Discriminator, Head
+from ccr_cli.nets.plain import Plain
 from ccr_cli.nets.reversal import reverse_gradient
 
 
@@ -144,6 +145,12 @@ class Method(base.Method):
         """T_S, unit vectors (T, D)."""
         out_TD: Tensor = self.text_shared(super().embed_text(tokens))
         return out_TD
+
+    def plain(self) -> list[Plain]:
+        """The shared parts."""
+        whole = self.encoder.plain()
+        text, visual = self.text_shared.plain(), self.visual_shared.plain()
+        return [Plain(whole.text_encoder, (*whole.text, *text), (*whole.visual, *visual))]
 
     def readings(self) -> dict[str, base.Embedder]:
         """`exclusive`: retrieval by V_X and T_X, which should be chance."""

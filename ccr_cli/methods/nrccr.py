@@ -28,6 +28,7 @@ from ccr_cli.losses.triplet import triplet
 from ccr_cli.methods import base
 from ccr_cli.nets.attention import Residual, SequenceEncoder
 from ccr_cli.nets.heads import Projection
+from ccr_cli.nets.plain import Block, Plain, Unit
 from ccr_cli.nets.ragged import masked_mean, pad_rows
 from ccr_cli.nets.reversal import reverse_gradient
 
@@ -141,6 +142,14 @@ class Method(base.Method):
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Eq. (2) to (4): the block over the tokens, their mean, g_t; unit vectors (T, D)."""
         return normalize(self.token_encoder(*self._tokens(tokens)), dim=-1)
+
+    def plain(self) -> list[Plain]:
+        """The blocks over tokens and frames."""
+        text = (Block(self.token_encoder, keeps_lone_row=False), Unit())
+        if self.frame_encoder is None:
+            return [Plain(self.encoder.text_encoder, text, self.encoder.plain().visual)]
+        frames = Block(self.frame_encoder, keeps_lone_row=True)
+        return [Plain(self.encoder.text_encoder, text, (*self.encoder.visual_head.layers, frames, Unit()))]
 
     def _tokens(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         return self.encoder.text_encoder.tokens(tokens.ids_N, tokens.offsets_B1, tokens.starts_N)

@@ -21,6 +21,7 @@ from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses import trust
 from ccr_cli.losses.evidential import LEAST_TAU, dirichlet
 from ccr_cli.methods import base
+from ccr_cli.nets.plain import Plain
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,10 @@ class Method(base.Method):
     def embed_text(self, tokens: Tokens) -> Tensor:
         """The same of texts, (T, 2 D)."""
         return base.joined([model.embed_text(tokens) for model in self.readings().values()])
+
+    def plain(self) -> list[Plain]:
+        """Either model, in the order of `readings`."""
+        return [self.encoder.plain(), self.textual_queries.plain()]
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """L_u, eq. (11), and L_c, eq. (13), of both views; a judge's probabilities weight the pairs."""

@@ -21,6 +21,7 @@ from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import base
 from ccr_cli.nets.confidence import Confidence
 from ccr_cli.nets.dual import DualEncoder
+from ccr_cli.nets.plain import Plain
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,10 @@ class Method(base.Method):
     def embed_text(self, tokens: Tokens) -> Tensor:
         """The same of texts, (T, models x D)."""
         return base.joined([tower.embed_text(tokens) for tower in self.towers()])
+
+    def plain(self) -> list[Plain]:
+        """Each of the dual encoders."""
+        return [tower.encoder.plain() for tower in self.towers()]
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """InfoNCE of every side that has a weight, the sum over the models; all of them believe the same."""

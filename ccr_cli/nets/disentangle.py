@@ -6,13 +6,17 @@ Dang et al., "Disentangled Noisy Correspondence Learning" (DisNCL), section III-
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, rms_norm
 
+from ccr_cli.nets.plain import Unit
+
 SLOPE = 0.2
+EPS = 1e-6
 
 
 class Head(nn.Module):
@@ -30,6 +34,14 @@ class Head(nn.Module):
     def forward(self, x_BD: Tensor) -> Tensor:
         """Return unit vectors (B, out_dim)."""
         return normalize(self.layers(_evened(x_BD)), dim=-1)
+
+    def plain(self) -> tuple[nn.Module, ...]:
+        """Return the same of unit vectors as plain layers: what `_evened` divides these by is the same for all."""
+        first, *rest = self.layers
+        assert isinstance(first, nn.Linear)
+        evened = copy.deepcopy(first).requires_grad_(False)
+        evened.weight /= (1 / first.in_features + EPS) ** 0.5
+        return (evened, *rest, Unit())
 
 
 class Discriminator(nn.Module):
@@ -72,4 +84,4 @@ def _perceptron(dims: list[int]) -> nn.Sequential:
 
 def _evened(x_BD: Tensor) -> Tensor:
     """Vectors whose components have mean square 1: a unit vector's are so small that biases would drown it."""
-    return rms_norm(x_BD, x_BD.shape[-1:], eps=1e-6)
+    return rms_norm(x_BD, x_BD.shape[-1:], eps=EPS)

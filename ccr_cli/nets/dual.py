@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from ccr_cli.nets.heads import Projection
+from ccr_cli.nets.plain import Mean, Plain, Unit
 from ccr_cli.nets.text import TextEncoder
 
 
@@ -52,6 +53,11 @@ class DualEncoder(nn.Module):
         if self.text_head is not None:
             out_BD = self.text_head(out_BD)
         return functional.normalize(self.text_dropout(out_BD), dim=-1)
+
+    def plain(self) -> Plain:
+        """Return the same model, as it retrieves, as plain layers."""
+        text = () if self.text_head is None else tuple(self.text_head.layers)
+        return Plain(self.text_encoder, (Mean(), *text, Unit()), (Mean(), *self.visual_head.layers, Unit()))
 
 
 def parameter_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -23,12 +23,13 @@ _PACKAGES = (
     "sacrebleu",
     "deep-translator",
 )
-_VIDEO, _HDF5, _CT2 = (f"pip install 'ccr-cli[{extra}]'" for extra in ("video", "hdf5", "ct2"))
+_VIDEO, _HDF5, _CT2, _ONNX = (f"pip install 'ccr-cli[{extra}]'" for extra in ("video", "hdf5", "ct2", "onnx"))
 _OPTIONAL = {
     "av": (_VIDEO, "pip install --force-reinstall av"),
     "torchcodec": (_VIDEO, "pip uninstall torchcodec; av decodes without it"),
     "h5py": (_HDF5, "pip install --force-reinstall h5py"),
     "ctranslate2": (_CT2, "pip install --force-reinstall ctranslate2"),
+    "onnxruntime": (_ONNX, "pip install --force-reinstall onnxruntime"),
     "torchvision": ("", "pip uninstall torchvision"),
 }
 """Packages that ccr works without, in part: what installs each, and what to do with one that does not import."""

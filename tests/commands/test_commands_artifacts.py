@@ -47,6 +47,7 @@ def edit_record(artifact: base.Artifact, **changes: Any) -> None:
         (("diagnose",), "run", "ccr train"),
         (("search", "rojo"), "run", "ccr train"),
         (("report",), "evaluation", "ccr evaluate"),
+        (("export",), "run", "ccr train"),
     ],
 )
 def test_nothing_there(command: tuple[str, ...], kind: str, hint: str, tmp_path: Path) -> None:
@@ -127,8 +128,9 @@ def test_verify_looks_at_every_parent(finished: Chain) -> None:
 
 @pytest.mark.parametrize("kind", sorted(FOLDERS))
 def test_a_newer_schema_is_refused(kind: str, finished: Chain) -> None:
-    if kind == "report":
-        toy.ok("report", workspace=finished.root)
+    made = {"report": ("report",), "export": ("export", finished.find("run", "uml").path)}
+    if kind in made:
+        toy.ok(*made[kind], workspace=finished.root)
     artifact = Workspace(finished.root).artifacts(kind)[0]
     edit_record(artifact, schema=base.SCHEMAS[kind] + 1)
     done = finished.ccr("verify", artifact.path)

@@ -1,0 +1,47 @@
+"""ccr export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ccr_cli.commands import common as c
+
+
+@c.guarded
+def export(
+    artifacts: c.Artifacts = None,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="The text side as ONNX too, where it is a transformers model.")
+    ] = False,
+    name: c.Name = None,
+    force: c.Force = False,
+    workspace: c.WorkspaceOption = Path("."),
+    dry_run: c.DryRun = False,
+    json: c.Json = False,
+    quiet: c.Quiet = False,
+    verbose: c.Verbose = 0,
+) -> None:
+    """Write a run as a folder that works without ccr.
+
+    With a transformers text encoder sentence-transformers loads it; with any other, numpy is enough. The model card
+    has the figures of the evaluations that are given, else of all that the workspace has of the run.
+    """
+    c.setup(quiet, verbose)
+    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.stages.export import export as stage
+
+    trained = inputs.one("run", "", hint="ccr train --method uml")
+    made = stage(inputs, trained, onnx=onnx, name=name, force=force)
+    for parent in trained.parents:
+        inputs.parent(trained, parent.kind)
+    c.emit(inputs, [made], json)
+
+
+EPILOG = c.examples(
+    "ccr export",
+    "ccr export runs/noto-emoji-es-uml-seed0 --name emoji-es",
+    "ccr evaluate runs/mine | ccr export - --onnx",
+)

@@ -1,0 +1,183 @@
+"""A dual encoder as plain layers in a row: what can be written down and applied without ccr.
+
+Shape suffixes: B rows of a batch, L tokens of the longest text, D dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, normalize, scaled_dot_product_attention
+
+from ccr_cli.nets.attention import SequenceEncoder, positions
+from ccr_cli.nets.ragged import masked_mean
+from ccr_cli.nets.text import TextEncoder, TransformerTextEncoder
+
+
+class Mean(nn.Module):
+    """One vector of many rows: the mean of a text's tokens (of its n-grams, in the n-gram encoder), or of frames."""
+
+
+class Block(nn.Module):
+    """One vector of many rows by a Transformer block."""
+
+    def __init__(self, encoder: SequenceEncoder, keeps_lone_row: bool) -> None:
+        """Wraps the block.
+
+        Args:
+            encoder: The block with the map behind it.
+            keeps_lone_row: A single row is left as it is: neither block nor map sees it.
+        """
+        super().__init__()
+        self.encoder, self.keeps_lone_row = encoder, keeps_lone_row
+
+
+class Unit(nn.Module):
+    """To unit length."""
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Returns unit vectors (B, D)."""
+        return normalize(x_BD, dim=-1)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A dual encoder whose two sides are layers in a row; `Mean` or `Block` makes one vector of rows, the rest maps it.
+
+    Dropout plays no part: it is the model as it retrieves.
+    """
+
+    text_encoder: TextEncoder
+    """What makes the rows of a text."""
+    text: tuple[nn.Module, ...]
+    visual: tuple[nn.Module, ...]
+    """The same of an item's features."""
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        maps = [layer for layer in self.visual if isinstance(layer, nn.Linear | Block)]
+        last = maps[-1].encoder.linear if isinstance(maps[-1], Block) else maps[-1]
+        return int(last.out_features)
+
+
+WORDS = {
+    "mean": "the mean row",
+    "layer_norm": "x minus its mean, divided by the square root of its variance + eps",
+    "linear": "x @ weight.T + bias",
+    "relu": "the greater of x and 0",
+    "leaky_relu": "x where it is above 0, else slope * x",
+    "gelu": "x * P(z < x) for a standard normal z",
+    "unit": "x divided by its Euclidean length",
+    "block": "x as layer_norm does it (eps 1e-5) + position_scale * positions; scaled dot-product attention of all "
+    "rows among themselves (query, key, value, out); attention_norm of the sum; feed_forward of that, gelu between; "
+    "norm of the sum; the mean row; map. Positions: sin and cos, by turns, of row / 10000^(2 i / D). With lone_row "
+    "'kept' a single row stays as it is",
+}
+"""What each layer does to a row x, or to all rows at once; `described` names the tensors."""
+
+
+def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+    """Layers as JSON values, and their tensors by the names that these give them.
+
+    Batch normalisation is folded into the linear map before it.
+    """
+    steps: list[dict[str, Any]] = []
+    tensors: dict[str, Tensor] = {}
+    for layer in layers:
+        if isinstance(layer, nn.Dropout):
+            continue
+        name = str(len(steps))
+        step: dict[str, Any] = {"layer": _KINDS[type(layer)]}
+        match layer:
+            case nn.Linear():
+                step |= {"weight": f"{name}.weight", "bias": f"{name}.bias"}
+                step |= {"in": layer.in_features, "out": layer.out_features}
+                tensors |= {f"{name}.{part}": tensor for part, tensor in layer.state_dict().items()}
+            case nn.LayerNorm():
+                assert not layer.elementwise_affine, "no layer of ccr has weights there"
+                step["eps"] = layer.eps
+            case nn.LeakyReLU():
+                step["slope"] = layer.negative_slope
+            case nn.GELU():
+                assert layer.approximate == "none", "no layer of ccr approximates it"
+            case Block():
+                step |= _block(layer, name)
+                tensors |= {f"{name}.{part}": tensor for part, tensor in _block_tensors(layer.encoder).items()}
+        steps.append({**step, "does": WORDS[step["layer"]]})
+    return steps, {name: tensor.detach().cpu().float().contiguous() for name, tensor in tensors.items()}
+
+
+_KINDS: dict[type[nn.Module], str] = {
+    Mean: "mean",
+    Block: "block",
+    Unit: "unit",
+    nn.Linear: "linear",
+    nn.LayerNorm: "layer_norm",
+    nn.ReLU: "relu",
+    nn.LeakyReLU: "leaky_relu",
+    nn.GELU: "gelu",
+}
+
+
+def _block(layer: Block, name: str) -> dict[str, Any]:
+    encoder = layer.encoder
+    return {
+        "tensors": f"{name}.",
+        "heads": encoder.block.heads,
+        "position_scale": encoder.position_scale.item(),
+        "lone_row": "kept" if layer.keeps_lone_row else "as any other",
+        "in": encoder.linear.in_features,
+        "out": encoder.linear.out_features,
+    }
+
+
+def _block_tensors(encoder: SequenceEncoder) -> dict[str, Tensor]:
+    norm = encoder.batch_norm
+    assert norm.running_mean is not None and norm.running_var is not None
+    scale_D = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+    folded = {
+        "map.weight": encoder.linear.weight * scale_D[:, None],
+        "map.bias": norm.bias - norm.running_mean * scale_D,
+    }
+    return {**encoder.block.state_dict(), **folded}
+
+
+def _over_padding(encoder: SequenceEncoder, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
+    """What the encoder returns without training, by operations whose shapes are known before: ONNX has no others."""
+    block, (_, length, dim) = encoder.block, x_BLD.shape
+    x_BLD = layer_norm(x_BLD, (dim,)) + encoder.position_scale * positions(length, dim, x_BLD.device)
+    parts = (block.query, block.key, block.value)
+    q_BHLD, k_BHLD, v_BHLD = (p(x_BLD).unflatten(2, (block.heads, -1)).transpose(1, 2) for p in parts)
+    read_BHLD = scaled_dot_product_attention(q_BHLD, k_BHLD, v_BHLD, attn_mask=mask_BL[:, None, None, :])
+    y_BLD = block.attention_norm(x_BLD + block.out(read_BHLD.transpose(1, 2).flatten(2)))
+    y_BLD = block.norm(y_BLD + block.feed_forward(y_BLD))
+    out_BD: Tensor = encoder.batch_norm(encoder.linear(masked_mean(y_BLD, mask_BL)))
+    return out_BD
+
+
+class PlainText(nn.Module):
+    """A transformers model and the layers behind it as one module, from padded ids to vectors."""
+
+    def __init__(self, plain: Plain) -> None:
+        """Takes the text side of a dual encoder whose text encoder is a transformers model."""
+        super().__init__()
+        assert isinstance(plain.text_encoder, TransformerTextEncoder), "no other has padded ids"
+        self.model = plain.text_encoder.model
+        self.layers = nn.ModuleList(plain.text)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Returns (B, D); ids and mask are (B, L)."""
+        x: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        for layer in self.layers:
+            if isinstance(layer, Mean):
+                x = masked_mean(x, attention_mask.bool())
+            elif isinstance(layer, Block):
+                x = _over_padding(layer.encoder, x, attention_mask.bool())
+            else:
+                x = layer(x)
+        return x

@@ -1,0 +1,210 @@
+"""Vectors of texts and pictures, out of the files beside this one; numpy and safetensors are enough.
+
+    from encode import Encoder
+
+    encoder = Encoder()
+    text_TD = encoder.encode(["a dog in the snow"])
+    visual_VD = encoder.encode_visual(features)  # one array an item: (D,), or a row a frame
+    similarity_VT = visual_VD @ text_TD.T
+
+`text.json` and `visual.json` say in words what is done; the tensors that they name lie in the `.safetensors` beside
+them. Only where `text.json` names a tower, it takes torch and transformers to run that.
+
+Shape suffixes: T texts, V visual items, N rows of one of them, D dimension, H heads.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load_file
+
+Array = npt.NDArray[np.float32]
+
+
+class Encoder:
+    """Both sides of a model.
+
+    Args:
+        folder: Where its files are; by default where this one is.
+    """
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.folder = Path(__file__).parent if folder is None else Path(folder)
+        self._sides: dict[str, tuple[dict[str, Any], dict[str, Array]]] = {}
+        self._tower: Any = None
+
+    def encode(self, texts: Iterable[Any]) -> Array:
+        """Returns a unit vector (T, D) a text; where `text.json` says that its input is features, these are taken."""
+        if isinstance(texts, str):
+            raise TypeError("a list of texts is wanted, not a text")
+        about, tensors = self._side("text")
+        source = about["input"]
+        rows: Iterator[Array]
+        if source["kind"] == "n-grams":
+            rows = (_ngram_rows(text, source, tensors["table"]) for text in texts)
+        elif source["kind"] == "tower":
+            rows = self._tower_rows(texts, source)
+        else:
+            rows = (np.atleast_2d(feature) for feature in texts)
+        return _vectors(rows, about["layers"], tensors)
+
+    def encode_visual(self, features: Iterable[Any]) -> Array:
+        """Returns a unit vector (V, D) an item, from the features of each: one row, or one a frame."""
+        about, tensors = self._side("visual")
+        return _vectors((np.atleast_2d(rows) for rows in features), about["layers"], tensors)
+
+    def _side(self, name: str) -> tuple[dict[str, Any], dict[str, Array]]:
+        if name not in self._sides:
+            about = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+            self._sides[name] = about, load_file(self.folder / f"{name}.safetensors")
+        return self._sides[name]
+
+    def _tower_rows(self, texts: Iterable[str], source: dict[str, Any]) -> Iterator[Array]:
+        import torch
+        from transformers import AutoTokenizer
+
+        if self._tower is None:
+            module, _, name = source["class"].rpartition(".")
+            if not module.startswith("transformers."):
+                raise ValueError(f"{module} is no part of transformers")
+            model = getattr(importlib.import_module(module), name)
+            folder = str(self.folder / source["folder"])
+            self._tower = model.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+        model, tokenizer = self._tower
+        for text in texts:
+            ids = tokenizer([text], truncation=True, max_length=source["max_tokens"], return_tensors="pt")
+            with torch.no_grad():
+                yield model(ids["input_ids"], attention_mask=ids["attention_mask"]).last_hidden_state[0].numpy()
+
+
+def _vectors(items: Iterable[Any], layers: list[dict[str, Any]], tensors: dict[str, Array]) -> Array:
+    out = []
+    for rows in items:
+        x_ND = np.asarray(rows, np.float32)
+        for layer in layers:
+            x_ND = _apply(layer, tensors, x_ND)
+        out.append(x_ND[0])
+    return np.stack(out)
+
+
+def _apply(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Array:
+    kind = layer["layer"]
+    if kind == "mean":
+        return _mean(x_ND)
+    if kind == "layer_norm":
+        return _layer_norm(x_ND, layer["eps"])
+    if kind == "linear":
+        return _linear(tensors, layer["weight"], layer["bias"], x_ND)
+    if kind == "relu":
+        return np.maximum(x_ND, 0)
+    if kind == "leaky_relu":
+        return np.where(x_ND > 0, x_ND, np.float32(layer["slope"]) * x_ND)
+    if kind == "gelu":
+        return _gelu(x_ND)
+    if kind == "unit":
+        return _unit(x_ND)
+    if kind == "block":
+        return _block(layer, {n.removeprefix(layer["tensors"]): t for n, t in tensors.items()}, x_ND)
+    raise ValueError(f"unknown layer {kind!r}")
+
+
+def _unit(x_ND: Array) -> Array:
+    length_N1 = np.sqrt(np.square(x_ND).sum(-1, keepdims=True))
+    return np.asarray(x_ND / np.maximum(length_N1, 1e-12), np.float32)
+
+
+def _mean(x_ND: Array) -> Array:
+    out_1D: Array = x_ND.mean(0, keepdims=True)
+    return out_1D
+
+
+def _linear(tensors: dict[str, Array], weight: str, bias: str, x_ND: Array) -> Array:
+    out_ND: Array = x_ND @ tensors[weight].T
+    if bias in tensors:
+        out_ND += tensors[bias]
+    return out_ND
+
+
+def _layer_norm(x_ND: Array, eps: float = 1e-5) -> Array:
+    centred_ND = x_ND - x_ND.mean(-1, keepdims=True)
+    out_ND: Array = centred_ND / np.sqrt(np.square(centred_ND).mean(-1, keepdims=True) + np.float32(eps))
+    return out_ND
+
+
+def _gelu(x_ND: Array) -> Array:
+    erf_ND = np.vectorize(math.erf)(x_ND / math.sqrt(2))
+    return np.asarray(0.5 * x_ND * (1 + erf_ND), np.float32)
+
+
+def _block(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Array:
+    n, heads = len(x_ND), layer["heads"]
+    if n == 1 and layer["lone_row"] == "kept":
+        return x_ND
+
+    def linear(name: str, y_ND: Array) -> Array:
+        return _linear(tensors, f"{name}.weight", f"{name}.bias", y_ND)
+
+    def norm(name: str, y_ND: Array) -> Array:
+        return _layer_norm(y_ND) * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
+
+    x_ND = _layer_norm(x_ND) + np.float32(layer["position_scale"]) * _positions(*x_ND.shape)
+    q_HND, k_HND, v_HND = (linear(p, x_ND).reshape(n, heads, -1).swapaxes(0, 1) for p in ("query", "key", "value"))
+    logit_HNN = q_HND @ k_HND.swapaxes(1, 2) / np.float32(math.sqrt(q_HND.shape[2]))
+    share_HNN = np.exp(logit_HNN - logit_HNN.max(-1, keepdims=True))
+    share_HNN /= share_HNN.sum(-1, keepdims=True)
+    y_ND = norm("attention_norm", x_ND + linear("out", (share_HNN @ v_HND).swapaxes(0, 1).reshape(n, -1)))
+    y_ND = norm("norm", y_ND + linear("feed_forward.2", _gelu(linear("feed_forward.0", y_ND))))
+    return linear("map", _mean(y_ND))
+
+
+def _positions(n: int, dim: int) -> Array:
+    rate_E = np.exp(np.arange(0, dim, 2, dtype=np.float32) * np.float32(-math.log(10000.0) / dim))
+    angle_NE = np.arange(n, dtype=np.float32)[:, None] * rate_E
+    return np.stack([np.sin(angle_NE), np.cos(angle_NE)], axis=2).reshape(n, -1)[:, :dim]
+
+
+def _ngram_rows(text: str, source: dict[str, Any], table: Array) -> Array:
+    """A row an n-gram; or a row a word (symbol, character), the mean of its n-grams."""
+    tokens = _ngrams(text, source)
+    if source["row"] == "token":
+        return np.concatenate([_mean(table[ids]) for ids in tokens])
+    return table[[i for ids in tokens for i in ids]]
+
+
+def _ngrams(text: str, source: dict[str, Any]) -> list[list[int]]:
+    """The ids of every token: a word with its n-grams, a symbol, a CJK character with the n-grams it begins."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    low, high, cjk = source["ngram_min"], source["ngram_max"], source["cjk_max"]
+    tokens: list[list[str]] = []
+    for kind, chars in groupby(folded, lambda char: _kind(char, source["cjk_ranges"])):
+        run = "".join(chars)
+        if kind == "symbol":
+            tokens += [[char] for char in run]
+        elif kind == "cjk":
+            tokens += [[run[i:end] for end in range(i + 1, min(i + cjk, len(run)) + 1)] for i in range(len(run))]
+        elif kind == "word":
+            word = f"<{run}>"
+            sizes = range(low, min(high, len(word) - 1) + 1)
+            tokens.append([word, *(word[i : i + n] for n in sizes for i in range(len(word) - n + 1))])
+    size = source["buckets"] - 1
+    return [[1 + zlib.crc32(f.encode("utf-8", "surrogatepass")) % size for f in token] for token in tokens] or [[0]]
+
+
+def _kind(char: str, cjk_ranges: list[list[int]]) -> str:
+    category = unicodedata.category(char)[0]
+    if category == "S":
+        return "symbol"
+    if category not in "LNM":
+        return ""
+    return "cjk" if any(low <= ord(char) <= high for low, high in cjk_ranges) else "word"
