@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pickle
@@ -21,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccr_cli.data import features
-from ccr_cli.data.features import bigfile, hdf5, npy, npz
+from ccr_cli.data.features import bigfile, npy
 from ccr_cli.data.features.base import Table, join
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 
@@ -206,40 +205,6 @@ def test_hdf5(tmp_path: Path) -> None:
             file[name] = rows
         file.create_dataset("in/group", data=RAGGED["狗"][None], compression="gzip")
     same(read(tmp_path / "f.hdf5"), RAGGED | {"in/group": RAGGED["狗"]})
-
-
-def test_hdf5_datasets_have_every_name_that_a_link_gives_them(tmp_path: Path) -> None:
-    values = np.arange(6, dtype=np.float32).reshape(2, 3)
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["x"] = values
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        file["a"] = values
-        file["b"] = file["a"]
-        file["c"] = h5py.SoftLink("/a")
-        file["nothing"] = h5py.SoftLink("/gone")
-        file["in/d"] = values
-        file["in/up"] = file["in"]
-        file["out"] = h5py.ExternalLink("other.h5", "/x")
-        file["through"] = h5py.SoftLink("/out")
-    with hdf5.opened(tmp_path / "f.h5") as table:
-        assert table.ids == ["a", "b", "c", "in/d", "out", "through"]
-        for i in range(4):
-            np.testing.assert_array_equal(table.rows(i), values)
-        for i in (4, 5):
-            with pytest.raises(ArtifactError, match="refers to another file"):
-                table.rows(i)
-
-
-def test_arrays_that_claim_to_be_larger_than_memory(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "f.h5", "w") as file:
-        file.create_dataset("a", shape=(1 << 46, 8), dtype="f4", chunks=(8, 8))
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 46, 8)})
-    with zipfile.ZipFile(tmp_path / "f.npz", "w") as archive:
-        archive.writestr("a.npy", header.getvalue())
-    for opened in (hdf5.opened(tmp_path / "f.h5"), npz.opened(tmp_path / "f.npz")):
-        with opened as table, pytest.raises(ArtifactError, match=r"'a' in .* larger than memory"):
-            table.rows(0)
 
 
 def test_hdf5_files_that_are_refused(tmp_path: Path) -> None:
