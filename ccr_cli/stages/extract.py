@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -113,9 +113,10 @@ def extract_part(inputs: Inputs, wanted: Wanted, part: Part) -> dict[str, int]:
         job.pieces.prepare(job.plan)
     with job.pieces.part(f"{part.number + 1}-of-{part.of}"):
         done, failed = job.work(part)
-        job.refuse_too_many(failed, done, "failures of a part are listed when the artifact is made")
-    bounds = job.pieces.bounds()
-    if part.take(bounds):
+        bounds = job.pieces.bounds()
+        own = part.take(bounds)
+        job.refuse_too_many(failed, done, "failures of a part are listed when the artifact is made", own)
+    if own:
         say(f"{part}: {done} items are encoded, {failed} failed")
     else:
         groups = "is 1" if len(bounds) == 1 else f"are {len(bounds)}"
@@ -222,8 +223,8 @@ class _Job:
             told = encode(pieces, todo, self._media, Reader(root, model), how, pooled=self.wanted.pool == "mean")
         return len(told), sum(error is not None for error in told)
 
-    def refuse_too_many(self, failed: int, total: int, first: str) -> None:
-        """Stops where most items fail; they are tried again the next time.
+    def refuse_too_many(self, failed: int, total: int, first: str, bounds: Sequence[tuple[int, int]]) -> None:
+        """Stops where most items of some pieces fail; they are tried again the next time.
 
         Raises:
             CcrError: If more than `max_failed` of them failed.
@@ -231,7 +232,7 @@ class _Job:
         try:
             refuse_too_many(failed, total, self.wanted.max_failed, "items", first)
         except CcrError:
-            self.pieces.try_again()
+            self.pieces.try_again(bounds)
             raise
 
     @contextmanager
@@ -260,7 +261,8 @@ class _Job:
     def _finish(self, build: Build) -> None:
         index = self.pieces.finish(build.folder)
         failed = index[index["status"] == "failed"].to_dict("records")
-        self.refuse_too_many(len(failed), len(index), str(failed[0]["error"]) if failed else "")
+        cause = str(failed[0]["error"]) if failed else ""
+        self.refuse_too_many(len(failed), len(index), cause, self.pieces.bounds())
         attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if self.wanted.retry_failed else {}
         records = []
         for row in failed:

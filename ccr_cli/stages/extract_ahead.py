@@ -6,6 +6,7 @@ be copied from one process to another (docs/decisions.md). Each of them computes
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Generic, TypeVar
 
 import torch
 
+PATIENCE = 5.0
+"""Seconds that threads get to finish what they are at when nobody takes any more."""
 M = TypeVar("M")
 T = TypeVar("T")
 
@@ -66,8 +69,9 @@ class Ahead(Generic[M, T]):
             with self._changed:
                 self._stopped = True
                 self._changed.notify_all()
-            for thread in self._threads:
-                thread.join()
+            end = time.monotonic() + PATIENCE
+            for thread in self._threads:  # one that hangs in a file that gives nothing ends with the process
+                thread.join(max(0.0, end - time.monotonic()))
             torch.set_num_threads(torch.get_num_threads())  # the workers' setting is the default of new threads
 
     def _take(self, number: int) -> list[T | End[object]]:

@@ -150,9 +150,9 @@ class Pieces:
         path = self._again(first)
         return read(path) if path.is_file() else None
 
-    def try_again(self) -> None:
-        """Takes pieces in which something failed for not there, but for what succeeded in them."""
-        for first, _ in self.bounds():
+    def try_again(self, bounds: Sequence[tuple[int, int]]) -> None:
+        """Takes those pieces in which something failed for not there, but for what succeeded in them."""
+        for first, _ in bounds:
             if self.path(first).is_file() and any(item.rows_ND is None for item in self.read(first)):
                 self.path(first).rename(self._again(first))
 

@@ -5,6 +5,7 @@ Shape suffixes: C inputs of a video, L frames of an input.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from PIL import Image
 from torch import Tensor, stack
 
 from ccr_cli.data.sampling import gather
-from ccr_cli.data.video import Facts, Frame, VideoError, open_video
+from ccr_cli.data.video import Facts, Frame, open_video
 from ccr_cli.errors import CcrError
 
 MAX_PIXELS = 64_000_000
@@ -64,10 +65,9 @@ class Reader:
             raise MediaError(f"FileNotFound: {medium.media}") from None
         except (MediaError, CcrError, MemoryError):
             raise
-        except VideoError as error:
-            raise MediaError(f"{type(error).__name__}: {medium.media}: {error}") from None
         except Exception as error:  # a damaged file can make a decoder raise anything; it never stops the others
-            raise MediaError(f"{type(error).__name__}: {medium.media}: {error}") from None
+            said = str(error).replace(f"{self.root}{os.sep}", "")  # a record holds no path of this machine
+            raise MediaError(f"{type(error).__name__}: {medium.media}: {said}") from None
         return note
 
     def _path(self, media: str | None) -> Path:
@@ -76,6 +76,8 @@ class Reader:
         path = (self.root / media).resolve()
         if not path.is_relative_to(self.root):
             raise MediaError(f"OutsideMediaRoot: {media} leads out of the media root")
+        if path.exists() and not path.is_file():  # a folder, or a pipe, which would never end
+            raise MediaError(f"NoFile: {media} is no file")
         return path
 
     def _picture(self, path: Path) -> Tensor:

@@ -174,16 +174,22 @@ def test_the_pixel_limit(source: Source) -> None:
 
 
 def test_kinds_of_pictures_that_have_no_frame_to_read(source: Source) -> None:
-    """Text, an empty file, a folder, a picture cut off, and one that is not what its name says (which is fine)."""
+    """Text, an empty file, a folder, a pipe, and one that is not what its name says (which is fine)."""
     (source.media / "red-ring.png").write_text("<svg/>")
     (source.media / "red-bar.png").write_bytes(b"")
     (source.media / "red-cross.png").unlink()
     (source.media / "red-cross.png").mkdir()
+    (source.media / "red-square.png").unlink()
+    os.mkfifo(source.media / "red-square.png")
     toy.draw("red-circle").convert("L").save(source.media / "red-circle.png", format="JPEG")
     done = source.extract()
     assert done.code == 3
-    assert {f["id"] for f in source.failures(done.made)} == {"red-ring", "red-bar", "red-cross"}
-    assert all(str(source.root) not in f["message"] for f in source.failures(done.made))
+    found = {f["id"]: f for f in source.failures(done.made)}
+    unread = "UnidentifiedImageError"
+    wanted = {"red-ring": unread, "red-bar": unread, "red-cross": "NoFile", "red-square": "NoFile"}
+    assert {item: f["error"] for item, f in found.items()} == wanted
+    assert found["red-ring"]["message"] == "red-ring.png: cannot identify image file 'red-ring.png'"
+    assert all(str(source.media) not in f["message"] for f in found.values())
 
 
 def test_media_that_are_elsewhere(source: Source, tmp_path: Path) -> None:

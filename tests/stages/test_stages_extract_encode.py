@@ -15,6 +15,7 @@ from PIL import Image
 
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.errors import ResourceError
+from ccr_cli.stages import extract_ahead
 from ccr_cli.stages.extract_ahead import Ahead, End
 from ccr_cli.stages.extract_encode import Forward, How, encode
 from ccr_cli.stages.extract_pieces import Pieces
@@ -219,3 +220,23 @@ def test_tasks_are_asked_for_as_they_begin() -> None:
             taken.append((number, part))
             assert len(asked) <= number + 5
     assert [part for _, part in taken if not isinstance(part, End)] == list(range(1000))
+
+
+def test_a_file_that_gives_nothing_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extract_ahead, "PATIENCE", 0.05)
+    released = threading.Event()
+
+    def parts(task: int) -> Iterator[int]:
+        if task == 1:
+            released.wait(30)
+        yield task
+
+    taken = iter(Ahead([0, 1], parts, workers=2, most=3))
+    assert next(taken) == (0, 0)
+    taken.close()  # type: ignore[attr-defined]
+    assert not released.is_set(), "the thread hangs still"
+    hanging = [thread for thread in threading.enumerate() if "_work" in thread.name]
+    released.set()
+    for thread in hanging:
+        thread.join()
+    assert len(hanging) == 1

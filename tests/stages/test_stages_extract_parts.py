@@ -177,6 +177,19 @@ def test_of_encoders_that_begin_at_once_one_is_noted(root: Path) -> None:
     assert not list(root.glob("*.npy"))
 
 
+def test_a_part_that_gives_up_leaves_the_others_theirs(root: Path) -> None:
+    media = root.parent / "toy" / "media"
+    items = sorted(media.iterdir())
+    for picture in items:
+        picture.rename(picture.with_suffix(".away"))
+    toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", "--max-failed", "1", workspace=root)
+    pieces = root / "features" / "toy" / "mine.parts"
+    theirs = sorted(pieces.glob("*.npz"))
+    done = toy.ccr(*EXTRACT, "--shard", "2/2", "--name", "mine", workspace=root)
+    assert done.code == 1 and len(theirs) == len(list(pieces.glob("*.again"))) == 5
+    assert sorted(pieces.glob("*.npz")) == theirs
+
+
 def test_a_folder_that_vanishes_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = root / "features" / "toy" / "mine.parts"
     read = Reader.read
