@@ -226,3 +226,11 @@ def chain_features(workspace: Any) -> base.Artifact:
     """The features of a workspace that may be changed."""
     found: base.Artifact = workspace.find("features")
     return found
+
+
+def test_two_machines_with_one_process_number_write_one_file(tmp_path: Path) -> None:
+    """Containers number their processes alike; whoever is done last has written all of it."""
+    with base.atomic_open(tmp_path / "a") as one, base.atomic_open(tmp_path / "a") as other:
+        one.write(b"one" * 1000)
+        other.write(b"other")
+    assert (tmp_path / "a").read_bytes() == b"one" * 1000 and len(list(tmp_path.iterdir())) == 1
