@@ -27,7 +27,7 @@ from ccr_cli.artifacts import base, dataset, evaluation
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.embed import encode_and_embed
 from ccr_cli.stages.export import refuse_others
-from ccr_cli.stages.export_card import fenced, text
+from ccr_cli.stages.export_card import Facts, Model, card, fenced, text
 from ccr_cli.stages.export_encode import Encoder
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.triplets import read_visuals
@@ -204,3 +204,47 @@ def test_other_similarities_than_the_run_s_are_refused(wrong: float) -> None:
     other_VT[0, 2] += wrong
     with pytest.raises(ArtifactError, match="what was written of mine gives other similarities than the run"):
         refuse_others(other_VT, sim_VT, "mine")
+
+
+def test_what_a_card_can_say(chain: Chain) -> None:
+    run = chain.find("run", "infonce")
+    settings = {**base.read_json(run.file("config.json")), "select": "human", "visual_dim": 12}
+    settings["noise"] = {"ratio": 0.25, "style": "image", "target": "pair", "seed": 3}
+    licences = [{"what": "pictures", "licence": "CC-BY-4.0"}, {"what": "captions", "licence": "Unicode-3.0"}]
+    result = {"data": "toy", "split": "test", "lang": "de", "fusion": "none", "signature": "data:x|split:`y"}
+    facts = Facts(
+        run=run,
+        settings=settings,
+        about_method="One.",
+        text_encoder="google-bert/bert-base-multilingual-cased",
+        on_hub=True,
+        data={"name": "toy", "licences": licences},
+        langs=("en", "und", "zh-Hant"),
+        translations=[{"lang": "zh-Hant", "engine": "hf", "model": "opus|mt", "licence": "CC-BY-4.0"}],
+        encoder={"parts": [{"encoder": "clip", "licence": "MIT"}, {"encoder": "vision"}]},
+        command="ccr extract --set 'model=`x`'",
+        licence="apache-2.0",
+        results=[{**result, "SumR": None, "t2v": {"R@1": 1.25, "mAP": 50.0}, "v2t": None}],
+        onnx=True,
+    )
+    layers = [{"layer": kind, "slope": 0.2} for kind in ("mean", "leaky_relu", "gelu", "unit")]
+    content = card(facts, Model(1, 1, True, layers, 12))
+    data = front_matter(content)
+    assert data["base_model"] == facts.text_encoder and data["language"] == ["en", "zh-Hant"]
+    assert (data["library_name"], data["pipeline_tag"]) == ("sentence-transformers", "sentence-similarity")
+    for row in (
+        "| data: pictures | CC-BY-4.0 |",
+        "| data: captions | Unicode-3.0 |",
+        "| translations into zh-Hant | CC-BY-4.0 |",
+        "| translations into zh-Hant | by machine: hf opus\\|mt |",
+        "| encoder of pictures, clip | MIT |",
+        "| encoder of pictures, vision | not named |",
+        "| text encoder, google-bert/bert-base-multilingual-cased | apache-2.0 |",
+        "| switched on purpose | 25 % of the captions with their translations, all of an item together, seed 3 |",
+        "| epoch chosen by | validation captions that people wrote |",
+        "| 1 | toy | test | de | none |  | 1.2 |  |  |  |  |  |  |  |",
+    ):
+        assert row in content.splitlines(), row
+    assert "x = functional.leaky_relu(x, 0.2)\nx = functional.gelu(x)\nx = functional.normalize(x, dim=-1)\n" in content
+    assert "`ccr extract --set 'model='x''`" in content and "1  data:x|split:`y\n```" in content
+    assert 'SentenceTransformer(".")' in content and "text.onnx" in content

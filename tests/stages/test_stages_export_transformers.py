@@ -202,3 +202,16 @@ def test_equal_exports_have_equal_bytes_and_no_paths(space: Chain, models: Path)
     assert about["max_seq_length"] == 9
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "| text encoder | bert |" in card and "base_model" not in card
+
+
+@pytest.mark.slow
+def test_a_model_that_torch_does_not_write_as_onnx(space: Chain, tmp_path: Path) -> None:
+    folder = tinytext.save("bert", tmp_path / "xlnet")
+    size = {"vocab_size": len(tinytext.WORDS), "d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 24}
+    transformers.XLNetModel(transformers.XLNetConfig(**size, pad_token_id=0)).save_pretrained(folder)
+    run = train(space, folder, "infonce", "max_tokens=9", name="xlnet")
+    done = toy.ccr("export", run, "--onnx", workspace=space.root)
+    assert (done.code, done.out) == (1, "")
+    assert "torch cannot write this text encoder as ONNX" in done.err and "leave --onnx out" in done.err
+    assert not list((space.root / "exports").glob("xlnet*"))
+    assert cosines(sentence_vectors(export(space, run)), own(run)).min() > 0.99999
