@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ccr_cli import console
 from ccr_cli.commands import common as c
 
 
@@ -37,6 +38,9 @@ def export(
     made = stage(inputs, trained, onnx=onnx, name=name, force=force)
     for parent in trained.parents:
         inputs.parent(trained, parent.kind)
+    layout = any(entry.path.endswith("modules.json") for entry in made.files)
+    reader = "sentence-transformers loads it" if layout else "its encode.py reads it"
+    console.say(f"  {reader}; how to use it: {made.path / 'README.md'}")
     c.emit(inputs, [made], json)
 
 
