@@ -125,7 +125,7 @@ GERMAN, ENGLISH = "data/raw/train.de.gz", "data/raw/train.en.gz"
     ("change", "messages"),
     [
         (lambda root: (root / GERMAN).unlink(), [f"{GERMAN}: missing"]),
-        (put(GERMAN, gzip.compress(lines("Bild 10 in train"))), [f"{GERMAN}: 2 lines expected, 1 found"]),
+        (put(GERMAN, gzip.compress(lines("Bild 10 in train"), mtime=0)), [f"{GERMAN}: 2 lines expected, 1 found"]),
         (put(GERMAN, gzip.compress(lines("Bild 10 in traim", "Bild"), mtime=0)), [f"{GERMAN}: ", " bytes expected, "]),
         (
             put(GERMAN, gzip.compress(lines("Bild 10 in train", "Bild 12 in train"), mtime=0)),
@@ -189,7 +189,7 @@ def test_many_missing_files_are_listed_in_part(tmp_path: Path) -> None:
 
 def test_unequal_lines_without_a_hash(tmp_path: Path) -> None:
     collection = official.small()
-    collection.content[GERMAN] = gzip.compress(lines("Bild 10 in train"))
+    collection.content[GERMAN] = gzip.compress(lines("Bild 10 in train"), mtime=0)
     manifest, root = collection.write(tmp_path, hashes=False)
     done = run(manifest, root, workspace=tmp_path / "space")
     assert done.code == 4 and "train.de.gz has 1 lines, and" in done.err and "has 2 ids" in done.err
@@ -250,7 +250,7 @@ def test_the_same_import_twice_and_a_changed_one(tmp_path: Path) -> None:
     manifest, root = collection.write(tmp_path)
     first = run(manifest, root, workspace=tmp_path / "space").made
     assert run(manifest, root, workspace=tmp_path / "space").made.id == first.id
-    collection.content[GERMAN] = gzip.compress(lines("ein Bild", "noch eines"))
+    collection.content[GERMAN] = gzip.compress(lines("ein Bild", "noch eines"), mtime=0)
     collection.write(tmp_path)
     other = run(manifest, root, workspace=tmp_path / "space")
     assert other.code == 4 and f"source.{GERMAN}: " in other.err and "--force" in other.err

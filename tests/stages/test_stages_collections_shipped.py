@@ -336,7 +336,7 @@ def test_multi30k_without_its_hashes(tmp_path: Path) -> None:
         f"data/task{n}/image_splits/{s}.txt": lines("1.jpg", "2.jpg") for n, s in ((1, "train"), (2, "train_images"))
     }
     for lang in ("en", "de", "fr", "cs"):
-        files[f"data/task1/raw/train.{lang}.gz"] = gzip.compress(lines(f"{lang} 1", f"{lang} 2"))
+        files[f"data/task1/raw/train.{lang}.gz"] = gzip.compress(lines(f"{lang} 1", f"{lang} 2"), mtime=0)
     for lang in ("en", "de"):
         files |= {f"data/task2/raw/train.{n}.{lang}.gz": lines(f"{lang} 1 {n}", f"{lang} 2 {n}") for n in range(1, 6)}
     first = imported("multi30k", files, tmp_path)

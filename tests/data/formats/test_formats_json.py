@@ -183,7 +183,7 @@ def test_didemo_joins_descriptions() -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_gzip_and_mark_of_order_make_no_difference(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + (OFFICIAL / name).read_bytes().replace(b"\n", b"\r\n")))
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + (OFFICIAL / name).read_bytes().replace(b"\n", b"\r\n"), mtime=0))
     assert list(FILES[name](path)) == list(FILES[name](OFFICIAL / name))
 
 
@@ -196,7 +196,7 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, name: str) -> None:
         with pytest.raises(ArtifactError, match=r"is not valid JSON|not UTF-8") as caught:
             list(FILES[name](path))
         assert caught.value.hint
-    path.write_bytes(gzip.compress(whole)[:-30])
+    path.write_bytes(gzip.compress(whole, mtime=0)[:-30])
     with pytest.raises(ArtifactError, match="is cut off or damaged"):
         list(FILES[name](path))
 

@@ -53,9 +53,9 @@ def test_parallel_reads_through_gzip_whatever_the_name(tmp_path: Path) -> None:
     ids = OFFICIAL / "test_2017_mscoco.txt"
     wanted = [(r.item, r.text) for r in parallel.read(plain, ids=ids)]
     for name, content in (
-        ("packed.de.gz", gzip.compress(plain.read_bytes())),
+        ("packed.de.gz", gzip.compress(plain.read_bytes(), mtime=0)),
         ("unpacked.de.gz", plain.read_bytes()),
-        ("packed.de", gzip.compress(plain.read_bytes())),
+        ("packed.de", gzip.compress(plain.read_bytes(), mtime=0)),
     ):
         read = list(parallel.read(write(tmp_path / name, content), ids=ids))
         assert [(r.item, r.text) for r in read] == wanted
@@ -135,7 +135,7 @@ def test_ids_of_every_form_of_list(tmp_path: Path) -> None:
     assert read_ids(OFFICIAL / "activitynet_val_ids.json") == ["v_-Qx7_abcd0A", "v_zz_Yy-12345", "v_gone-000000"]
     assert read_ids(OFFICIAL / "MSRVTT_train.9k.csv", column="video_id") == ["video990003", "video990004"]
     assert read_ids(OFFICIAL / "MSRVTT_JSFUSION_test.csv", column="video_id") == ["video990001", "video990002"]
-    assert read_ids(write(tmp_path / "a.txt.gz", gzip.compress(b"\xef\xbb\xbf-a \r\nb c\r\n\xc3\xa9"))) == [
+    assert read_ids(write(tmp_path / "a.txt.gz", gzip.compress(b"\xef\xbb\xbf-a \r\nb c\r\n\xc3\xa9", mtime=0))) == [
         "-a",
         "b c",
         "é",
@@ -217,7 +217,7 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
         (4, "-h"),
     ]
     assert list(lines(write(tmp_path / "empty.txt", b""))) == []
-    assert list(lines(write(tmp_path / "empty.gz", gzip.compress(b"")))) == []
+    assert list(lines(write(tmp_path / "empty.gz", gzip.compress(b"", mtime=0)))) == []
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_an_empty_line_is_an_empty_caption_of_its_id(tmp_path: Path) -> None:
 
 
 def test_gzip_that_is_cut_or_damaged_is_said(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(b"".join(b"%d sentence\n" % n for n in range(5000))))
+    packed = bytearray(gzip.compress(b"".join(b"%d sentence\n" % n for n in range(5000)), mtime=0))
     ids = write(tmp_path / "ids.txt", "".join(f"{n}\n" for n in range(5000)))
     cut = write(tmp_path / "cut.de.gz", bytes(packed[: len(packed) // 2]))
     packed[len(packed) // 2] ^= 0xFF
@@ -260,7 +260,7 @@ def test_other_encodings_are_named_by_line_and_byte(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.de.gz", gzip.compress(bytes(base.LONGEST_LINE + 1), compresslevel=1))
+    path = write(tmp_path / "a.de.gz", gzip.compress(bytes(base.LONGEST_LINE + 1), compresslevel=1, mtime=0))
     with pytest.raises(ArtifactError, match="line 1 is longer than 64 MiB"):
         list(lines(path))
 
