@@ -38,13 +38,14 @@ def read(
     if columns and header:
         raise ArtifactError(f"{path}: options `columns` (no header) and `header` exclude each other")
     rows = table(path, delimiter, quoted)
-    places = _places(list(columns), str(path)) if columns else _header(path, rows, header)
-    width = len(columns)
+    places, width = (_places(list(columns), str(path)), len(columns)) if columns else _header(path, rows, header)
     for number, fields in rows:
-        width = width or len(fields)
         where = f"{path}, line {number}"
         if len(fields) != width:
-            raise ArtifactError(f"{where}: {len(fields)} fields, expected {width}")
+            raise ArtifactError(
+                f"{where}: {len(fields)} fields, expected {width}",
+                hint="a text with the delimiter in it is put in quotes" if quoted and len(fields) > width else None,
+            )
         row = {name: fields[place] for name, place in places.items()}
         if not row["item_id"].strip():
             raise ArtifactError(f"{where}: item_id is empty")
@@ -104,25 +105,27 @@ def column(path: Path, name: str) -> Iterator[tuple[int, str]]:
         ArtifactError: If there is no such column, or a line is shorter.
     """
     rows = table(path)
-    at = _header(path, rows, {"item_id": name, "text": name})["item_id"]
+    at = _header(path, rows, {"item_id": name, "text": name})[0]["item_id"]
     for number, fields in rows:
         if len(fields) <= at:
             raise ArtifactError(f"{path}, line {number}: {len(fields)} fields, and {name!r} is number {at + 1}")
         yield number, fields[at]
 
 
-def _header(path: Path, rows: Iterator[tuple[int, list[str]]], names: Mapping[str, str] | None) -> dict[str, int]:
-    """Which column is at which place of a row."""
+def _header(
+    path: Path, rows: Iterator[tuple[int, list[str]]], names: Mapping[str, str] | None
+) -> tuple[dict[str, int], int]:
+    """Which column is at which place of a row, and how many fields a row has."""
     number, given = next(rows, (1, []))
     found = [name.strip() for name in given]
     where = f"{path}, line {number}: the header is {', '.join(found)!r}"
     if not names:
-        return _places(found, where)
+        return _places(found, where), len(found)
     _known(names, where)
     absent = [name for name in names.values() if found.count(name) != 1]
     if absent:
         raise ArtifactError(f"{where}; expected {absent[0]!r} in it, once")
-    return {ours: found.index(theirs) for ours, theirs in names.items()}
+    return {ours: found.index(theirs) for ours, theirs in names.items()}, len(found)
 
 
 def _places(columns: list[str], where: str) -> dict[str, int]:

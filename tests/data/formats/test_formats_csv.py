@@ -69,6 +69,13 @@ def test_tabs_are_known_by_the_name(tmp_path: Path) -> None:
     ]
 
 
+def test_a_named_header_says_how_many_fields_a_row_has(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "video_id,sentence,url\na,one, two,x\n")
+    with pytest.raises(ArtifactError, match="line 2: 4 fields, expected 3") as caught:
+        list(captions_csv.read(path, header={"item_id": "video_id", "text": "sentence"}))
+    assert caught.value.hint == "a text with the delimiter in it is put in quotes"
+
+
 def test_only_a_line_feed_ends_a_row(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'item_id,text\n-a,"x\u2028y\x85z"\n\nb,\u00a0w\u2028\r\nc,"1\r\n2"')
     read = list(captions_csv.read(path))
@@ -89,6 +96,8 @@ def test_only_a_line_feed_ends_a_row(tmp_path: Path) -> None:
         ("1,a cat\n", "line 1: .*there is no column '1'"),
         ("item_id,text\na,b\nc\n", "line 3: 1 fields, expected 2"),
         ("item_id,text\na,b\nc,d,e\n", "line 3: 3 fields, expected 2"),
+        ("item_id,split,text\na,train,A dog, that runs\n", "line 2: 4 fields, expected 3"),
+        ("item_id,split,lang,text\na,train,A dog\n", "line 2: 3 fields, expected 4"),
         ("item_id,text\na,b\n,d\n", "line 3: item_id is empty"),
         ('item_id,text\na,"b\nc,d\ne,f\n', "line 2: no row of a table: unexpected end of data"),
         ('item_id,text\na,"b"c\n', "line 2: no row of a table"),
@@ -103,7 +112,7 @@ def test_only_a_line_feed_ends_a_row(tmp_path: Path) -> None:
         (b"item_id,text\na,z\xfcrich\n", "line 2: not UTF-8 at byte 4"),
         (gzip.compress(b"item_id,text\na,b\n" * 99, mtime=0)[:-9], "is cut off or damaged"),
     ],
-    ids=range(20),
+    ids=range(22),
 )  # fmt: skip
 def test_what_breaks_a_table_is_said_with_its_line(tmp_path: Path, content: str | bytes, message: str) -> None:
     path = write(tmp_path / "a.csv", content)
