@@ -104,6 +104,10 @@ class Assembly:
         items = self._items()
         captions = self._frame()
         notes = [f"{number:,} captions {why}" for why, number in self.left_out.items()]
+        source = str(self.variant.about["source_lang"])
+        bare = items.loc[~items["item_id"].isin(captions.loc[captions["lang"] == source, "item_id"]), "item_id"]
+        if len(bare):
+            notes.append(f"{len(bare):,} items have no caption in {source}, the source language, e.g. {bare.iloc[0]!r}")
         odd = sorted(self.odd & set(self.items))
         if odd:
             notes.append(f"{len(odd):,} ids are of another form than the others of the collection, e.g. {odd[0]!r}")

@@ -1,0 +1,52 @@
+"""Importing a collection whose splits are lists of ids: what they name and what they do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import official
+import toy
+from official import Collection, lines
+
+from ccr_cli.artifacts import dataset
+
+SPLITS = {"train": ("10.jpg", "11.jpg"), "test": ("30.jpg",)}
+NOTE = "1 items have no caption in en, the source language, e.g. '11.jpg'"
+
+
+def listed(*captions: str, header: str = "item_id,text,lang") -> Collection:
+    """Two training items and a test item by lists, and a table of captions."""
+    made = official.small()
+    made.variants = [{"name": "a", "title": "a", "counts": {"items": {s: len(ids) for s, ids in SPLITS.items()}}}]
+    made.content = {f"{split}.txt": lines(*ids) for split, ids in SPLITS.items()}
+    made.content["c.csv"] = lines(header, *captions)
+    made.files = [{"path": f"{split}.txt", "role": "splits", "split": split} for split in SPLITS]
+    made.files.append({"path": "c.csv", "role": "captions", "format": "captions-csv"})
+    made.protocols = []
+    return made
+
+
+def run(collection: Collection, folder: Path, *more: str) -> toy.Outcome:
+    manifest, root = collection.write(folder)
+    return toy.ccr("data", "import", manifest, "--root", root, *more, workspace=folder / "space")
+
+
+def test_listed_items_without_captions_are_counted(tmp_path: Path) -> None:
+    collection = listed("10.jpg,one,en", "11.jpg,eins,de", "30.jpg,three,en")
+    collection.variants[0]["captions_per_item"] = {"en": 1}
+    refused = run(collection, tmp_path)
+    assert refused.code == 4
+    assert "items with another number of captions in en than 1: 0 expected, 1 found" in refused.err
+    seen = toy.ccr("data", "verify", tmp_path / "small.toml", "--root", tmp_path / "files")
+    assert seen.code == 4 and f"note\t{NOTE}" in seen.out.splitlines()
+    del collection.variants[0]["captions_per_item"]
+    done = run(collection, tmp_path)
+    assert done.code == 0 and NOTE in done.err, "where no number is fixed, it is said"
+
+
+def test_a_language_may_be_of_one_split(tmp_path: Path) -> None:
+    collection = listed("10.jpg,one,en", "11.jpg,two,en", "30.jpg,three,en", "30.jpg,drei,de")
+    collection.variants[0]["captions_per_item"] = {"en": 1, "de": 1}
+    done = run(collection, tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert dataset.read(done.made).languages() == ["en", "de"]
