@@ -78,6 +78,9 @@ class Assembly:
     def __init__(self, variant: Variant, locate: Locate, *, lenient: bool = False) -> None:
         self.variant, self.locate, self.lenient = variant, locate, lenient
         self.names: dict[str, Named] = {}
+        self.lists = [spec for spec in variant.files if spec.role == "splits"]
+        self.lists_lacking = False
+        """Whether a list is missing or wrong; then an item that no other list names may be of that one."""
         self.listed: dict[str, str] = {}
         self.items: dict[str, list[Any]] = {}
         """By item: split, media, label, group, where the split was said."""
@@ -95,9 +98,8 @@ class Assembly:
         Raises:
             ArtifactError: With file and line, if something is wrong.
         """
-        for spec in self.variant.files:
-            if spec.role == "splits":
-                self._attempt(spec, self._list)
+        for spec in self.lists:
+            self.lists_lacking |= not self._attempt(spec, self._list)
         for spec in self.variant.files:
             if spec.role == "captions":
                 self._attempt(spec, self._captions)
@@ -129,16 +131,17 @@ class Assembly:
             self.names[official] = known
         return known
 
-    def _attempt(self, spec: FileSpec, take: Callable[[FileSpec, Path], None]) -> None:
+    def _attempt(self, spec: FileSpec, take: Callable[[FileSpec, Path], None]) -> bool:
         place = self.locate(spec.path)
         if place is None:
-            return
+            return False
         try:
             take(spec, place)
         except ArtifactError as error:
             if not self.lenient:
                 raise
             self.unread[spec.path] = error.message
+        return spec.path not in self.unread
 
     def _list(self, spec: FileSpec, place: Path) -> None:
         for line, official in enumerate(read_ids(place), 1):
@@ -170,8 +173,8 @@ class Assembly:
             known = ", ".join(dict.fromkeys(SPLIT_NAMES))
             raise ArtifactError(f"{record.where}: the split is {record.split!r}; known: {known}")
         known_as = self.items.get(named.item)
-        if self.listed:
-            kept = said if said in self.variant.unlisted else ""
+        if self.lists:
+            kept = said if said in self.variant.unlisted and not self.lists_lacking else ""
             split = self.listed.get(named.item) or (str(known_as[0]) if known_as else kept)
             if not split:
                 self.left_out["belong to items that no list of a split names"] += 1

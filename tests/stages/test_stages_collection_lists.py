@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import official
+import pytest
 import toy
 from official import Collection, lines
 
-from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts import base, dataset
 
 SPLITS = {"train": ("10.jpg", "11.jpg"), "test": ("30.jpg",)}
 NOTE = "1 items have no caption in en, the source language, e.g. '11.jpg'"
@@ -50,3 +51,39 @@ def test_a_language_may_be_of_one_split(tmp_path: Path) -> None:
     done = run(collection, tmp_path)
     assert (done.code, done.err) == (0, "")
     assert dataset.read(done.made).languages() == ["en", "de"]
+
+
+def splits(made: base.Artifact) -> dict[str, str]:
+    items = dataset.read(made).items
+    return dict(zip(items["item_id"], items["split"], strict=True))
+
+
+SPLIT = "item_id,text,lang,split"
+
+
+@pytest.mark.parametrize("lists", [["train.txt", "test.txt"], ["test.txt"]], ids=["all lists", "one list"])
+def test_without_the_lists_the_files_own_splits_do_not_count(lists: list[str], tmp_path: Path) -> None:
+    """The table calls the test picture a training picture, as Karpathy's splits do with pictures of other tests."""
+    collection = listed("10.jpg,one,en,train", "11.jpg,two,en,train", "30.jpg,three,en,train", header=SPLIT)
+    collection.variants[0]["unlisted"] = ["train"]
+    whole = run(collection, tmp_path)
+    assert splits(whole.made) == {"10.jpg": "train", "11.jpg": "train", "30.jpg": "test"}
+    for name in lists:
+        del collection.content[name]
+        (tmp_path / "files" / name).unlink()
+    done = run(collection, tmp_path, "--allow-partial", "--name", "part")
+    if len(lists) == len(SPLITS):
+        assert done.code == 4 and "small has no items: 3 captions belong to items that no list of a split" in done.err
+    else:
+        assert done.code == 3 and splits(done.made) == {"10.jpg": "train", "11.jpg": "train"}
+
+
+def test_unlisted_items_stay_only_where_every_list_is_there(tmp_path: Path) -> None:
+    collection = listed("10.jpg,one,en,train", "12.jpg,two,en,train", "30.jpg,three,en,test", header=SPLIT)
+    collection.variants[0] |= {"unlisted": ["train"], "counts": {"items": {}}}
+    assert splits(run(collection, tmp_path).made)["12.jpg"] == "train"
+    del collection.content["train.txt"]
+    (tmp_path / "files" / "train.txt").unlink()
+    done = run(collection, tmp_path, "--allow-partial", "--name", "part")
+    assert done.code == 3 and splits(done.made) == {"30.jpg": "test"}
+    assert "2 captions belong to items that no list of a split names" in done.err
