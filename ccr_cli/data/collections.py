@@ -43,7 +43,7 @@ _VARIANT = {
 _FILE = {
     "path": str, "role": str, "variants": _TEXTS, "format": str, "options": dict, "split": str, "lang": str,
     "caption_set": str, "k": int, "keep": _TEXTS, "segmented": bool, "source": str, "target": str,
-    "engine": str, "bytes": int, "lines": int, "sha256": str, "evidence": str, "note": str,
+    "engine": str, "bytes": int, "lines": int, "sha256": str, "unpacked_sha256": str, "evidence": str, "note": str,
 }  # fmt: skip
 _IDS = {"pattern": str, "space": str}
 _NEEDED = {
@@ -80,6 +80,8 @@ class FileSpec:
     bytes: int | None = None
     lines: int | None = None
     sha256: str = ""
+    unpacked_sha256: str = ""
+    """Of what is in a gzip, which may lie unpacked where it is expected."""
     evidence: str = ""
     note: str = ""
 
@@ -308,8 +310,9 @@ def _check_file(path: Path, table: dict[str, Any], one_of: Callable[[str, Any, s
         raise ArtifactError(f"{path}: {label} holds translations and needs the keys source, target and engine")
     if role == "splits" and not table.get("split"):
         raise ArtifactError(f"{path}: {label} is a list of a split, and does not say of which")
-    if not re.fullmatch("|[0-9a-f]{64}", table.get("sha256", "")):
-        raise ArtifactError(f"{path}: sha256 of {label} is 64 digits in hex, not {table['sha256']!r}")
+    for key in ("sha256", "unpacked_sha256"):
+        if not re.fullmatch("|[0-9a-f]{64}", table.get(key, "")):
+            raise ArtifactError(f"{path}: {key} of {label} is 64 digits in hex, not {table[key]!r}")
     if table["path"].startswith("/") or ".." in Path(table["path"]).parts:
         raise ArtifactError(f"{path}: {label} leads out of the folder of the files")
 

@@ -38,7 +38,7 @@ def examine(specs: Sequence[FileSpec], root: Path) -> list[Found]:
     """
     unique = list({spec.path: spec for spec in reversed(specs)}.values())[::-1]
     places = locate([spec.path for spec in unique], root)
-    owners = {spec.sha256: spec.path for spec in unique if spec.sha256}
+    owners = {known: spec.path for spec in unique for known in (spec.sha256, spec.unpacked_sha256) if known}
     return [_examine(spec, places[spec.path], owners) for spec in unique]
 
 
@@ -69,13 +69,14 @@ def _examine(spec: FileSpec, path: Path | None, owners: Mapping[str, str]) -> Fo
         return Found(spec, None, problem="missing")
     digest = sha256_file(path)
     packed = path.name == PurePosixPath(spec.path).name
-    if spec.sha256 and packed:
-        if digest == spec.sha256:
+    known_digest = spec.sha256 if packed else spec.unpacked_sha256
+    if known_digest:
+        if digest == known_digest:
             return Found(spec, path, digest, checked="sha256")
-        problem = _difference(spec, path)
+        problem = _difference(spec, path, count_bytes=packed)
         if digest in owners:
             problem = f"this is the content of {owners[digest]}"
-        return Found(spec, path, digest, f"{problem} (sha256 {spec.sha256[:12]}… expected, {digest[:12]}… found)")
+        return Found(spec, path, digest, f"{problem} (sha256 {known_digest[:12]}… expected, {digest[:12]}… found)")
     problem = _difference(spec, path, count_bytes=packed)
     known = spec.lines is not None or (spec.bytes is not None and packed)
     if problem == _CHANGED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,18 @@ def test_what_was_compared_is_said(tmp_path: Path) -> None:
         "short.txt": ("", "11 bytes expected, 10 found"),
     }
     assert all(len(each.sha256) == 64 for each in found.values())
+
+
+def test_what_lies_unpacked_has_a_hash_of_its_own(tmp_path: Path) -> None:
+    texts = {"a.de": b"eins\n", "a.fr": b"un\n"}
+    specs = []
+    for name, text in texts.items():
+        (tmp_path / name).write_bytes(text)
+        packed, plain = (hashlib.sha256(data).hexdigest() for data in (gzip.compress(text, mtime=0), text))
+        specs.append(FileSpec(f"{name}.gz", lines=1, bytes=99, sha256=packed, unpacked_sha256=plain))
+    assert [(each.checked, each.problem) for each in examine(specs, tmp_path)] == [("sha256", "")] * 2
+    (tmp_path / "a.de").write_bytes(texts["a.fr"])
+    (tmp_path / "a.fr").write_bytes(b"deux\n")
+    one, other = examine(specs, tmp_path)
+    assert one.problem.startswith("this is the content of a.fr.gz (sha256 ") and one.checked == ""
+    assert other.problem.startswith("other content (sha256 "), "its lines are as many"
