@@ -31,6 +31,8 @@ KEYS = (
     "ccr",
 )
 
+_FROM = "-from:"
+"""No protocol has a colon in its name."""
 # what would break a line or a field: the separator, the escape itself, control characters, line separators
 _UNSAFE = re.compile("[|%\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -89,6 +91,43 @@ def differences(first: str, second: str) -> dict[str, tuple[str, str]]:
     """
     one, two = parse(first), parse(second)
     return {key: (one[key], two[key]) for key in KEYS if one[key] != two[key]}
+
+
+def data_value(name: str, identity: str) -> str:
+    """The value of `data`: a data set's name, with the first eight digits of its id.
+
+    >>> data_value("multi30k", "0a1b2c3d4e5f")
+    'multi30k@0a1b2c3d'
+    """
+    return f"{name}@{identity[:8]}"
+
+
+def data_name(value: str) -> str:
+    """The name in a value of `data`.
+
+    >>> data_name("multi30k@0a1b2c3d")
+    'multi30k'
+    """
+    return value.rpartition("@")[0] or value
+
+
+def protocol_value(name: str, trained_on: str = "") -> str:
+    """The value of `protocol`: its name, and what was trained on (a value of `data`) where that is another data set.
+
+    >>> protocol_value("full"), protocol_value("zero-shot", "multi30k@0a1b2c3d")
+    ('full', 'zero-shot-from:multi30k@0a1b2c3d')
+    """
+    return f"{name}{_FROM}{trained_on}" if trained_on else name
+
+
+def read_protocol(value: str) -> tuple[str, str]:
+    """What `protocol` says: the name, and the other data set that was trained on; empty if there is none.
+
+    >>> read_protocol("labelled"), read_protocol("zero-shot-from:multi30k@0a1b2c3d")
+    (('labelled', ''), ('zero-shot', 'multi30k@0a1b2c3d'))
+    """
+    name, _, trained_on = value.partition(_FROM)
+    return name, trained_on
 
 
 def galleries(sizes: Sequence[int]) -> str:

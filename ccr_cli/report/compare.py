@@ -1,4 +1,4 @@
-"""Results of many evaluations and diagnoses side by side, and only where they are comparable.
+"""Results of many evaluations side by side, and only where they are comparable.
 
 Two scores stand in one table only if their signatures agree in everything but the noise's ratio and seed and the
 candidate set of the uncertainty. Each such setting becomes a `View`.
@@ -23,10 +23,6 @@ METRICS = ("SumR", "mAP", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in DIRECTIO
 HEADLINES = {"SumR": ("SumR", "of 600"), "mAP": ("mAP@all", "of 100")}
 """The figures that may stand for a result: what each is called, and its scale."""
 
-DETECTION = ("recall", "false_alarms", "precision", "auroc", "average_precision")
-DIAGNOSIS_FIGURES = (*DETECTION, "share_noisy", "uncertainty.clean", "uncertainty.noisy")
-"""Columns of a diagnoses frame that hold a figure."""
-
 BASELINE = "infonce"
 ORACLE = "infonce (oracle)"
 PLAIN = ("basic", BASELINE)
@@ -34,6 +30,9 @@ PLAIN = ("basic", BASELINE)
 
 REPLICATE = ("seed", "noise_seed")
 """What tells repetitions of one setting apart: the seed of training, and that of the mismatch."""
+ITSELF = "itself"
+"""Stands for the data set that was trained on, where it is the one that is measured."""
+UNKNOWN = "not known"
 NO_NOISE = -1
 """Stands for the seed of the mismatch where there is none."""
 
@@ -164,8 +163,9 @@ def results_frame(
 
     Returns:
         Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
-        zero_shot, signature, queries, trained_lang, noise_kind, key, figure (what stands for the result), low and high
-        (its interval) and `METRICS`. A result that is there twice (same run, same signature) counts once.
+        zero_shot, signature, queries, trained_lang, trained_on (the data set with its id, or `ITSELF`),
+        noise_kind, key, figure (what stands for the result), low and high (its interval) and `METRICS`.
+        A result that is there twice (same run, same signature) counts once.
     """
     rows = []
     for run_id, result in results:
@@ -192,6 +192,7 @@ def results_frame(
             figures = result.get(direction) or {}
             row |= {f"{direction}.{m}": figures.get(m) for m in DIRECTION_METRICS}
         row["mAP"] = evaluation.mean_ap(result)
+        row["trained_on"] = _trained_on(row, fact)
         row["noise_kind"], row["noise_seed"], row["key"] = _comparable(row, fact)
         rows.append(row)
     names = ["run_id", "run", "label", "noise", *REPLICATE, "noise_kind", "key", "signature", *METRICS]
@@ -217,9 +218,15 @@ def _fields(text: object) -> dict[str, str]:
         return {}
 
 
+def _trained_on(row: Mapping[str, Any], fact: RunFacts) -> str:
+    """What the signature says, else what is known of the run."""
+    told = signature.read_protocol(_fields(row["signature"]).get("protocol", ""))[1]
+    return told or (fact.data or UNKNOWN if row["zero_shot"] else ITSELF)
+
+
 def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, str]:
     """Kind and seed of the noise, and everything that must agree between two comparable scores."""
-    own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang")
+    own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang", "trained_on")
     kind, seed = fact.noise_kind, NO_NOISE if fact.noise_seed is None else fact.noise_seed
     fields = _fields(row["signature"])
     if not fields:
@@ -229,7 +236,8 @@ def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, str]:
     told = re.fullmatch(r"([^-]+-[^-]+)-.*-seed(-?\d+)", noise)
     if told:  # style-target-ratio-seedN
         kind, seed = (told[1] if kind == "none" else kind), int(told[2])
-    rest = {**fields, "trained_lang": str(row["trained_lang"])}
+    fields["protocol"] = signature.read_protocol(fields["protocol"])[0]
+    rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": row["trained_on"]}
     return kind, seed, "|".join(f"{key}:{value}" for key, value in rest.items())
 
 
@@ -260,8 +268,11 @@ def views(frame: pd.DataFrame) -> list[View]:
 
 def _title(row: pd.Series[Any], kind: str) -> str:
     parts = [f"{row['data']} {row['split']}", f"queries in {row['lang']}"]
-    if row["zero_shot"]:
+    if row["trained_on"] == UNKNOWN:
         parts.append("zero-shot")
+    elif row["trained_on"] != ITSELF:
+        how = "zero-shot from" if row["zero_shot"] else "trained on"
+        parts.append(f"{how} {signature.data_name(row['trained_on'])}")
     if row["fusion"] != "none":
         parts.append(f"fused with their translation ({row['fusion']})")
     named = _protocol(row["signature"])
@@ -274,11 +285,12 @@ def _title(row: pd.Series[Any], kind: str) -> str:
 
 def _protocol(text: str) -> str:
     """The protocol of a manifest; empty for those that every data set has."""
-    name = re.sub("^zero-shot-?|-without-.*", "", _fields(text).get("protocol", ""))
+    name = signature.read_protocol(_fields(text).get("protocol", ""))[0]
+    name = re.sub("^zero-shot-?|-without-.*", "", name)
     return "" if name in ("full", "labelled") else name
 
 
-_WORDS = {"trained_lang": "trained for {}"}
+_WORDS = {"trained_lang": "trained for {}", "trained_on": "trained on {}"}
 
 
 def _tell_apart(found: Sequence[View]) -> list[View]:
@@ -355,46 +367,3 @@ def method_order(label: str) -> tuple[int, str]:
 def methods(frame: pd.DataFrame) -> list[str]:
     """The methods of a frame, in the order of every table and figure."""
     return sorted(set(frame["label"]), key=method_order)
-
-
-def diagnoses_frame(
-    summaries: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, RunFacts] | None = None
-) -> pd.DataFrame:
-    """Puts the summaries of diagnoses in one frame, a row a diagnosis.
-
-    Args:
-        summaries: The id of the run and the content of `summary.json`.
-        facts: What is known of the runs, by id.
-
-    Returns:
-        Columns run_id, run, label, noise, seed, noise_seed, lang, data, noise_kind, judge, judge_side, pairs and
-        `DIAGNOSIS_FIGURES` (shares in [0, 1], nan where the truth is not known).
-    """
-    rows = []
-    for run_id, summary in summaries:
-        fact = (facts or {}).get(run_id) or RunFacts(str(summary.get("run")), str(summary["label"]))
-        found, uncertainty = summary.get("detection") or {}, summary.get("uncertainty") or {}
-        rows.append(
-            {
-                "run_id": run_id,
-                "run": summary.get("run"),
-                "label": fact.label,
-                "noise": round(float(summary.get("noise") or 0.0), 6),
-                "seed": int(summary.get("seed") or 0),
-                "noise_seed": NO_NOISE if fact.noise_seed is None else fact.noise_seed,
-                "lang": summary.get("lang"),
-                "data": fact.data,
-                "noise_kind": fact.noise_kind,
-                "judge": summary.get("judge"),
-                "judge_side": summary.get("judge_side"),
-                "pairs": summary.get("pairs"),
-                "share_noisy": summary.get("share_noisy"),
-                **{name: found.get(name) for name in DETECTION},
-                **{f"uncertainty.{side}": uncertainty.get(side) for side in ("clean", "noisy")},
-            }
-        )
-    names = ["run_id", "run", "label", "noise", *REPLICATE, "judge", "judge_side", *DIAGNOSIS_FIGURES]
-    frame = pd.DataFrame(rows, columns=None if rows else names)
-    for name in DIAGNOSIS_FIGURES:
-        frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
-    return frame.drop_duplicates(["run_id", "judge", "judge_side"], ignore_index=True)

@@ -11,7 +11,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ccr_cli.artifacts.base import atomic_open
-from ccr_cli.report import canvas, compare, figures, page, published, summaries, translation_scores, translations
+from ccr_cli.report import (
+    canvas,
+    compare,
+    diagnosed,
+    figures,
+    page,
+    published,
+    summaries,
+    translation_scores,
+    translations,
+)
 from ccr_cli.report.findings import Findings, findings
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.strip import strip
@@ -40,7 +50,7 @@ def overview(material: Material) -> Overview:
     """Computes the sentences and tables of a report; `material` has at least one result or translation."""
     frame = compare.results_frame(material.results, material.facts)
     views = compare.views(frame)
-    diagnoses = compare.diagnoses_frame([(d.run_id, d.summary) for d in material.diagnoses], material.facts)
+    diagnoses = diagnosed.diagnoses_frame([(d.run_id, d.summary) for d in material.diagnoses], material.facts)
     tables = make_tables(views, diagnoses) if views else {}
     if material.searches:
         tables["searches"] = summaries.searches(material.searches)

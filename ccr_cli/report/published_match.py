@@ -100,6 +100,7 @@ def match(frame: pd.DataFrame, published: Published, names: Mapping[str, str]) -
     rows, ours = published_rows(published), _signed(frame)
     known = {_plain(data): data for data in rows["data"].unique()}
     ours["benchmark"] = [_benchmark((data, names.get(data, "")), known) for data in ours["data"]]
+    ours["taught"] = [_taught(signature.data_name(on), names, known) for on in ours["trained_on"]]
     ours["protocol"] = ours["sign.protocol"].map(_protocol)
     found: list[Match] = []
     lonely: list[str] = []
@@ -163,8 +164,14 @@ def _benchmark(names: Iterable[str], known: Mapping[str, str]) -> str:
     return ""
 
 
+def _taught(name: str, names: Mapping[str, str], known: Mapping[str, str]) -> str:
+    """What was trained on is called where it is published; empty if it is the data set that is measured."""
+    return "" if name == compare.ITSELF else _benchmark((name, names.get(name, "")), known) or name
+
+
 def _protocol(own: str) -> str:
     """The protocol of a signature; one of which nothing is published is that of the test split as it is."""
+    own = signature.read_protocol(own)[0]
     if own.startswith("labelled") or own == "zero-shot-labelled":
         return own
     if own.startswith("zero-shot"):
@@ -196,6 +203,9 @@ def _differences(found: Match, rows: pd.DataFrame) -> Iterator[Difference]:
     if any(not fusion.startswith(about["fusion"]) for fusion in fusions):
         *mine, other = map(_fusion, (*fusions, about["fusion"]))
         yield Difference("score fusion", "; ".join(mine), other)
+    others = _texts(map(signature.data_name, ours["trained_on"]))
+    if set(ours["taught"]) != {about["trained_on"]}:
+        yield Difference("training data", "; ".join(others), about["trained_on"] or compare.ITSELF)
     if about["protocol"] != found.protocol:
         yield Difference("protocol", found.protocol, about["protocol"])
     searched = {signature.read_galleries(text)[1:] for text in ours["sign.gallery"]}

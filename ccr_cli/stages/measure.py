@@ -69,6 +69,8 @@ class Target:
     """Fold of each item of the split."""
     zero_shot: bool = False
     """Whether the run was trained on another collection."""
+    trained_on: str = ""
+    """What the run was trained on, as a signature says it, where that is another data set."""
 
 
 class Measuring:
@@ -172,7 +174,7 @@ class Measuring:
             noise_text = f"{mismatch['style']}-{mismatch['target']}-{mismatch['ratio']:g}-seed{mismatch['seed']}"
         label = signatures.build(
             {
-                "data": f"{target.data.name}@{target.data.artifact.id[:8]}",
+                "data": signatures.data_value(target.data.name, target.data.artifact.id),
                 "split": protocol.split,
                 "lang": lang,
                 "caption_set": sets,
@@ -234,7 +236,8 @@ class Measuring:
         name = target.protocol.name
         if target.zero_shot:
             name = ZERO_SHOT if name == "full" else f"{ZERO_SHOT}-{name}"
-        return f"{name}-without-{self.left_out}" if self.left_out else name
+        name = f"{name}-without-{self.left_out}" if self.left_out else name
+        return signatures.protocol_value(name, target.trained_on)
 
     def _unknown(self, target: Target, lang: str, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray]:
         """The uncertainty of queries of the categories that were left out, against the gallery of the others."""

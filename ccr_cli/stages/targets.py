@@ -11,6 +11,7 @@ from ccr_cli.console import warn
 from ccr_cli.data.protocols import USUAL, Protocol, fold_of, read_protocols
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
+from ccr_cli.metrics import signature
 from ccr_cli.stages.leaks import other_leak, own_leak
 from ccr_cli.stages.measure import Options, Target, asked_for
 from ccr_cli.stages.select import Inputs, like, refuse_unread
@@ -115,7 +116,8 @@ def _other(own: dataset.Dataset, data: dataset.Dataset, feats: base.Artifact, se
         if lang not in langs:
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
     langs = _with_source(left, langs, protocol)
-    return Target(left, feats, None, langs, leak.said, protocol, folds, zero_shot=not _same_collection(own, data))
+    transfer, trained_on = not _same_collection(own, data), signature.data_value(own.name, own.artifact.id)
+    return Target(left, feats, None, langs, leak.said, protocol, folds, zero_shot=transfer, trained_on=trained_on)
 
 
 def _same_collection(own: dataset.Dataset, other: dataset.Dataset) -> bool:

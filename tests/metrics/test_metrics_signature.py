@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccr_cli.metrics.signature import KEYS, build, differences, galleries, parse, read_galleries
+from ccr_cli.metrics.signature import (
+    KEYS,
+    build,
+    data_name,
+    data_value,
+    differences,
+    galleries,
+    parse,
+    protocol_value,
+    read_galleries,
+    read_protocol,
+)
 
 # The order that the artifact contract fixes.
 ORDER = "data|split|lang|caption_set|q|gallery|dir|protocol|pos|ties|sim|fusion|mt|noise|unc|select|leak|ccr"
@@ -87,3 +98,13 @@ def test_sizes_of_galleries_are_read_back(sizes: list[int], text: str) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no gallery"):
         read_galleries(text)
+
+
+@pytest.mark.parametrize("name", ["a", "x-from-y", "a@b", "zero-shot-from-z"])
+@pytest.mark.parametrize("protocol", ["full", "zero-shot", "zero-shot-coco-5k", "labelled-without-3,8", "a-from-b"])
+def test_what_was_trained_on_is_read_back(name: str, protocol: str) -> None:
+    trained_on = data_value(name, "0a1b2c3d4e5f")
+    assert (data_name(trained_on), trained_on) == (name, f"{name}@0a1b2c3d")
+    text = build(fields(protocol=protocol_value(protocol, trained_on)))
+    assert read_protocol(parse(text)["protocol"]) == (protocol, trained_on)
+    assert read_protocol(protocol_value(protocol)) == (protocol, "")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ccr_cli.report import compare, summaries
+from ccr_cli.report import compare, diagnosed, summaries
 from ccr_cli.report.findings import findings
 from ccr_cli.report.recovery import recovery
 from ccr_cli.report.tables import MINUS
@@ -106,7 +106,7 @@ def test_recovery_pairs_only_seeds_that_all_three_have() -> None:
     assert table is not None
     assert table.printed(0, 3) == "0.42 (0.19 to 0.65, n = 2)"
     assert table.printed(0, 4) == "3" and "little less than their whole range" in table.notes[0]
-    said = findings(compare.views(compare.results_frame(rows))[0], compare.diagnoses_frame([]))
+    said = findings(compare.views(compare.results_frame(rows))[0], diagnosed.diagnoses_frame([]))
     assert any("n = 2" in s for s in said.more) and "16.7" in said.headline
 
 
@@ -232,7 +232,7 @@ def test_methods_are_paired_over_the_same_mismatch() -> None:
 def test_runs_of_one_training_seed_are_not_called_seeds() -> None:
     rows = [result("uml", 0.4, 0, 50.0), result("uml", 0.4, 0, 54.0, noise_seed=1)]
     view = compare.views(compare.results_frame(rows))[0]
-    assert "(2 runs of 1 training seed)" in findings(view, compare.diagnoses_frame([])).headline
+    assert "(2 runs of 1 training seed)" in findings(view, diagnosed.diagnoses_frame([])).headline
     assert [summaries.ladder(view).printed(0, c) for c in (1, 2)] == ["52.0 ± 2.8", "2"]
 
 
@@ -256,7 +256,7 @@ def test_the_default_variant_is_the_baseline() -> None:
     win = recovery(frame, "uml", 0.4)
     assert win is not None and (win.against, win.difference, win.value) == ("infonce", 5.0, 0.25)
     view = compare.views(frame)[0]
-    found = findings(view, compare.diagnoses_frame([]))
+    found = findings(view, diagnosed.diagnoses_frame([]))
     assert found.method == "uml", "infonce with another option is no noise-robust method, however good"
     table = summaries.recoveries(view)
     assert table is not None and [row.cells[0].value for row in table.rows] == ["uml"]
@@ -268,7 +268,7 @@ def test_the_default_variant_is_the_baseline() -> None:
 def test_several_variants_and_no_default_are_no_baseline() -> None:
     frame = variants("infonce [lr=1]", "infonce [lr=2]")
     assert recovery(frame, "uml", 0.4) is None
-    found = findings(compare.views(frame)[0], compare.diagnoses_frame([]))
+    found = findings(compare.views(frame)[0], diagnosed.diagnoses_frame([]))
     assert found.method == "uml" and "above" not in found.headline
     assert any("no single baseline: infonce [lr=1] and infonce [lr=2]" in s for s in found.more)
     only = recovery(variants("infonce [lr=2]"), "uml", 0.4)
@@ -279,7 +279,7 @@ def test_infonce_with_another_loss_term_is_never_the_baseline() -> None:
     more = "infonce (cross_lingual_weight=0.5)"
     frame = variants(more)
     assert recovery(frame, "uml", 0.4) is None
-    assert findings(compare.views(frame)[0], compare.diagnoses_frame([])).method == "uml"
+    assert findings(compare.views(frame)[0], diagnosed.diagnoses_frame([])).method == "uml"
     win = recovery(variants("infonce", more), more, 0.4)
     assert win is not None and (win.against, win.difference) == ("infonce", 10.0)
 
@@ -289,7 +289,7 @@ def test_oracles_never_compete_whatever_their_preset() -> None:
     assert not any(map(compare.is_oracle, ("uml", "uml (paper)", "infonce [judge_side=oracle]")))
     rows = [result("uml (paper, oracle)", 0.4, 0, 90.0), result("uml", 0.4, 0, 50.0), result("infonce", 0.4, 0, 40.0)]
     view = compare.views(compare.results_frame(rows))[0]
-    assert findings(view, compare.diagnoses_frame([])).method == "uml"
+    assert findings(view, diagnosed.diagnoses_frame([])).method == "uml"
     assert [row.ceiling for row in summaries.ladder(view).rows] == [False, False, True]
 
 
@@ -302,14 +302,14 @@ def test_titles_say_what_a_run_was_trained_for() -> None:
 
 def test_findings_speak_of_the_headline_noise_and_do_not_flatter() -> None:
     view = compare.views(compare.results_frame(three_seeds()))[0]
-    found = findings(view, compare.diagnoses_frame([]))
+    found = findings(view, diagnosed.diagnoses_frame([]))
     assert found.method == "uml" and found.noise == 0.4
     assert "SumR 111.7 ± 10.4 (3 seeds), 16.7 ± 10.4 above infonce" in found.headline
     assert any("57 %" in s for s in found.more)
     assert "Without noise it is 1.0 ± 0.0 below infonce." in found.more
     level = [result("infonce", 0.4, s, v) for s, v in ((0, 10.0), (1, 20.0))]
     level += [result("uml", 0.4, s, v) for s, v in ((0, 12.0), (1, 19.0))]
-    said = findings(compare.views(compare.results_frame(level))[0], compare.diagnoses_frame([])).headline
+    said = findings(compare.views(compare.results_frame(level))[0], diagnosed.diagnoses_frame([])).headline
     assert "level with infonce (+0.5 ± 2.1)" in said
 
 
@@ -318,7 +318,7 @@ def test_findings_report_the_judge() -> None:
     summary = {"run": "r", "label": "uml", "noise": 0.4, "seed": 0, "lang": "es", "judge": "two-group"}
     summary |= {"judge_side": "cross_lingual", "pairs": 10, "share_noisy": 0.41, "uncertainty": {}}
     summary |= {"detection": {"recall": 0.934, "false_alarms": 0.021, "precision": 0.9, "auroc": 0.981}}
-    frame = compare.diagnoses_frame([("uml-0.4-0-caption-translation", summary)] * 2)
+    frame = diagnosed.diagnoses_frame([("uml-0.4-0-caption-translation", summary)] * 2)
     assert len(frame) == 1
     said = " ".join(findings(compare.views(compare.results_frame(rows))[0], frame).more)
     assert (

@@ -43,7 +43,7 @@ def result(data: str, label: str = "uml", seed: int = 0, total: float = 120.0, *
         "method": label,
         "noise": noise,
         "seed": seed,
-        "zero_shot": fields["protocol"] == "zero-shot",
+        "zero_shot": fields["protocol"].startswith("zero-shot"),
         "signature": signature.build(fields),
         "t2v": FIGURES,
         "v2t": FIGURES,
@@ -162,6 +162,25 @@ def test_zero_shot_stands_beside_zero_shot_and_never_beside_untrained_models() -
     assert not cells(made["published-multi30k-de"], "UML, Table 3")
     coco = tables(result("coco", lang="en", protocol="coco-5k"))["published-ms-coco-en-coco-5k"]
     assert {row["method"] for row in cells(coco, "DisNCL, Table IV")} == {"CLIP", "SGRAF", "DECL", "SREM", "Ours"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "data", "theirs", "told"),
+    [
+        ("zero-shot-from:multi-mscoco-zh@0a1b2c3d", "multi30k", ("uml", "3"), None),
+        ("zero-shot-from:mine@0a1b2c3d", "multi30k", ("uml", "3"), None),
+        ("zero-shot-from:flickr8k-cn@0a1b2c3d", "multi30k", ("uml", "3"), ("flickr8k-cn", "multi-mscoco")),
+        ("zero-shot", "multi30k", ("uml", "3"), ("not known", "multi-mscoco")),
+        ("full-from:multi30k-task2@0a1b2c3d", "multi30k", ("uml", "1"), ("multi30k-task2", "itself")),
+        ("full", "multi30k", ("uml", "1"), None),
+    ],
+)
+def test_what_was_trained_on_is_compared(
+    protocol: str, data: str, theirs: tuple[str, str], told: tuple[str, str] | None
+) -> None:
+    found = match(frame(result(data, protocol=protocol)), KNOWN, {"mine": "multi-mscoco"})[0][0]
+    differing = {each.what: (each.ours, each.theirs) for each in differences(found)[theirs]}
+    assert differing.get("training data") == told
 
 
 def test_a_named_protocol_takes_only_its_own_and_a_plain_one_says_what_differs() -> None:

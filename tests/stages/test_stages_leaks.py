@@ -177,7 +177,8 @@ def test_zero_shot_says_what_was_checked(space: str | None, leak: str, finished:
     assert [(r["data"], r["lang"], r["zero_shot"]) for r in found] == [("other", "en", True), ("other", "es", True)]
     for result in found:
         fields = signature.parse(result["signature"])
-        assert (fields["leak"], fields["protocol"], fields["data"]) == (leak, "zero-shot", f"other@{other.id[:8]}")
+        assert (fields["leak"], fields["data"]) == (leak, f"other@{other.id[:8]}")
+        assert fields["protocol"] == f"zero-shot-from:toy@{own_id(finished)}"
     usual = evaluation.results(toy.ok("evaluate", trained.path, *CPU, workspace=finished.root).made)
     own = {r["lang"]: r["SumR"] for r in usual if r["fusion"] == "none"}
     assert {r["lang"]: r["SumR"] for r in found} == own, "the same pictures and captions"
@@ -201,6 +202,10 @@ def test_a_wrong_space_is_refused_at_the_import(tmp_path: Path) -> None:
     folder.extra = "id_space = 3"
     done = toy.ccr("data", "verify", folder.write(tmp_path / "toy", pictures=False))
     assert done.code == 4 and "manifest.toml: id_space is a name without a colon" in done.err
+
+
+def own_id(chain: Chain) -> str:
+    return chain.find("dataset", "toy").id[:8]
 
 
 def zero_shot(chain: Chain, *options: str | Path) -> toy.Outcome:
@@ -313,4 +318,4 @@ def test_folds_keep_their_rivals_where_others_are_left_out(finished: Chain, tmp_
     for result in evaluation.results(done.made):
         told = signature.parse(result["signature"])
         assert (told["gallery"], told["leak"]) == ("2x5-7", "dropped-2-by-toy-shapes")
-        assert (told["protocol"], told["split"]) == ("zero-shot-halves", "test")
+        assert (told["protocol"], told["split"]) == (f"zero-shot-halves-from:toy@{own_id(finished)}", "test")
