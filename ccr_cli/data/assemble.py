@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 import unicodedata
@@ -25,6 +26,9 @@ SPLIT_NAMES = {
 }  # fmt: skip
 """What files call a split; Karpathy's `restval` is trained on."""
 _POS = re.compile(r":[A-Za-z]+$")
+_TAKEN = ("listed", "items", "rows", "refused", "left_out", "odd", "langs", "numbers")
+"""What an assembly has of the files that it took in."""
+_Row = tuple[str, str, int | None, str, str]
 Locate = Callable[[str], Path | None]
 
 
@@ -82,7 +86,7 @@ class Assembly:
         self.lists_lacking = False
         """Whether a list is missing or wrong; then an item that no other list names may be of that one."""
         self.listed: dict[str, str] = {}
-        self.items: dict[str, list[Any]] = {}
+        self.items: dict[str, _Row] = {}
         """By item: split, media, label, group, where the split was said."""
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
         self.refused: list[dict[str, Any]] = []
@@ -90,7 +94,7 @@ class Assembly:
         self.left_out: Counter[str] = Counter()
         self.odd: set[str] = set()
         self.langs: set[str] = set()
-        self._numbers: Counter[tuple[str, str, str]] = Counter()
+        self.numbers: Counter[tuple[str, str, str]] = Counter()
 
     def run(self) -> Assembled:
         """Reads everything: the lists of splits, then the captions.
@@ -135,11 +139,13 @@ class Assembly:
         place = self.locate(spec.path)
         if place is None:
             return False
+        before = {key: copy.copy(getattr(self, key)) for key in _TAKEN} if self.lenient else {}
         try:
             take(spec, place)
         except ArtifactError as error:
             if not self.lenient:
                 raise
+            vars(self).update(before)  # nothing of a file that goes wrong anywhere
             self.unread[spec.path] = error.message
         return spec.path not in self.unread
 
@@ -154,9 +160,7 @@ class Assembly:
             self._add(named, spec.split, Record(official, "", f"{place.name}, line {line}"))
 
     def _captions(self, spec: FileSpec, place: Path) -> None:
-        records = reader(spec.format)(place, **resolved(spec, self.locate))
-        # where an error does not end it all, a file is read to its end before anything of it is taken
-        for record in list(records) if self.lenient else records:
+        for record in reader(spec.format)(place, **resolved(spec, self.locate)):
             named = self.name(record.item)
             split = self._split(spec, record, named)
             if not split:
@@ -175,7 +179,7 @@ class Assembly:
         known_as = self.items.get(named.item)
         if self.lists:
             kept = said if said in self.variant.unlisted and not self.lists_lacking else ""
-            split = self.listed.get(named.item) or (str(known_as[0]) if known_as else kept)
+            split = self.listed.get(named.item) or (known_as[0] if known_as else kept)
             if not split:
                 self.left_out["belong to items that no list of a split names"] += 1
             return split
@@ -185,18 +189,19 @@ class Assembly:
             return said
         if said and said != known_as[0]:
             raise ArtifactError(f"{record.where}: {record.item!r} is in {said}, and in {known_as[0]} ({known_as[4]})")
-        return str(known_as[0])
+        return known_as[0]
 
     def _add(self, named: Named, split: str, record: Record) -> None:
         row = self.items.get(named.item)
         if row is None:
             group = record.group or named.group
-            self.items[named.item] = [split, named.media or record.media, record.label, group, record.where]
+            self.items[named.item] = (split, named.media or record.media, record.label, group, record.where)
             return
-        row[1], row[3] = row[1] or record.media, record.group or row[3]
-        if record.label is not None and row[2] is not None and row[2] != record.label:
-            raise ArtifactError(f"{record.where}: the label of {record.item!r} is {record.label}, and before {row[2]}")
-        row[2] = record.label if row[2] is None else row[2]
+        known_split, media, label, group, where = row
+        if record.label is not None and label is not None and label != record.label:
+            raise ArtifactError(f"{record.where}: the label of {record.item!r} is {record.label}, and before {label}")
+        label = record.label if label is None else label
+        self.items[named.item] = (known_split, media or record.media, label, record.group or group, where)
 
     def _caption(self, spec: FileSpec, record: Record, item: str) -> None:
         lang = record.lang or spec.lang
@@ -210,8 +215,8 @@ class Assembly:
         k = record.k if record.k is not None else spec.k
         if k is None:
             key = (item, lang, chosen)
-            k = self._numbers[key]
-            self._numbers[key] += 1
+            k = self.numbers[key]
+            self.numbers[key] += 1
         if text:
             self.rows.append((record.caption_id, item, lang, k, text, chosen, record.where))
         else:

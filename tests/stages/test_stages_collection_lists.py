@@ -87,3 +87,27 @@ def test_unlisted_items_stay_only_where_every_list_is_there(tmp_path: Path) -> N
     done = run(collection, tmp_path, "--allow-partial", "--name", "part")
     assert done.code == 3 and splits(done.made) == {"30.jpg": "test"}
     assert "2 captions belong to items that no list of a split names" in done.err
+
+
+def test_nothing_is_taken_of_a_table_that_goes_wrong_in_the_middle(tmp_path: Path) -> None:
+    """The label of an item contradicts itself after good rows; the other table has other numbers of them."""
+    collection = listed("10.jpg,one,en,1", "", "11.jpg,two,en,1", "10.jpg,three,en,2", header="item_id,text,lang,label")
+    collection.content["d.csv"] = lines("item_id,text,lang", "10.jpg,ten,en", "30.jpg,thirty,en")
+    collection.files.append({"path": "d.csv", "role": "captions", "format": "captions-csv"})
+    assert "the label of '10.jpg' is 2, and before 1" in run(collection, tmp_path).err
+    done = run(collection, tmp_path, "--allow-partial")
+    assert done.code == 3 and "is partial: c.csv: " in done.err
+    read = dataset.read(done.made)
+    assert list(zip(read.captions["caption_id"], read.captions["text"], strict=True)) == [
+        ("10.jpg#en#0", "ten"),
+        ("30.jpg#en#0", "thirty"),
+    ]
+    assert read.items["label"].isna().all()
+
+
+def test_nothing_is_taken_of_a_list_that_goes_wrong_in_the_middle(tmp_path: Path) -> None:
+    collection = listed("10.jpg,one,en", "11.jpg,two,en", "30.jpg,three,en")
+    collection.content["train.txt"] = lines("10.jpg", "11.jpg", "11.jpg")
+    done = run(collection, tmp_path, "--allow-partial")
+    assert done.code == 3 and "the lists name '11.jpg' twice" in done.err
+    assert splits(done.made) == {"30.jpg": "test"}
