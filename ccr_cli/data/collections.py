@@ -39,6 +39,7 @@ _COLLECTION = {
 _VARIANT = {
     "name": str, "title": str, "query_langs": _TEXTS, "counts": dict, "captions_per_item": _COUNTS, "parallel": dict,
     "evidence": dict, "unlisted": _TEXTS, "halve": dict, "validation": str,
+    "own_split": bool,
 }  # fmt: skip
 _FILE = {
     "path": str, "role": str, "variants": _TEXTS, "format": str, "options": dict, "split": str, "lang": str,
@@ -111,6 +112,8 @@ class Variant:
     """`split` and `seed`: the items of that split are drawn in halves, for validation and for testing."""
     validation: str = ""
     """`hash`: no validation is named, and a hash of the item takes some of the training items."""
+    own_split: bool = False
+    """Who is tested or trained on is ccr's own choice, not that of the papers."""
     toml: Path = Path()
 
     @property
@@ -342,5 +345,6 @@ def _variant(path: Path, about: dict[str, Any], table: dict[str, Any], default: 
         unlisted=tuple(table.get("unlisted", [])),
         halve=table.get("halve", {}),
         validation=table.get("validation", ""),
+        own_split=table.get("own_split", False),
         toml=path,
     )

@@ -204,6 +204,7 @@ def manifest(material: Material, name: str, tables: Sequence[str]) -> dict[str, 
         "evidence": dict(variant.evidence),
         "counts": dict(variant.counts),
         "parallel": dict(variant.parallel),
+        "own_split": variant.own_split,
         "partial": [str(problem) for problem in material.problems],
         "protocols": [dict(protocol) for protocol in variant.protocols],
         "translations": [
@@ -221,7 +222,7 @@ def manifest(material: Material, name: str, tables: Sequence[str]) -> dict[str, 
             if each.path is not None
         ],
     }
-    return {key: value for key, value in about.items() if value not in ({}, [], "")}
+    return {key: value for key, value in about.items() if value not in ({}, [], "", False)}
 
 
 def differences(variant: Variant, items: pd.DataFrame, captions: pd.DataFrame) -> list[Problem]:

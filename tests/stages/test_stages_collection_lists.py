@@ -10,6 +10,7 @@ import toy
 from official import Collection, lines
 
 from ccr_cli.artifacts import base, dataset
+from ccr_cli.data import collections
 
 SPLITS = {"train": ("10.jpg", "11.jpg"), "test": ("30.jpg",)}
 NOTE = "1 items have no caption in en, the source language, e.g. '11.jpg'"
@@ -111,3 +112,18 @@ def test_nothing_is_taken_of_a_list_that_goes_wrong_in_the_middle(tmp_path: Path
     done = run(collection, tmp_path, "--allow-partial")
     assert done.code == 3 and "the lists name '11.jpg' twice" in done.err
     assert splits(done.made) == {"30.jpg": "test"}
+
+
+def test_an_own_split_and_a_part_are_said_in_the_manifest(tmp_path: Path) -> None:
+    collection = listed("10.jpg,one,en", "11.jpg,two,en", "30.jpg,three,en")
+    about = dataset.read(run(collection, tmp_path).made).manifest
+    assert not {"own_split", "partial"} & set(about)
+    collection.variants[0]["own_split"] = True
+    collection.content["c.csv"] = lines("item_id,text,lang", "10.jpg,one,en", "30.jpg,three,en")
+    collection.variants[0]["captions_per_item"] = {"en": 1}
+    done = run(collection, tmp_path, "--allow-partial", "--name", "part")
+    about = dataset.read(done.made).manifest
+    assert about["own_split"] is True and len(about["partial"]) == 1
+    own = {name for name, variant in collections.variants().items() if variant.own_split}
+    assert own == {"pascal", "vatex-halves-seed0", "wikipedia"}
+    assert own == {name for name, v in collections.variants().items() if v.halve or v.validation}
