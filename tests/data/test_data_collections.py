@@ -254,5 +254,20 @@ def test_the_page_is_made_of_the_manifests(tmp_path: Path) -> None:
         assert all(f"`{protocol['name']}`" in text for protocol in variant.protocols)
 
 
+def test_nothing_is_called_better_known_than_it_is() -> None:
+    for variant in SHIPPED.values():
+        lists = [spec for spec in variant.files if spec.role == "splits"]
+        if variant.evidence["splits"] == "verified":
+            assert all(spec.sha256 for spec in lists), f"{variant.name}: nobody has read its lists"
+        if variant.evidence["counts"] == "memory":
+            known = [spec.path for spec in variant.files if spec.lines is not None and not spec.sha256]
+            assert not known, f"{variant.name}: where the counts are from memory, so are these lines"
+    memory = {
+        fact: {v.collection for v in SHIPPED.values() if v.evidence[fact] == "memory"} for fact in collections.FACTS
+    }
+    assert {"cc152k", "flickr30k-cn"} <= memory["counts"] and {"flickr30k-cn", "vatex"} <= memory["splits"]
+    assert "multi-mscoco" in memory["licence"] and SHIPPED["flickr30k"].evidence["splits"] == "documented"
+
+
 def test_manifests_lie_where_the_package_finds_them() -> None:
     assert {path.stem for path in bundled_root().glob("*.toml")} == COLLECTIONS
