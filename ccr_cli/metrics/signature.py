@@ -31,6 +31,7 @@ KEYS = (
     "ccr",
 )
 
+_PARTIAL = "-partial"
 _FROM = "-from:"
 """No protocol has a colon in its name."""
 # what would break a line or a field: the separator, the escape itself, control characters, line separators
@@ -93,22 +94,32 @@ def differences(first: str, second: str) -> dict[str, tuple[str, str]]:
     return {key: (one[key], two[key]) for key in KEYS if one[key] != two[key]}
 
 
-def data_value(name: str, identity: str) -> str:
-    """The value of `data`: a data set's name, with the first eight digits of its id.
+def data_value(name: str, identity: str, partial: bool = False) -> str:
+    """The value of `data`: a data set's name, with the first eight digits of its id, and whether some of it is missing.
 
-    >>> data_value("multi30k", "0a1b2c3d4e5f")
-    'multi30k@0a1b2c3d'
+    >>> data_value("multi30k", "0a1b2c3d4e5f"), data_value("multi30k", "0a1b2c3d4e5f", partial=True)
+    ('multi30k@0a1b2c3d', 'multi30k@0a1b2c3d-partial')
     """
-    return f"{name}@{identity[:8]}"
+    return f"{name}@{identity[:8]}{_PARTIAL if partial else ''}"
 
 
 def data_name(value: str) -> str:
-    """The name in a value of `data`.
+    """The name in a value of `data`, with a word where some of it is missing.
 
-    >>> data_name("multi30k@0a1b2c3d")
-    'multi30k'
+    >>> data_name("multi30k@0a1b2c3d"), data_name("multi30k@0a1b2c3d-partial")
+    ('multi30k', 'multi30k (partial)')
     """
-    return value.rpartition("@")[0] or value
+    name, _, rest = value.rpartition("@")
+    return f"{name} (partial)" if is_partial(value) else name or rest
+
+
+def is_partial(value: str) -> bool:
+    """Whether a value of `data` says that some of the data set is missing.
+
+    >>> is_partial("my-partial@0a1b2c3d"), is_partial("my@0a1b2c3d-partial")
+    (False, True)
+    """
+    return value.rpartition("@")[2].endswith(_PARTIAL)
 
 
 def protocol_value(name: str, trained_on: str = "") -> str:

@@ -267,7 +267,8 @@ def views(frame: pd.DataFrame) -> list[View]:
 
 
 def _title(row: pd.Series[Any], kind: str) -> str:
-    parts = [f"{row['data']} {row['split']}", f"queries in {row['lang']}"]
+    partial = signature.is_partial(_fields(row["signature"]).get("data", ""))
+    parts = [f"{row['data']}{' (partial)' * partial} {row['split']}", f"queries in {row['lang']}"]
     if row["trained_on"] == UNKNOWN:
         parts.append("zero-shot")
     elif row["trained_on"] != ITSELF:

@@ -94,6 +94,9 @@ def data(material: Material) -> str:
         for key in ("attribution", "citation"):
             if about.get(key):
                 parts.append(markup.paragraph(str(about[key])))
+        lacking = [str(line) for line in about.get("partial") or []]
+        if lacking:
+            parts.append(markup.paragraph(f"Partial: {'; '.join(lacking)}."))
         if about.get("source_url"):
             parts.append(f"<p>{markup.web_link(about['source_url'])}</p>")
         lines = [

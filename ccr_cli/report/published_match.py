@@ -100,7 +100,7 @@ def match(frame: pd.DataFrame, published: Published, names: Mapping[str, str]) -
     rows, ours = published_rows(published), _signed(frame)
     known = {_plain(data): data for data in rows["data"].unique()}
     ours["benchmark"] = [_benchmark((data, names.get(data, "")), known) for data in ours["data"]]
-    ours["taught"] = [_taught(signature.data_name(on), names, known) for on in ours["trained_on"]]
+    ours["taught"] = [_taught(on, names, known) for on in ours["trained_on"]]
     ours["protocol"] = ours["sign.protocol"].map(_protocol)
     found: list[Match] = []
     lonely: list[str] = []
@@ -164,9 +164,12 @@ def _benchmark(names: Iterable[str], known: Mapping[str, str]) -> str:
     return ""
 
 
-def _taught(name: str, names: Mapping[str, str], known: Mapping[str, str]) -> str:
+def _taught(value: str, names: Mapping[str, str], known: Mapping[str, str]) -> str:
     """What was trained on is called where it is published; empty if it is the data set that is measured."""
-    return "" if name == compare.ITSELF else _benchmark((name, names.get(name, "")), known) or name
+    name = signature.data_name(value)
+    if name == compare.ITSELF:
+        return ""
+    return name if signature.is_partial(value) else _benchmark((name, names.get(name, "")), known) or name
 
 
 def _protocol(own: str) -> str:
@@ -203,6 +206,9 @@ def _differences(found: Match, rows: pd.DataFrame) -> Iterator[Difference]:
     if any(not fusion.startswith(about["fusion"]) for fusion in fusions):
         *mine, other = map(_fusion, (*fusions, about["fusion"]))
         yield Difference("score fusion", "; ".join(mine), other)
+    partial = _texts(signature.data_name(data) for data in ours["sign.data"] if signature.is_partial(data))
+    if partial:
+        yield Difference("data", "; ".join(partial), "all of it")
     others = _texts(map(signature.data_name, ours["trained_on"]))
     if set(ours["taught"]) != {about["trained_on"]}:
         yield Difference("training data", "; ".join(others), about["trained_on"] or compare.ITSELF)

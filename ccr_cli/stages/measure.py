@@ -174,7 +174,7 @@ class Measuring:
             noise_text = f"{mismatch['style']}-{mismatch['target']}-{mismatch['ratio']:g}-seed{mismatch['seed']}"
         label = signatures.build(
             {
-                "data": signatures.data_value(target.data.name, target.data.artifact.id),
+                "data": named(target.data),
                 "split": protocol.split,
                 "lang": lang,
                 "caption_set": sets,
@@ -252,6 +252,11 @@ class Measuring:
             assert unknown_Q is not None, "the method has an uncertainty of other queries"
             out[direction] = unknown_Q
         return out
+
+
+def named(data: dataset.Dataset) -> str:
+    """What a signature calls a data set."""
+    return signatures.data_value(data.name, data.artifact.id, partial=bool(data.manifest.get("partial")))
 
 
 def captions_of(data: dataset.Dataset, lang: str, protocol: Protocol) -> pd.DataFrame:

@@ -11,9 +11,8 @@ from ccr_cli.console import warn
 from ccr_cli.data.protocols import USUAL, Protocol, fold_of, read_protocols
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
-from ccr_cli.metrics import signature
 from ccr_cli.stages.leaks import other_leak, own_leak
-from ccr_cli.stages.measure import Options, Target, asked_for
+from ccr_cli.stages.measure import Options, Target, asked_for, named
 from ccr_cli.stages.select import Inputs, like, refuse_unread
 from ccr_cli.stages.triplets import items_alone
 
@@ -47,6 +46,7 @@ def own_target(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any],
     folds = fold_of(items_of(data.items, protocol.split), protocol, data.name)
     data = _measured(data, protocol, folds)
     leak = own_leak(data, protocol.split, settings["select"])
+    _warn_partial(data)
     return Target(data, feats, translations, _with_source(data, langs, protocol), leak, protocol, folds)
 
 
@@ -116,8 +116,9 @@ def _other(own: dataset.Dataset, data: dataset.Dataset, feats: base.Artifact, se
         if lang not in langs:
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
     langs = _with_source(left, langs, protocol)
-    transfer, trained_on = not _same_collection(own, data), signature.data_value(own.name, own.artifact.id)
-    return Target(left, feats, None, langs, leak.said, protocol, folds, zero_shot=transfer, trained_on=trained_on)
+    _warn_partial(data)
+    transfer = not _same_collection(own, data)
+    return Target(left, feats, None, langs, leak.said, protocol, folds, zero_shot=transfer, trained_on=named(own))
 
 
 def _same_collection(own: dataset.Dataset, other: dataset.Dataset) -> bool:
@@ -156,6 +157,13 @@ def _measured(data: dataset.Dataset, protocol: Protocol, items: Collection[str])
         return data
     beyond = set(items_of(data.items, protocol.split)["item_id"]) - {*items}
     return items_alone(data, ~data.items["item_id"].isin(beyond))
+
+
+def _warn_partial(data: dataset.Dataset) -> None:
+    problems = data.manifest.get("partial", [])
+    if problems:
+        more = f" and {len(problems) - 1} more, see ccr data show {data.name}" if len(problems) > 1 else ""
+        warn(f"{data.name} is partial, so figures on it are of no protocol's whole: {problems[0]}{more}")
 
 
 def _refuse_languages(protocol: Protocol, langs: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ from ccr_cli.metrics.signature import (
     data_value,
     differences,
     galleries,
+    is_partial,
     parse,
     protocol_value,
     read_galleries,
@@ -100,11 +101,13 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         read_galleries(text)
 
 
-@pytest.mark.parametrize("name", ["a", "x-from-y", "a@b", "zero-shot-from-z"])
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("name", ["a", "x-from-y", "a@b-partial", "zero-shot-from-z"])
 @pytest.mark.parametrize("protocol", ["full", "zero-shot", "zero-shot-coco-5k", "labelled-without-3,8", "a-from-b"])
-def test_what_was_trained_on_is_read_back(name: str, protocol: str) -> None:
-    trained_on = data_value(name, "0a1b2c3d4e5f")
-    assert (data_name(trained_on), trained_on) == (name, f"{name}@0a1b2c3d")
+def test_what_was_trained_on_is_read_back(name: str, protocol: str, partial: bool) -> None:
+    trained_on = data_value(name, "0a1b2c3d4e5f", partial)
+    assert trained_on == f"{name}@0a1b2c3d" + "-partial" * partial
+    assert (data_name(trained_on), is_partial(trained_on)) == (name + " (partial)" * partial, partial)
     text = build(fields(protocol=protocol_value(protocol, trained_on)))
     assert read_protocol(parse(text)["protocol"]) == (protocol, trained_on)
     assert read_protocol(protocol_value(protocol)) == (protocol, "")

@@ -28,7 +28,7 @@ LIKE_UML = "clip-vit-base-patch32 + google-bert/bert-base-multilingual-cased"
 FIGURES = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0, "MedR": 4.0, "MeanR": 5.0, "mAP": 15.0, "MRR": 16.0, "queries": 9}
 
 
-def result(data: str, label: str = "uml", seed: int = 0, total: float = 120.0, **signed: str) -> Any:
+def result(data: str, /, label: str = "uml", seed: int = 0, total: float = 120.0, **signed: str) -> Any:
     noise = float(signed.get("noise", "none").split("-")[2]) if signed.get("noise", "none") != "none" else 0.0
     fields = dict.fromkeys(signature.KEYS, "x")
     fields |= {"data": f"{data}@0a1b2c3d", "split": "test", "lang": "de", "q": "12", "gallery": "12", "pos": "any"}
@@ -170,6 +170,12 @@ def test_zero_shot_stands_beside_zero_shot_and_never_beside_untrained_models() -
         ("zero-shot-from:multi-mscoco-zh@0a1b2c3d", "multi30k", ("uml", "3"), None),
         ("zero-shot-from:mine@0a1b2c3d", "multi30k", ("uml", "3"), None),
         ("zero-shot-from:flickr8k-cn@0a1b2c3d", "multi30k", ("uml", "3"), ("flickr8k-cn", "multi-mscoco")),
+        (
+            "zero-shot-from:multi-mscoco@0a1b2c3d-partial",
+            "multi30k",
+            ("uml", "3"),
+            ("multi-mscoco (partial)", "multi-mscoco"),
+        ),
         ("zero-shot", "multi30k", ("uml", "3"), ("not known", "multi-mscoco")),
         ("full-from:multi30k-task2@0a1b2c3d", "multi30k", ("uml", "1"), ("multi30k-task2", "itself")),
         ("full", "multi30k", ("uml", "1"), None),
@@ -181,6 +187,12 @@ def test_what_was_trained_on_is_compared(
     found = match(frame(result(data, protocol=protocol)), KNOWN, {"mine": "multi-mscoco"})[0][0]
     differing = {each.what: (each.ours, each.theirs) for each in differences(found)[theirs]}
     assert differing.get("training data") == told
+
+
+def test_a_partial_data_set_is_told() -> None:
+    found = match(frame(result("multi30k", **AS_UML, data="multi30k@0a1b2c3d-partial"), encoder=LIKE_UML), KNOWN, {})
+    ((difference,),) = [differences(one)["uml", "4"] for one in found[0]]
+    assert (difference.what, difference.ours, difference.theirs) == ("data", "multi30k (partial)", "all of it")
 
 
 def test_a_named_protocol_takes_only_its_own_and_a_plain_one_says_what_differs() -> None:

@@ -39,6 +39,11 @@ def transferred(seed: int, protocol: str, trained_on: str) -> tuple[str, dict[st
             ("zero-shot-coco-5k", ""),
             ["zero-shot from a, protocol coco-5k", "zero-shot, protocol coco-5k"],
         ),
+        (
+            ("zero-shot-from:a@11111111-partial", ""),
+            ("zero-shot-from:a@22222222", ""),
+            ["zero-shot from a", "zero-shot from a (partial)"],
+        ),
     ],
 )
 def test_runs_trained_on_other_data_are_no_seeds_of_each_other(
