@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,7 @@ def read(path: Path) -> tuple[Variant, ...]:
         about = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ArtifactError(f"{path} is not valid TOML: {error}") from None
+    _refuse_dates(about, str(path))
     _need(about, _NEEDED["collection"], str(path))
     _check(about, _COLLECTION, str(path))
     read_protocols(about, str(path))
@@ -222,6 +224,15 @@ def read(path: Path) -> tuple[Variant, ...]:
     names = [table["name"] for table in about["variants"]]
     _check_values(path, about, names)
     return tuple(_variant(path, about, table, table is about["variants"][0]) for table in about["variants"])
+
+
+def _refuse_dates(value: Any, where: str) -> None:
+    """TOML has dates and times, and no key of a manifest is one."""
+    if isinstance(value, date | time):
+        raise ArtifactError(f"{where} is a date or a time, {value}", hint="a text is put in quotes")
+    within = value.items() if isinstance(value, dict) else enumerate(value, 1) if isinstance(value, list) else ()
+    for key, each in within:
+        _refuse_dates(each, f"{where}: {key}")
 
 
 def _need(table: Mapping[str, Any], needed: tuple[str, ...], where: str) -> None:
@@ -259,7 +270,8 @@ def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
     for lang in (about["source_lang"], *about.get("query_langs", [])):
         if not LANG.fullmatch(lang):
             raise ArtifactError(f"{path}: {lang!r} is no language tag (BCP 47, such as en)")
-    for fact in FACTS:
+    for fact in (*FACTS, *about["evidence"]):
+        one_of(fact, FACTS, "a key of [evidence]")
         one_of(about["evidence"].get(fact, ""), EVIDENCE, f"evidence.{fact}")
     for table in about.get("ids", []):
         try:
@@ -285,10 +297,11 @@ def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
         for split in (halve["split"], *table.get("unlisted", [])):
             one_of(split, SPLITS, f"a split of {table['name']}")
         one_of(table.get("validation", "hash"), ("hash",), f"validation of {table['name']}")
-        for evidence in table.get("evidence", {}).values():
+        for fact, evidence in table.get("evidence", {}).items():
+            one_of(fact, FACTS, f"a key of evidence of {table['name']}")
             one_of(evidence, EVIDENCE, f"evidence of {table['name']}")
     for table in (*about["files"], *about.get("protocols", [])):
-        label = table.get("path") or table["name"]
+        label = table.get("path", table.get("name"))
         for name in table.get("variants", []):
             one_of(name, names, f"variants of {label}")
         one_of(table.get("split", SPLITS[0]), SPLITS, f"split of {label}")
@@ -300,11 +313,17 @@ def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
 
 def _check_file(path: Path, table: dict[str, Any], one_of: Callable[[str, Any, str], None]) -> None:
     label, role = table["path"], table["role"]
+    if not label.strip("./"):
+        raise ArtifactError(f"{path}: the path of a file is that of a file, not {label!r}")
     one_of(role, ROLES, f"role of {label}")
     if role in ("captions", "translations"):
         one_of(table.get("format", ""), formats(), f"format of {label}")
         for option in table.get("options", {}):
             one_of(option, options_of(table["format"]), f"an option of {label}")
+            fits, wanted = _of_option(str(options_of(table["format"])[option].annotation))
+            if not fits(table["options"][option]):
+                found = table["options"][option]
+                raise ArtifactError(f"{path}: option {option!r} of {label} is {wanted}, not {found!r}")
     for split in table.get("keep", []):
         one_of(split, SPLITS, f"keep of {label}")
     if role == "features":
@@ -318,6 +337,19 @@ def _check_file(path: Path, table: dict[str, Any], one_of: Callable[[str, Any, s
             raise ArtifactError(f"{path}: {key} of {label} is 64 digits in hex, not {table[key]!r}")
     if table["path"].startswith("/") or ".." in Path(table["path"]).parts:
         raise ArtifactError(f"{path}: {label} leads out of the folder of the files")
+
+
+def _of_option(annotation: str) -> tuple[Callable[[Any], bool], str]:
+    """Whether a value is of an option's type, and what that is called."""
+    if annotation == "bool":
+        return lambda value: isinstance(value, bool), "true or false"
+    if "Sequence" in annotation:
+        return lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value), _TEXTS
+    if "Mapping" in annotation:
+        return lambda value: isinstance(value, dict) and all(isinstance(v, str) for v in value.values()), (
+            "a table of texts"
+        )
+    return lambda value: isinstance(value, str), "a text"
 
 
 def _spec(entry: Mapping[str, Any]) -> FileSpec:

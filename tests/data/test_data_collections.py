@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -199,6 +200,12 @@ def test_variants_are_found_by_name_the_default_by_two(tmp_path: Path) -> None:
             'positives = "none"\nnote = "Both."',
             "positives of the protocol 'small-2' is one of all, single",
         ),
+        ('counts = "verified"', 'counts = "verified"\nread = 2026-01-31', "small.toml: evidence: read is a date or a"),
+        ('title = "Small"', "title = 12:30:00", "small.toml: title is a date or a time"),
+        ('counts = "verified"', 'counts = "verified"\nread = "yes"', "a key of [evidence] is one of counts, splits"),
+        ('"a/train.en"', '""', "the path of a file is that of a file, not ''"),
+        ('"a/train.en"', '"."', "the path of a file is that of a file, not '.'"),
+        ('{ ids = "a/train.txt" }', "{ ids = 7 }", "option 'ids' of a/train.en is a text, not 7"),
         ('role = "captions"\nformat = "parallel"', 'role = "splits"', None),
         ('split = "train"\nlang = "en"\nlines', 'lang = "en"\nlines', None),
         ('role = "captions"', 'role = "translations"', "needs the keys source, target and engine"),
@@ -213,6 +220,28 @@ def test_what_is_wrong_is_named(old: str, new: str, message: str | None, tmp_pat
     with pytest.raises(ArtifactError) as caught:
         collections.read(path)
     assert message in caught.value.message and path.name in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        ("columns = 7", "'columns' of a/train.en is a list of texts, not 7"),
+        ("columns = [1]", "'columns' of a/train.en is a list of texts, not [1]"),
+        ("header = { text = 1 }", "'header' of a/train.en is a table of texts"),
+        ("quoted = 1", "'quoted' of a/train.en is true or false, not 1"),
+        ("delimiter = true", "'delimiter' of a/train.en is a text, not True"),
+        ('columns = ["item_id", "text"], quoted = false, delimiter = "tab"', None),
+        ('header = { item_id = "a", text = "b" }', None),
+    ],
+)
+def test_an_option_is_of_its_type(option: str, wanted: str | None, tmp_path: Path) -> None:
+    text = SMALL.replace('format = "parallel"', 'format = "captions-csv"')
+    path = write(tmp_path, text.replace('{ ids = "a/train.txt" }', f"{{ {option} }}"))
+    if wanted is None:
+        assert len(collections.read(path)) == 2
+        return
+    with pytest.raises(ArtifactError, match=re.escape(f"small.toml: option {wanted}")):
+        collections.read(path)
 
 
 def test_a_list_of_a_split_says_of_which(tmp_path: Path) -> None:
