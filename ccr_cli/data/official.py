@@ -19,6 +19,7 @@ class Found:
 
     spec: FileSpec
     path: Path | None
+    """None where it is missing, and where what lies there is another file of the collection."""
     sha256: str = ""
     problem: str = ""
     """What is wrong with it: expected and found."""
@@ -73,10 +74,11 @@ def _examine(spec: FileSpec, path: Path | None, owners: Mapping[str, str]) -> Fo
     if known_digest:
         if digest == known_digest:
             return Found(spec, path, digest, checked="sha256")
-        problem = _difference(spec, path, count_bytes=packed)
-        if digest in owners:
-            problem = f"this is the content of {owners[digest]}"
-        return Found(spec, path, digest, f"{problem} (sha256 {known_digest[:12]}… expected, {digest[:12]}… found)")
+        of_another = digest in owners
+        problem = f"this is the content of {owners[digest]}" if of_another else ""
+        problem = problem or _difference(spec, path, count_bytes=packed)
+        said = f"{problem} (sha256 {known_digest[:12]}… expected, {digest[:12]}… found)"
+        return Found(spec, None if of_another else path, digest, said)
     problem = _difference(spec, path, count_bytes=packed)
     known = spec.lines is not None or (spec.bytes is not None and packed)
     if problem == _CHANGED:

@@ -17,7 +17,7 @@ from ccr_cli.console import say, warn
 from ccr_cli.data import toml
 from ccr_cli.data.assemble import Assembled, Assembly, crossing, translations
 from ccr_cli.data.collections import FileSpec, Variant
-from ccr_cli.data.official import Found, examine
+from ccr_cli.data.official import Found, examine, locate
 from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.failures import failure, write_failures
@@ -61,9 +61,18 @@ class Material:
         shown = [f"  {problem}" for problem in problems[:SHOWN]]
         more = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
         head = f"{self.root} does not hold {self.variant.name} as its manifest says:"
-        return ArtifactError(
-            "\n".join([head, *shown, *more]), hint=f"{self.variant.about['get']} Or take what there is: --allow-partial"
-        )
+        hint = f"{self.variant.about['get']} Or take what there is: --allow-partial"
+        return ArtifactError("\n".join([head, *shown, *more]), hint=self._deeper() or hint)
+
+    def _deeper(self) -> str:
+        """Which folder of the root to name in its place, if most of the files lie there."""
+        paths = [each.spec.path for each in self.found]
+        here = sum(map(bool, locate(paths, self.root).values()))
+        for folder in sorted(each for each in self.root.iterdir() if each.is_dir()):
+            there = sum(map(bool, locate(paths, folder).values()))
+            if there > max(here, len(paths) // 2):
+                return f"{there} of {len(paths)} files lie in {folder}: --root {folder}"
+        return ""
 
 
 def gather(variant: Variant, root: Path) -> Material:
@@ -77,9 +86,7 @@ def gather(variant: Variant, root: Path) -> Material:
     found = examine(variant.files, root)
     wrong = [each for each in found if each.problem]
     wrong.sort(key=lambda each: each.path is None)  # what is there and differs says more than what is missing
-    problems = [
-        Problem(each.spec.path, "MissingFile" if each.path is None else "WrongFile", each.problem) for each in wrong
-    ]
+    problems = [Problem(each.spec.path, "WrongFile" if each.sha256 else "MissingFile", each.problem) for each in wrong]
     return Material(variant, root, found, problems)
 
 
@@ -195,7 +202,9 @@ def manifest(material: Material, name: str, tables: Sequence[str]) -> dict[str, 
     variant = material.variant
     facts = dict(variant.about)
     facts.pop("media", None)
-    if material.asked is None:
+    if material.asked is not None:
+        del facts["kind"]  # items.parquet says it of each
+    else:
         facts |= {"title": f"{facts['title']}: {variant.title}", "collection": variant.collection}
         facts |= {"variant": variant.short}
     about = {

@@ -364,3 +364,22 @@ def test_the_stage_by_itself(tmp_path: Path) -> None:
     assert made.name == "mine" and dataset.media_root(made) == tmp_path
     assert tomllib.loads(made.file("manifest.toml").read_text("utf-8"))["name"] == "mine"
     assert {"name", "collection", "manifest"} < set(made.request)
+
+
+def test_a_file_that_is_another_ones_is_not_taken_for_it(tmp_path: Path) -> None:
+    manifest, root = official.small().write(tmp_path)
+    swap(GERMAN, ENGLISH)(root)
+    done = run(manifest, root, "--allow-partial", workspace=tmp_path / "space")
+    assert done.code == 3 and f"this is the content of {ENGLISH}" in done.err
+    captions = dataset.read(done.made).captions
+    german = captions[captions["lang"] == "de"]["text"]
+    assert not german.str.contains("picture").any(), "no English caption is called German"
+
+
+def test_a_root_that_is_too_high_is_named(tmp_path: Path) -> None:
+    manifest, root = official.small().write(tmp_path)
+    (tmp_path / "above").mkdir()
+    inner = tmp_path / "above" / "inner"
+    root.rename(inner)
+    done = run(manifest, tmp_path / "above", workspace=tmp_path / "space")
+    assert done.code == 4 and f"--root {inner}" in done.err and "lie in" in done.err
