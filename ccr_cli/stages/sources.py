@@ -54,8 +54,9 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
     """Finds the data set, translation and features to train from, without noise.
 
     Of two translations that are given the first is trained on, and the second is what the judge `translation`
-    compares it with. A method that needs no translation does without where there is none, and where `lang` is the
-    language of the captions themselves.
+    compares it with. Where none is given, those of the data set that is given are looked at, or of the one that given
+    features or noise are of. A method that needs no translation does without where there is none, and where `lang` is
+    the language of the captions themselves.
 
     Args:
         inputs: What was given, and where to look.
@@ -67,23 +68,30 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
     """
     optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
     datasets = [a for a in inputs.given if a.kind == "dataset"]
+    others = [p for a in inputs.given if a.kind in ("features", "noise") for p in a.parents if p.kind == "dataset"]
+    wanted = {a.id: a.path for a in datasets} or {p.id: inputs.workspace.root / p.path for p in others}
+    narrow = optional or all(a.kind != "translation" for a in inputs.given)
 
     def fits(artifact: base.Artifact) -> bool:
-        known = not optional or not datasets or any(made_from(data)(artifact) for data in datasets)
+        known = not narrow or not wanted or any(p.id in wanted for p in artifact.parents)
         return known and (lang is None or translation.language(artifact) == lang)
 
-    asked = f"into {lang}" if lang else ""
+    place = next(iter(wanted.values())) if narrow and len(wanted) == 1 else None
+    asked = " ".join([*([f"of {place.name}"] if place else []), *([f"into {lang}"] if lang else [])])
     named = [a for a in inputs.given if a.kind == "translation" and fits(a)]
     second = named[1] if len(named) == 2 else None
     if second:
         inputs = replace(inputs, given=[a for a in inputs.given if a is not second])
-    hint = f"ccr translate --lang {lang or 'LANG'}"
+    hint = f"ccr translate{f' {inputs.workspace.relative(place)}' if place else ''} --lang {lang or 'LANG'}"
+    if place and (place / dataset.TEXTS).is_file():
+        without = (name for name in registry.names("methods") if not registry.load("methods", name).Method.TRANSLATED)
+        hint = f"its texts are features, and cannot be translated: --method {' or '.join(without)}"
     find = inputs.maybe if optional else partial(inputs.one, hint=hint)
     translated = find("translation", asked, fits)
     if translated is None:
-        data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
+        data = inputs.one("dataset", "", lambda a: not wanted or a.id in wanted, hint="ccr data import noto-emoji")
         if lang not in (None, dataset.read(data).source_lang):
-            raise ArtifactError(f"there is no translation of {data.name} {asked}", hint=hint)
+            raise ArtifactError(f"there is no translation of {data.name} into {lang}", hint=hint)
     else:
         data = inputs.parent(translated, "dataset")
         for given in datasets:

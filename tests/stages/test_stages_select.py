@@ -95,3 +95,26 @@ ONCE, OFTEN, STILL = (
 def test_frames_count_where_both_have_videos(one: object, other: object, same: bool, tmp_path: Path) -> None:
     pair = [artifact(tmp_path, name, about) for name, about in (("one", one), ("other", other))]
     assert features.comparable(*pair) is features.comparable(*reversed(pair)) is same
+
+
+def test_what_is_named_narrows_the_choice_of_translations(workspace: Chain, tmp_path: Path) -> None:
+    train = ("train", "--dry-run")
+    other, untranslated = (
+        toy.ok("data", "import", toy.toy(name).write(tmp_path / name), workspace=workspace.root).made
+        for name in ("other", "untranslated")
+    )
+    toy.ok("translate", other.path, "--lang", "es", workspace=workspace.root)
+    rows = toy.ok("extract", other.path, *toy.ENCODER, workspace=workspace.root).made
+    done = workspace.ccr(*train, "--method", "infonce")
+    assert done.code == 4 and "several translation artifacts fit" in done.err
+    for given in (other, rows):
+        for method in ("infonce", "fume"):
+            done = workspace.ccr(*train, "--method", method, given.path)
+            assert done.code == 0 and f"/runs/other-es-{method}-" in done.out, done.err
+    more = toy.ok("extract", untranslated.path, *toy.ENCODER, workspace=workspace.root).made
+    for paths in ((untranslated.path,), (more.path,), (untranslated.path, more.path)):
+        done = workspace.ccr(*train, "--method", "infonce", *paths)
+        assert done.code == 4 and "there is no translation of untranslated in " in done.err, done.err
+        assert "ccr translate datasets/untranslated --lang LANG" in done.err
+        done = workspace.ccr(*train, "--method", "source-only", *paths)
+        assert done.code == 0 and "/runs/untranslated-en-source-only-" in done.out, done.err
