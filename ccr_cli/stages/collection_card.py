@@ -59,7 +59,8 @@ def artifact_rows(read: dataset.Dataset) -> Rows:
     root = dataset.media_root(read.artifact)
     named = read.items["media"].dropna()
     if len(named) and root is not None:
-        absent = sum(not (root / str(name)).is_file() for name in named)
+        places = (dataset.media_path(root, str(name)) for name in named)
+        absent = sum(place is None or not place.is_file() for place in places)
         rows.append(("media that are not there", f"{absent:,} of {len(named):,} below {root}"))
     return rows
 

@@ -145,8 +145,9 @@ def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]
 
 
 def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
-    """The media of items that are not where they should be."""
-    return [path for name in items["media"].dropna() if name and not (path := root / str(name)).is_file()]
+    """The media of items that are not where they should be, which is below the root."""
+    places = {str(name): dataset.media_path(root, str(name)) for name in items["media"].dropna() if name}
+    return [root / name for name, place in places.items() if place is None or not place.is_file()]
 
 
 def _copy(folder: Folder, target: Path, *, copy_media: bool) -> None:

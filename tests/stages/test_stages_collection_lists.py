@@ -11,6 +11,7 @@ from official import Collection, lines
 
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.data import collections
+from ccr_cli.stages.data import absent_media
 
 SPLITS = {"train": ("10.jpg", "11.jpg"), "test": ("30.jpg",)}
 NOTE = "1 items have no caption in en, the source language, e.g. '11.jpg'"
@@ -127,3 +128,16 @@ def test_an_own_split_and_a_part_are_said_in_the_manifest(tmp_path: Path) -> Non
     own = {name for name, variant in collections.variants().items() if variant.own_split}
     assert own == {"pascal", "vatex-halves-seed0", "wikipedia"}
     assert own == {name for name, v in collections.variants().items() if v.halve or v.validation}
+
+
+def test_media_that_lie_outside_are_not_there(tmp_path: Path) -> None:
+    rows = ("10.jpg,one,en,../out.jpg", "11.jpg,two,en,in.jpg", f"30.jpg,three,en,{tmp_path / 'out.jpg'}")
+    collection = listed(*rows, header="item_id,text,lang,media")
+    (tmp_path / "out.jpg").touch()
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "in.jpg").touch()
+    made = run(collection, tmp_path).made
+    shown = toy.ok("data", "show", made.path, workspace=tmp_path / "space").out.splitlines()
+    assert f"media that are not there\t2 of 3 below {tmp_path / 'files'}" in shown
+    absent = absent_media(dataset.read(made).items, tmp_path / "files")
+    assert absent == [tmp_path / "files" / "../out.jpg", tmp_path / "out.jpg"]

@@ -25,6 +25,8 @@ from ccr_cli.errors import ArtifactError
 
 LONGEST_LINE = 2**26
 """Bytes of a line beyond which a file is none of text, or a gzip of nothing that fills the memory."""
+LARGEST_JSON = 2**29
+"""Bytes of a JSON file, unpacked, beyond which it is not read: the largest of the collections has a third of them."""
 LONGEST_KEY = 60
 """Characters of a JSON key in messages."""
 _ENDING = re.compile(r"\.(jpe?g|png|gif|bmp|webp|tiff?|mp4|avi|mkv|mov|webm|mpe?g|flv|wmv|3gp)$", re.IGNORECASE)
@@ -225,10 +227,15 @@ def read_json(path: Path) -> Json:
     """Reads a file of JSON as a whole.
 
     Raises:
-        ArtifactError: If it is none, with the line where it ends to be.
+        ArtifactError: If it is none, with the line where it ends to be, or if it is larger than any of captions is.
     """
     with opened(path) as file:
-        raw = file.read()
+        raw = file.read(LARGEST_JSON + 1)
+    if len(raw) > LARGEST_JSON:
+        raise ArtifactError(
+            f"{path} is larger than {LARGEST_JSON / 2**20:g} MiB, unpacked; this is no file of captions",
+            hint="a file of JSON lines, an object an item, may be of any size: the format jsonl",
+        )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

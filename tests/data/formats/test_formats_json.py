@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ccr_cli.data.formats import activitynet, coco, didemo, karpathy, msrvtt, vatex
+from ccr_cli.data.formats import activitynet, base, coco, didemo, karpathy, msrvtt, vatex
 from ccr_cli.data.formats.base import Record
 from ccr_cli.errors import ArtifactError
 
@@ -294,3 +294,13 @@ def test_a_message_does_not_repeat_a_whole_file(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="expected an object") as caught:
         list(activitynet.read(path))
     assert len(caught.value.message) < 300
+
+
+def test_a_gzip_of_more_than_any_json_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "LARGEST_JSON", 2**20)
+    path = tmp_path / "dataset.json"
+    path.write_bytes(gzip.compress(b"[" + b" " * 2**20 + b"]", mtime=0))
+    with pytest.raises(ArtifactError, match=r"dataset\.json is larger than 1 MiB, unpacked"):
+        base.read_json(path)
+    path.write_bytes(gzip.compress(b"[" + b" " * (2**20 - 2) + b"]", mtime=0))
+    assert base.read_json(path).value == []
