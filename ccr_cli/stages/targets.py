@@ -43,6 +43,8 @@ def own_target(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any],
         if lang not in data.languages():
             shown = ", ".join(data.languages())
             raise ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"it has: {shown}")
+        if not asked_for(data, lang, protocol):
+            raise _without_captions(data, lang, protocol)
     folds = fold_of(items_of(data.items, protocol.split), protocol, data.name)
     data = _measured(data, protocol, folds)
     leak = own_leak(data, protocol.split, settings["select"])
@@ -93,6 +95,17 @@ def other_targets(inputs: Inputs, trained: base.Artifact, settings: dict[str, An
     for each in refused:
         warn(f"left out: {_told(each)}")
     return targets
+
+
+def _without_captions(data: dataset.Dataset, lang: str, protocol: Protocol) -> ArtifactError:
+    """Why a language cannot be measured on a split, and on which it can."""
+    others = [s for s in ("test", "val-report", "val") if asked_for(data, lang, replace(protocol, split=s))]
+    of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
+    partial = f": the data set is partial, see ccr data show {data.name}" if data.manifest.get("partial") else ""
+    return ArtifactError(
+        f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}",
+        hint=f"--split {' or '.join(others)}" if others and protocol.name in USUAL else None,
+    )
 
 
 def _other(own: dataset.Dataset, data: dataset.Dataset, feats: base.Artifact, select: str, options: Options) -> Target:

@@ -60,3 +60,19 @@ def test_a_partial_target_warns_in_zero_shot(finished: Chain, tmp_path: Path) ->
     assert done.code == 0 and "warning: cut is partial" in done.err
     told = {signature.parse(result["signature"])["data"] for result in evaluation.results(done.made)}
     assert told == {f"cut@{made.id[:8]}-partial"}
+
+
+def test_a_split_without_human_captions_names_another(tmp_path: Path) -> None:
+    folder = toy.toy("cut")
+    folder.extra = LACKING
+    tested = {item[0] for item in folder.items if item[1] == "test"}
+    folder.captions = [each for each in folder.captions if each[2] == "en" or each[1] not in tested]
+    space = tmp_path / "space"
+    toy.ok("data", "import", folder.write(tmp_path / "cut"), workspace=space)
+    toy.ok("extract", *toy.ENCODER, workspace=space)
+    toy.ok("translate", "--lang", "es", workspace=space)
+    toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=space)
+    done = toy.ccr("evaluate", *CPU, workspace=space)
+    assert done.code == 4 and "no human es captions for its test items: the data set is partial" in done.err, done.err
+    assert "try: --split val-report or val" in done.err
+    toy.ok("evaluate", "--split", "val-report", *CPU, workspace=space)
