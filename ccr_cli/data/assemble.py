@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant, path_options, reader
-from ccr_cli.data.formats.base import Record
+from ccr_cli.data.formats.base import Record, is_video
 from ccr_cli.data.formats.id_list import read_ids
 from ccr_cli.data.manifests import LANG
 from ccr_cli.errors import ArtifactError
@@ -28,7 +28,7 @@ SPLIT_NAMES = {
 _POS = re.compile(r":[A-Za-z]+$")
 _TAKEN = ("listed", "items", "rows", "refused", "left_out", "odd", "langs", "numbers")
 """What an assembly has of the files that it took in."""
-_Row = tuple[str, str, int | None, str, str]
+_Row = tuple[str, str, int | None, str, str, str]
 Locate = Callable[[str], Path | None]
 
 
@@ -87,7 +87,7 @@ class Assembly:
         """Whether a list is missing or wrong; then an item that no other list names may be of that one."""
         self.listed: dict[str, str] = {}
         self.items: dict[str, _Row] = {}
-        """By item: split, media, label, group, where the split was said."""
+        """By item: split, media, label, group, where the split was said, kind."""
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
         self.refused: list[dict[str, Any]] = []
         self.unread: dict[str, str] = {}
@@ -195,13 +195,17 @@ class Assembly:
         row = self.items.get(named.item)
         if row is None:
             group = record.group or named.group
-            self.items[named.item] = (split, named.media or record.media, record.label, group, record.where)
+            media = named.media or record.media
+            self.items[named.item] = (split, media, record.label, group, record.where, record.kind)
             return
-        known_split, media, label, group, where = row
+        known_split, media, label, group, where, kind = row
         if record.label is not None and label is not None and label != record.label:
             raise ArtifactError(f"{record.where}: the label of {record.item!r} is {record.label}, and before {label}")
+        if record.kind and kind and kind != record.kind:
+            raise ArtifactError(f"{record.where}: {record.item!r} is of the kind {record.kind}, and before {kind}")
         label = record.label if label is None else label
-        self.items[named.item] = (known_split, media or record.media, label, record.group or group, where)
+        group, kind = record.group or group, kind or record.kind
+        self.items[named.item] = (known_split, media or record.media, label, group, where, kind)
 
     def _caption(self, spec: FileSpec, record: Record, item: str) -> None:
         lang = record.lang or spec.lang
@@ -235,16 +239,22 @@ class Assembly:
             raise self._nothing("items")
         halves = self._halves()
         template = str(self.variant.about.get("media", ""))
+        media = [row[1] or template.replace("{id}", item) or None for item, row in self.items.items()]
+        known = [row[5] for row in self.items.values()]
         return pd.DataFrame(
             {
                 "item_id": list(self.items),
                 "split": [halves.get(item, row[0]) for item, row in self.items.items()],
-                "kind": self.variant.kind,
-                "media": [row[1] or template.replace("{id}", item) or None for item, row in self.items.items()],
+                "kind": [said or self._kind(medium) for said, medium in zip(known, media, strict=True)],
+                "media": media,
                 "label": pd.array([row[2] for row in self.items.values()], dtype="Int32"),
                 "group": [row[3] for row in self.items.values()],
             }
         )
+
+    def _kind(self, medium: str | None) -> str:
+        """The kind of an item of which no file says it: that of the data set, but a video where its name says so."""
+        return "video" if medium and is_video(medium) else self.variant.kind
 
     def _nothing(self, what: str) -> ArtifactError:
         why = "; ".join(f"{number:,} captions {why}" for why, number in self.left_out.items())

@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor, stack
 
+from ccr_cli.data.formats.base import is_video
 from ccr_cli.data.sampling import gather
 from ccr_cli.data.video import Facts, Frame, open_video
 from ccr_cli.errors import CcrError
@@ -67,6 +68,8 @@ class Reader:
             raise
         except Exception as error:  # a damaged file can make a decoder raise anything; it never stops the others
             said = str(error).replace(f"{self.root}{os.sep}", "")  # a record holds no path of this machine
+            if medium.kind == "image" and is_video(medium.media or ""):
+                said = "by its name a video, and the data set calls it an image; import it with the column kind"
             raise MediaError(f"{type(error).__name__}: {medium.media}: {said}") from None
         return note
 

@@ -19,8 +19,7 @@ from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError
 from ccr_cli.stages.collection import Material, build
 
 VIDEOS = ("vatex", "msrvtt", "activitynet", "didemo")
-"""Formats of collections of videos."""
-_VIDEO = re.compile(r"\.(mp4|avi|mkv|mov|webm|mpe?g|flv|wmv|3gp)$", re.IGNORECASE)
+"""Formats of collections of videos; elsewhere a file says what an item is, or the ending of its medium."""
 _SAYS_LANG = ("vatex", "captions-csv", "jsonl")
 _SAYS_SPLIT = ("karpathy", "captions-csv", "jsonl", "msrvtt")
 
@@ -75,7 +74,7 @@ def import_own(
     source = lang or next((spec.lang for spec in specs if spec.lang), "en")
     first = next(spec for spec in specs if spec.role == "captions")
     name = slug(name or stem(Path(first.path).name.split(".")[0]))
-    kind = "video" if form in VIDEOS or _VIDEO.search(media or "") else "image"
+    kind = "video" if form in VIDEOS else "image"
     about = {"kind": kind, "source_lang": source, "get": "", "media": media or ""}
     variant = Variant(name, name, "own", "", about, tuple(specs))
     found = examine(specs, Path())

@@ -19,7 +19,7 @@ from ccr_cli.stages import extract_ahead
 from ccr_cli.stages.extract_ahead import Ahead, End
 from ccr_cli.stages.extract_encode import Forward, How, encode
 from ccr_cli.stages.extract_pieces import Pieces
-from ccr_cli.stages.extract_read import Medium, Reader
+from ccr_cli.stages.extract_read import MediaError, Medium, Reader
 
 CPU = torch.device("cpu")
 
@@ -106,6 +106,16 @@ def test_numbers_that_cannot_be_stored_fail_an_item(tmp_path: Path, pictures: li
     items = pieces.read(0) + pieces.read(6)
     assert [at for at, item in enumerate(items) if item.rows_ND is None] == [3, 5]
     assert str(items[3].error).startswith("NotFinite: ")
+
+
+def test_a_video_that_is_called_a_picture_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.webm").write_bytes(b"no picture")
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    reader = Reader(tmp_path, Mean())
+    with pytest.raises(MediaError, match=r"a\.webm: by its name a video, and the data set calls it an image"):
+        list(reader.read(Medium("image", "a.webm")))
+    with pytest.raises(MediaError, match=r"a\.png: cannot identify image file"):
+        list(reader.read(Medium("image", "a.png")))
 
 
 def test_what_an_encoder_raises_is_no_fault_of_an_item(tmp_path: Path, pictures: list[Medium]) -> None:

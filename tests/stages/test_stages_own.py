@@ -183,6 +183,26 @@ def test_columns_media_and_the_media_root(files: Path) -> None:
     assert other.made.name == "plain" and dataset.media_root(other.made) == Path("/x")
 
 
+def test_what_an_item_is(files: Path) -> None:
+    rows = ["a,one,train,a.MP4,", "b,two,train,b.jpg,", "c,three,train,c.jpg,video", "d,four,train,d.mov,image"]
+    Path("kinds.csv").write_text("\n".join(["item_id,text,split,media,kind", *rows]), encoding="utf-8")
+    made = run("captions-csv", "kinds.csv", "--lang", "en").made
+    assert list(dataset.read(made).items["kind"]) == ["video", "image", "video", "image"]
+    shown = toy.ccr("data", "show", "kinds", workspace=Path("space"))
+    assert [line.split()[1:] for line in shown.out.splitlines() if line.startswith("kind")] == [
+        ["video", "(2),", "image", "(2)"]
+    ]
+    Path("kinds.jsonl").write_text('{"item_id": "a", "text": "x", "split": "val", "kind": "video"}', encoding="utf-8")
+    made = run("jsonl", "kinds.jsonl", "--lang", "en", "--name", "other").made
+    assert list(dataset.read(made).items["kind"]) == ["video"]
+    Path("films.csv").write_text("item_id,text,split,kind\na,x,val,film\n", encoding="utf-8")
+    done = run("captions-csv", "films.csv", "--lang", "en")
+    assert done.code == 4 and "films.csv, line 2: kind is image or video, not 'film'" in done.err
+    Path("twice.csv").write_text("item_id,text,split,kind\na,x,val,image\na,y,val,video\n", encoding="utf-8")
+    done = run("captions-csv", "twice.csv", "--lang", "en")
+    assert done.code == 4 and "twice.csv, line 3: 'a' is of the kind video, and before image" in done.err
+
+
 def test_where_files_lie_is_not_part_of_what_was_asked_for(files: Path) -> None:
     first = run("karpathy", "karpathy.json", "--lang", "en").made
     Path("other").mkdir()

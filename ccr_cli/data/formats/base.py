@@ -29,7 +29,11 @@ LARGEST_JSON = 2**29
 """Bytes of a JSON file, unpacked, beyond which it is not read: the largest of the collections has a third of them."""
 LONGEST_KEY = 60
 """Characters of a JSON key in messages."""
-_ENDING = re.compile(r"\.(jpe?g|png|gif|bmp|webp|tiff?|mp4|avi|mkv|mov|webm|mpe?g|flv|wmv|3gp)$", re.IGNORECASE)
+KINDS = ("image", "video")
+"""What an item may be."""
+_VIDEO = "mp4|avi|mkv|mov|webm|mpe?g|m4v|ogv|flv|wmv|3gp"
+_VIDEO_ENDING = re.compile(rf"\.({_VIDEO})$", re.IGNORECASE)
+_ENDING = re.compile(rf"\.(jpe?g|png|gif|bmp|webp|tiff?|{_VIDEO})$", re.IGNORECASE)
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PICKLES = (".pkl", ".pickle", ".pck", ".p")
@@ -59,6 +63,8 @@ class Record:
     """Where the format says."""
     label: int | None = None
     """Category of the item, where the format says."""
+    kind: str = ""
+    """One of `KINDS`, where the format says."""
     group: str = ""
     """What the item was cut from, as `SPACE:ID`, where the format says."""
 
@@ -70,6 +76,22 @@ class NotUtf8(ArtifactError):
 def stem(item: str) -> str:
     """An id without the ending of a media file."""
     return _ENDING.sub("", item)
+
+
+def is_video(name: str) -> bool:
+    """Whether a medium is a video by the ending of its name."""
+    return _VIDEO_ENDING.search(name) is not None
+
+
+def kind_of(said: str, where: str) -> str:
+    """The kind that a file says an item is of, or nothing.
+
+    Raises:
+        ArtifactError: If it is none.
+    """
+    if said and said not in KINDS:
+        raise ArtifactError(f"{where}: kind is {' or '.join(KINDS)}, not {said[:40]!r}")
+    return said
 
 
 @contextmanager

@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ccr_cli.data.formats.base import Record, lines
+from ccr_cli.data.formats.base import Record, kind_of, lines
 from ccr_cli.errors import ArtifactError
 
-COLUMNS = ("item_id", "text", "split", "lang", "k", "caption_set", "media", "label", "caption_id")
+COLUMNS = ("item_id", "text", "split", "lang", "k", "caption_set", "media", "kind", "label", "caption_id")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -26,7 +26,7 @@ def read(
 
     Args:
         path: The table. Its first line names the columns: `item_id`, `text`, and any of `split`, `lang`, `k`,
-            `caption_set`, `media`, `label`, `caption_id`.
+            `caption_set`, `media`, `kind` (image or video), `label`, `caption_id`.
         delimiter: What separates two fields; one character or `tab`; by default a tab in a `.tsv`, else a comma.
         quoted: Whether a field may be in quotes, doubled inside; otherwise a quote is a character like others.
         columns: What the columns of a table without a header are, in their order; "" for one that is not read.
@@ -60,6 +60,7 @@ def read(
             caption_id=row.get("caption_id", ""),
             caption_set=row.get("caption_set", ""),
             label=_number(row.get("label", ""), where, "label"),
+            kind=kind_of(row.get("kind", "").strip(), where),
         )
 
 

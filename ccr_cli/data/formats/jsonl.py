@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ccr_cli.data.formats.base import Json, Record, lines, parse, read_json
+from ccr_cli.data.formats.base import Json, Record, kind_of, lines, parse, read_json
 
 
 def read(
@@ -21,6 +21,7 @@ def read(
     media: str = "media",
     caption_id: str = "caption_id",
     label: str = "label",
+    kind: str = "kind",
 ) -> Iterator[Record]:
     """Reads captions; of a list of texts, k is the place in it.
 
@@ -36,14 +37,15 @@ def read(
         media: Key of the place of the picture or video.
         caption_id: Key of the caption's official id.
         label: Key of the item's category.
+        kind: Key of what the item is, image or video.
 
     Raises:
         ArtifactError: If a line is no object, or has not the keys.
     """
     for row in _rows(path):
-        found = {key: row.get(key) for key in (split, lang, caption_set, media, caption_id, k, label)}
-        split_of, lang_of, set_of, media_of = (
-            value.text() if (value := found[key]) else "" for key in (split, lang, caption_set, media)
+        found = {key: row.get(key) for key in (split, lang, caption_set, media, caption_id, k, label, kind)}
+        split_of, lang_of, set_of, media_of, kind_said = (
+            value.text() if (value := found[key]) else "" for key in (split, lang, caption_set, media, kind)
         )
         id_of = value.name() if (value := found[caption_id]) else ""
         k_of, label_of = (value.number() if (value := found[key]) else None for key in (k, label))
@@ -66,6 +68,7 @@ def read(
                     caption_id=id_of,
                     caption_set=set_of,
                     label=label_of,
+                    kind=kind_of(kind_said, row.where),
                 )
 
 

@@ -31,9 +31,9 @@ def test_a_table_of_ones_own() -> None:
 
 def test_every_column_there_is(tmp_path: Path) -> None:
     header = ",".join(reversed(captions_csv.COLUMNS))
-    path = write(tmp_path / "a.csv", f"\ufeff{header}\r\n77,3,m/a.png,web,2,pt-BR,val,texto,a\r\n")
+    path = write(tmp_path / "a.csv", f"\ufeff{header}\r\n77,3,video,m/a.png,web,2,pt-BR,val,texto,a\r\n")
     assert list(captions_csv.read(path)) == [
-        Record("a", "texto", "a.csv, line 2", "pt-BR", 2, "val", "m/a.png", "77", "web", 3)
+        Record("a", "texto", "a.csv, line 2", "pt-BR", 2, "val", "m/a.png", "77", "web", 3, kind="video")
     ]
 
 
