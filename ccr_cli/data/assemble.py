@@ -26,6 +26,8 @@ SPLIT_NAMES = {
 }  # fmt: skip
 """What files call a split; Karpathy's `restval` is trained on."""
 _POS = re.compile(r":[A-Za-z]+$")
+EMPTY, OTHERS = "are empty", "are left out, as captions of the same text have another one"
+"""Why translations are left out."""
 _TAKEN = ("listed", "items", "rows", "refused", "left_out", "odd", "langs", "numbers")
 """What an assembly has of the files that it took in."""
 _Row = tuple[str, str, int | None, str, str, str]
@@ -308,7 +310,7 @@ def _text(spec: FileSpec, record: Record) -> str:
     return unicodedata.normalize("NFC", _joined(record.text) if spec.segmented else record.text).strip()
 
 
-def translations(spec: FileSpec, assembly: Assembly, captions: pd.DataFrame) -> tuple[dict[str, str], int]:
+def translations(spec: FileSpec, assembly: Assembly, captions: pd.DataFrame) -> tuple[dict[str, str], Counter[str]]:
     """Recorded translations, joined with the captions that they are of by item and number.
 
     Args:
@@ -317,27 +319,37 @@ def translations(spec: FileSpec, assembly: Assembly, captions: pd.DataFrame) -> 
         captions: Of the data set.
 
     Returns:
-        Translations by source text, the first one where a text has several, and how many others these have.
+        Translations by source text, the first one where a text has several, and how many are left out, by why.
 
     Raises:
-        ArtifactError: If the file cannot be read, or has none of a caption of the data set.
+        ArtifactError: If the file cannot be read, or has none of a caption of the data set, or nothing says which
+            captions of an item it is of.
     """
     place = assembly.locate(spec.path)
     assert place is not None
     own = captions[captions["lang"] == spec.source]
     if spec.caption_set:
         own = own[own["caption_set"] == spec.caption_set]
+    if own.duplicated(["item_id", "k"]).any():
+        sets = ", ".join(sorted(own["caption_set"].unique()))
+        raise ArtifactError(
+            f"{place}: the {spec.source} captions are of several sets ({sets}), and nothing says which it translates",
+            hint="in the manifest, caption_set of the file",
+        )
     text_of = {(i, k): text for i, k, text in zip(own["item_id"], own["k"], own["text"], strict=True)}
     found: dict[str, str] = {}
-    others = 0
+    left_out: Counter[str] = Counter()
     for record in reader(spec.format)(place, **resolved(spec, assembly.locate)):
         source = text_of.get((assembly.name(record.item).item, record.k))
         if source is not None:
             target = _text(spec, record)
-            others += found.setdefault(source, target) != target
+            if not target:
+                left_out[EMPTY] += 1
+            elif found.setdefault(source, target) != target:
+                left_out[OTHERS] += 1
     if not found:
         raise ArtifactError(f"{place} translates no {spec.source} caption of {assembly.variant.name}")
-    return found, others
+    return found, left_out
 
 
 def crossing(items: pd.DataFrame) -> pd.Series[int]:

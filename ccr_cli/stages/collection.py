@@ -15,7 +15,7 @@ from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import say, warn
 from ccr_cli.data import toml
-from ccr_cli.data.assemble import Assembled, Assembly, crossing, translations
+from ccr_cli.data.assemble import OTHERS, Assembled, Assembly, crossing, translations
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.official import Found, examine, locate
 from ccr_cli.data.tsv import write_tsv_line
@@ -278,22 +278,26 @@ def recorded(assembly: Assembly, made: Assembled, material: Material, *, lenient
         ArtifactError: If a file cannot be read.
     """
     tables: dict[str, dict[str, str]] = {}
+    sources: dict[str, str] = {}
     for spec in material.variant.files:
         if spec.role != "translations" or material.place(spec.path) is None:
             continue
         try:
-            table, others = translations(spec, assembly, made.captions)
+            table, left_out = translations(spec, assembly, made.captions)
         except ArtifactError as error:
             if not lenient:
                 raise
             material.problems.append(Problem(spec.path, "UnreadableFile", error.message))
             continue
         known = tables.setdefault(table_of(spec), {})
-        others += sum(known.setdefault(text, target) != target for text, target in table.items())
-        if others:
-            made.notes.append(
-                f"{others:,} translations of {spec.path} are left out, as captions of the same text have another one"
-            )
+        left_out[OTHERS] += sum(known.setdefault(text, target) != target for text, target in table.items())
+        made.notes += [f"{number:,} translations of {spec.path} {why}" for why, number in left_out.items() if number]
+        sources[table_of(spec)] = spec.source
+    for name, source in sources.items():
+        own = made.captions.loc[made.captions["lang"] == source, "text"]
+        lacking = int((~own.isin(tables[name].keys())).sum())
+        if lacking:
+            made.notes.append(f"{lacking:,} of {len(own):,} captions in {source} have no translation in {name}")
     return tables
 
 

@@ -141,3 +141,30 @@ def test_media_that_lie_outside_are_not_there(tmp_path: Path) -> None:
     assert f"media that are not there\t2 of 3 below {tmp_path / 'files'}" in shown
     absent = absent_media(dataset.read(made).items, tmp_path / "files")
     assert absent == [tmp_path / "files" / "../out.jpg", tmp_path / "out.jpg"]
+
+
+def translated(*translations: str, second: str = "human") -> Collection:
+    """Three captions, of which the second is of another set if asked for, and translations of them."""
+    rows = ("10.jpg,one,en,human,0", f"10.jpg,two,en,{second},{int(second == 'human')}", "30.jpg,three,en,human,0")
+    made = listed(*rows, header="item_id,text,lang,caption_set,k")
+    made.content["mt.txt"] = lines(*translations)
+    made.files.append({"path": "mt.txt", "role": "translations", "format": "hashtag", "source": "en", "target": "zh"})
+    made.files[-1]["engine"] = "one"
+    return made
+
+
+def test_captions_without_a_recorded_translation_are_said(tmp_path: Path) -> None:
+    done = run(translated("10.jpg#zh#0 A", "30.jpg#zh#0  "), tmp_path)
+    assert done.code == 0 and "1 translations of mt.txt are empty" in done.err
+    assert "2 of 3 captions in en have no translation in one-en-zh.tsv" in done.err
+    table = done.made.file("translations/one-en-zh.tsv").read_text(encoding="utf-8")
+    assert table.splitlines() == ["source\ttarget", "one\tA"]
+
+
+def test_which_of_two_caption_sets_is_translated_must_be_said(tmp_path: Path) -> None:
+    collection = translated("10.jpg#zh#0 A", second="machine")
+    done = run(collection, tmp_path)
+    assert done.code == 4 and "captions are of several sets (human, machine), and nothing says which" in done.err
+    collection.files[-1]["caption_set"] = "human"
+    table = run(collection, tmp_path).made.file("translations/one-en-zh.tsv").read_text(encoding="utf-8")
+    assert table.splitlines() == ["source\ttarget", "one\tA"]
