@@ -227,6 +227,7 @@ def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = [
         (key, str(manifest[key])) for key in ("name", "title", "description", "source_url") if key in manifest
     ]
+    rows.append(("kind", ", ".join(f"{kind} ({n})" for kind, n in items["kind"].value_counts(sort=False).items())))
     rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
     rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
     rows += artifact_rows(read) if imported else protocol_rows(manifest.get("protocols", []))
