@@ -146,6 +146,7 @@ def test_a_closed_standard_output_is_no_error(words: list[str], sources: Chain) 
     assert (closed.code, closed.err) == (0, "")
 
 
+@pytest.mark.slow
 def test_two_encoders_features_are_joined_in_a_pipe(sources: Chain, tmp_path: Path) -> None:
     """Each stage passes on what it read, so the joined features meet the translation; training takes them."""
     root = tmp_path / "workspace"

@@ -108,6 +108,7 @@ def test_a_full_disk_while_results_are_kept(
     assert len(engine.asked()) <= 192 + 5 * failures, "no more than what was under way is lost"
 
 
+@pytest.mark.slow
 def test_a_full_disk_during_an_import_with_pictures(disk: Path, tmp_path: Path) -> None:
     room = tmp_path / "room"
     wanted = toy.ok("data", "import", "twemoji", workspace=room).made
@@ -115,6 +116,7 @@ def test_a_full_disk_during_an_import_with_pictures(disk: Path, tmp_path: Path) 
     assert failures > 1 and made.files == wanted.files
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_failed_items_are_tried_again(disk: Path, folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(folder, source)

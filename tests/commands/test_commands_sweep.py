@@ -169,6 +169,7 @@ def stop_in_the_second(workspace: Chain, number: int) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_killed_in_the_second_run(workspace: Chain, undisturbed: list[base.Artifact]) -> None:
     process = stop_in_the_second(workspace, signal.SIGKILL)
     process.communicate()
@@ -196,6 +197,7 @@ def test_interrupted_in_the_second_run(number: int, code: int, workspace: Chain)
     assert len(trained(workspace)) == 2, "the third was not begun"
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_sweep(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each waits in its first run for the other to have begun one; no run is trained twice, both print all."""
     call = ("train", "--method", "infonce", *SHORT, "--sweep", "noise=0.4,0.3", "--sweep", "seed=0,1,2")
@@ -261,6 +263,7 @@ def test_a_sweep_over_languages_and_one_draw_of_noise(workspace: Chain) -> None:
     assert [path.name for path in done.paths].count("caption-translation-0.3-seed0") == 1
 
 
+@pytest.mark.slow
 def test_a_pipe_to_evaluate_and_a_report_over_seeds(workspace: Chain) -> None:
     train = f"ccr train --method infonce {' '.join(SHORT)} --sweep noise=0,0.4 --sweep seed=0,1"
     done = toy.shell(f"{train} | ccr evaluate - | tee paths | ccr report -", workspace.root)

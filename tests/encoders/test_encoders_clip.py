@@ -240,6 +240,7 @@ def test_a_moved_folder_is_the_same_request(clip_folder: Path, workspace: Chain,
     assert extracted().id != first.id
 
 
+@pytest.mark.slow
 def test_extract_takes_the_conversion_of_the_hub(clip_folder: Path, workspace: Chain, tmp_path: Path) -> None:
     old = shutil.copytree(clip_folder, tmp_path / "old")
     (old / "model.safetensors").rename(old / "pytorch_model.bin")

@@ -286,6 +286,7 @@ def explained(part_VD: torch.Tensor, about_VD: torch.Tensor) -> float:
     return 1 - float(rest_VD.square().sum() / (about_VD - about_VD.mean(0)).square().sum())
 
 
+@pytest.mark.slow
 def test_a_known_mixture_comes_apart() -> None:
     """A picture is a word, which its caption says, and a background, which no caption mentions."""
     words, count = 16, 64

@@ -63,6 +63,7 @@ def test_compiled_encoders_give_the_same_vectors(encoder: str, folder: Path, wor
     assert request[0] == request[1], "it is no other request: what was made so is not made again"
 
 
+@pytest.mark.slow
 def test_where_nothing_compiles_it_says_so(folder: Path, workspace: Path, tmp_path: Path) -> None:
     own = ("--encoder", "vision", "--set", f"model={folder}", "--compile", "--name", "none")
     told = extract(workspace, *own, CXX=str(tmp_path / "no-compiler"))

@@ -129,7 +129,7 @@ def test_captions_of_one_text_with_two_translations(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("red-circle#enc2de x", "line 1: expected ITEM#TAG#NUMBER"),
+        ("red-circle#enc2de x", "line 1: expected ITEM#TAG#K TEXT"),
         ("\nother#de#0 x\n", "no line of an item"),
         ("", "no line"),
     ],

@@ -191,6 +191,7 @@ print(next(engine.translate(["a dog runs."]))[1].text, flush=True)
 """
 
 
+@pytest.mark.slow
 def test_one_process_converts_the_others_wait_and_a_killed_one_is_in_nobodys_way(marian: Path, tmp_path: Path) -> None:
     go, places = tmp_path / "go", tmp_path / "ct2"
     environment = {**os.environ, "CCR_CACHE": str(tmp_path), "OMP_NUM_THREADS": "1"}
