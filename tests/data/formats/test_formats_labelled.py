@@ -249,7 +249,7 @@ def test_keys_of_hdf5_that_are_not_there_or_lie_elsewhere(tmp_path: Path) -> Non
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["valid_imgs_deep"] = np.ones((8, 6))
         file["train_imgs_deep"] = h5py.ExternalLink("other.h5", "secret")
-    with pytest.raises(ArtifactError, match="'train_imgs_deep' in .* refers to another file"):
+    with pytest.raises(ArtifactError, match=r"'train_imgs_deep' in .* refers to another file"):
         read_labelled(tmp_path / "a.h5", NUSWIDE)
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file.create_dataset("train_imgs_deep", (2, 2), "f8", external=[(str(tmp_path / "other.h5"), 0, 32)])
