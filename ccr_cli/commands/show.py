@@ -90,8 +90,13 @@ def show_training(artifact: Artifact) -> None:
 
     counts, seconds = artifact.counts, float(artifact.about["environment"].get("seconds", 0.0))
     best = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
-    figure = run.config(artifact).get("criterion", "SumR")
+    config = run.config(artifact)
+    figure = config.get("criterion", "SumR")
     reached = f", {figure} {best[f'val.{figure}']:.1f} on validation" if f"val.{figure}" in best else ""
+    if reached and config.get("validation"):
+        queries, items = config["validation"]
+        kind = "machine-translated" if config["select"] == "mt" else "human"
+        reached += f" (half of it: {queries:,} {kind} queries, {items:,} items; not comparable with test figures)"
     console.say(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; {seconds:.0f} s of training")
 
 

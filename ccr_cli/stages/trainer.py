@@ -153,6 +153,7 @@ class Trainer:
                 **{k: self.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
                 "select": self.select if self.validation else "last",
                 "criterion": self.criterion,
+                "validation": [len(self.validation.texts), len(self.validation.item_ids)] if self.validation else None,
                 "dtype": self.request["dtype"],
                 "data": self.build.parents[0].path.rsplit("/", 1)[-1],
                 "features": self.build.parents[-1].path.rsplit("/", 1)[-1],

@@ -81,7 +81,7 @@ def test_references_that_were_not_taken_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("run", "on validation"),
+        ("run", "on validation (half of it: 10 machine-translated queries, 5 items; not comparable with test"),
         ("evaluation", "SumR"),
         ("diagnosis", "called mismatched"),
         ("dataset", "24 items.train"),
