@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant, path_options, reader
-from ccr_cli.data.formats.base import Record, is_video
+from ccr_cli.data.formats.base import Record, is_video, stem
 from ccr_cli.data.formats.id_list import read_ids
 from ccr_cli.data.manifests import LANG
 from ccr_cli.errors import ArtifactError
@@ -88,12 +88,20 @@ class Assembly:
         self.lists_lacking = False
         """Whether a list is missing or wrong; then an item that no other list names may be of that one."""
         self.listed: dict[str, str] = {}
+        self.own = variant.toml == Path()
+        """Whether no manifest says how the files go together, as they are a user's own."""
+        self.stems: dict[str, list[str]] = {}
+        """The ids of the lists by what they are without the ending of a media file."""
+        self.spelt: dict[str, str] = {}
+        """By id of the lists: how captions write it, where they write it otherwise."""
         self.items: dict[str, _Row] = {}
         """By item: split, media, label, group, where the split was said, kind."""
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
         self.refused: list[dict[str, Any]] = []
         self.unread: dict[str, str] = {}
         self.left_out: Counter[str] = Counter()
+        self.unlisted = ""
+        """The first id that no list names."""
         self.odd: set[str] = set()
         self.langs: set[str] = set()
         self.numbers: Counter[tuple[str, str, str]] = Counter()
@@ -112,6 +120,10 @@ class Assembly:
         items = self._items()
         captions = self._frame()
         notes = [f"{number:,} captions {why}" for why, number in self.left_out.items()]
+        if self.own and self.unlisted:
+            notes.append(
+                f"the first id that no list names is {self.unlisted!r}, that of the lists {next(iter(self.listed))!r}"
+            )
         source = str(self.variant.about["source_lang"])
         bare = items.loc[~items["item_id"].isin(captions.loc[captions["lang"] == source, "item_id"]), "item_id"]
         if len(bare):
@@ -159,18 +171,40 @@ class Assembly:
                 again = "twice" if other == spec.split else f"in {other} and in {spec.split}"
                 raise ArtifactError(f"{place}, line {line}: the lists name {official!r} {again}")
             self.listed[named.item] = spec.split
+            self.stems.setdefault(stem(official), []).append(official)
             self._add(named, spec.split, Record(official, "", f"{place.name}, line {line}"))
 
     def _captions(self, spec: FileSpec, place: Path) -> None:
+        first, matched = "", False
         for record in reader(spec.format)(place, **resolved(spec, self.locate)):
-            named = self.name(record.item)
+            named = self.name(self._as_listed(record.item))
             split = self._split(spec, record, named)
+            first, matched = first or record.item, matched or bool(split)
             if not split:
                 continue
             self._add(named, split, record)
             if spec.keep and split not in spec.keep:
                 continue
             self._caption(spec, record, named.item)
+        if self.own and self.listed and first and not matched:
+            raise ArtifactError(
+                f"{place}: no list of a split names an item of it: its first id is {first!r}, the lists' is "
+                f"{next(iter(self.listed))!r}",
+                hint="the ids of a list are those of the captions; the ending of a media file may be missing",
+            )
+
+    def _as_listed(self, official: str) -> str:
+        """An id as the lists write it, where one side alone has the ending of a media file and one item fits.
+
+        Raises:
+            ArtifactError: If two ids of the captions would be one of the lists.
+        """
+        found = self.stems.get(stem(official), [])
+        if not self.own or official in self.listed or len(found) != 1 or stem(official) not in (official, found[0]):
+            return official
+        if (other := self.spelt.setdefault(found[0], official)) != official:
+            raise ArtifactError(f"{other!r} and {official!r} of the captions would both be {found[0]!r} of the lists")
+        return found[0]
 
     def _split(self, spec: FileSpec, record: Record, named: Named) -> str:
         """The split of a caption's item: as the lists say, else as it is known, else as the file says."""
@@ -184,6 +218,7 @@ class Assembly:
             split = self.listed.get(named.item) or (known_as[0] if known_as else kept)
             if not split:
                 self.left_out["belong to items that no list of a split names"] += 1
+                self.unlisted = self.unlisted or record.item
             return split
         if known_as is None:
             if not said:

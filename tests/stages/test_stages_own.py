@@ -151,7 +151,7 @@ def test_a_format_is_imported(
             "hashtag",
             ("en=train.caption.txt", "--split", "test=zh.caption.txt"),
             4,
-            ["has no captions: 2 captions belong to items"],
+            ["train.caption.txt: no list of a split names an item of it"],
         ),
         (
             "hashtag",
@@ -201,6 +201,38 @@ def test_what_an_item_is(files: Path) -> None:
     Path("twice.csv").write_text("item_id,text,split,kind\na,x,val,image\na,y,val,video\n", encoding="utf-8")
     done = run("captions-csv", "twice.csv", "--lang", "en")
     assert done.code == 4 and "twice.csv, line 3: 'a' is of the kind video, and before image" in done.err
+
+
+def test_the_ending_of_a_media_file_does_not_keep_ids_apart(files: Path) -> None:
+    Path("de.csv").write_text("item_id,text,lang\n-1,ein Hund,de\nb,eine Katze,de\n", encoding="utf-8")
+    Path("en.csv").write_text("item_id,text,lang\n-1.jpg,a dog,en\nb.jpg,a cat,en\nc.jpg,an owl,en\n", encoding="utf-8")
+    done = run("captions-csv", "en.csv", "de.csv", *LISTS)
+    read = dataset.read(done.made)
+    assert done.code == 0 and list(read.items["item_id"]) == ["-1.jpg", "b.jpg"]
+    assert sorted(zip(read.captions["item_id"], read.captions["lang"], strict=True)) == [
+        (item, lang) for item in ("-1.jpg", "b.jpg") for lang in ("de", "en")
+    ]
+    assert "1 captions belong to items that no list" in done.err
+    assert "the first id that no list names is 'c.jpg', that of the lists '-1.jpg'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("listed", "captions", "message"),
+    [
+        (("a.jpg", "a.png"), ("a",), "its first id is 'a', the lists' is 'a.jpg'"),
+        (("a.jpg",), ("a.png",), "its first id is 'a.png', the lists' is 'a.jpg'"),
+        (("a",), ("a.jpg", "a.png"), "'a.jpg' and 'a.png' of the captions would both be 'a' of the lists"),
+        (("x",), ("y", "z"), "other.csv: no list of a split names an item of it: its first id is 'y'"),
+    ],
+)
+def test_a_file_that_no_list_names_an_item_of_is_refused(
+    listed: tuple[str, ...], captions: tuple[str, ...], message: str, files: Path
+) -> None:
+    Path("train.txt").write_text("\n".join([*listed, "q"]), encoding="utf-8")
+    Path("en.csv").write_text("item_id,text\nq,a dog\n", encoding="utf-8")
+    Path("other.csv").write_text("item_id,text\n" + "".join(f"{each},a cat\n" for each in captions), encoding="utf-8")
+    done = run("captions-csv", "en=en.csv", "de=other.csv", "--split", "train=train.txt")
+    assert done.code == 4 and message in done.err, done.err
 
 
 def test_where_files_lie_is_not_part_of_what_was_asked_for(files: Path) -> None:
