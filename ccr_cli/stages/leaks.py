@@ -38,12 +38,16 @@ def own_leak(own: dataset.Dataset, split: str, select: str) -> str:
         select: What chose the epoch; `last` where nothing did.
 
     Returns:
-        What the signature says. Official splits may cut through a group (scenes of one video): how many items have
-        one in training is said, and warned about.
+        What the signature says. Items that chose the epoch are warned about. Official splits may cut through a group
+        (scenes of one video): how many items have one in training is said, and warned about.
     """
     if split == "train":
         return "trained-on"
     if split in ("val", "val-select") and select != "last":
+        chose, whole = (len(items_of(own.items, each)) for each in ("val-select", split))
+        warn(
+            f"{chose} of {whole} {split} items of {own.name} chose the epoch: {SELECTED} (--split val-report has none)"
+        )
         return SELECTED
     groups = items_of(own.items, split)["group"]
     shared = int(groups.isin(set(items_of(own.items, "train")["group"])).sum())

@@ -117,8 +117,13 @@ def test_a_space_is_a_name(space: Any, data: dataset.Dataset) -> None:
         ("test", "mt", "own-split"),
     ],
 )
-def test_what_chose_the_epoch_is_no_own_split(split: str, select: str, leak: str, data: dataset.Dataset) -> None:
+def test_what_chose_the_epoch_is_no_own_split(
+    split: str, select: str, leak: str, data: dataset.Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert own_leak(data, split, select) == leak
+    whole = {"val": 12, "val-select": 5}.get(split)
+    said = f"warning: 5 of {whole} {split} items of toy chose the epoch: selected-on" if leak == "selected-on" else ""
+    assert capsys.readouterr().err.startswith(said) if said else capsys.readouterr().err == ""
 
 
 def test_a_group_that_an_official_split_cuts_through_is_said(
