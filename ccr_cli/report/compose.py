@@ -58,8 +58,8 @@ def overview(material: Material) -> Overview:
         if table:
             tables[table.name] = table
     if material.published:
-        called = {c.name: str(c.manifest.get("name") or "") for c in material.collections}
-        tables |= published.beside(frame, material.published, called)
+        manifests = {collection.name: collection.manifest for collection in material.collections}
+        tables |= published.beside(frame, material.published, manifests)
     if views:
         said = findings(views[0], diagnoses)
         said = replace(said, more=(*said.more, *translations.failures(material.translations)))

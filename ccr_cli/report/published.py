@@ -12,7 +12,7 @@ import pandas as pd
 
 from ccr_cli.data.published import Published, row_name
 from ccr_cli.report import compare, summaries
-from ccr_cli.report.published_match import Difference, Match, differences, match, published_rows
+from ccr_cli.report.published_match import Difference, Manifests, Match, differences, match, published_rows
 from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import Cell, Column, Row, Table
 from ccr_cli.report.translation_scores import listed
@@ -26,19 +26,19 @@ QUOTED = (
 _Differing = Mapping[tuple[str, str], Sequence[Difference]]
 
 
-def beside(frame: pd.DataFrame, published: Published, names: Mapping[str, str]) -> dict[str, Table]:
+def beside(frame: pd.DataFrame, published: Published, manifests: Manifests) -> dict[str, Table]:
     """Makes the tables of results beside published ones.
 
     Args:
         frame: A results frame.
         published: What is published.
-        names: What data sets are called in their manifests, by the name they have here.
+        manifests: The manifests of data sets, by the name that these have here.
 
     Returns:
         By name: the figures, a table for each data set and language of which there are any, and
         `published-differences`; where nothing fits, `published` says of what there are figures.
     """
-    found, lonely = match(frame, published, names)
+    found, lonely = match(frame, published, manifests)
     if not found:
         return {"published": _available(published, lonely)}
     differing = [differences(one) for one in found]

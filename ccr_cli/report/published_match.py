@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
 
@@ -42,6 +42,7 @@ _ENCODERS = {
         "word2vec": "word2vec",
     }.items()
 }
+Manifests = Mapping[str, Mapping[str, Any]]
 _STYLES = {
     "caption-translation": "translations switched singly, the English captions intact",
     "image-translation": "all translations of an item switched together, the English captions intact",
@@ -84,13 +85,13 @@ class Difference:
     theirs: str
 
 
-def match(frame: pd.DataFrame, published: Published, names: Mapping[str, str]) -> tuple[list[Match], list[str]]:
+def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tuple[list[Match], list[str]]:
     """Finds what is published of the data sets, languages and noise of results on test items.
 
     Args:
         frame: A results frame.
         published: What is published.
-        names: What data sets are called in their manifests, by the name they have here.
+        manifests: The manifests of data sets, by the name that these have here.
 
     Returns:
         The matches; and in words, what nothing published fits.
@@ -99,8 +100,10 @@ def match(frame: pd.DataFrame, published: Published, names: Mapping[str, str]) -
         return [], []
     rows, ours = published_rows(published), _signed(frame)
     known = {_plain(data): data for data in rows["data"].unique()}
+    names = {data: str(manifest.get("name") or "") for data, manifest in manifests.items()}
     ours["benchmark"] = [_benchmark((data, names.get(data, "")), known) for data in ours["data"]]
     ours["taught"] = [_taught(on, names, known) for on in ours["trained_on"]]
+    ours["own_split"] = [bool(manifests.get(data, {}).get("own_split")) for data in ours["data"]]
     ours["protocol"] = ours["sign.protocol"].map(_protocol)
     found: list[Match] = []
     lonely: list[str] = []
@@ -206,6 +209,9 @@ def _differences(found: Match, rows: pd.DataFrame) -> Iterator[Difference]:
     if any(not fusion.startswith(about["fusion"]) for fusion in fusions):
         *mine, other = map(_fusion, (*fusions, about["fusion"]))
         yield Difference("score fusion", "; ".join(mine), other)
+    if ours["own_split"].any():
+        own = "; ".join(_texts(ours.loc[ours["own_split"], "data"]))
+        yield Difference("split", f"of {own} alone: another choice of items", "the paper's")
     partial = _texts(signature.data_name(data) for data in ours["sign.data"] if signature.is_partial(data))
     if partial:
         yield Difference("data", "; ".join(partial), "all of it")

@@ -58,7 +58,7 @@ def frame(*results: Any, encoder: str = "efficientnet-lite0 + ngram") -> pd.Data
 
 
 def tables(*results: Any, **names: str) -> dict[str, Table]:
-    return beside(frame(*results), KNOWN, names)
+    return beside(frame(*results), KNOWN, {data: {"name": name} for data, name in names.items()})
 
 
 def cells(table: Table, source: str | None = None) -> list[dict[str, Any]]:
@@ -184,9 +184,17 @@ def test_zero_shot_stands_beside_zero_shot_and_never_beside_untrained_models() -
 def test_what_was_trained_on_is_compared(
     protocol: str, data: str, theirs: tuple[str, str], told: tuple[str, str] | None
 ) -> None:
-    found = match(frame(result(data, protocol=protocol)), KNOWN, {"mine": "multi-mscoco"})[0][0]
+    found = match(frame(result(data, protocol=protocol)), KNOWN, {"mine": {"name": "multi-mscoco"}})[0][0]
     differing = {each.what: (each.ours, each.theirs) for each in differences(found)[theirs]}
     assert differing.get("training data") == told
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_split_that_is_not_the_papers_is_told(own: bool) -> None:
+    mine = result("vatex-halves-seed0", lang="zh", gallery="1500", q="15000", protocol="vatex-halves-seed0")
+    (found,), _ = match(frame(mine), KNOWN, {"vatex-halves-seed0": {"own_split": own}})
+    for told in differences(found).values():
+        assert [each.what for each in told].count("split") == own
 
 
 def test_a_partial_data_set_is_told() -> None:
