@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.console import warn
 from ccr_cli.data.manifests import spaces
 from ccr_cli.data.splits import items_of
@@ -92,7 +92,8 @@ def other_leak(own: dataset.Dataset, other: dataset.Dataset, split: str, select:
         if len(dropped) == len(items):
             raise ArtifactError(f"nothing would be left of {other.name} ({split}): {seen}")
         warn(f"{told} are left out: {seen}")
-        return Leak(f"dropped-{len(dropped)}-{by}", dropped)
+        left = base.sha256_text("\n".join(sorted(set(items["item_id"]) - dropped)))[:6]
+        return Leak(f"dropped-{len(dropped)}-left{left}-{by}", dropped)
     if chose_V.any():
         number = items.loc[chose_V, "group"].nunique()
         warn(f"{number} groups of {other.name} ({split}) chose the epoch in {own.name}: {SELECTED}")
