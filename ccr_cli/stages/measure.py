@@ -17,7 +17,7 @@ from torch import Tensor
 import ccr_cli
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.console import say, warn
-from ccr_cli.data.protocols import ZERO_SHOT, Protocol, first_captions
+from ccr_cli.data.protocols import USUAL, ZERO_SHOT, Protocol, first_captions, read_protocols
 from ccr_cli.data.splits import items_of
 from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.methods.base import Method
@@ -102,6 +102,7 @@ class Measuring:
             if protocol.caption_set not in (None, sets):
                 wanted = protocol.caption_set
                 say(f"{lang} has no captions of the set {wanted!r} and is measured with its own: {sets}")
+            _warn_mixed(target.data, lang, sets, protocol)
             if found.missing:
                 warn(f"{found.missing} {protocol.split} items of {target.data.name} have no features")
             if visual is None:
@@ -257,6 +258,20 @@ class Measuring:
 def named(data: dataset.Dataset) -> str:
     """What a signature calls a data set."""
     return signatures.data_value(data.name, data.artifact.id, partial=bool(data.manifest.get("partial")))
+
+
+def _warn_mixed(data: dataset.Dataset, lang: str, sets: str, protocol: Protocol) -> None:
+    """Warns where captions of several sets are measured as one, and a protocol of the data set is of one of them."""
+    mixed = set(sets.split("+"))
+    if protocol.name not in USUAL or protocol.caption_set is not None or len(mixed) == 1:
+        return
+    known = read_protocols(data.manifest, f"the manifest of {data.name}").values()
+    fits = [each.name for each in known if each.caption_set in mixed and (each.langs is None or lang in each.langs)]
+    if fits:
+        warn(
+            f"the {lang} captions of {data.name} are of several sets ({sets}), which are not measured as one "
+            f"elsewhere: --protocol {' or '.join(fits)}, or --caption-set"
+        )
 
 
 def captions_of(data: dataset.Dataset, lang: str, protocol: Protocol) -> pd.DataFrame:
