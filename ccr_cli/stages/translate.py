@@ -45,6 +45,8 @@ def translate(inputs: Inputs, wanted: Wanted) -> base.Artifact:
                 if (frame["status"] != "ok").any() and (told := job.coverage(engines)):
                     say(str(told))
             assert build.done is not None
+            if whose := job.recordings():
+                say(whose)
             return build.done
     except UnavailableError as error:
         raise job.alternative(error) from None

@@ -283,6 +283,16 @@ class Job:
         step = self.chains[0][0][0]
         return coverage(engines.of(step), Path(table).expanduser(), self._captions(step.source, every=True))
 
+    def recordings(self) -> str:
+        """Whose recorded translations are taken, and whose could be; empty where there is no such choice."""
+        if self.request["engine"] != "recorded" or self._config.table:
+            return ""
+        known = self._module.engines(self.source.artifact.path, self.source.source_lang, self.wanted.lang)
+        taken = self._config.engine or next(iter(known), "nobody")
+        others = [name for name in known if name != taken]
+        also = f"there are also {', '.join(others)}: --set engine={others[0]}" if others else ""
+        return f"  recorded translations by {taken}; {also}" if also else ""
+
     def _captions(self, lang: str, *, every: bool = False) -> pd.DataFrame:
         split = None if every else self.wanted.split
         items = self.source.items if split is None else items_of(self.source.items, split)

@@ -150,6 +150,12 @@ def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
     return list(dict.fromkeys((table.source, table.target) for table in _tables(dataset_dir)))
 
 
+def engines(dataset_dir: Path | None, source: str, target: str) -> list[str]:
+    """Lists whose recordings of a pair a data set has; the first is taken if nobody is named."""
+    found = (table for table in _tables(dataset_dir) if (table.source, table.target) == (source, target))
+    return list(dict.fromkeys(table.engine for table in found))
+
+
 def _tables(dataset_dir: Path | None) -> list[_Table]:
     """The tables that exist: in the manifest's order, then those that only their file name describes."""
     if dataset_dir is None:

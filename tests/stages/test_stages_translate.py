@@ -372,3 +372,18 @@ def test_a_translation_stands_for_its_data_set(tmp_path: Path) -> None:
     assert both.code == 4 and "several data sets:\n  datasets/toy\n  datasets/second\n" in both.err
     first = toy.ok("translate", made[1].path, "datasets/toy", "--lang", "fr", workspace=root)
     assert [path.parent.name for path in first.paths] == ["datasets", "toy"], "a data set that is named counts"
+
+
+def test_whose_recording_is_taken_is_said(tmp_path: Path) -> None:
+    place = toy.toy().write(tmp_path / "toy")
+    (place / "translations/zeta-en-es.tsv").write_bytes((place / "translations/hand-en-es.tsv").read_bytes())
+    root = tmp_path / "workspace"
+    toy.ok("data", "import", place, workspace=root)
+    assert "recorded translations by hand; there are also zeta: --set engine=zeta\n" in translated(root).err
+    assert "recorded translations by zeta; there are also hand: --set engine=hand\n" in (
+        translated(root, "--set", "engine=zeta").err
+    )
+    made = translated(imported(toy.toy(), tmp_path / "one"))
+    assert made.code == 0 and "recorded translations by" not in made.err
+    table = translated(root, "--set", f"table={place / 'translations/zeta-en-es.tsv'}")
+    assert table.code == 0 and "recorded translations by" not in table.err
