@@ -67,7 +67,8 @@ class Match:
     @property
     def title(self) -> str:
         """The data sets and languages of the results, in words."""
-        how = ", zero-shot" if self.protocol.startswith("zero-shot") else ""
+        how = "" if self.protocol == "full" else f", protocol {self.protocol}"
+        how = ", zero-shot" if self.protocol.startswith("zero-shot") else how
         return f"{listed(sorted(set(self.ours['data'])))}, queries in {listed(sorted(set(self.ours['lang'])))}{how}"
 
     @property
@@ -106,7 +107,7 @@ def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tu
     ours["own_split"] = [bool(manifests.get(data, {}).get("own_split")) for data in ours["data"]]
     ours["protocol"] = ours["sign.protocol"].map(_protocol)
     found: list[Match] = []
-    lonely: list[str] = []
+    alone: list[tuple[Match, str]] = []
     for key, mine in ours.groupby(["benchmark", "lang", "protocol"]):
         data, lang, protocol = cast(tuple[str, str, str], key)
         protocols = {theirs for theirs in rows["protocol"] if _fits(protocol, theirs)}
@@ -114,12 +115,19 @@ def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tu
         theirs = theirs[(theirs["language"] == lang) | (lang == _UNDETERMINED)]
         one = Match(data, lang, protocol, mine, theirs)
         for noise in sorted(set(mine["noise"]) - set(one.shared)):
-            lonely.append(f"{one.title}{'' if theirs.empty else f', at {percent(noise)} noise'}")
+            alone.append((one, "" if theirs.empty else f", at {percent(noise)} noise"))
         if one.shared:
             ratios = one.shared
             kept = (mine["noise"].isin(ratios), theirs["noise"].isin(ratios))
             found.append(Match(data, lang, protocol, mine[kept[0]], theirs[kept[1]]))
+    lonely = [f"{one.title}{_beside(one, found)}{ratio}" for one, ratio in alone]
     return found, list(dict.fromkeys(lonely))
+
+
+def _beside(one: Match, found: Iterable[Match]) -> str:
+    """The protocol that a title leaves out, where something is published by another one."""
+    others = any((each.data, each.lang) == (one.data, one.lang) and each.protocol != "full" for each in found)
+    return ", protocol full" if others and one.protocol == "full" else ""
 
 
 def published_rows(published: Published) -> pd.DataFrame:

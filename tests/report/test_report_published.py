@@ -363,3 +363,12 @@ def test_papers_are_cited_if_they_are_quoted() -> None:
 def test_results_with_signatures_of_another_version_are_passed_over() -> None:
     run, entry = result("multi30k")
     assert list(tables((run, {**entry, "signature": "data:multi30k|split:test"}))) == ["published"]
+
+
+def test_what_is_published_by_another_protocol_alone_is_said() -> None:
+    by_category = result("wikipedia", lang="und", protocol="labelled", pos="label")
+    by_item = result("wikipedia", "infonce", lang="und")
+    found, lonely = match(frame(by_category, by_item), KNOWN, {})
+    assert [one.title for one in found] == ["wikipedia, queries in und, protocol labelled"]
+    assert lonely == ["wikipedia, queries in und, protocol full"]
+    assert match(frame(by_item), KNOWN, {}) == ([], ["wikipedia, queries in und"])
