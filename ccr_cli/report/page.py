@@ -110,8 +110,8 @@ def _contents(sections: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _byline(content: Content) -> str:
     if not content.views:
         return " · ".join(dict.fromkeys(t.label for t in content.material.translations))
-    main, results = content.views[0], pd.concat([v.frame for v in content.views])
-    runs, seeds = results["run_id"].nunique(), main.frame["seed"].nunique()
+    main = content.views[0]
+    runs, seeds = (main.frame[column].nunique() for column in ("run_id", "seed"))
     ratios = ", ".join(percent(n) for n in sorted(set(main.frame["noise"])))
     asked = main.frame["queries"].max()
     parts = [

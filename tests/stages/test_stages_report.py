@@ -242,3 +242,12 @@ def test_one_evaluation_alone_makes_a_page(tmp_path: Path) -> None:
     workspace = fake.make(tmp_path, ("basic",), (0.0,), (0,), langs=("en",), diagnosed=False)
     done = report(Inputs(workspace))
     assert "Without synthetic noise, basic reaches SumR" in done.file("report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("unillustrated")
+def test_the_byline_counts_the_runs_that_it_speaks_of(workspace: Workspace) -> None:
+    data = base.load(workspace.place("dataset", "toy-emoji"))
+    run = fake.make_run(workspace, data, "uml", 0.4, 5, name="english")
+    fake.make_evaluation(workspace, data, run, "uml", 0.4, 5, langs=("en",))
+    page = report(Inputs(workspace)).file("report.html").read_text(encoding="utf-8")
+    assert " · 12 runs · 2 seeds · " in page.replace("\u00a0", " "), "and one in English alone"
