@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, run
+from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import read_table
 from ccr_cli.artifacts.workspace import slug
@@ -108,7 +109,7 @@ def gather(
     parents = [*evaluations, *diagnoses, *runs.values(), *translated]
     material = Material(
         results=results,
-        facts=_facts(runs, labels),
+        facts=_facts(inputs, runs, labels),
         diagnoses=[Diagnosis(_run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
         searches=searches,
@@ -164,7 +165,7 @@ def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artif
     return True
 
 
-def _facts(runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, compare.RunFacts]:
+def _facts(inputs: Inputs, runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, compare.RunFacts]:
     """What the runs' configurations say; labels are told apart where runs of one label differ in their options."""
     configs = {run_id: run.config(artifact) for run_id, artifact in runs.items()}
     named = {
@@ -181,7 +182,7 @@ def _facts(runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, c
             data=str(config.get("data") or ""),
             noise_kind=compare.noise_kind(config.get("noise")),
             noise_seed=(config.get("noise") or {}).get("seed"),
-            encoder=_encoder(config),
+            encoder=_encoder(inputs, runs[run_id], config),
         )
         for run_id, config in configs.items()
     }
@@ -195,8 +196,14 @@ def _saw(artifact: base.Artifact, config: dict[str, Any]) -> str:
     return compare.HUMAN if config.get("select") == compare.HUMAN and artifact.has_parent("translation") else ""
 
 
-def _encoder(config: dict[str, Any]) -> str:
-    parts = (config.get("features"), (config.get("options") or {}).get("text_encoder"))
+def _encoder(inputs: Inputs, artifact: base.Artifact, config: dict[str, Any]) -> str:
+    """Features and text encoder: features that were made elsewhere by the encoder that was named, others by name."""
+    visual = config.get("features")
+    with suppress(ArtifactError):
+        asked = inputs.workspace.parent(artifact, "features").request
+        if features.FROM in asked and asked["encoder"] != features.GIVEN:
+            visual = asked["encoder"]
+    parts = (visual, (config.get("options") or {}).get("text_encoder"))
     return " + ".join(str(part) for part in parts if part)
 
 

@@ -6,11 +6,12 @@ import csv
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import base, evaluation
+from ccr_cli.artifacts import base, dataset, evaluation
 from ccr_cli.data import published
 
 CPU = ("--device", "cpu")
@@ -114,3 +115,15 @@ def test_without_anything_published_it_says_of_what_there_is(chain: Chain, tmp_p
 def test_translations_alone_have_nothing_beside_them(workspace: Chain) -> None:
     done = workspace.ccr("report", workspace.find("translation").path, "--published")
     assert done.code == 0 and "There are no results on test items." in done.err
+
+
+def test_features_made_elsewhere_are_called_by_their_encoder(copy: Chain, tmp_path: Path) -> None:
+    items = dataset.read(copy.find("dataset")).items["item_id"]
+    rows = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)
+    np.savez(tmp_path / "resnet.npz", **dict(zip(items, rows, strict=True)))
+    named = ("extract", "--from", tmp_path / "resnet.npz", "--encoder-name", "ResNet-152", "--name", "mine")
+    made = toy.ok(*named, workspace=copy.root).made
+    trained = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, made.path, workspace=copy.root).made
+    toy.ok("evaluate", trained.path, *CPU, workspace=copy.root)
+    rows_of = read(toy.ok("report", "--published", trained.path, workspace=copy.root).made, "published-multi30k-de")
+    assert {row["encoders"] for row in rows_of if row["source"] == "yours"} == {"ResNet-152 + ngram"}
