@@ -56,6 +56,12 @@ def artifact_rows(read: dataset.Dataset) -> Rows:
     rows += [("partial", str(problem)) for problem in partial]
     if partial and manifest.get("get"):
         rows.append(("get it", str(manifest["get"])))
+    return rows
+
+
+def media_rows(read: dataset.Dataset) -> Rows:
+    """How many of an imported data set's media are not there."""
+    rows: Rows = []
     root = dataset.media_root(read.artifact)
     named = read.items["media"].dropna()
     if len(named) and root is not None:

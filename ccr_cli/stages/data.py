@@ -18,7 +18,7 @@ from ccr_cli.data import collections
 from ccr_cli.data.manifests import Folder, bundled, bundled_root, read_folder
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.collection import import_collection
-from ccr_cli.stages.collection_card import artifact_rows, manifest_card, protocol_rows
+from ccr_cli.stages.collection_card import artifact_rows, manifest_card, media_rows, protocol_rows
 from ccr_cli.stages.failures import write_failures
 from ccr_cli.stages.given import import_given
 from ccr_cli.stages.overlap import warn_of_overlap
@@ -101,9 +101,7 @@ def import_data(
             build.finish(_counts(folder))
         assert build.done is not None
         if not shipped:
-            missing = absent_media(folder.items, media_root or path / "media")
-            if missing:
-                warn(f"{len(missing)} media are not there, the first: {missing[0]}; ccr extract will need them")
+            warn_of_absent_media(dataset.read(build.done), media_root)
         there = dataset.media_root(build.done)
         if media_root is not None and there != media_root.resolve():
             warn(f"{build.done.path} keeps its media root {there}; import with --force to change it")
@@ -148,6 +146,14 @@ def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
     """The media of items that are not where they should be, which is below the root."""
     places = {str(name): dataset.media_path(root, str(name)) for name in items["media"].dropna() if name}
     return [root / name for name, place in places.items() if place is None or not place.is_file()]
+
+
+def warn_of_absent_media(data: dataset.Dataset, root: Path | None = None) -> None:
+    """Says how many media are not there; `root`: where they lie, if not where the data set says."""
+    place = root or dataset.media_root(data.artifact)
+    missing = absent_media(data.items, place) if place is not None else []
+    if missing:
+        warn(f"{len(missing)} media are not there, the first: {missing[0]}; ccr extract will need them")
 
 
 def _copy(folder: Folder, target: Path, *, copy_media: bool) -> None:
@@ -231,6 +237,7 @@ def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:
     rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
     rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
     rows += artifact_rows(read) if imported else protocol_rows(manifest.get("protocols", []))
+    rows += media_rows(read) if place is not None else []
     recorded = [f"{t['source']}->{t['target']} ({t['engine']})" for t in manifest.get("translations", [])]
     rows.append(("recorded translations", ", ".join(recorded) or "none"))
     example = captions[captions["item_id"] == items["item_id"].iloc[0]]

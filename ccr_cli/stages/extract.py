@@ -213,6 +213,8 @@ class _Job:
         if not todo:
             return 0, 0
         root = self._root()
+        if part.of == 1 and not self.wanted.retry_failed:  # an artifact that is mended holds what need not be there
+            self._refuse_absent(root, todo)
         device = choose_device(self.wanted.device)
         model = self._module.Encoder(self._config, device, DTYPES[self.wanted.dtype])
         self._refuse_pictures(model)
@@ -291,6 +293,18 @@ class _Job:
             where = f"its media root {root} is not there" if root else "no media lie beside it"
             raise ArtifactError(f"{self._data.name} has no media: {where}", hint="say where: --media-root FOLDER")
         return root.resolve()
+
+    def _refuse_absent(self, root: Path, todo: Sequence[tuple[int, int]]) -> None:
+        """Stops before anything is encoded where so many media are not there that the end would be refused."""
+        named = [each.media for start, stop in todo for each in self._media[start:stop] if each.media]
+        absent = [name for name in named if not (root / name).exists()]
+        total = len(self._media)
+        if len(absent) > self.wanted.max_failed * total:
+            raise CcrError(
+                f"{len(absent)} of {total} media are not there, more than --max-failed {self.wanted.max_failed:g}; "
+                f"the first: {absent[0]}, below {root}",
+                hint="say where they are: --media-root FOLDER; or raise --max-failed",
+            )
 
     def _refuse_sampling(self) -> None:
         """Options that choose frames, where there are none."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.artifacts import base
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.data.collections import SPLITS, FileSpec, Variant, options_of, reader
 from ccr_cli.data.formats.base import stem
@@ -17,6 +17,7 @@ from ccr_cli.data.manifests import LANG
 from ccr_cli.data.official import examine
 from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError
 from ccr_cli.stages.collection import Material, build
+from ccr_cli.stages.data import warn_of_absent_media
 
 VIDEOS = ("vatex", "msrvtt", "activitynet", "didemo")
 """Formats of collections of videos; elsewhere a file says what an item is, or the ending of its medium."""
@@ -96,7 +97,9 @@ def import_own(
     }
     material = Material(variant, Path(), found, asked=asked)
     root = media_root or Path(first.path).parent
-    return build(workspace, material, name, allow_partial=False, media_root=root, force=force)
+    made = build(workspace, material, name, allow_partial=False, media_root=root, force=force)
+    warn_of_absent_media(dataset.read(made))
+    return made
 
 
 def _file(

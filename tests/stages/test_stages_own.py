@@ -235,6 +235,23 @@ def test_a_file_that_no_list_names_an_item_of_is_refused(
     assert done.code == 4 and message in done.err, done.err
 
 
+def test_media_that_are_not_there_are_said(files: Path) -> None:
+    Path("one.csv").write_text("item_id,text,split,media\na,x,train,a.png\nb,y,train,b.png\n", encoding="utf-8")
+    Path("pictures").mkdir()
+    Path("pictures/a.png").write_bytes(b"")
+    said = "1 media are not there, the first: pictures/b.png; ccr extract will need them"
+    done = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "pictures")
+    assert done.code == 0 and said.replace("pictures", str(files / "pictures")) in " ".join(done.err.split())
+    shown = toy.ccr("data", "show", "one", workspace=Path("space"))
+    assert "media that are not there" in shown.out and "1 of 2 below" in shown.out
+    lost = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "nowhere", "--name", "lost")
+    assert "2 media are not there" in lost.err
+    Path("pictures/a.png").unlink()
+    done = toy.ccr("extract", "datasets/one", *toy.ENCODER, workspace=Path("space"))
+    assert done.code == 1 and "2 of 2 media are not there, more than --max-failed 0.2" in done.err
+    assert f"the first: a.png, below {files / 'pictures'}" in " ".join(done.err.split())
+
+
 def test_where_files_lie_is_not_part_of_what_was_asked_for(files: Path) -> None:
     first = run("karpathy", "karpathy.json", "--lang", "en").made
     Path("other").mkdir()
