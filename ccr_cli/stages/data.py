@@ -209,12 +209,23 @@ def locate(source: str) -> Path:
     """
     names = bundled()
     path = bundled_root() / source if source in names else Path(source)
+    if path.is_file():
+        raise ArtifactError(
+            f"{source!r} is a file, and neither a bundled data set, nor a collection, nor a folder",
+            hint=f"captions of your own: ccr data import --format {_format(path)} {source} --lang en",
+        )
     if not path.is_dir():
         raise ArtifactError(
             f"{source!r} is neither a bundled data set, nor a collection, nor a folder",
             hint=f"bundled: {', '.join(names) or 'none'}; collections: ccr data list; folders: docs/dataset-format.md",
         )
     return path
+
+
+def _format(path: Path) -> str:
+    """The format that a file of captions has by the ending of its name, or the word for one."""
+    endings = {".csv": "captions-csv", ".tsv": "captions-csv", ".jsonl": "jsonl"}
+    return endings.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "FORMAT")
 
 
 def card(workspace: Workspace, source: str) -> list[tuple[str, str]]:

@@ -252,6 +252,20 @@ def test_media_that_are_not_there_are_said(files: Path) -> None:
     assert f"the first: a.png, below {files / 'pictures'}" in " ".join(done.err.split())
 
 
+@pytest.mark.parametrize(("delimiter", "said"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
+def test_another_delimiter_or_header_is_told_the_option(delimiter: str, said: str, files: Path) -> None:
+    Path("a.csv").write_text(delimiter.join(("item_id", "text", "split")) + "\n", encoding="utf-8")
+    done = run("captions-csv", "a.csv", "--lang", "en")
+    assert done.code == 4 and f"--set delimiter={said}" in done.err
+    Path("a.csv").write_text("image,text,split\n", encoding="utf-8")
+    assert "--set header=item_id:YOURS" in run("captions-csv", "a.csv", "--lang", "en").err
+
+
+def test_a_file_without_its_format_is_told_the_option(files: Path) -> None:
+    done = toy.ccr("data", "import", "captions.csv", workspace=Path("space"))
+    assert done.code == 4 and "--format captions-csv captions.csv --lang en" in " ".join(done.err.split())
+
+
 def test_where_files_lie_is_not_part_of_what_was_asked_for(files: Path) -> None:
     first = run("karpathy", "karpathy.json", "--lang", "en").made
     Path("other").mkdir()

@@ -142,7 +142,12 @@ def _known(names: Collection[str], where: str) -> None:
     lacking = [name for name in COLUMNS[:2] if name not in names]
     if strange or lacking:
         what = f"there is no column {strange[0]!r}" if strange else f"{' and '.join(lacking)} must be there"
-        raise ArtifactError(f"{where}; {what}", hint=f"columns: {', '.join(COLUMNS)}; the first two are required")
+        hint = f"columns: {', '.join(COLUMNS)}; the first two are required; "
+        hint += "names of your own: --set header=item_id:YOURS,text:YOURS,split:YOURS"
+        for delimiter, said in ((";", "';'"), ("\t", "tab"), ("|", "'|'"), (",", ",")):
+            if len(strange) == 1 and delimiter in strange[0]:
+                hint = f"another delimiter: --set delimiter={said}"
+        raise ArtifactError(f"{where}; {what}", hint=hint)
 
 
 def _number(field: str, where: str, name: str) -> int | None:
