@@ -30,7 +30,8 @@ def read(
         delimiter: What separates two fields; one character or `tab`; by default a tab in a `.tsv`, else a comma.
         quoted: Whether a field may be in quotes, doubled inside; otherwise a quote is a character like others.
         columns: What the columns of a table without a header are, in their order; "" for one that is not read.
-        header: The file's own names of columns: `{"item_id": "video_id", "text": "sentence"}`; others are not read.
+        header: The file's own names of columns: `{"item_id": "video_id", "text": "sentence"}`. Columns
+            that are named as above are read too, others are not.
 
     Raises:
         ArtifactError: With file and line, if the columns are not these, or a field is none of its column.
@@ -126,7 +127,9 @@ def _header(
     absent = [name for name in names.values() if found.count(name) != 1]
     if absent:
         raise ArtifactError(f"{where}; expected {absent[0]!r} in it, once")
-    return {ours: found.index(theirs) for ours, theirs in names.items()}, len(found)
+    taken = {*names, *names.values()}
+    own = {name: name for name in COLUMNS if name not in taken and found.count(name) == 1}
+    return {ours: found.index(theirs) for ours, theirs in {**own, **names}.items()}, len(found)
 
 
 def _places(columns: list[str], where: str) -> dict[str, int]:

@@ -76,6 +76,12 @@ def test_a_named_header_says_how_many_fields_a_row_has(tmp_path: Path) -> None:
     assert caught.value.hint == "a text with the delimiter in it is put in quotes"
 
 
+def test_a_named_header_leaves_the_other_columns_as_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "image,split,text,caption,url\na,val,old,new,x\n")
+    named = {"item_id": "image", "text": "caption"}
+    assert list(captions_csv.read(path, header=named)) == [Record("a", "new", "a.csv, line 2", split="val")]
+
+
 def test_only_a_line_feed_ends_a_row(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'item_id,text\n-a,"x\u2028y\x85z"\n\nb,\u00a0w\u2028\r\nc,"1\r\n2"')
     read = list(captions_csv.read(path))
