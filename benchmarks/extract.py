@@ -23,6 +23,7 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def make_media(folder: Path, kind: str, count: int, pictures: Path | None) -> li
         make_videos(folder, count)
     elif pictures is not None:
         for source in sorted(pictures.glob("*.jpg"))[:count]:
-            (folder / source.name).symlink_to(source.resolve())
+            shutil.copyfile(source, folder / source.name)
     else:
         dice = np.random.default_rng(0)
         for number in range(count):

@@ -14,7 +14,14 @@ def transferred(seed: int, protocol: str, trained_on: str) -> tuple[str, dict[st
     """A result on `d`, whose run is known to be trained on a data set of a name, or of which nothing is known."""
     run = f"uml-{seed}"
     fields = dict.fromkeys(signature.KEYS, "x") | {"data": "d@0a1b2c3d", "noise": "none", "protocol": protocol}
-    entry = {"data": "d", "split": "test", "lang": "es", "role": "target", "fusion": "none", "label": "uml"}
+    entry: dict[str, Any] = {
+        "data": "d",
+        "split": "test",
+        "lang": "es",
+        "role": "target",
+        "fusion": "none",
+        "label": "uml",
+    }
     entry |= {"run": run, "seed": seed, "SumR": 10.0, "signature": signature.build(fields)}
     return run, entry | {"zero_shot": protocol.startswith("zero-shot")}, compare.RunFacts(run, "uml", data=trained_on)
 
