@@ -11,6 +11,7 @@ from typing import Any
 
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.data.assemble import SPLIT_NAMES
 from ccr_cli.data.collections import SPLITS, FileSpec, Variant, options_of, reader
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.manifests import LANG
@@ -138,7 +139,7 @@ def _parse(text: str) -> tuple[str, str, str]:
     """Split, language and path out of `train.de=FILE`; what is a file as it stands is a path."""
     before, equals, path = text.partition("=")
     parts = before.split(".")
-    split = parts[0] if parts[0] in SPLITS else ""
+    split = SPLIT_NAMES.get(parts[0].lower(), "")
     langs = parts[1:] if split else parts
     if not equals or len(langs) > 1 or not all(map(LANG.fullmatch, langs)) or Path(text).exists():
         return "", "", text
@@ -146,8 +147,9 @@ def _parse(text: str) -> tuple[str, str, str]:
 
 
 def _list(text: str) -> tuple[str, Path]:
-    split, equals, path = text.partition("=")
-    if split not in SPLITS or not equals:
+    name, equals, path = text.partition("=")
+    split = SPLIT_NAMES.get(name.lower())
+    if not split or not equals:
         raise UsageError(f"--split {text}: expected NAME=IDS, the name one of {', '.join(SPLITS)}")
     return split, Path(path)
 

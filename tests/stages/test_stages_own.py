@@ -137,7 +137,7 @@ def test_a_format_is_imported(
         ),
         (
             "karpathy",
-            ("karpathy.json", "--lang", "en", "--split", "dev=all.txt"),
+            ("karpathy.json", "--lang", "en", "--split", "dog=all.txt"),
             2,
             ["expected NAME=IDS", "train, val"],
         ),
@@ -318,3 +318,11 @@ def test_two_captions_of_one_number_are_refused(files: Path) -> None:
 def test_an_item_is_in_one_split_alone(files: Path) -> None:
     done = run("hashtag", "train.en=train.caption.txt", "test.en=train.caption.txt")
     assert done.code == 4 and "train.caption.txt, line 1: '-1.jpg' is in test, and in train" in done.err
+
+
+def test_a_split_may_be_called_as_files_call_it(files: Path) -> None:
+    done = run("hashtag", "dev.en=train.caption.txt")
+    items = dataset.read(done.made).items
+    assert done.code == 0 and set(items["split"]) == {"val"}
+    listed = run("hashtag", "en=train.caption.txt", "--split", "Validation=train.txt", "--name", "listed")
+    assert list(dataset.read(listed.made).items["split"]) == ["val"] * len(Path("train.txt").read_text().split())
