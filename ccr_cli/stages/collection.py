@@ -85,7 +85,7 @@ def gather(variant: Variant, root: Path) -> Material:
         raise ArtifactError(f"there is no folder {root}", hint=str(variant.about["get"]))
     found = examine(variant.files, root)
     wrong = [each for each in found if each.problem]
-    wrong.sort(key=lambda each: each.path is None)  # what is there and differs says more than what is missing
+    wrong.sort(key=lambda each: not each.sha256)  # what is there and differs says more than what is missing
     problems = [Problem(each.spec.path, "WrongFile" if each.sha256 else "MissingFile", each.problem) for each in wrong]
     return Material(variant, root, found, problems)
 
