@@ -86,7 +86,12 @@ def draw(results: Results) -> str:
         left.set_ylabel("SumR, human Chinese queries (not from 0)")
         left.set_xlabel(f"{left.get_xlabel()}\n(bars: ± 1 sd of three seeds)")
         for axes, target in zip(figure.axes, TARGETS, strict=True):
-            _names(axes, {label: line[-1][1] for label, line in lines.get(target, {}).items()})
+            known = lines.get(target, {})
+            _names(axes, {label: line[-1][1] for label, line in known.items() if line[-1][0] == RATIOS[-1]})
+            for label, line in known.items():
+                if line[-1][0] != RATIOS[-1]:  # not measured to the end: named where it stops
+                    place, color = (100 * line[-1][0], line[-1][1]), style(label)["color"]
+                    axes.annotate(label, place, (4, -14), textcoords="offset points", color=color, fontsize=9.5)
         return to_svg(figure)
 
 
