@@ -10,7 +10,7 @@ from types import ModuleType
 from ccr_cli.errors import UsageError
 
 _ROOT = Path(__file__).parent
-_NOT_PLUGINS = {"__init__", "base"}
+_NOT_PLUGINS = {"__init__", "base", "config"}
 
 
 def names(group: str) -> list[str]:
