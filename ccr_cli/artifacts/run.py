@@ -1,7 +1,7 @@
 """run: a trained model, how it was trained, and what it thinks of every training pair.
 
 Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (best epoch on validation),
-`tokenizer/`, `last/` (all that resuming needs), `evidence/epoch-NNN.parquet`.
+`tokenizer/`, `last/` (all that resuming needs), `evidence/epoch-NNN.parquet`, `stopped.json` (training ended early).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
 
+STOPPED = "stopped.json"
+"""Why training ended early and which epoch was kept, where it did."""
 EVIDENCE = pa.schema(
     [
         pa.field("slot_id", pa.string(), nullable=False),
@@ -30,6 +32,11 @@ def config(artifact: Artifact) -> dict[str, Any]:
     """Reads the effective configuration of a run."""
     value: dict[str, Any] = read_json(artifact.file("config.json"))
     return value
+
+
+def stopped(artifact: Artifact) -> str:
+    """Why training ended early; empty if it did not."""
+    return str(read_json(artifact.file(STOPPED))["why"]) if artifact.has(STOPPED) else ""
 
 
 def history(artifact: Artifact) -> pd.DataFrame:

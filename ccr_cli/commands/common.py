@@ -238,7 +238,7 @@ def parse_set(values: Sequence[str] | None) -> dict[str, str]:
 
 
 def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
-    """Prints what was read and what was made, and exits 3 where some of the items failed."""
+    """Prints what was read and what was made, and exits 3 where some items failed or training ended early."""
     new = {a.path: a for a in made}
     read = {a.path: a for a in inputs.read if a.path not in new}
     if as_json:
@@ -259,7 +259,7 @@ def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
             if artifact.request.get("set.table"):
                 again = "mend the table, then give the same command (with --force where it has a --name)"
         console.warn(f"{artifact.counts['failed']} failed; why: {artifact.path / FAILURES}; {again}")
-    if failed:
+    if failed or any(a.counts.get("stopped") for a in made):
         raise typer.Exit(3)
 
 

@@ -98,6 +98,8 @@ def show_training(artifact: Artifact) -> None:
         kind = "machine-translated" if config["select"] == "mt" else "human"
         reached += f" (half of it: {queries:,} {kind} queries, {items:,} items; not comparable with test figures)"
     console.say(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; {seconds:.0f} s of training")
+    if counts.get("stopped"):
+        console.warn(run.stopped(artifact))
 
 
 def show_evaluation(artifact: Artifact) -> None:

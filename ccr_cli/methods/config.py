@@ -9,6 +9,7 @@ from ccr_cli import registry
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
 Need = Literal["frames", "back", "labels"]
+Visual = Literal["projection", "transformer", "gpo"]
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,14 @@ class Config:
     """Passes over the training triplets."""
     batch_size: int = 128
     """Triplets a step."""
+    accumulate: int = 1
+    """Batches whose gradients are averaged before a step; each has its own negatives."""
+    clip_norm: float = 0.0
+    """Longest gradient, its norm over all weights; 0: as it is."""
     lr: float = 1e-3
     """Peak learning rate of Adam."""
+    lr_warmup: int = 0
+    """Steps over which learning rates rise from zero."""
     lr_drop: int = 0
     """Epoch from which on learning rates are a tenth; 0: they fall to zero along a cosine."""
     table_lr: float = 5e-3
@@ -40,6 +47,15 @@ class Config:
     """Hidden units of the visual head; 0 is a linear map."""
     dropout: float = 0.4
     """Dropout of the visual features."""
+    visual: Visual = "projection"
+    """What makes one vector of an item's rows (frames, clips, regions): `projection` their mean, before the visual
+    head; behind it `transformer`, or `gpo` (Generalized Pooling Operator)."""
+    visual_layers: int = 2
+    """Layers of this Transformer."""
+    visual_heads: int = 8
+    """Heads of its attention; they divide `dim`."""
+    visual_drop: float = 0.2
+    """Greatest share of an item's rows that training leaves out, drawn anew each time; not of `projection`."""
     text_dropout: float = 0.2
     """Dropout of the text vectors."""
     judge: str = "none"
@@ -55,14 +71,18 @@ class Config:
         Raises:
             ValueError: If a value makes no sense.
         """
-        if min(self.epochs, self.dim, self.max_tokens) < 1 or min(self.batch_size, self.buckets) < 2:
-            raise ValueError("epochs, dim and max_tokens >= 1, batch_size and buckets >= 2 are needed")
+        if min(self.epochs, self.dim, self.max_tokens, self.accumulate) < 1 or min(self.batch_size, self.buckets) < 2:
+            raise ValueError("epochs, dim, max_tokens and accumulate >= 1, batch_size and buckets >= 2 are needed")
         if min(self.lr, self.table_lr) <= 0:
             raise ValueError("lr > 0 and table_lr > 0 are needed")
-        if min(self.lr_drop, self.frozen_layers, self.hidden) < 0:
-            raise ValueError("lr_drop, frozen_layers and hidden >= 0 are needed")
+        if min(self.clip_norm, self.lr_warmup, self.lr_drop, self.frozen_layers, self.hidden) < 0:
+            raise ValueError("clip_norm, lr_warmup, lr_drop, frozen_layers and hidden >= 0 are needed")
         if not (0 <= self.dropout < 1 and 0 <= self.text_dropout < 1) or self.warmup_epochs < 0:
             raise ValueError("dropout and text_dropout in [0, 1) and warmup_epochs >= 0 are needed")
+        if not 0 <= self.visual_drop < 1 or min(self.visual_layers, self.visual_heads) < 1:
+            raise ValueError("visual_drop in [0, 1), visual_layers >= 1 and visual_heads >= 1 are needed")
+        if self.visual == "transformer" and self.dim % self.visual_heads:
+            raise ValueError(f"visual_heads must divide dim, and {self.visual_heads} does not divide {self.dim}")
         if self.judge not in registry.names("judges"):
             raise ValueError(f"no judge {self.judge!r}; judges: {', '.join(registry.names('judges'))}")
         if self.judge != "none" and self.unjudged():
@@ -74,7 +94,7 @@ class Config:
         `frames` (every row of an item's features), `back` (back-translations), `labels` (the items' categories: then
         the options include `classes`, their number, which is read from the data where it is 0).
         """
-        return frozenset()
+        return frozenset() if self.visual == "projection" else frozenset({"frames"})
 
     def unjudged(self) -> str:
         """Why no judge can read the trained model's similarities; empty where one can."""

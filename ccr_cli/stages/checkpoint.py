@@ -20,12 +20,18 @@ def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
         handle.write(save(plain))
 
 
-def save_state(folder: Path, epoch: int, state: dict[str, Any]) -> None:
-    """Saves a nested state of dicts, lists, numbers, strings and tensors; the older state goes afterwards."""
+def save_state(folder: Path, when: str, state: dict[str, Any]) -> None:
+    """Saves a nested state of dicts, lists, numbers, strings and tensors; the older state goes afterwards.
+
+    Args:
+        folder: Of states.
+        when: Names the state; another one has another name.
+        state: What to save.
+    """
     folder.mkdir(exist_ok=True)
     tensors: dict[str, Tensor] = {}
     skeleton = _flatten(state, "", tensors)
-    name = f"epoch-{epoch:04d}.safetensors"
+    name = f"epoch-{when}.safetensors"
     save_tensors(folder / name, tensors)
     write_json(folder / _STATE, {"tensors": name, "state": skeleton})
     for old in folder.glob("epoch-*.safetensors"):

@@ -20,9 +20,9 @@ BATCH = 1024
 
 
 @torch.no_grad()
-def embed_texts(method: Embedder, table: TokenTable, device: torch.device) -> Tensor:
-    """Embeds every text of a table, in float32 (T, D), on the device."""
-    rows = torch.split(torch.arange(len(table)), BATCH)
+def embed_texts(method: Embedder, table: TokenTable, device: torch.device, some_T: Tensor | None = None) -> Tensor:
+    """Embeds texts of a table, all of them or some, in float32 (T, D), on the device."""
+    rows = torch.split(torch.arange(len(table)) if some_T is None else some_T, BATCH)
     return torch.cat([method.embed_text(table.select(r).to(device)).float() for r in rows])
 
 

@@ -17,15 +17,16 @@ from toy import Chain
 from ccr_cli.artifacts import base
 from ccr_cli.stages import trainer
 
-SAVES_EVERY_EPOCH = """
+SAVES_EVERY_STEP = """
 import time
-from ccr_cli.stages import trainer
+from ccr_cli.stages import train_state, trainer
 trainer.SAVE_SECONDS = 0.0
-save = trainer.save_state
+save = train_state.save_state
 def save_and_wait(*given):
     save(*given)
-    time.sleep(0.05)  # who watches on a busy machine gets the time to see it
-trainer.save_state = save_and_wait
+    if given[1].endswith("-0000000"):
+        time.sleep(0.05)  # who watches on a busy machine gets the time to see it
+train_state.save_state = save_and_wait
 from ccr_cli.cli import main
 main()
 """
@@ -35,7 +36,54 @@ EPOCHS = ("--epochs", "40")
 
 def start(workspace: Chain, *options: str) -> subprocess.Popen[str]:
     """Starts training in a process of its own."""
-    return toy.python(SAVES_EVERY_EPOCH, *COMMAND, *(options or EPOCHS), workspace=workspace.root)
+    return toy.python(SAVES_EVERY_STEP, *COMMAND, *(options or EPOCHS), workspace=workspace.root)
+
+
+WAITS_IN_THE_SECOND_EPOCH = """
+import time
+from ccr_cli.stages import engine
+step, done = engine.Engine.step, 0
+def slow(self, *given, **named):
+    global done
+    done += 1
+    if done == self.steps + 2:
+        print("second step of the second epoch", flush=True)
+        time.sleep(WAIT)
+    return step(self, *given, **named)
+engine.Engine.step = slow
+from ccr_cli.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_within_an_epoch_saves_that_step(
+    number: int, code: int, workspace: Chain, whole: base.Artifact
+) -> None:
+    code_ = WAITS_IN_THE_SECOND_EPOCH.replace("WAIT", "1.0")
+    process = toy.python(code_, *COMMAND, *EPOCHS, workspace=workspace.root)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.send_signal(number)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == code and "stopping after this step" in said and "the same command goes on" in said
+    state = base.read_json(partial(workspace) / "last" / "state.json")
+    assert state["tensors"] == "epoch-0001-0000002.safetensors"
+    done = toy.ok(*COMMAND, *EPOCHS, workspace=workspace.root)
+    assert "going on after epoch 1 of 40, step 2 of" in done.err
+    assert (done.made.files, done.made.id) == (whole.files, whole.id)
+
+
+def test_a_second_signal_stops_at_once(workspace: Chain) -> None:
+    code = WAITS_IN_THE_SECOND_EPOCH.replace("WAIT", "100")
+    process = toy.python(code, *COMMAND, *EPOCHS, workspace=workspace.root)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    while "stopping after this step" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)  # the step takes longer than the test may
+    assert "interrupted" in process.communicate(timeout=30)[1] and process.returncode == 130
 
 
 def partial(workspace: Chain) -> Path:

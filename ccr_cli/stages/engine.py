@@ -1,0 +1,185 @@
+"""One optimiser step: batches, mixed precision, accumulation, clipping and learning rates.
+
+Shape suffixes: B triplets in a batch, V visual items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from ccr_cli.data.frames import Frames
+from ccr_cli.methods.base import Batch, Belief, Method
+from ccr_cli.nets.dual import parameter_groups
+from ccr_cli.nets.row_adam import RowAdam
+from ccr_cli.stages.material import Material
+
+ROOM = 0.5
+"""Share of a device's free memory that features may take; larger ones stay on the host and are sent by batch."""
+
+
+class Engine:
+    """Moves a method's weights, step by step."""
+
+    def __init__(self, method: Method, material: Material, device: torch.device, dtype: torch.dtype) -> None:
+        """Makes the optimisers and puts what batches are made of where it is read.
+
+        Args:
+            method: What is trained, on its device.
+            material: What it is trained on.
+            device: Where it computes.
+            dtype: float32, or that of autocast.
+        """
+        self.method, self.material, self.device, self.dtype = method, material, device, dtype
+        self.config = material.config
+        self.triplets = len(material.triplets)
+        dense, sparse = parameter_groups(method)
+        self.optimizers: list[torch.optim.Optimizer] = []
+        if dense:
+            self.optimizers.append(torch.optim.Adam(dense, lr=self.config.lr, fused=True))
+        if sparse:
+            self.optimizers.append(RowAdam(sparse, lr=self.config.table_lr))
+        for group in self._groups():
+            group["initial_lr"] = group["lr"]
+        self.weights = [*dense, *sparse]
+        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
+        self.visual = _placed(material.triplets.visual, device)
+        self.item_N = material.triplets.item_N.to(self.visual.rows_ND.device)
+        self.label_V = None if material.label_V is None else material.label_V.to(device)
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps an epoch; a last batch of one triplet is left out."""
+        full, rest = divmod(self.triplets, int(self.config.batch_size))
+        return math.ceil((full + int(rest >= 2)) / int(self.config.accumulate))
+
+    def rows_of(self, order: Tensor, step: int) -> list[Tensor]:
+        """The batches of a step: one, or as many as are accumulated.
+
+        Args:
+            order: All triplets, in the order of the epoch.
+            step: Of the epoch, from 0.
+        """
+        size, n = int(self.config.batch_size), int(self.config.accumulate)
+        parts = torch.split(order[step * n * size : (step + 1) * n * size], size)
+        return [rows for rows in parts if len(rows) >= 2]
+
+    def set_lr(self, done: int) -> float:
+        """Sets the learning rates of a step.
+
+        Args:
+            done: Steps since training began.
+
+        Returns:
+            That of the weights that are trained from scratch.
+        """
+        total, c = self.steps * self.config.epochs, self.config
+        share = 0.5 * (1 + math.cos(math.pi * done / total))
+        if c.lr_drop:
+            share = 0.1 if done >= (c.lr_drop - 1) * self.steps else 1.0
+        if done < c.lr_warmup:
+            share *= (done + 1) / (c.lr_warmup + 1)
+        for group in self._groups():
+            group["lr"] = group["initial_lr"] * share
+        return float(c.lr * share)
+
+    def step(self, parts: Sequence[Tensor], p: Belief[Tensor], judged: bool) -> dict[str, Tensor]:
+        """Moves the weights once.
+
+        Args:
+            parts: Rows of the triplets of each batch; their gradients are averaged.
+            p: What is believed of all triplets.
+            judged: Whether the warm-up is over.
+
+        Returns:
+            Loss terms by name, and the norm of the gradient before it is clipped, as `grad_norm`; on the device.
+        """
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        sums: dict[str, Tensor] = {}
+        for rows in parts:
+            batch = self._batch(rows, p, judged)
+            with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not torch.float32):
+                terms = self.method.losses(batch)
+            total = torch.stack([value.float() for value in terms.values()]).sum()
+            self.scaler.scale(total / len(parts)).backward()  # type: ignore[no-untyped-call]
+            for term, value in terms.items():
+                sums[term] = sums.get(term, 0) + value.detach() / len(parts)
+        sums["grad_norm"] = self._clip()
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
+        self.scaler.update()
+        return sums
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes from step to step, the device's random state too."""
+        random = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            random["cuda"] = torch.cuda.get_rng_state(self.device)
+        return {
+            "model": self.method.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "scaler": self.scaler.state_dict(),
+            "random": random,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Goes back to a `state`."""
+        self.method.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.scaler.load_state_dict(state["scaler"])
+        torch.set_rng_state(state["random"]["cpu"])
+        if self.device.type == "cuda" and "cuda" in state["random"]:
+            torch.cuda.set_rng_state(state["random"]["cuda"], self.device)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+    def _batch(self, rows: Tensor, p: Belief[Tensor], judged: bool) -> Batch:
+        m = self.material
+        on_device = rows.to(self.device, non_blocking=True)
+        items = self.item_N[rows.to(self.item_N.device)]
+        source = m.source.select(rows).to(self.device)
+        item_B = items.to(self.device, non_blocking=True)
+        return Batch(
+            visual=self.visual.select(items).to(self.device),
+            source=source,
+            target=source if m.target is m.source else m.target.select(rows).to(self.device),
+            item_B=item_B,
+            p=Belief(*(side[on_device] for side in (p.VS, p.VT, p.ST))),
+            judged=judged,
+            back=m.back.select(rows).to(self.device) if m.back else None,
+            label_B=self.label_V[item_B] if self.label_V is not None else None,
+        )
+
+    def _clip(self) -> Tensor:
+        """Returns the norm of the whole gradient, and shortens it to `clip_norm` where it is longer."""
+        for optimizer in self.optimizers:
+            self.scaler.unscale_(optimizer)
+        grads = []
+        for weight in self.weights:
+            if weight.grad is not None:
+                if weight.grad.is_sparse:
+                    weight.grad = weight.grad.coalesce()
+                grads.append(weight.grad.values() if weight.grad.is_sparse else weight.grad)
+        norm = get_total_norm(grads)
+        if self.config.clip_norm:
+            torch._foreach_mul_(grads, (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+        if self.scaler.is_enabled():  # where float16 overflows, the step is passed over and the scale lowered
+            norm = torch.nan_to_num(norm, 0.0, 0.0, 0.0)
+        return norm
+
+
+def _placed(visual: Frames, device: torch.device) -> Frames:
+    """Puts features on the device where they fit, else into memory that it reads by itself."""
+    if device.type != "cuda":
+        return visual
+    if visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]:
+        return visual.to(device)
+    return Frames(visual.rows_ND.pin_memory(), visual.offsets_V1)

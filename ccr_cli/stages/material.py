@@ -1,0 +1,158 @@
+"""What a run is trained on: triplets, their texts tokenised once, and the validation half that selects.
+
+Shape suffixes: V visual items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ccr_cli import registry
+from ccr_cli.artifacts import dataset, noise, translation
+from ccr_cli.console import say, warn
+from ccr_cli.data.seeds import derive
+from ccr_cli.data.tokens import Tokenizer, TokenTable
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.methods.base import Belief
+from ccr_cli.nets.text import TextEncoder
+from ccr_cli.stages import judging
+from ccr_cli.stages.options import configure
+from ccr_cli.stages.sources import Sources
+from ccr_cli.stages.texts import make_text_encoder, make_tokenizer
+from ccr_cli.stages.triplets import Gallery, Triplets, gallery, training_triplets, without
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything that training reads."""
+
+    config: Any
+    """The method's options; `classes` is counted where it was 0."""
+    data: dataset.Dataset
+    triplets: Triplets
+    tokenizer: Tokenizer
+    source: TokenTable
+    target: TokenTable
+    """`source` itself where nothing was translated."""
+    back: TokenTable | None
+    label_V: Tensor | None
+    """Category of each training item, numbered from 0, for a method that learns them."""
+    validation: Gallery | None
+    """The half that chooses the epoch; None where no item can."""
+    select: str
+    """Whose queries choose: `mt` or `human`."""
+    scope: str
+    """What the judge reads: see judges/."""
+    said: Belief[judging.Array] | None
+    """What a judge of texts says; they do not change from epoch to epoch, and to compare them takes its time."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the method reads, `Config.needs`."""
+        needed: frozenset[str] = self.config.needs()
+        return needed
+
+    @property
+    def criterion(self) -> str:
+        """The figure on validation that chooses the epoch."""
+        return "mAP" if "labels" in self.needs else "SumR"
+
+    def text_encoder(self) -> TextEncoder:
+        """A text encoder that reads these texts, made anew; torch's seed decides its first weights."""
+        return make_text_encoder(self.config, self.data)
+
+    def first_belief(self) -> Belief[judging.Array]:
+        """What is believed before the first epoch: everything, unless the judge needs no model."""
+        if self.scope == "truth":
+            return judging.truth(self.triplets)
+        return self.said or judging.trust(self.triplets)
+
+
+def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Material:
+    """Reads what a run is trained on.
+
+    Args:
+        sources: The artifacts.
+        config: The method's options.
+        request: Of the run: method, seed and select_on are read.
+
+    Raises:
+        ArtifactError: If something that the method reads is missing.
+        UsageError: If there are more categories than `classes`, or texts that cannot be compared.
+    """
+    whole = dataset.read(sources.data)
+    data = without(whole, getattr(config, "left_out", ""))
+    translations = sources.translations()
+    pairs = noise.read(sources.noise) if sources.noise else None
+    needs = config.needs()
+    second = translation.read(sources.second) if sources.second else None
+    scope = str(registry.load("judges", config.judge).SCOPE)
+    triplets = training_triplets(data, translations, pairs, sources.features, needs, second, compared=scope == "text")
+    _require(needs, triplets, sources, str(request["method"]))
+    if triplets.dropped:
+        why = "an item without features, or a caption untranslated or not translated back"
+        warn(f"{triplets.dropped} triplets left out: {why}")
+    select = str(request["select_on"]) if sources.translation else "human"
+    validation = _validation(data, translations, sources, select, needs)
+    tokenizer = make_tokenizer(config, whole)
+    say("tokenising", level=1)
+    source = tokenizer.encode(triplets.source)
+    label_V = None
+    if "labels" in needs and triplets.label_V is not None:
+        found, numbers = np.unique(triplets.label_V.numpy(), return_inverse=True)
+        label_V = torch.from_numpy(numbers)
+        classes = config.classes or len(found)
+        if classes < len(found):
+            raise UsageError(f"classes={classes}, and the training items have {len(found)} categories")
+        config = configure(type(config), {"classes": classes}, f"method {request['method']}", config)
+    return Material(
+        config=config,
+        data=whole,
+        triplets=triplets,
+        tokenizer=tokenizer,
+        source=source,
+        target=tokenizer.encode(triplets.target) if sources.translation else source,
+        back=tokenizer.encode(triplets.back or []) if "back" in needs else None,
+        label_V=label_V,
+        validation=validation,
+        select=select,
+        scope=scope,
+        said=judging.from_texts(triplets, derive(int(request["seed"]), "null")) if scope == "text" else None,
+    )
+
+
+def _require(needs: frozenset[str], triplets: Triplets, sources: Sources, method: str) -> None:
+    """Refuses to train without what the method reads."""
+    if "back" in needs and triplets.back is None:
+        raise ArtifactError(
+            f"{method} reads back-translations, and the translations into {sources.lang} lack them",
+            hint=f"ccr translate --lang {sources.lang} --back, or --set cycle_weight=0",
+        )
+    if "labels" in needs and triplets.label_V is None:
+        raise ArtifactError(f"{method} learns categories, and items of {sources.data.path} have no label")
+
+
+def _validation(
+    data: dataset.Dataset, translations: pd.DataFrame, sources: Sources, select_on: str, needs: frozenset[str]
+) -> Gallery | None:
+    """The validation half that selects, with the queries that may: machine-translated by default."""
+    lang = sources.lang
+    if select_on == "human":
+        captions = data.captions[data.captions["lang"] == lang]
+        what = f"human {lang} captions"
+    else:
+        forward = translations[translations["direction"] == "forward"]
+        captions = forward[["caption_id", "item_id", "text"]]
+        what = f"translations into {lang}"
+    try:
+        return gallery(data, sources.features, "val-select", captions, what, needs)
+    except ArtifactError as error:
+        warn(f"no model selection, the last epoch is kept: {error.message}")
+        return None
