@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding_bag
 
 
 @dataclass(frozen=True)
@@ -30,13 +29,6 @@ class Frames:
     def dim(self) -> int:
         """D, the length of a row."""
         return int(self.rows_ND.shape[1])
-
-    def mean(self) -> Tensor:
-        """Returns the mean row of each item, (V, D), added up in their order on every device."""
-        if len(self.rows_ND) == len(self):
-            return self.rows_ND
-        row_N = torch.arange(len(self.rows_ND), device=self.offsets_V1.device)
-        return embedding_bag(row_N, self.rows_ND, self.offsets_V1, mode="mean", include_last_offset=True)
 
     def select(self, rows_B: Tensor) -> Frames:
         """Gathers items by number, in the order given and as often as named."""

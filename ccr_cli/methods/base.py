@@ -31,6 +31,7 @@ from ccr_cli.methods.config import Side as Side
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.plain import Plain
+from ccr_cli.nets.pooling import FrameTransformer, GeneralizedPooling, Pooling
 from ccr_cli.nets.text import GivenTextEncoder, NgramTextEncoder, text_encoder_from_config
 from ccr_cli.nets.text import TextEncoder as TextEncoder
 
@@ -71,10 +72,13 @@ def believe(side: str, ask: Callable[[str], P], sure: P) -> Belief[P]:
 
 @dataclass(frozen=True)
 class Batch:
-    """B training triplets."""
+    """B training triplets; of several processes each has its own b of their items and texts, and knows the rest of all.
+
+    In one process b is B.
+    """
 
     visual: Frames
-    """Frozen features of the B visual items: one row each, unless the method needs frames."""
+    """Frozen features of the b visual items: one row each, unless the method needs frames."""
     source: Tokens
     """Captions in the source language."""
     target: Tokens
@@ -89,6 +93,12 @@ class Batch:
     """The given translations back in the source language, for a method that needs them."""
     label_B: Tensor | None = None
     """Category of each given item, int64, for a method that needs it."""
+    gather: Callable[[Tensor, int], Tensor] | None = None
+    """Brings the rows of all processes together, with gradient; None where there is one."""
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Rows (B, ...) of the whole batch, of which this process made its own (b, ...)."""
+        return x if self.gather is None else self.gather(x, len(self.item_B))
 
 
 class Embedder(Protocol):
@@ -106,7 +116,14 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
     visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
     trained = not isinstance(text_encoder, GivenTextEncoder)
     text_head = None if trained and text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
-    return DualEncoder(visual_head, text_encoder, text_head, config.text_dropout)
+    return DualEncoder(visual_head, text_encoder, text_head, config.text_dropout, pooling(config))
+
+
+def pooling(config: Config) -> Pooling | None:
+    """What makes one vector of an item's rows, where that is not their mean."""
+    if config.visual == "transformer":
+        return FrameTransformer(config.dim, config.visual_layers, config.visual_heads, config.visual_drop)
+    return GeneralizedPooling(config.visual_drop) if config.visual == "gpo" else None
 
 
 @dataclass(frozen=True)
@@ -117,7 +134,7 @@ class Tower:
 
     def embed_visual(self, visual: Frames) -> Tensor:
         """Returns unit vectors (V, D) of visual items."""
-        return self.encoder.embed_visual(visual.mean())
+        return self.encoder.embed_visual(visual.rows_ND, visual.offsets_V1)
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
@@ -178,7 +195,7 @@ class Method(nn.Module, ABC):
 
     def embed_visual(self, visual: Frames) -> Tensor:
         """Returns unit vectors (V, D) of visual items."""
-        return self.encoder.embed_visual(visual.mean())
+        return self.encoder.embed_visual(visual.rows_ND, visual.offsets_V1)
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
@@ -249,9 +266,16 @@ class Views:
     """Entries that may act as negatives, and the diagonal."""
 
 
+def embedded(model: Embedder, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Embeds a batch: its pictures (B, D), and its captions S and then T (2B, D), in one call."""
+    text_2bD = model.embed_text(batch.source.join(batch.target))
+    text_2BD = torch.cat([batch.whole(x_bD) for x_bD in text_2bD.chunk(2)])
+    return batch.whole(model.embed_visual(batch.visual)), text_2BD
+
+
 def views(model: Embedder, batch: Batch) -> Views:
     """Embeds a batch and compares its three sides."""
-    return compare(model.embed_visual(batch.visual), model.embed_text(batch.source.join(batch.target)), batch.item_B)
+    return compare(*embedded(model, batch), batch.item_B)
 
 
 def compare(v_BD: Tensor, text_2BD: Tensor, item_B: Tensor) -> Views:

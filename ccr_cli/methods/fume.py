@@ -71,7 +71,7 @@ class Config(base.Config):
 
     def needs(self) -> frozenset[base.Need]:
         """Categories."""
-        return frozenset({"labels"})
+        return super().needs() | {"labels"}
 
     def unjudged(self) -> str:
         """Evidence is in the length of a vector: see `Method._placed`."""
@@ -116,7 +116,7 @@ class Method(base.Method):
 
     def embed_visual(self, visual: Frames) -> Tensor:
         """Unit vectors (V, D); with evidential learning see `_placed`."""
-        return self._placed(self.encoder.visual_head(visual.mean()), 0)
+        return self._placed(self.encoder.pool_visual(visual.rows_ND, visual.offsets_V1), 0)
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Unit vectors (T, D); with evidential learning see `_placed`."""

@@ -65,7 +65,7 @@ class Config(base.Config):
     block_dropout: float = 0.3
     """Dropout within them."""
     frame_block: bool = True
-    """A Transformer block over an item's frames where there are several; false: their mean."""
+    """A Transformer block over an item's frames where there are several; false: as `visual` says."""
     lr: float = 3e-4
 
     def __post_init__(self) -> None:
@@ -78,13 +78,15 @@ class Config(base.Config):
         weights = self.alpha, self.similarity_weight, self.feature_weight, self.cycle_weight, self.adversarial_weight
         if min(weights) < 0 or self.temperature <= 0 or not 0 <= self.block_dropout < 1:
             raise ValueError("weights >= 0, temperature > 0 and block_dropout in [0, 1) are needed")
+        if self.frame_block and self.visual != "projection":
+            raise ValueError(f"visual={self.visual} makes a vector of frames, and so does frame_block: set it to false")
         if self.heads < 1 or self.dim % self.heads:
             raise ValueError(f"heads must divide dim, and {self.heads} does not divide {self.dim}")
 
     def needs(self) -> frozenset[base.Need]:
         """Frames for their block, back-translations for the cycle."""
         wanted: dict[base.Need, bool] = {"frames": self.frame_block, "back": self.cycle_weight > 0}
-        return frozenset(need for need, there in wanted.items() if there)
+        return super().needs() | {need for need, there in wanted.items() if there}
 
 
 class Method(base.Method):

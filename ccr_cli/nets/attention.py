@@ -156,11 +156,7 @@ class SequenceEncoder(nn.Module):
         return self._map(self.block.cross(query, memory, residual).mean())
 
     def _placed(self, x_BLD: Tensor, mask_BL: Tensor) -> Ragged:
-        """Rows of mean 0 and variance 1, plus their positions: those of n-grams have no order otherwise."""
-        rows = Ragged.of(x_BLD, mask_BL)
-        x_WD, length = layer_norm(rows.x_WD, rows.x_WD.shape[1:]), mask_BL.shape[1]
-        position_LD = positions(length, x_WD.shape[1], x_WD.device)
-        return rows.having(x_WD + self.position_scale * position_LD[rows.at_W % length])
+        return placed(Ragged.of(x_BLD, mask_BL), self.position_scale)
 
     def _map(self, pooled_BD: Tensor) -> Tensor:
         """NRCCR's g, eq. (4); a single vector has no statistics of its own and is mapped as at test."""
@@ -169,6 +165,13 @@ class SequenceEncoder(nn.Module):
             return batch_norm(x_BD, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
         out_BD: Tensor = norm(x_BD)
         return out_BD
+
+
+def placed(rows: Ragged, scale: Tensor) -> Ragged:
+    """Rows of mean 0 and variance 1, plus their positions: those of n-grams or frames have no order otherwise."""
+    x_WD, length = layer_norm(rows.x_WD, rows.x_WD.shape[1:]), rows.mask_BL.shape[1]
+    position_LD = positions(length, x_WD.shape[1], x_WD.device)
+    return rows.having(x_WD + scale * position_LD[rows.at_W % length])
 
 
 def positions(length: int, dim: int, device: torch.device) -> Tensor:

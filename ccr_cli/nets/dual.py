@@ -1,6 +1,6 @@
 """The dual encoder: pictures and texts of any language in one space of unit vectors.
 
-Shape suffixes: B rows, D dimension.
+Shape suffixes: B rows, V visual items, N rows of all of them, D dimension.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from torch.nn import functional
 
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.plain import Mean, Plain, Unit
+from ccr_cli.nets.pooling import Pooling
+from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.nets.text import TextEncoder
 
 
@@ -28,6 +30,7 @@ class DualEncoder(nn.Module):
         text_encoder: TextEncoder,
         text_head: Projection | None = None,
         text_dropout: float = 0.0,
+        pooling: Pooling | None = None,
     ) -> None:
         """Put the parts together.
 
@@ -36,16 +39,25 @@ class DualEncoder(nn.Module):
             text_encoder: shared by all languages.
             text_head: from the text encoder's dimension to D; None when the encoder's is D already.
             text_dropout: share of the text vectors' units that training switches off.
+            pooling: makes one vector of an item's rows behind the head; None: their mean goes through the head.
         """
         super().__init__()
         assert (text_head or text_encoder).dim == visual_head.dim, "the two sides differ in dimension"
         self.visual_head, self.text_encoder, self.text_head = visual_head, text_encoder, text_head
-        self.text_dropout = nn.Dropout(text_dropout)
+        self.text_dropout, self.pooling = nn.Dropout(text_dropout), pooling
         self.dim = visual_head.dim
 
-    def embed_visual(self, features_BD: torch.Tensor) -> torch.Tensor:
-        """Return unit vectors (B, D) of visual features."""
-        return functional.normalize(self.visual_head(features_BD), dim=-1)
+    def embed_visual(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> torch.Tensor:
+        """Return unit vectors (V, D) of visual items; v has the rows from offsets[v] to offsets[v + 1]."""
+        return functional.normalize(self.pool_visual(rows_ND, offsets_V1), dim=-1)
+
+    def pool_visual(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> torch.Tensor:
+        """Return the same before they are normalised."""
+        if self.pooling is None:
+            out_VD: torch.Tensor = self.visual_head(mean_rows(rows_ND, offsets_V1))
+        else:
+            out_VD = self.pooling(self.visual_head(rows_ND), offsets_V1)
+        return out_VD
 
     def embed_text(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
         """Return unit vectors (B, D) of texts."""
@@ -57,7 +69,9 @@ class DualEncoder(nn.Module):
     def plain(self) -> Plain:
         """Return the same model, as it retrieves, as plain layers."""
         text = () if self.text_head is None else tuple(self.text_head.layers)
-        return Plain(self.text_encoder, (Mean(), *text, Unit()), (Mean(), *self.visual_head.layers, Unit()))
+        head = tuple(self.visual_head.layers)
+        visual = (Mean(), *head, Unit()) if self.pooling is None else (*head, self.pooling, Unit())
+        return Plain(self.text_encoder, (Mean(), *text, Unit()), visual)
 
 
 def parameter_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

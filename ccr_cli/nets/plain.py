@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, normalize, scaled_dot_product_attention
 
 from ccr_cli.nets.attention import SequenceEncoder, positions
+from ccr_cli.nets.pooling import RANK_TEMPERATURE, FrameTransformer, GeneralizedPooling
 from ccr_cli.nets.ragged import masked_mean
 from ccr_cli.nets.text import TextEncoder, TransformerTextEncoder
 
@@ -46,7 +47,9 @@ class Unit(nn.Module):
 
 @dataclass(frozen=True)
 class Plain:
-    """A dual encoder whose two sides are layers in a row; `Mean` or `Block` makes one vector of rows, the rest maps it.
+    """A dual encoder whose two sides are layers in a row.
+
+    `Mean`, `Block` or a `Pooling` makes one vector of rows; the rest maps each row, or that vector.
 
     Dropout plays no part: it is the model as it retrieves.
     """
@@ -73,12 +76,19 @@ WORDS = {
     "leaky_relu": "x where it is above 0, else slope * x",
     "gelu": "x * P(z < x) for a standard normal z",
     "unit": "x divided by its Euclidean length",
+    "frames": "as block, but with layers of attention and feed_forward one after the other (blocks.0 and so on), and "
+    "without a map; x is added to what comes out of each row; the mean row",
+    "gpo": "in each column the values in descending order; the sum of rank_weight * value. rank_weight of n rows: a "
+    "GRU reads the positions (as in block, 32 long) of the ranks 0 to n - 1 in both directions; the mean of its two "
+    "states @ linear, divided by temperature; softmax over the ranks",
     "block": "x as layer_norm does it (eps 1e-5) + position_scale * positions; scaled dot-product attention of all "
     "rows among themselves (query, key, value, out); attention_norm of the sum; feed_forward of that, gelu between; "
     "norm of the sum; the mean row; map. Positions: sin and cos, by turns, of row / 10000^(2 i / D). With lone_row "
     "'kept' a single row stays as it is",
 }
 """What each layer does to a row x, or to all rows at once; `described` names the tensors."""
+OF_ROWS = frozenset({"block", "frames", "gpo"})
+"""Those that read all rows of an item at once, which takes more than a line of code."""
 
 
 def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
@@ -105,6 +115,13 @@ def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[s
                 step["slope"] = layer.negative_slope
             case nn.GELU():
                 assert layer.approximate == "none", "no layer of ccr approximates it"
+            case FrameTransformer():
+                step |= {"tensors": f"{name}.", "layers": len(layer.blocks), "heads": layer.heads}
+                step["position_scale"] = layer.position_scale.item()
+                tensors |= {f"{name}.{part}": tensor for part, tensor in layer.state_dict().items()}
+            case GeneralizedPooling():
+                step |= {"tensors": f"{name}.", "temperature": RANK_TEMPERATURE}
+                tensors |= {f"{name}.{part}": tensor for part, tensor in layer.state_dict().items()}
             case Block():
                 step |= _block(layer, name)
                 tensors |= {f"{name}.{part}": tensor for part, tensor in _block_tensors(layer.encoder).items()}
@@ -115,6 +132,8 @@ def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[s
 _KINDS: dict[type[nn.Module], str] = {
     Mean: "mean",
     Block: "block",
+    FrameTransformer: "frames",
+    GeneralizedPooling: "gpo",
     Unit: "unit",
     nn.Linear: "linear",
     nn.LayerNorm: "layer_norm",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 
 def pad_rows(rows_N: Tensor, offsets_B1: Tensor, fill: float = 0) -> tuple[Tensor, Tensor]:
@@ -33,3 +34,11 @@ def masked_mean(x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
     """Mean (B, D) over the rows that exist; 0 where there is none."""
     weight_BL1 = mask_BL.unsqueeze(-1).to(x_BLD.dtype)
     return (x_BLD * weight_BL1).sum(1) / weight_BL1.sum(1).clamp(min=1)
+
+
+def mean_rows(rows_ND: Tensor, offsets_B1: Tensor) -> Tensor:
+    """Mean (B, D) of ragged rows, one at least each, added up in their order on every device."""
+    if len(rows_ND) == len(offsets_B1) - 1:
+        return rows_ND
+    row_N = torch.arange(len(rows_ND), device=offsets_B1.device)
+    return embedding_bag(row_N, rows_ND, offsets_B1, mode="mean", include_last_offset=True)

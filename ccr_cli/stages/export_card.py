@@ -14,6 +14,7 @@ from typing import Any
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation
 from ccr_cli.console import plain
+from ccr_cli.nets.plain import OF_ROWS
 
 _FIGURES = ("R@1", "R@5", "R@10")
 _TAG = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
@@ -182,7 +183,7 @@ def _texts(facts: Facts, model: Model) -> str:
 
 def _pictures(facts: Facts, model: Model) -> list[str]:
     dim = facts.settings["visual_dim"]
-    if any(step["layer"] == "block" for step in model.visual):
+    if any(step["layer"] in OF_ROWS for step in model.visual):
         code = "from encode import Encoder\n\nx = Encoder().encode_visual(features)"
         given = f"`features` an array an item: {dim} numbers, or a row of {dim} a frame"
     else:

@@ -114,8 +114,9 @@ def _apply(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Arr
         return _gelu(x_ND)
     if kind == "unit":
         return _unit(x_ND)
-    if kind == "block":
-        return _block(layer, {n.removeprefix(layer["tensors"]): t for n, t in tensors.items()}, x_ND)
+    if kind in ("block", "frames", "gpo"):
+        own = {n.removeprefix(layer["tensors"]): t for n, t in tensors.items() if n.startswith(layer["tensors"])}
+        return {"block": _block, "frames": _frames, "gpo": _gpo}[kind](layer, own, x_ND)
     raise ValueError(f"unknown layer {kind!r}")
 
 
@@ -148,24 +149,59 @@ def _gelu(x_ND: Array) -> Array:
 
 
 def _block(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Array:
-    n, heads = len(x_ND), layer["heads"]
-    if n == 1 and layer["lone_row"] == "kept":
+    if len(x_ND) == 1 and layer["lone_row"] == "kept":
         return x_ND
+    y_ND = _attended(tensors, "", layer["heads"], _placed(layer, x_ND))
+    return _linear(tensors, "map.weight", "map.bias", _mean(y_ND))
+
+
+def _frames(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Array:
+    y_ND = _placed(layer, x_ND)
+    for number in range(layer["layers"]):
+        y_ND = _attended(tensors, f"blocks.{number}.", layer["heads"], y_ND)
+    return _mean(x_ND + y_ND)
+
+
+def _gpo(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Array:
+    rank_NE = _positions(len(x_ND), tensors["gru.weight_ih_l0"].shape[1])
+    state_NE = (_gru(tensors, "l0", rank_NE) + _gru(tensors, "l0_reverse", rank_NE[::-1])[::-1]) / 2
+    score_N1 = state_NE @ tensors["linear.weight"].T / np.float32(layer["temperature"])
+    share_N1 = np.exp(score_N1 - score_N1.max())
+    out_1D: Array = (-np.sort(-x_ND, axis=0) * share_N1 / share_N1.sum()).sum(0, keepdims=True)
+    return out_1D
+
+
+def _gru(tensors: dict[str, Array], name: str, x_NE: Array) -> Array:
+    """Returns the state after each row: Cho et al. (2014), its gates as torch has them."""
+    state_E, out = np.zeros(tensors[f"gru.weight_hh_{name}"].shape[1], np.float32), []
+    for x_E in x_NE:
+        given = np.split(tensors[f"gru.weight_ih_{name}"] @ x_E + tensors[f"gru.bias_ih_{name}"], 3)
+        kept = np.split(tensors[f"gru.weight_hh_{name}"] @ state_E + tensors[f"gru.bias_hh_{name}"], 3)
+        reset_E, update_E = (1 / (1 + np.exp(-given[i] - kept[i])) for i in (0, 1))
+        state_E = (1 - update_E) * np.tanh(given[2] + reset_E * kept[2]) + update_E * state_E
+        out.append(state_E)
+    return np.stack(out)
+
+
+def _placed(layer: dict[str, Any], x_ND: Array) -> Array:
+    return _layer_norm(x_ND) + np.float32(layer["position_scale"]) * _positions(*x_ND.shape)
+
+
+def _attended(tensors: dict[str, Array], prefix: str, heads: int, x_ND: Array) -> Array:
+    n = len(x_ND)
 
     def linear(name: str, y_ND: Array) -> Array:
-        return _linear(tensors, f"{name}.weight", f"{name}.bias", y_ND)
+        return _linear(tensors, f"{prefix}{name}.weight", f"{prefix}{name}.bias", y_ND)
 
     def norm(name: str, y_ND: Array) -> Array:
-        return _layer_norm(y_ND) * tensors[f"{name}.weight"] + tensors[f"{name}.bias"]
+        return _layer_norm(y_ND) * tensors[f"{prefix}{name}.weight"] + tensors[f"{prefix}{name}.bias"]
 
-    x_ND = _layer_norm(x_ND) + np.float32(layer["position_scale"]) * _positions(*x_ND.shape)
     q_HND, k_HND, v_HND = (linear(p, x_ND).reshape(n, heads, -1).swapaxes(0, 1) for p in ("query", "key", "value"))
     logit_HNN = q_HND @ k_HND.swapaxes(1, 2) / np.float32(math.sqrt(q_HND.shape[2]))
     share_HNN = np.exp(logit_HNN - logit_HNN.max(-1, keepdims=True))
     share_HNN /= share_HNN.sum(-1, keepdims=True)
     y_ND = norm("attention_norm", x_ND + linear("out", (share_HNN @ v_HND).swapaxes(0, 1).reshape(n, -1)))
-    y_ND = norm("norm", y_ND + linear("feed_forward.2", _gelu(linear("feed_forward.0", y_ND))))
-    return linear("map", _mean(y_ND))
+    return norm("norm", y_ND + linear("feed_forward.2", _gelu(linear("feed_forward.0", y_ND))))
 
 
 def _positions(n: int, dim: int) -> Array:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ccr_cli.artifacts import base
 from ccr_cli.data.tokens import CJK_RANGES, HFTokenizer, NgramTokenizer, Tokenizer
-from ccr_cli.nets.plain import Block, Mean, Plain, Unit, described
+from ccr_cli.nets.plain import OF_ROWS, Block, Mean, Plain, Unit, described
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
 from ccr_cli.stages import export_encode
 from ccr_cli.transformers_loading import transformers_loading
@@ -61,8 +61,12 @@ def write_text(plain: Plain, tokenizer: Tokenizer, folder: Path) -> bool:
     else:
         source = {"kind": "features", "dim": encoder.dim}
     write_layers(folder, "text", plain, {**source, "what": _WHAT[source["kind"]]}, tensors)
-    (folder / "encode.py").write_text(inspect.getsource(export_encode), encoding="utf-8")
+    _write_encode(folder)
     return False
+
+
+def _write_encode(folder: Path) -> None:
+    (folder / "encode.py").write_text(inspect.getsource(export_encode), encoding="utf-8")
 
 
 _WHAT = {
@@ -79,7 +83,7 @@ _WHAT = {
 def write_layers(
     folder: Path, side: Literal["text", "visual"], plain: Plain, source: Mapping[str, Any], more: Mapping[str, Tensor]
 ) -> list[dict[str, Any]]:
-    """Writes one side as `SIDE.json` and `SIDE.safetensors`.
+    """Writes one side as `SIDE.json` and `SIDE.safetensors`, with `encode.py` where a card's few lines will not do.
 
     Args:
         folder: Where to.
@@ -95,6 +99,8 @@ def write_layers(
     save_file({**tensors, **more}, folder / f"{side}.safetensors", metadata={"format": "pt"})
     about = {"what": "layers that make a unit vector of the rows of the input, one layer after the other"}
     base.write_json(folder / f"{side}.json", {**about, "input": source, "layers": steps, "dim": plain.dim})
+    if any(step["layer"] in OF_ROWS for step in steps):
+        _write_encode(folder)
     return steps
 
 

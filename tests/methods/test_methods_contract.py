@@ -24,6 +24,7 @@ from ccr_cli import registry
 from ccr_cli.artifacts import base as records
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
+from ccr_cli.errors import UsageError
 from ccr_cli.methods import base
 from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.nets.text import TransformerTextEncoder, build_text_encoder
@@ -119,6 +120,34 @@ def test_every_parameter_gets_gradient(name: str) -> None:
     total(method.losses(batch())).backward()  # type: ignore[no-untyped-call]
     for weight, grad in gradients(method).items():
         assert grad.isfinite().all() and grad.abs().sum() > 0, weight
+
+
+@pytest.mark.parametrize("visual", ["transformer", "gpo"])
+@pytest.mark.parametrize("name", ["infonce", "disncl", "tcl", "fume"])
+def test_every_parameter_gets_gradient_however_frames_become_one(name: str, visual: str) -> None:
+    given, method = batch(), make(name, visual=visual, visual_drop=0.0)
+    assert "frames" in method.config.needs()
+    total(method.losses(given)).backward()  # type: ignore[no-untyped-call]
+    for weight, grad in gradients(method).items():
+        assert grad.isfinite().all() and grad.abs().sum() > 0, weight
+    method.eval()
+    together_VD = method.embed_visual(given.visual)
+    for v in range(len(given.visual)):
+        alone_VD = method.embed_visual(given.visual.select(torch.tensor([v])))
+        torch.testing.assert_close(alone_VD[0], together_VD[v], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("infonce", {"visual": "transformer", "visual_heads": 3}, "3 does not divide 16"),
+        ("infonce", {"visual_drop": 1.0}, r"visual_drop in \[0, 1\)"),
+        ("nrccr", {"visual": "gpo"}, "so does frame_block"),
+    ],
+)
+def test_how_frames_become_one_is_checked(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make(name, **options)
 
 
 @every_method

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -205,7 +206,7 @@ def test_an_image_passes_by_the_frame_block() -> None:
     method = make().eval()
     pictures = frames((1,) * 5)
     before = method.embed_visual(pictures)
-    torch.testing.assert_close(before, method.encoder.embed_visual(pictures.rows_ND))
+    torch.testing.assert_close(before, method.encoder.embed_visual(pictures.rows_ND, pictures.offsets_V1))
     assert method.frame_encoder is not None
     with torch.no_grad():
         for weight in method.frame_encoder.parameters():
@@ -215,7 +216,9 @@ def test_an_image_passes_by_the_frame_block() -> None:
 
 def test_without_the_block_frames_are_averaged() -> None:
     method = make(frame_block="false").eval()
-    torch.testing.assert_close(method.embed_visual(frames()), method.encoder.embed_visual(frames().mean()))
+    given = frames()
+    means_VD = torch.stack([given.rows_ND[first:last].mean(0) for first, last in pairwise(given.offsets_V1.tolist())])
+    torch.testing.assert_close(method.embed_visual(given), method.embed_visual(Frames.single(means_VD)))
 
 
 def test_one_video_among_pictures_trains() -> None:

@@ -46,6 +46,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("fume", {"credibility": "evidential"}),
     ("nrccr", {"frame_block": False}),
     ("nrccr", {"heads": 1}),
+    ("infonce", {"visual": "transformer"}),
+    ("tcl", {"visual": "gpo"}),
+    ("nrccr", {"frame_block": False, "visual": "gpo"}),
+    ("fume", {"visual": "transformer", "visual_layers": 1, "visual_heads": 2}),
 ]
 
 
@@ -131,6 +135,12 @@ def test_every_layer_is_said_in_words(tmp_path: Path) -> None:
     layers = json.loads((tmp_path / "0" / "visual.json").read_text(encoding="utf-8"))["layers"]
     assert [step["layer"] for step in layers] == ["layer_norm", "linear", "block", "unit"]
     assert (layers[1]["in"], layers[1]["out"]) == (VISUAL_DIM, DIM)
+
+
+@pytest.mark.parametrize(("visual", "there"), [("projection", False), ("transformer", True), ("gpo", True)])
+def test_what_reads_all_rows_comes_with_its_code(visual: str, there: bool, tmp_path: Path) -> None:
+    write_layers(tmp_path, "visual", make("infonce", visual=visual).plain()[0], {}, {})
+    assert (tmp_path / "encode.py").is_file() == there
 
 
 class _Other(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ccr_cli.data.frames import Frames
-from ccr_cli.nets.ragged import masked_mean, pad_rows
+from ccr_cli.nets.ragged import masked_mean, mean_rows, pad_rows
 from ccr_cli.nets.reversal import reverse_gradient
 
 
@@ -31,7 +31,8 @@ def test_frames_are_gathered_and_averaged_like_a_loop() -> None:
     chosen = frames.select(torch.tensor([2, 0, 2]))
     assert len(chosen) == 3 and chosen.dim == 4
     torch.testing.assert_close(chosen.rows_ND, torch.cat([parts[2], parts[0], parts[2]]))
-    torch.testing.assert_close(chosen.mean(), torch.stack([parts[i].mean(0) for i in (2, 0, 2)]))
+    means_VD = mean_rows(chosen.rows_ND, chosen.offsets_V1)
+    torch.testing.assert_close(means_VD, torch.stack([parts[i].mean(0) for i in (2, 0, 2)]))
     assert [len(part) for part in frames.split(3)] == [3, 1]
     torch.testing.assert_close(torch.cat([part.rows_ND for part in frames.split(3)]), frames.rows_ND)
 
@@ -39,8 +40,8 @@ def test_frames_are_gathered_and_averaged_like_a_loop() -> None:
 def test_items_of_one_row_are_their_own_mean() -> None:
     features_VD = torch.randn(5, 3)
     frames = Frames.single(features_VD)
-    assert frames.mean() is features_VD
-    torch.testing.assert_close(frames.select(torch.tensor([4, 1])).mean(), features_VD[[4, 1]])
+    assert mean_rows(frames.rows_ND, frames.offsets_V1) is features_VD
+    torch.testing.assert_close(frames.select(torch.tensor([4, 1])).rows_ND, features_VD[[4, 1]])
 
 
 def test_reversal_changes_the_gradient_alone() -> None:

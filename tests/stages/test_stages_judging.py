@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from ccr_cli.data.frames import Frames
 from ccr_cli.methods.base import Belief
+from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.stages.judging import Embedded, ask
 
 HOW: dict[str, Any] = {"seed": 0, "batch_size": 4, "read": lambda sim: sim}
@@ -54,9 +54,9 @@ def test_sums_over_items_repeat_on_a_gpu() -> None:
     item_N = torch.randint(0, 40, (20_000,), generator=generator, device="cuda")
     p = Belief(*np.random.default_rng(0).random((3, 20_000)))
     seen = Embedded(rows_ND[:40], rows_ND, rows_ND.flip(0), item_N)
-    frames = Frames(rows_ND, torch.arange(0, 20_001, 500, device="cuda"))
-    means, sides = frames.mean(), seen.with_kin(p).v_ND
-    assert all(torch.equal(means, frames.mean()) for _ in range(20))
+    offsets_V1 = torch.arange(0, 20_001, 500, device="cuda")
+    means, sides = mean_rows(rows_ND, offsets_V1), seen.with_kin(p).v_ND
+    assert all(torch.equal(means, mean_rows(rows_ND, offsets_V1)) for _ in range(20))
     assert all(torch.equal(sides, seen.with_kin(p).v_ND) for _ in range(20))
 
 
