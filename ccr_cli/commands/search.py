@@ -2,46 +2,166 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ccr_cli import console
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
+from ccr_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from ccr_cli.stages.search import Answer, Searcher
+    from ccr_cli.stages.select import Inputs
 
 
 @c.guarded
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for, in a language that the run was trained on.")],
+    query: Annotated[
+        str | None,
+        typer.Argument(
+            help="What to look for, in a language that the run was trained on; with --image or --queries left out.",
+            show_default=False,
+        ),
+    ] = None,
     artifacts: c.Artifacts = None,
+    image: Annotated[
+        Path | None,
+        typer.Option("--image", help="Search with a picture, by the encoder of the run's features."),
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help="Search with every line of a text file; `-` is standard input."),
+    ] = None,
+    find: Annotated[str, typer.Option("--find", help="What to find: items, or captions of items.")] = "items",
+    lang: Annotated[
+        str | None,
+        typer.Option("--lang", help="Take a run that knows this language; with --find captions, its captions alone."),
+    ] = None,
     split: Annotated[str, typer.Option("--split", help="Items to search: train, val, test or all.")] = "test",
     top: Annotated[int, typer.Option("--top", min=1, help="Results.")] = 5,
+    sheet: Annotated[
+        Path | None,
+        typer.Option("--sheet", help="Write the results with their pictures to a file, .html or .png."),
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Show that file, without --sheet a temporary one, in the browser.")
+    ] = False,
     device: c.Device = "auto",
     workspace: c.WorkspaceOption = Path("."),
-    json: c.Json = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object a query, a line each.")] = False,
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Search a run's items in the languages that it was trained on.
+    """Search a run's items, or their captions, with words or a picture.
 
-    Prints the best items with similarity and the query's uncertainty: a table on a terminal, else TSV.
+    Prints the best ones with similarity and the query's uncertainty: a table on a terminal, else TSV. What is
+    searched is embedded once and kept in the workspace's folder .cache.
     """
     c.setup(quiet, verbose)
+    if image is not None or queries is not None:
+        artifacts, query = [*([] if query is None else [query]), *(artifacts or [])], None
+    if (query is None) + (image is None) + (queries is None) != 2:
+        raise UsageError("search with words, --image or --queries, one of them", hint='ccr search "gato"')
+    if queries == Path("-") and "-" in (artifacts or []):
+        raise UsageError("standard input brings artifacts or queries, not both")
+    if sheet is not None and sheet.suffix not in (".html", ".png"):
+        raise UsageError(f"--sheet writes .html or .png, not {sheet.name!r}")
     inputs = c.inputs_from(workspace, artifacts)
-    from ccr_cli.stages.search import search as stage
+    from ccr_cli.stages.search import Searcher, Wanted
 
-    trained = inputs.one("run", "", hint="ccr train --method uml")
-    answer = stage(inputs, trained, [query], split=None if split == "all" else split, top=top, device=device)[0]
-    if json:
-        hits = [{**vars(hit), "image": str(hit.image) if hit.image else None} for hit in answer.hits]
-        c.show_json({"query": query, "uncertainty": answer.uncertainty, "hits": hits})
-        return
-    unsure = "" if answer.uncertainty is None else f"{answer.uncertainty:.3f}"
-    rows = [(h.place, f"{h.similarity:.3f}", h.item_id, h.caption, h.image or "", unsure) for h in answer.hits]
-    c.show_table(("place", "similarity", "item", "caption", "image", "uncertainty"), rows, title=query)
+    trained = _run(inputs, lang)
+    searcher = Searcher(inputs, trained, Wanted(None if split == "all" else split, find, lang, device))
+    with ExitStack() as stack:
+        if image is not None:
+            answers: Iterable[Answer] = iter([searcher.file(image, top)])
+        elif queries is not None:
+            answers = searcher.texts(_lines(queries, stack), top)
+        else:
+            answers = searcher.texts([query or ""], top)
+        kept = list(_printed(answers, json, many=queries is not None))
+    if sheet is not None or open_:
+        _show_sheet(kept, searcher, sheet, open_)
+
+
+def _run(inputs: Inputs, lang: str | None) -> Artifact:
+    from ccr_cli.stages.search import languages
+
+    def knows(run: Artifact) -> bool:
+        return lang in languages(inputs.workspace, run)
+
+    fits: Callable[[Artifact], bool] = knows if lang else lambda run: True
+    return inputs.one("run", f"that knows {lang}" if lang else "", fits, hint="ccr train --method uml")
+
+
+def _lines(path: Path, stack: ExitStack) -> Iterator[str]:
+    """The queries of a file, a line each; empty lines are none."""
+    try:
+        stream = sys.stdin if path == Path("-") else stack.enter_context(path.open(encoding="utf-8"))
+        yield from (line.strip() for line in stream if line.strip())
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8") from None
+
+
+_COLUMNS = ("place", "similarity", "item", "caption", "image", "uncertainty")
+
+
+def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterator[Answer]:
+    """Prints answers as they come; of many, each row begins with its query."""
+    header = [*(["query"] if many else []), *_COLUMNS]
+    if many and not as_json and not sys.stdout.isatty():
+        print("\t".join(header))
+    for answer in answers:
+        if as_json:
+            c.show_json(facts(answer))
+        else:
+            unsure = "" if answer.uncertainty is None else f"{answer.uncertainty:.3f}"
+            rows: list[tuple[object, ...]] = [
+                (h.place, f"{h.similarity:.3f}", h.item_id, h.caption, h.image or "", unsure) for h in answer.hits
+            ]
+            if sys.stdout.isatty() or not many:
+                c.show_table(_COLUMNS, rows, title=answer.query)
+            else:
+                for row in rows:
+                    print("\t".join(console.plain(str(cell)) for cell in (answer.query, *row)))
+        sys.stdout.flush()
+        yield answer
+
+
+def facts(answer: Answer) -> dict[str, Any]:
+    """An answer as JSON."""
+    hits = [
+        {k: v for k, v in vars(h).items() if v is not None or k == "image"}
+        | {"image": str(h.image) if h.image else None}
+        for h in answer.hits
+    ]
+    asked = "image" if answer.picture else "query"
+    return {asked: answer.query, "uncertainty": answer.uncertainty, "hits": hits}
+
+
+def _show_sheet(answers: list[Answer], searcher: Searcher, path: Path | None, open_: bool) -> None:
+    from ccr_cli.stages.search_sheet import write_sheet
+
+    made = write_sheet(answers, searcher, path)
+    console.say(f"  the sheet: {made}")
+    if open_:
+        import webbrowser
+
+        if not webbrowser.open(made.absolute().as_uri()):
+            console.warn(f"no browser opens here; look at {made}")
 
 
 EPILOG = c.examples(
     'ccr search "una cara sonriente"',
     'ccr search "chat" runs/noto-emoji-fr-uml-seed0 --top 10 --split all --json',
+    'ccr search "gato" --top 20 --open',
+    "ccr search --image cat.jpg --find captions --lang es",
+    "ccr search --queries words.txt --json > answers.jsonl",
 )

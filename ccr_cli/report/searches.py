@@ -19,6 +19,8 @@ class Found:
     image: Path | None = None
     correct: bool = False
     """Whether it is an item that the query describes."""
+    lang: str = ""
+    """Of the caption, where it was looked for."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Search:
     """What the query means in English, for readers."""
     run: str = ""
     uncertainty: float | None = None
+    image: Path | None = None
+    """The picture that was searched with."""
 
     def request(self) -> dict[str, Any]:
         """What of it can change a report, without the place of images on this machine."""

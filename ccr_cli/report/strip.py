@@ -42,13 +42,18 @@ def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0) -> Figur
         axes.text(
             0.12,
             middle + 0.03,
-            _wrap(search.query, text_width - 0.2, 0.135, 2),
+            wrapped(search.query, text_width - 0.2, 0.135, 2),
             fontsize=13,
             va="bottom",
             fontweight="bold",
         )
         axes.text(
-            0.12, middle - 0.07, _wrap(_gloss(search), text_width - 0.2, 0.082, 2), fontsize=9.5, va="top", color=FAINT
+            0.12,
+            middle - 0.07,
+            wrapped(_gloss(search), text_width - 0.2, 0.082, 2),
+            fontsize=9.5,
+            va="top",
+            color=FAINT,
         )
         if line:
             axes.plot([0.12, width - 0.12], [bottom + row - 0.06] * 2, color=GRID, linewidth=0.8)
@@ -60,14 +65,14 @@ def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0) -> Figur
                 axes.text(
                     left + 0.42,
                     middle + 0.04,
-                    _wrap(found.caption or found.item_id, 0.84, 0.058, 3),
+                    wrapped(found.caption or found.item_id, 0.84, 0.058, 3),
                     fontsize=7,
                     ha="center",
                     va="center",
                     color=FAINT,
                 )
             else:
-                square = _square(np.asarray(image))
+                square = squared(np.asarray(image))
                 axes.imshow(square, extent=box, aspect="auto", interpolation="lanczos", zorder=2)
             if found.correct:
                 frame = FancyBboxPatch(
@@ -99,7 +104,7 @@ def _gloss(search: Search) -> str:
     return "  ".join(parts)
 
 
-def _square(image: np.ndarray) -> np.ndarray:
+def squared(image: np.ndarray) -> np.ndarray:
     """Pads an image (H, W, 3) with white to a square."""
     height, width = image.shape[:2]
     side = max(height, width)
@@ -109,7 +114,7 @@ def _square(image: np.ndarray) -> np.ndarray:
     return out
 
 
-def _wrap(text: str, width: float, per_letter: float, lines: int) -> str:
+def wrapped(text: str, width: float, per_letter: float, lines: int) -> str:
     """Breaks a text into lines of a width in inches and cuts what does not fit; wide (CJK) letters count more."""
     out = [""]
     room = width / per_letter

@@ -1,19 +1,38 @@
-"""search: a query against a run's items."""
+"""search: queries against a run's items, or against their captions.
+
+Shape suffixes: Q queries, V entries that are searched, K candidates of an index, D embedding.
+"""
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from ccr_cli.artifacts import base, dataset
-from ccr_cli.data.splits import items_of
-from ccr_cli.errors import UsageError
+from ccr_cli.artifacts import base, dataset, run
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data.frames import Frames
+from ccr_cli.data.splits import SPLITS, items_of
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.search_picture import PictureEncoder
+from ccr_cli.stages.search_vectors import Vectors, kept
 from ccr_cli.stages.select import Inputs, like, refuse_unread
 from ccr_cli.stages.triplets import read_visuals
+
+FINDS = ("items", "captions")
+ENTRIES = 1 << 25
+"""Similarities that are held at once."""
+BATCH = 256
+"""Queries that are answered together."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +43,12 @@ class Hit:
     item_id: str
     similarity: float
     caption: str
-    """The item's first caption in the source language."""
+    """The item's first caption in the source language; of a caption that was searched for, itself."""
     image: Path | None
+    caption_id: str | None = None
+    """Where captions were searched."""
+    lang: str | None = None
+    """Its language, likewise."""
 
 
 @dataclass(frozen=True)
@@ -33,71 +56,193 @@ class Answer:
     """The results of one query."""
 
     query: str
+    """The text; of a picture, its file."""
     hits: list[Hit]
     uncertainty: float | None
-    """Of the query, in [0, 1]; None where the method has none."""
+    """Of the query, in [0, 1]; None where the method has none, or picture was compared with picture or text with
+    text: it speaks of one with the other."""
+    picture: bool = False
+    """Whether the query is a picture."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is searched, and how."""
+
+    split: str | None = "test"
+    """Whose items; None for all."""
+    find: str = "items"
+    """`items`, or `captions`."""
+    lang: str | None = None
+    """Captions of this language alone; None: of those that the run knows."""
+    device: str = "auto"
+    """`auto`, `cpu` or `cuda`."""
+
+
+def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
+    """The languages that a run was trained on: the target, then the source."""
+    manifest = workspace.parent(trained, "dataset").file("manifest.toml").read_text(encoding="utf-8")
+    source = str(tomllib.loads(manifest).get("source_lang", "en"))
+    return tuple(dict.fromkeys([str(run.config(trained)["lang"]), source]))
+
+
+class Searcher:
+    """A run and what is searched with it; opened once, asked often.
+
+    Args:
+        inputs: Where the run's parents are; another data set that was given is searched in place of the run's own.
+        trained: The run.
+        wanted: What is searched.
+
+    Raises:
+        ArtifactError: If another data set was named, and has no features of the run's encoder, or several; or there
+            is nothing to be searched.
+        UsageError: If other data were named that would not be read, or there is no such split.
+    """
+
+    def __init__(self, inputs: Inputs, trained: base.Artifact, wanted: Wanted | None = None) -> None:
+        self.wanted = wanted = wanted or Wanted()
+        if wanted.find not in FINDS:
+            raise UsageError(f"what is searched is {' or '.join(FINDS)}, not {wanted.find!r}")
+        if wanted.split not in (None, *SPLITS):
+            raise UsageError(f"there is no split {wanted.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
+        data = inputs.parent(trained, "dataset")
+        own = self.features = inputs.parent(trained, "features")
+        others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.id]
+        self.data = dataset.read(others[0] if others else data)
+        if others:
+            self.features = like(inputs, own, self.data)
+        refuse_unread(inputs, trained, self.data.artifact, self.features)
+        self.trained = trained
+        self.langs = languages(inputs.workspace, trained)
+        self._on = choose_device(wanted.device)
+        self._method, self._tokenizer = load_method(trained, self._on)
+        about: dict[str, Any] = {"features": self.features.id, "split": wanted.split, "find": wanted.find}
+        if wanted.find == "captions":
+            about["langs"] = list(self._caption_langs())
+        found = kept(inputs.workspace, trained, about, self._items if wanted.find == "items" else self._captions)
+        self.ids = found.ids
+        self._rows_VD = found.rows_VD.to(self._on)
+
+    def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
+        """Searches with words; answers come in order, as soon as some queries are there.
+
+        Args:
+            queries: Texts, best in a language that the run was trained on.
+            top: How many results a query.
+
+        Raises:
+            UsageError: If a query is empty.
+        """
+        rest = iter(queries)
+        while batch := list(islice(rest, BATCH)):
+            if not all(query.strip() for query in batch):
+                raise UsageError("a query needs some text", hint='ccr search "una cara sonriente"')
+            query_QD = encode_and_embed(self._method, self._tokenizer, batch, self._on)
+            yield from self._answers(batch, query_QD, top, picture=False)
+
+    def file(self, path: Path, top: int) -> Answer:
+        """Searches with a picture, or a video.
+
+        Raises:
+            ArtifactError: If the encoder of the run's features is not here, or another one.
+            UsageError: If it cannot be read.
+        """
+        return self.picture(self.encoder.file(path), str(path), top)
+
+    def picture(self, features: Frames, name: str, top: int) -> Answer:
+        """Searches with the features of a picture, by `encoder`."""
+        query_1D = embed_visuals(self._method, features, self._on)
+        return next(self._answers([name], query_1D, top, picture=True))
+
+    @cached_property
+    def encoder(self) -> PictureEncoder:
+        """What encodes pictures as the run's features were."""
+        return PictureEncoder(self.features, self._on)
+
+    def image(self, item_id: str) -> Path | None:
+        """The medium of an item; None where it has none inside the media root, or there is no such item."""
+        return dataset.media_path(self._root, self._media.get(item_id))
+
+    def _answers(self, names: Sequence[str], query_QD: Tensor, top: int, *, picture: bool) -> Iterator[Answer]:
+        crossing = picture != (self.wanted.find == "items")
+        size = max(1, ENTRIES // max(1, len(self.ids)))
+        for first in range(0, len(names), size):
+            best_qK, at_qK, uncertainty_q = self._nearest(query_QD[first : first + size], top)
+            for q, name in enumerate(names[first : first + size]):
+                pairs = zip(at_qK[q].tolist(), best_qK[q].tolist(), strict=True)
+                hits = [self._hit(place, at, value) for place, (at, value) in enumerate(pairs, 1)]
+                unsure = None if uncertainty_q is None or not crossing else float(uncertainty_q[q])
+                yield Answer(name, hits, unsure, picture)
+
+    @torch.no_grad()
+    def _nearest(self, query_QD: Tensor, top: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Similarities and numbers of the most similar entries, and how uncertain the queries are."""
+        sim_QV, uncertainty_Q = self._method.score(query_QD, self._rows_VD)
+        best = sim_QV.topk(min(top, len(self.ids)), dim=1)
+        return best.values, best.indices, uncertainty_Q
+
+    def _hit(self, place: int, at: int, similarity: float) -> Hit:
+        found = self.ids[at]
+        if self.wanted.find == "items":
+            return Hit(place, found, similarity, self._first_caption.get(found, ""), self.image(found))
+        item_id, text, lang = self._caption[found]
+        return Hit(place, item_id, similarity, text, self.image(item_id), found, lang)
+
+    def _items(self) -> Vectors:
+        """The items of the split that have features."""
+        items = self.data.items if self.wanted.split is None else items_of(self.data.items, self.wanted.split)
+        if items.empty:
+            raise ArtifactError(f"{self.data.name} has no {self.wanted.split} items")
+        visual, ids = read_visuals(self.features, list(items["item_id"]), self._method.config.needs())
+        return Vectors(ids, embed_visuals(self._method, visual, self._on))
+
+    def _captions(self) -> Vectors:
+        """The captions of the split's items in the languages wanted."""
+        items = self.data.items if self.wanted.split is None else items_of(self.data.items, self.wanted.split)
+        langs = self._caption_langs()
+        found = self.data.captions
+        found = found[found["lang"].isin(langs) & found["item_id"].isin(set(items["item_id"]))]
+        if found.empty:
+            where = f" of its {self.wanted.split} items" if self.wanted.split else ""
+            raise ArtifactError(f"{self.data.name} has no captions{where} in {' or '.join(langs)}")
+        rows_VD = encode_and_embed(self._method, self._tokenizer, list(found["text"]), self._on)
+        return Vectors(list(found["caption_id"]), rows_VD)
+
+    def _caption_langs(self) -> tuple[str, ...]:
+        return (self.wanted.lang,) if self.wanted.lang else self.langs
+
+    @cached_property
+    def _first_caption(self) -> dict[str, str]:
+        """Of each item, in the source language."""
+        source = self.data.captions[self.data.captions["lang"] == self.data.source_lang]
+        first = source.sort_values("k", kind="stable").drop_duplicates("item_id")
+        return dict(zip(first["item_id"], first["text"], strict=True))
+
+    @cached_property
+    def _caption(self) -> dict[str, tuple[str, str, str]]:
+        """Item, text and language of each caption."""
+        table = self.data.captions
+        rows = zip(table["item_id"], table["text"], table["lang"], strict=True)
+        return dict(zip(table["caption_id"], rows, strict=True))
+
+    @cached_property
+    def _media(self) -> dict[str, str | None]:
+        return dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
+
+    @cached_property
+    def _root(self) -> Path | None:
+        return dataset.media_root(self.data.artifact)
 
 
 def search(
     inputs: Inputs,
     trained: base.Artifact,
-    queries: list[str],
+    queries: Sequence[str],
     *,
     split: str | None = "test",
     top: int = 5,
     device: str = "auto",
 ) -> list[Answer]:
-    """Searches a run's data set.
-
-    Args:
-        inputs: Where the run's parents are.
-        trained: The run.
-        queries: Texts, best in a language that the run was trained on.
-        split: Which items to search; None for all.
-        top: How many results a query.
-        device: `auto`, `cpu` or `cuda`.
-
-    Returns:
-        An answer a query, in order.
-
-    Raises:
-        ArtifactError: If another data set was named, and has no features of the run's encoder, or several.
-        UsageError: If a query is empty, or other data were named that would not be read.
-    """
-    if not queries or not all(query.strip() for query in queries):
-        raise UsageError("a query needs some text", hint='ccr search "una cara sonriente"')
-    data = dataset.read(inputs.parent(trained, "dataset"))
-    own = inputs.parent(trained, "features")
-    others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.artifact.id]
-    feats = own
-    if others:
-        data = dataset.read(others[0])
-        feats = like(inputs, own, data)
-    refuse_unread(inputs, trained, data.artifact, feats)
-    items = data.items if split is None else items_of(data.items, split)
-    on = choose_device(device)
-    method, tokenizer = load_method(trained, on)
-    visual, item_ids = read_visuals(feats, list(items["item_id"]), method.config.needs())
-    gallery_VD = embed_visuals(method, visual, on)
-    query_QD = encode_and_embed(method, tokenizer, queries, on)
-    with torch.no_grad():
-        sim_QV, unc_Q = method.score(query_QD, gallery_VD)
-    best = sim_QV.topk(min(top, len(item_ids)), dim=1)
-    captions = _first_captions(data)
-    media = dict(zip(items["item_id"], items["media"], strict=True))
-    root = dataset.media_root(data.artifact)
-    answers = []
-    for q, query in enumerate(queries):
-        hits = []
-        for place, (value, at) in enumerate(zip(best.values[q].tolist(), best.indices[q].tolist(), strict=True), 1):
-            item = item_ids[at]
-            image = dataset.media_path(root, media[item])
-            hits.append(Hit(place, item, float(value), captions.get(item, ""), image))
-        answers.append(Answer(query, hits, None if unc_Q is None else float(unc_Q[q])))
-    return answers
-
-
-def _first_captions(data: dataset.Dataset) -> dict[str, str]:
-    source = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
-    first = source.drop_duplicates("item_id")
-    return dict(zip(first["item_id"], first["text"], strict=True))
+    """Searches a run's items with words: an answer a query, in order. What can go wrong: see `Searcher`."""
+    return list(Searcher(inputs, trained, Wanted(split, device=device)).texts(queries, top))

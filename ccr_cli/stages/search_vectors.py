@@ -1,0 +1,86 @@
+"""What is searched, as vectors that are computed once and kept in the workspace.
+
+`.cache/search/RUN/` can be deleted at any time. A file's name says what it was made of: the run, the features, the
+split, what is found and the version of ccr, so that a file is never stale; it is no part of any artifact.
+
+Shape suffixes: V entries that are searched, D embedding.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+import ccr_cli
+from ccr_cli.artifacts import base
+from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.console import say
+
+_VECTORS, _IDS = "vectors", "ids"
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Entries that can be found."""
+
+    ids: Sequence[str]
+    """Items, or captions."""
+    rows_VD: Tensor
+    """Float32, in the order of `ids`."""
+
+
+def kept(
+    workspace: Workspace, trained: base.Artifact, about: Mapping[str, Any], make: Callable[[], Vectors]
+) -> Vectors:
+    """Reads vectors that were kept, or makes them and keeps them.
+
+    Args:
+        workspace: Where they are kept. If nothing can be written there they are made every time.
+        trained: The run.
+        about: Whatever else decides on them; JSON values.
+        make: Makes them.
+    """
+    folder = workspace.root / ".cache" / "search" / slug(trained.name)
+    key = base.canonical_json({"run": trained.id, "ccr": ccr_cli.__version__, **about})
+    path = folder / f"{trained.id[:16]}-{base.sha256_text(key)[:16]}.safetensors"
+    found = _read(path, key)
+    if found is None:
+        found = make()
+        try:
+            _write(path, key, found, trained)
+        except OSError as error:
+            say(f"vectors are not kept: {error.strerror or error}", level=1)
+    return found
+
+
+def _read(path: Path, key: str) -> Vectors | None:
+    """What a file holds; None where there is none, or it is damaged or of something else."""
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as handle:
+            about = handle.metadata() or {}
+            ids, rows_VD = json.loads(about[_IDS]), handle.get_tensor(_VECTORS)
+    except (OSError, SafetensorError, ValueError, KeyError):
+        return None
+    fits = about.get("key") == key and rows_VD.ndim == 2 and len(ids) == len(rows_VD)
+    return Vectors(ids, rows_VD) if fits and rows_VD.dtype == torch.float32 else None
+
+
+def _write(path: Path, key: str, found: Vectors, trained: base.Artifact) -> None:
+    """Writes vectors, and removes those of earlier states of the run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = save({_VECTORS: found.rows_VD.cpu().contiguous()}, {"key": key, _IDS: json.dumps(list(found.ids))})
+    with base.atomic_open(path) as handle:
+        handle.write(data)
+    for other in path.parent.glob("*.safetensors"):
+        if not other.name.startswith(trained.id[:16]):
+            other.unlink(missing_ok=True)

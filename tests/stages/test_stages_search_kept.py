@@ -1,0 +1,108 @@
+"""Vectors that are searched are made once: kept beside no artifact, never stale, safe to delete."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base, features
+
+CPU = ("--device", "cpu")
+
+
+@pytest.fixture
+def fresh(finished: Chain) -> Chain:
+    """A workspace in which nothing was searched yet."""
+    shutil.rmtree(finished.root / ".cache", ignore_errors=True)
+    return finished
+
+
+def search(chain: Chain, *options: str | Path, word: str = "uml", code: int = 0) -> Any:
+    done = chain.ccr("search", "rojo", chain.find("run", word).path, "--json", *options, *CPU)
+    assert done.code == code, done.err
+    return json.loads(done.out) if code == 0 else done.err
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two answers are one but for rounding, which depends on where numbers lie in memory."""
+
+    def figures(answer: Any) -> list[float]:
+        return [answer["uncertainty"], *(hit.pop("similarity") for hit in answer["hits"])]
+
+    return figures(one) == pytest.approx(figures(other), abs=1e-5) and one["hits"] == other["hits"]
+
+
+def files(chain: Chain) -> list[Path]:
+    return sorted((chain.root / ".cache" / "search").rglob("*.safetensors"))
+
+
+def without_features(chain: Chain) -> None:
+    """Takes the rows of the features away, so that nothing can be embedded."""
+    (chain.find("features").path / features.shard_name(0)).unlink()
+
+
+def test_the_second_search_reads_no_features(fresh: Chain) -> None:
+    first = search(fresh)
+    assert len(files(fresh)) == 1
+    without_features(fresh)
+    assert same(search(fresh), first)
+    assert "is missing" in search(fresh, "--split", "val", code=4), "of another split nothing is kept"
+    files(fresh)[0].unlink()
+    assert "is missing" in search(fresh, code=4)
+
+
+def test_no_artifact_changes(fresh: Chain) -> None:
+    run = fresh.find("run", "uml")
+    before = toy.digests(run.path)
+    search(fresh)
+    search(fresh, "--find", "captions")
+    assert len(files(fresh)) == 2
+    assert toy.digests(run.path) == before and base.load(run.path).id == run.id
+    assert fresh.ccr("verify").code == 0
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "empty"])
+def test_a_damaged_file_is_made_again(damage: str, fresh: Chain) -> None:
+    first = search(fresh)
+    (path,) = files(fresh)
+    whole = path.read_bytes()
+    if damage == "other":
+        search(fresh, "--split", "val")
+        (other,) = [p for p in files(fresh) if p != path]
+        path.write_bytes(other.read_bytes())
+    else:
+        path.write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
+    assert same(search(fresh), first)
+    assert len(path.read_bytes()) == len(whole) and len(files(fresh)) in (1, 2)
+    without_features(fresh)
+    search(fresh)
+
+
+def test_a_run_that_was_trained_again_is_embedded_again(fresh: Chain) -> None:
+    before = search(fresh)
+    (old,) = files(fresh)
+    run = fresh.find("run", "uml")
+    toy.ok(
+        "train",
+        *("--method", "uml", "--name", run.name, "--force", "--epochs", "2", "--seed", "3", *toy.SMALL),
+        workspace=fresh.root,
+    )
+    after = search(fresh)
+    assert files(fresh) != [old] and len(files(fresh)) == 1
+    assert [hit["similarity"] for hit in after["hits"]] != [hit["similarity"] for hit in before["hits"]]
+
+
+def test_where_nothing_can_be_kept_it_is_searched_all_the_same(fresh: Chain) -> None:
+    wanted = search(fresh)
+    for path in files(fresh):
+        path.unlink()
+    (fresh.root / ".cache" / "search" / fresh.find("run", "uml").name).rmdir()
+    (fresh.root / ".cache" / "search").rmdir()
+    (fresh.root / ".cache" / "search").write_text("a file in the way")
+    assert same(search(fresh), wanted)
