@@ -31,7 +31,7 @@ SCHEMAS: dict[str, int] = {
     "features": 1,
     "run": 1,
     "evaluation": 1,
-    "diagnosis": 1,
+    "diagnosis": 2,
     "report": 1,
     "export": 1,
 }

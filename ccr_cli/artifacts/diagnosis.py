@@ -13,9 +13,12 @@ from ccr_cli.artifacts.tables import read_table
 PAIRS = pa.schema(
     [
         pa.field("slot_id", pa.string(), nullable=False),
+        pa.field("source_caption_id", pa.string(), nullable=False),
         pa.field("item_id", pa.string(), nullable=False),
+        pa.field("lang", pa.string(), nullable=False),
         pa.field("source_text", pa.string(), nullable=False),
         pa.field("translation", pa.string(), nullable=False),
+        pa.field("back", pa.string()),
         pa.field("sim_vs", pa.float32(), nullable=False),
         pa.field("sim_vt", pa.float32(), nullable=False),
         pa.field("sim_st", pa.float32(), nullable=False),
@@ -23,16 +26,32 @@ PAIRS = pa.schema(
         pa.field("evidence_t2v", pa.float32(), nullable=False),
         pa.field("belief", pa.float32(), nullable=False),
         pa.field("uncertainty", pa.float32(), nullable=False),
+        pa.field("p_vs", pa.float32(), nullable=False),
         pa.field("p_clean", pa.float32(), nullable=False),
+        pa.field("p_st", pa.float32(), nullable=False),
+        pa.field("place", pa.int32(), nullable=False),
         pa.field("support", pa.int32(), nullable=False),
         pa.field("verdict", pa.string(), nullable=False),
         pa.field("truth", pa.string()),
+        pa.field("p_first", pa.float32()),
+        pa.field("p_last", pa.float32()),
+        pa.field("p_mean", pa.float32()),
+        pa.field("sim_first", pa.float32()),
+        pa.field("sim_last", pa.float32()),
+        pa.field("sim_mean", pa.float32()),
+        pa.field("epochs_noisy", pa.int32()),
+        pa.field("forgotten", pa.int32()),
     ]
 )
-"""`support` is how many other items share the best-known word of both texts, the lesser of the two: below `RARE`
-there is little evidence either way. `verdict` and `truth` are clean or noisy; `truth` is null where no synthetic noise
-says it."""
+"""`slot_id` is the caption whose place the pair takes in training, `source_caption_id` the one that was given there:
+the same but for synthetic noise. `place` 1 is the most suspicious pair. `support` is how many other items share the
+best-known word of both texts, the lesser of the two: below `RARE` there is little evidence either way. `verdict` and
+`truth` are clean or noisy; `truth` is null where no synthetic noise says it, `back` where there is none."""
+TRAJECTORY = PAIRS.names[-8:]
+"""What the run wrote of the pair from epoch to epoch; null where it wrote nothing."""
 
+THRESHOLD = 0.5
+"""A pair is noisy if its P(clean) is below: whatever made it is then more probable under the mixture's wrong part."""
 RARE = 3
 
 

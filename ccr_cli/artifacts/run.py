@@ -7,12 +7,14 @@ Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (be
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.tables import read_table
 
 STOPPED = "stopped.json"
 """Why training ended early and which epoch was kept, where it did."""
@@ -43,3 +45,10 @@ def history(artifact: Artifact) -> pd.DataFrame:
     """Reads the training history, a row an epoch; loss terms are columns `loss.NAME`."""
     lines = artifact.file("history.jsonl").read_text(encoding="utf-8").splitlines()
     return pd.json_normalize([json.loads(line) for line in lines])
+
+
+def evidence(artifact: Artifact) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Reads what a run wrote of every training pair, epoch by epoch; nothing where its judge is `none`."""
+    for name in sorted(entry.path for entry in artifact.files if entry.path.startswith("evidence/epoch-")):
+        number = int(name.removeprefix("evidence/epoch-").removesuffix(".parquet"))
+        yield number, read_table(artifact.file(name), EVIDENCE)

@@ -156,14 +156,29 @@ def show_diagnosis(artifact: Artifact) -> None:
         f"mismatched by {found['judge']} ({found['judge_side']}), {found['called_noisy_rare']} of them "
         "for words too rare to be known"
     )
+    if "expected" in found["split"]:
+        hopes = found["split"]["expected"]
+        console.say(
+            f"split by {_threshold(found['split'])}; the mixture itself takes {found['split']['wrong']:.1%} for wrong, "
+            f"and expects precision {_number(hopes['precision'], 2)}, recall {_number(hopes['recall'], 2)}"
+        )
     if found["detection"]:
         d = found["detection"]
         console.say(
             f"against the synthetic truth: AUROC {_number(d['auroc'], 3)}, found {_number(d['recall'], 3)} of the "
-            f"mismatched, false alarms {_number(d['false_alarms'], 3)}"
+            f"mismatched, false alarms {_number(d['false_alarms'], 3)}, F1 {_number(d['f1'], 3)}, calibration error "
+            f"{_number(found['calibration']['ece'], 3)}"
         )
     for pair in [] if console.brief else found["most_suspicious"][:5]:
         console.say(f"  {pair['p_clean']:.2f}  {pair['source_text']}  ->  {pair['translation']}")
+
+
+def _threshold(split: dict[str, Any]) -> str:
+    """The rule by which pairs were called, such as `P(clean) < 0.5 of the mixture, sim_st < 0.312`."""
+    if split["by"] == "share":
+        return "a share that was asked for"
+    near = [f"{name} < {split[name]:.3f}" for name in ("sim_st", "sim_vt") if split.get(name) is not None]
+    return ", ".join([f"P(clean) < {split['p_clean']:g} of the {split['by']}", *near])
 
 
 def show_report(found: Overview, path: Path) -> None:

@@ -68,7 +68,9 @@ def average_precision(score: ArrayLike, truth: ArrayLike) -> float | None:
     return float((np.diff(found, prepend=0.0) * found / called).sum() / truth_N.sum())
 
 
-def detection(p_clean: ArrayLike, is_noisy: ArrayLike, *, threshold: float = 0.5) -> dict[str, Any]:
+def detection(
+    p_clean: ArrayLike, is_noisy: ArrayLike, *, threshold: float = 0.5, called: ArrayLike | None = None
+) -> dict[str, Any]:
     """Quality of a judge's probabilities against the true mismatches.
 
     A pair is *called* noisy if its probability of being clean is below the threshold. Genuinely bad
@@ -78,6 +80,7 @@ def detection(p_clean: ArrayLike, is_noisy: ArrayLike, *, threshold: float = 0.5
         p_clean: (N,) the judge's probability that the pair matches (or any score that rises with it).
         is_noisy: (N,) the truth.
         threshold: On the scale of `p_clean`.
+        called: (N,) booleans, which pairs are called noisy, where no threshold says it; `threshold` is then None.
 
     Returns:
         `auroc`, `average_precision` (of the continuous probability); at the threshold `precision`, `recall`
@@ -88,22 +91,58 @@ def detection(p_clean: ArrayLike, is_noisy: ArrayLike, *, threshold: float = 0.5
         ValueError: If the lengths differ or a probability is NaN.
     """
     clean_N, noisy_N = _pair(p_clean, is_noisy)
-    called_N = clean_N < threshold
-    n, noisy, called = len(noisy_N), int(noisy_N.sum()), int(called_N.sum())
+    called_N = clean_N < threshold if called is None else _pair(clean_N, called)[1]
+    n, noisy, calls = len(noisy_N), int(noisy_N.sum()), int(called_N.sum())
     found = int((called_N & noisy_N).sum())
     return {
         "auroc": auroc(-clean_N, noisy_N),
         "average_precision": average_precision(-clean_N, noisy_N),
-        "threshold": threshold,
-        "precision": _share(found, called),
+        "threshold": threshold if called is None else None,
+        "precision": _share(found, calls),
         "recall": _share(found, noisy),
-        "f1": _share(2 * found, noisy + called) if noisy else None,
-        "false_alarms": _share(called - found, n - noisy),
-        "accuracy": _share(n - noisy - called + 2 * found, n),
+        "f1": _share(2 * found, noisy + calls) if noisy else None,
+        "false_alarms": _share(calls - found, n - noisy),
+        "accuracy": _share(n - noisy - calls + 2 * found, n),
         "pairs": n,
         "noisy": noisy,
-        "called": called,
+        "called": calls,
         "found": found,
+    }
+
+
+def belief_calibration(p_clean: ArrayLike, is_noisy: ArrayLike, *, bins: int = 10) -> dict[str, Any]:
+    """Is a pair that is believed with probability p intact with probability p?
+
+    Args:
+        p_clean: (N,) the judge's probabilities.
+        is_noisy: (N,) the truth.
+        bins: Bins of equal width over [0, 1]; empty ones are left out.
+
+    Returns:
+        `brier`, the mean square of probability less truth; `brier_constant`, that of the true share told of every
+        pair; `ece`, the mean gap between probability and share over the bins, weighted by their pairs; and the `bins`
+        with `p_clean` (mean), `clean` (share) and `pairs`. None where there is no pair.
+
+    Raises:
+        ValueError: If the lengths differ, or a probability is NaN or lies outside [0, 1].
+    """
+    clean_N, noisy_N = _pair(p_clean, is_noisy)
+    if len(clean_N) == 0:
+        return {"brier": None, "brier_constant": None, "ece": None, "bins": []}
+    if clean_N.min() < 0.0 or clean_N.max() > 1.0:
+        raise ValueError("probabilities lie in [0, 1]")
+    intact_N = ~noisy_N
+    bin_N = np.minimum((clean_N * bins).astype(int), bins - 1)
+    filled, code_N, pairs = np.unique(bin_N, return_inverse=True, return_counts=True)
+    told, true = (np.bincount(code_N, weights=each, minlength=len(filled)) / pairs for each in (clean_N, intact_N))
+    share = float(intact_N.mean())
+    return {
+        "brier": float(((clean_N - intact_N) ** 2).mean()),
+        "brier_constant": share * (1 - share),
+        "ece": float((pairs * np.abs(told - true)).sum() / pairs.sum()),
+        "bins": [
+            {"p_clean": float(p), "clean": float(t), "pairs": int(n)} for p, t, n in zip(told, true, pairs, strict=True)
+        ],
     }
 
 

@@ -24,18 +24,23 @@ from ccr_cli.data.rarity import support
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
 from ccr_cli.losses.evidential import dirichlet
-from ccr_cli.metrics.detection import detection
-from ccr_cli.stages import judging
+from ccr_cli.metrics.detection import belief_calibration, detection
+from ccr_cli.stages import judging, suspicion
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs, refuse_unread
-from ccr_cli.stages.triplets import Triplets, training_triplets, without
+from ccr_cli.stages.trajectory import trajectories
+from ccr_cli.stages.triplets import Triplets, round_trips, training_triplets, without
 
 CANDIDATES = 128
 BLOCK = 1024
 SUSPICIOUS = 20
+_FLOATS = (
+    *("sim_vs", "sim_vt", "sim_st", "evidence_v2t", "evidence_t2v", "belief", "uncertainty"),
+    *("p_vs", "p_clean", "p_st"),
+)
 DEFAULT_JUDGE = "two-group"
 
 
@@ -45,6 +50,7 @@ def diagnose(
     *,
     judge: str | None = None,
     judge_side: str | None = None,
+    share: float | None = None,
     device: str = "auto",
     name: str | None = None,
     force: bool = False,
@@ -56,6 +62,7 @@ def diagnose(
         trained: The run; its parents say the rest.
         judge: Who judges; by default the run's own judge if it reads a whole epoch, else `two-group`.
         judge_side: cross_lingual, cross_modal or both; by default the run's.
+        share: Call this share of the pairs noisy, the most suspicious; by default P(clean) below 0.5 does.
         device: `auto`, `cpu` or `cuda`.
         name: Name of the artifact.
         force: Diagnose again.
@@ -79,24 +86,22 @@ def diagnose(
     judge_side = judge_side or settings["options"]["judge_side"]
     if judge_side not in ("cross_lingual", "cross_modal", "both"):
         raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
-    request = {"judge": judge, "judge_side": judge_side}
+    if share is not None and not 0 < share < 1:
+        raise UsageError(f"a share lies between 0 and 1, not at {share:g}", hint="--share 0.05 calls 5 % noisy")
+    request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
+    request |= {} if share is None else {"share": share}
     name = name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"})
     with building(inputs.workspace, "diagnosis", name, request, [trained], force=force) as build:
         if build.done is None:
-            _diagnose(build, inputs, trained, settings, judge, judge_side, choose_device(device))
+            _diagnose(build, inputs, trained, settings, choose_device(device))
         assert build.done is not None
         return build.done
 
 
 def _diagnose(
-    build: Build,
-    inputs: Inputs,
-    trained: base.Artifact,
-    settings: dict[str, Any],
-    judge: str,
-    side: str,
-    device: torch.device,
+    build: Build, inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], device: torch.device
 ) -> None:
+    judge, side = build.request["judge"], build.request["judge_side"]
     parent = inputs.workspace.parent
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
     pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
@@ -124,8 +129,12 @@ def _diagnose(
         read=method.judge_scores,
     )
     frame = _table(triplets, embedded, opinion, method.evidence)
+    frame = frame.assign(**_texts(triplets.slot_ids, translations, pairs), lang=settings["lang"])
+    frame["place"] = suspicion.places(frame)
+    frame["verdict"] = suspicion.verdicts(frame, build.request.get("share"))
+    frame = frame.join(trajectories(trained, triplets.slot_ids))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
-    base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, judge, side))
+    base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, build.request))
     called = int((frame["verdict"] == "noisy").sum())
     build.finish({"pairs": len(frame), "called_noisy": called})
 
@@ -137,7 +146,6 @@ def _table(
     own_v2t = _opinions(v_ND, embedded.t_ND, item_N, item_N, opinion.similarity["VT"], form)
     items_V = torch.arange(len(embedded.v_VD), device=item_N.device)
     own_t2v = _opinions(embedded.t_ND, embedded.v_VD, item_N, items_V, opinion.similarity["VT"], form)
-    noisy = opinion.p.VT < 0.5
     items = triplets.item_N.tolist()
     truth: Any = None
     if triplets.wrong is not None:
@@ -155,12 +163,25 @@ def _table(
             "evidence_t2v": own_t2v[0],
             "belief": (own_v2t[1] + own_t2v[1]) / 2,
             "uncertainty": (own_v2t[2] + own_t2v[2]) / 2,
+            "p_vs": opinion.p.VS,
             "p_clean": opinion.p.VT,
+            "p_st": opinion.p.ST,
             "support": np.minimum(*(support(texts, items) for texts in (triplets.source, triplets.target))),
-            "verdict": np.where(noisy, "noisy", "clean"),
             "truth": pd.Series(truth, index=range(len(triplets)), dtype=object),
         }
-    ).astype({c: np.float32 for c in diagnosis.PAIRS.names if diagnosis.PAIRS.field(c).type == "float"})
+    ).astype({c: np.float32 for c in _FLOATS})
+
+
+def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFrame | None) -> dict[str, list[Any]]:
+    """The source caption that each triplet was given, and the way back of the translation that it was given."""
+    given = {name: dict(zip(slot_ids, slot_ids, strict=True)) for name in ("given_source_id", "given_translation_of")}
+    if mismatch is not None:
+        given = {name: dict(zip(mismatch["slot_id"], mismatch[name], strict=True)) for name in given}
+    back = round_trips(translations)
+    return {
+        "source_caption_id": [given["given_source_id"][slot] for slot in slot_ids],
+        "back": [back.get(given["given_translation_of"][slot]) for slot in slot_ids],
+    }
 
 
 @torch.no_grad()
@@ -193,16 +214,14 @@ def _opinions(
 
 
 def _summary(
-    frame: pd.DataFrame, trained: base.Artifact, settings: dict[str, Any], judge: str, side: str
+    frame: pd.DataFrame, trained: base.Artifact, settings: dict[str, Any], request: dict[str, Any]
 ) -> dict[str, Any]:
-    known = frame["truth"].notna().all()
-    doubted = frame[frame["p_clean"] < 1]
-    rare = (frame["verdict"] == "noisy") & (frame["support"] < diagnosis.RARE)
-    order = doubted.assign(rare=rare).sort_values(["rare", "p_clean", "sim_st"], kind="stable")
-    worst = pd.concat([order[order["verdict"] == "noisy"], order[order["verdict"] == "clean"]]).head(SUSPICIOUS)
-    shown = ["slot_id", "item_id", "source_text", "translation", "p_clean", "support", "uncertainty", "truth"]
+    known, truth = bool(frame["truth"].notna().all()), frame["truth"] == "noisy"
+    noisy, share = frame["verdict"] == "noisy", request.get("share")
+    worst = frame[(frame["p_clean"] < 1) | noisy].sort_values("place").head(SUSPICIOUS)
+    shown = ["slot_id", "item_id", "source_text", "translation", "back", "p_clean", "support", "uncertainty", "truth"]
     by_verdict = frame.groupby("verdict")["uncertainty"].mean()
-    mismatch = settings["noise"]
+    mismatch, judge, side = settings["noise"], request["judge"], request["judge_side"]
     return {
         "run": trained.name,
         "method": settings["method"],
@@ -212,11 +231,13 @@ def _summary(
         "lang": settings["lang"],
         "judge": judge,
         "judge_side": side,
+        "split": suspicion.split(frame, judge, side, share),
         "pairs": len(frame),
-        "called_noisy": int((frame["verdict"] == "noisy").sum()),
-        "called_noisy_rare": int(rare.sum()),
-        "share_noisy": float((frame["verdict"] == "noisy").mean()),
-        "detection": detection(frame["p_clean"], frame["truth"] == "noisy") if known else None,
+        "called_noisy": int(noisy.sum()),
+        "called_noisy_rare": int((noisy & (frame["support"] < diagnosis.RARE)).sum()),
+        "share_noisy": float(noisy.mean()),
+        "detection": detection(frame["p_clean"], truth, called=None if share is None else noisy) if known else None,
+        "calibration": belief_calibration(frame["p_clean"], truth) if known else None,
         "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},
         "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }

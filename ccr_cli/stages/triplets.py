@@ -100,7 +100,7 @@ def training_triplets(
     captions = data.captions[data.captions["lang"] == data.source_lang]
     captions = captions[captions["item_id"].isin(set(items["item_id"]))]
     text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
-    translated, back = _texts(translations, "forward"), _round_trips(translations)
+    translated, back = _texts(translations, "forward"), round_trips(translations)
     other = {} if second is None else _texts(second, "forward")
     if noise is None:
         ids = captions["caption_id"]
@@ -148,7 +148,7 @@ def _texts(translations: pd.DataFrame, direction: str) -> dict[str, str]:
     return dict(zip(found["source_caption_id"], found["text"], strict=True))
 
 
-def _round_trips(translations: pd.DataFrame) -> dict[str, str]:
+def round_trips(translations: pd.DataFrame) -> dict[str, str]:
     """Back-translations by the source caption that they began with."""
     forward = translations[translations["direction"] == "forward"]
     began = dict(zip(forward["caption_id"], forward["source_caption_id"], strict=True))

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from sklearn.metrics import (
     average_precision_score,
+    brier_score_loss,
     f1_score,
     precision_score,
     recall_score,
     roc_auc_score,
 )
 
-from ccr_cli.metrics.detection import auroc, average_precision, detection
+from ccr_cli.metrics.detection import auroc, average_precision, belief_calibration, detection
 
 
 @pytest.mark.parametrize("decimals", [1, 2, 12])
@@ -73,3 +74,34 @@ def test_nan_and_unequal_lengths_are_refused() -> None:
         detection([float("nan"), 0.5], [True, False])
     with pytest.raises(ValueError, match="against a truth"):
         auroc([0.5], [True, False])
+
+
+def test_called_by_another_rule_than_a_threshold() -> None:
+    found = detection([0.9, 0.2, 0.2, 0.8], [True, True, False, False], called=[True, False, True, False])
+    assert (found["threshold"], found["precision"], found["recall"], found["f1"]) == (None, 0.5, 0.5, 0.5)
+    assert found["auroc"] == roc_auc_score([1, 1, 0, 0], [-0.9, -0.2, -0.2, -0.8]), "of the probability all the same"
+
+
+def test_calibration_by_hand() -> None:
+    # bins [0, 0.5) and [0.5, 1]: 0.1 and 0.3, of which one is intact; 0.5 and 1.0, both intact
+    found = belief_calibration([0.1, 0.3, 0.5, 1.0], [True, False, False, False], bins=2)
+    assert found["bins"] == [
+        {"p_clean": pytest.approx(0.2), "clean": 0.5, "pairs": 2},
+        {"p_clean": 0.75, "clean": 1.0, "pairs": 2},
+    ]
+    assert found["ece"] == pytest.approx((2 * 0.3 + 2 * 0.25) / 4)
+    assert found["brier"] == pytest.approx((0.1**2 + 0.7**2 + 0.5**2 + 0) / 4)
+    assert found["brier_constant"] == pytest.approx(0.75 * 0.25)
+
+
+def test_calibration_of_honest_and_of_overconfident_probabilities() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.random(20_000)
+    noisy = rng.random(20_000) >= p
+    honest, sure = belief_calibration(p, noisy), belief_calibration((p > 0.5).astype(float), noisy)
+    assert honest["brier"] == pytest.approx(brier_score_loss(~noisy, p))
+    assert honest["ece"] < 0.02 and sure["ece"] == pytest.approx(0.25, abs=0.02), "a quarter of the calls are wrong"
+    assert honest["brier"] < honest["brier_constant"] == pytest.approx(0.25, abs=0.01)
+    assert belief_calibration([], [])["ece"] is None
+    with pytest.raises(ValueError, match="probabilities lie in"):
+        belief_calibration([1.1], [True])

@@ -222,6 +222,9 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
     frame = pd.DataFrame(
         {
             "slot_id": [f"i{2 * (i % 20)}#en" for i in range(n)],
+            "source_caption_id": [f"i{2 * (i % 20)}#en" for i in range(n)],
+            "lang": "es",
+            "back": [a.lower() for a, _ in texts],
             "item_id": [f"i{2 * (i % 20)}" for i in range(n)],
             "source_text": [a for a, _ in texts],
             "translation": [b for _, b in texts],
@@ -232,13 +235,17 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
             "evidence_t2v": 1.0,
             "belief": 0.5,
             "uncertainty": np.where(p < 0.5, 0.4, 0.2) + rng.normal(0, 0.02, n),
+            "p_vs": 1.0,
             "p_clean": p,
+            "p_st": p,
+            "place": np.argsort(np.argsort(p)) + 1,
             "support": np.full(n, 9, dtype=np.int32),
             "verdict": np.where(p < 0.5, "noisy", "clean"),
             "truth": np.where(wrong, "noisy", "clean") if noise else np.full(n, None, dtype=object),
         }
     )
     frame.loc[frame["p_clean"].idxmin(), ["translation", "source_text"]] = HOSTILE
+    frame = frame.assign(**dict.fromkeys(diagnosis.TRAJECTORY))
     called = frame["verdict"] == "noisy"
     found: dict[str, Any] | None = None
     if noise:
@@ -253,7 +260,7 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
             "accuracy": 0.9,
         }
     worst = frame.sort_values("p_clean").head(20)
-    shown = ["slot_id", "item_id", "source_text", "translation", "p_clean", "uncertainty", "truth"]
+    shown = ["slot_id", "item_id", "source_text", "translation", "back", "p_clean", "uncertainty", "truth"]
     summary = {
         "run": run.name,
         "method": label.split(" ")[0],

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 import torch
 import toy
-from sklearn.metrics import average_precision_score, precision_score, recall_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    brier_score_loss,
+    f1_score,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 from toy import Chain
 
 from ccr_cli import registry
@@ -67,6 +74,8 @@ def test_detection_agrees_with_scikit_learn(judge: str, finished: Chain) -> None
         assert found["precision"] == pytest.approx(precision_score(noisy, called))
     assert found["false_alarms"] == pytest.approx((called & ~noisy).sum() / (~noisy).sum())
     assert (found["pairs"], found["noisy"], found["called"]) == (48, noisy.sum(), called.sum())
+    assert found["f1"] == pytest.approx(f1_score(noisy, called, zero_division=0.0))
+    assert diagnosis.summary(made)["calibration"]["brier"] == pytest.approx(brier_score_loss(~noisy, -doubt))
     if judge == "oracle":
         assert found["auroc"] == 1.0 and (called == noisy).all()
     if judge == "none":
@@ -150,3 +159,85 @@ def test_evidence_and_belief_among_other_items(form: str, finished: Chain) -> No
 def test_wrong_options(options: tuple[str, ...], message: str, chain: Chain) -> None:
     done = chain.ccr("diagnose", chain.find("run", "uml").path, *options)
     assert (done.code, done.out) == (2, "") and message in done.err
+
+
+def test_the_trajectory_is_what_the_run_wrote_epoch_by_epoch(chain: Chain) -> None:
+    """Followed pair by pair, with Python alone."""
+    trained = chain.find("run", "uml")
+    pairs: Any = diagnosis.read_pairs(chain.find("diagnosis", "uml")).set_index("slot_id")
+    said: dict[str, list[tuple[float, float]]] = {}
+    for epoch in range(1, 7):
+        table: Any = read_table(trained.file(f"evidence/epoch-{epoch:03d}.parquet"), run.EVIDENCE)
+        for slot, p, sim in zip(table["slot_id"], table["p_clean"], table["sim_vt"], strict=True):
+            said.setdefault(slot, []).append((float(p), float(sim)))
+    assert set(said) == set(pairs.index)
+    for slot, each in said.items():
+        row, verdicts = pairs.loc[slot], ["noisy" if p < 0.5 else "clean" for p, _ in each]
+        assert (row["p_first"], row["p_last"]) == (each[0][0], each[-1][0])
+        assert (row["sim_first"], row["sim_last"]) == (each[0][1], each[-1][1])
+        assert row["p_mean"] == pytest.approx(sum(p for p, _ in each) / 6, abs=1e-6)
+        assert row["sim_mean"] == pytest.approx(sum(sim for _, sim in each) / 6, abs=1e-6)
+        assert row["epochs_noisy"] == verdicts.count("noisy")
+        assert row["forgotten"] == "".join(v[0] for v in verdicts).count("cn")
+    assert 0 < pairs["epochs_noisy"].max() <= 6 and (pairs["epochs_noisy"] == 0).any()
+    without = diagnosis.read_pairs(chain.find("diagnosis", "infonce"))
+    assert without[diagnosis.TRAJECTORY].isna().all(axis=None), "judge none writes nothing"
+
+
+def test_places_follow_suspicion(finished: Chain) -> None:
+    pairs = diagnosis.read_pairs(diagnose(finished, "uml", "--judge", "two-group"))
+    assert sorted(pairs["place"]) == list(range(1, 49))
+    keys = [
+        (p >= 0.5, p < 0.5 and support < diagnosis.RARE, p, sim)
+        for p, support, sim in pairs.sort_values("place")[["p_clean", "support", "sim_st"]].itertuples(index=False)
+    ]
+    assert keys == sorted(keys)
+
+
+def test_the_threshold_is_stated(finished: Chain) -> None:
+    """What it says of similarities splits the pairs again; what it expects is the mean of the mixture's own word."""
+    made = diagnose(finished, "uml", "--judge", "two-group", "--judge-side", "cross_lingual")
+    pairs, split = diagnosis.read_pairs(made), diagnosis.summary(made)["split"]
+    noisy = pairs["verdict"] == "noisy"
+    assert (split["by"], split["p_clean"]) == ("mixture", 0.5) and 0 < noisy.sum() < 48
+    assert ((pairs["sim_st"] < split["sim_st"]) == noisy).all()
+    doubt = [1 - float(p) for p in pairs["p_clean"]]
+    assert split["wrong"] == pytest.approx(sum(doubt) / 48)
+    called = [d for d, n in zip(doubt, noisy, strict=True) if n]
+    assert split["expected"]["precision"] == pytest.approx(sum(called) / len(called))
+    assert split["expected"]["recall"] == pytest.approx(sum(called) / sum(doubt))
+    votes = diagnosis.summary(diagnose(finished, "uml", "--judge", "argmax"))["split"]
+    assert votes == {"by": "votes", "p_clean": 0.5}
+
+
+def test_a_share_is_the_first_by_place(finished: Chain) -> None:
+    made = diagnose(finished, "uml", "--share", "0.25")
+    pairs, summary = diagnosis.read_pairs(made), diagnosis.summary(made)
+    assert set(pairs.loc[pairs["verdict"] == "noisy", "place"]) == set(range(1, 13))
+    truth = pairs["truth"] == "noisy"
+    assert summary["detection"]["precision"] == pytest.approx(truth[pairs["place"] <= 12].mean())
+    assert summary["detection"]["threshold"] is None and summary["split"]["by"] == "share"
+    for share in ("0", "1", "1.5"):
+        done = finished.ccr("diagnose", finished.find("run", "uml").path, "--share", share, *CPU)
+        assert done.code == 2 and "--share 0.05" in done.err
+
+
+def test_several_runs_are_diagnosed_in_turn(chain: Chain) -> None:
+    trained = [chain.find("run", word) for word in ("uml", "infonce")]
+    runs = [each.path for each in trained]
+    done = toy.ok("diagnose", *runs, *CPU, workspace=chain.root)
+    assert [base.load(path).parent("run").id for path in done.paths[-2:]] == [each.id for each in trained]
+    named = chain.ccr("diagnose", *runs, "--name", "both", *CPU)
+    assert named.code == 2 and "names one diagnosis, and 2 runs are given" in named.err
+    plans = toy.ok("diagnose", *runs, "--share", "0.1", "--dry-run", "--json", *CPU, workspace=chain.root)
+    assert plans.out.count('"to do"') == 2
+
+
+def test_the_way_back_stands_beside_the_translation_that_was_given(chain: Chain) -> None:
+    pairs = diagnosis.read_pairs(chain.find("diagnosis", "uml"))
+    table = (chain.folder / "translations" / "hand-es-en.tsv").read_text(encoding="utf-8")
+    back = dict(line.split("\t") for line in table.splitlines()[1:])
+    assert [back[text] for text in pairs["translation"]] == list(pairs["back"])
+    drawn = noise.read(chain.find("noise")).set_index("slot_id")
+    assert list(drawn.loc[pairs["slot_id"], "given_source_id"]) == list(pairs["source_caption_id"])
+    assert set(pairs["lang"]) == {"es"}

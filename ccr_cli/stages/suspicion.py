@@ -1,0 +1,85 @@
+"""Which pairs come first among the suspicious, which are called noisy, and by what threshold: all without the truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ccr_cli import registry
+from ccr_cli.artifacts import diagnosis
+
+MIXTURES = ("epoch", "triangle", "text")
+"""What judges read that fit a mixture of right and wrong pairs, so that P(clean) is its posterior."""
+_READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
+
+
+def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
+    """The place of each pair, 1 for the most suspicious.
+
+    Ascending by P(clean) and, where that is equal, by the similarity of caption and translation; but pairs that are
+    called noisy for words that are too rare to be known come behind all others that are.
+
+    Args:
+        frame: p_clean, sim_st and support.
+    """
+    believed = frame["p_clean"] >= diagnosis.THRESHOLD
+    rare = ~believed & (frame["support"] < diagnosis.RARE)
+    order = np.lexsort([frame["sim_st"], frame["p_clean"], rare, believed])
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(1, len(order) + 1)
+    return place
+
+
+def verdicts(frame: pd.DataFrame, share: float | None) -> npt.NDArray[np.object_]:
+    """Calls pairs noisy: P(clean) below the threshold, or the first of them by place.
+
+    Args:
+        frame: p_clean and place.
+        share: How many to call; None: the threshold decides.
+    """
+    noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
+    return np.where(noisy, "noisy", "clean").astype(object)
+
+
+def split(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
+    """States how pairs were split, and what the mixture itself expects of that.
+
+    Args:
+        frame: The judged pairs.
+        judge: Who judged.
+        side: What it read.
+        share: The share that was asked for.
+
+    Returns:
+        `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`; the threshold on `p_clean` (of a share: the
+        largest that was called); the threshold on the similarity, `sim_st` or `sim_vt`, where the judge reads one of
+        them alone; and of a mixture `wrong`, the share that it takes for wrong, with the precision and recall that it
+        `expected` of the calls. Null where nothing is called or nothing is wrong.
+    """
+    scope = registry.load("judges", judge).SCOPE
+    noisy, doubt = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
+    called = frame.loc[noisy]
+    found: dict[str, Any] = {
+        "by": "share"
+        if share is not None
+        else "mixture"
+        if scope in MIXTURES
+        else "truth"
+        if scope == "truth"
+        else "votes"
+    }
+    found["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
+    if scope == "epoch" and side in _READ and share is None:
+        name = _READ[side]
+        both = 0 < len(called) < len(frame)
+        found[name] = float(called[name].max() + frame.loc[~noisy, name].min()) / 2 if both else None
+    if scope in MIXTURES:
+        found["wrong"] = float(doubt.mean())
+        found["expected"] = {
+            "precision": float(doubt[noisy].mean()) if len(called) else None,
+            "recall": float(doubt[noisy].sum() / doubt.sum()) if doubt.sum() else None,
+        }
+    return found
