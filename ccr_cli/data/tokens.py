@@ -44,10 +44,17 @@ class Tokens:
     """int64, B + 1 values from 0 to N."""
     starts_N: torch.Tensor
     """bool, true where an id is the first of a token."""
+    lengths_B: torch.Tensor
+    """int64, ids of each text; on the host wherever the rest is, so that who pads need not ask the device."""
 
     def to(self, device: torch.device | str) -> Tokens:
-        """Return the same batch on ``device``."""
-        return Tokens(self.ids_N.to(device), self.offsets_B1.to(device), self.starts_N.to(device))
+        """Return the same batch on ``device``, which goes on meanwhile."""
+        pinned = torch.device(device).type == "cuda" and not self.ids_N.is_cuda
+
+        def moved(part: torch.Tensor) -> torch.Tensor:
+            return (part.pin_memory() if pinned else part).to(device, non_blocking=True)
+
+        return Tokens(moved(self.ids_N), moved(self.offsets_B1), moved(self.starts_N), self.lengths_B)
 
     def join(self, other: Tokens) -> Tokens:
         """Return one batch of these texts and then the other's, so that both pass the encoder in one call."""
@@ -55,6 +62,7 @@ class Tokens:
             torch.cat([self.ids_N, other.ids_N]),
             torch.cat([self.offsets_B1, other.offsets_B1[1:] + self.offsets_B1[-1]]),
             torch.cat([self.starts_N, other.starts_N]),
+            torch.cat([self.lengths_B, other.lengths_B]),
         )
 
     def __len__(self) -> int:
@@ -108,7 +116,7 @@ class TokenTable:
         total = int(offsets_B1[-1])
         shift_N = torch.repeat_interleave(starts_B - offsets_B1[:-1], lengths_B, output_size=total)
         positions_N = shift_N + torch.arange(total, device=self.offsets.device)
-        return Tokens(self.ids[positions_N].long(), offsets_B1, self.starts[positions_N])
+        return Tokens(self.ids[positions_N].long(), offsets_B1, self.starts[positions_N], lengths_B.cpu())
 
     def __len__(self) -> int:
         """Return T, the number of texts."""

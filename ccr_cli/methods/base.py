@@ -138,7 +138,7 @@ class Tower:
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
-        return self.encoder.embed_text(tokens.ids_N, tokens.offsets_B1)
+        return self.encoder.embed_text(tokens)
 
 
 def twin(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
@@ -199,7 +199,7 @@ class Method(nn.Module, ABC):
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
-        return self.encoder.embed_text(tokens.ids_N, tokens.offsets_B1)
+        return self.encoder.embed_text(tokens)
 
     def plain(self) -> list[Plain]:
         """The model as plain layers, for `ccr export`: dual encoders whose vectors, `joined`, are the method's own.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ccr_cli import registry
+from ccr_cli.nets.text_pooling import TextPooling
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
 Need = Literal["frames", "back", "labels"]
@@ -25,20 +26,33 @@ class Config:
     clip_norm: float = 0.0
     """Longest gradient, its norm over all weights; 0: as it is."""
     lr: float = 1e-3
-    """Peak learning rate of Adam."""
+    """Peak learning rate of what is trained from scratch, by AdamW."""
+    encoder_lr: float = 2e-5
+    """The same of a pretrained transformers encoder's weights, in its highest layer."""
+    layer_decay: float = 1.0
+    """Factor of that rate from each layer to the one below."""
     lr_warmup: int = 0
     """Steps over which learning rates rise from zero."""
     lr_drop: int = 0
     """Epoch from which on learning rates are a tenth; 0: they fall to zero along a cosine."""
     table_lr: float = 5e-3
-    """The same of the n-gram table: a rare word's row is seen in few steps, and must learn in these."""
+    """Peak learning rate of the n-gram table: a rare word's row is seen in few steps, and must learn in these."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay (AdamW) of matrices: not of biases, norms and tables."""
     text_encoder: str = "ngram"
     """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name; `given`,
     and nothing else, where the data set brings features of its texts."""
     max_tokens: int = 64
     """Longest caption in tokens, for a transformers encoder."""
+    pooling: TextPooling = "mean"
+    """What makes one vector of a transformers encoder's tokens: their `mean`, `cls` (the first), `max`, `last`; `own`:
+    what the model itself gives for a text."""
     frozen_layers: int = 0
     """Lowest layers of a transformers encoder that are not trained, its embeddings with them; 0 trains all."""
+    lora_rank: int = 0
+    """Rank of adapters (LoRA) in the other layers of a transformers encoder, whose own weights then stay; 0: none."""
+    lora_alpha: float = 0.0
+    """What adapters add is scaled by this over their rank; 0: twice the rank."""
     buckets: int = 32768
     """Rows of the n-gram table."""
     dim: int = 256
@@ -73,8 +87,10 @@ class Config:
         """
         if min(self.epochs, self.dim, self.max_tokens, self.accumulate) < 1 or min(self.batch_size, self.buckets) < 2:
             raise ValueError("epochs, dim, max_tokens and accumulate >= 1, batch_size and buckets >= 2 are needed")
-        if min(self.lr, self.table_lr) <= 0:
-            raise ValueError("lr > 0 and table_lr > 0 are needed")
+        if min(self.lr, self.encoder_lr, self.table_lr) <= 0 or not 0 < self.layer_decay <= 1:
+            raise ValueError("lr > 0, encoder_lr > 0, table_lr > 0 and layer_decay in (0, 1] are needed")
+        if min(self.weight_decay, self.lora_rank, self.lora_alpha) < 0:
+            raise ValueError("weight_decay, lora_rank and lora_alpha >= 0 are needed")
         if min(self.clip_norm, self.lr_warmup, self.lr_drop, self.frozen_layers, self.hidden) < 0:
             raise ValueError("clip_norm, lr_warmup, lr_drop, frozen_layers and hidden >= 0 are needed")
         if not (0 <= self.dropout < 1 and 0 <= self.text_dropout < 1) or self.warmup_epochs < 0:

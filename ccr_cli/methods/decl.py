@@ -80,6 +80,7 @@ class Method(base.Method):
             "batch_size": 128,
             "lr": 2e-4,
             "table_lr": 2e-4,
+            "encoder_lr": 2e-4,
             "dim": 1024,
         },
     }

@@ -105,6 +105,7 @@ class Method(base.Method):
             "epochs": 55,
             "lr": 2e-4,
             "table_lr": 2e-4,
+            "encoder_lr": 2e-4,
             "lr_drop": 31,
             "batch_size": 128,
         }

@@ -87,6 +87,7 @@ _PAPER: dict[str, object] = {
     "text_dropout": 0.0,
     "lr": 5e-5,
     "table_lr": 5e-5,
+    "encoder_lr": 5e-5,
     "lr_drop": 201,  # never: no schedule is stated
     "epochs": 200,
 }
@@ -121,7 +122,7 @@ class Method(base.Method):
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Unit vectors (T, D); with evidential learning see `_placed`."""
         assert self.encoder.text_head is not None
-        return self._placed(self.encoder.text_head(self.encoder.text_encoder(tokens.ids_N, tokens.offsets_B1)), 1)
+        return self._placed(self.encoder.text_head(self.encoder.text_encoder(tokens)), 1)
 
     def _placed(self, x_BD: Tensor, side: int) -> Tensor:
         """To unit length.

@@ -98,6 +98,7 @@ class Method(base.Method):
             "frozen_layers": 7,
             "lr": 1e-4,
             "table_lr": 1e-4,
+            "encoder_lr": 1e-4,
             "batch_size": 128,
             "epochs": 50,
             "dim": 1024,
@@ -111,7 +112,9 @@ class Method(base.Method):
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
         super().__init__(config, visual_dim, text_encoder)
-        width = text_encoder.dim
+        width = text_encoder.token_dim
+        if config.pooling != "mean":
+            raise UsageError(f"nrccr reads tokens: pooling={config.pooling} would change nothing")
         if width % config.heads:
             raise UsageError(f"{config.heads} heads do not divide the {width} dimensions of {config.text_encoder}")
         self.encoder.text_head = None  # the token encoder maps into the common space
@@ -154,7 +157,7 @@ class Method(base.Method):
         return [Plain(self.encoder.text_encoder, text, (*self.encoder.visual_head.layers, frames, Unit()))]
 
     def _tokens(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
-        return self.encoder.text_encoder.tokens(tokens.ids_N, tokens.offsets_B1, tokens.starts_N)
+        return self.encoder.text_encoder.tokens(tokens)
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Eq. (12): L_tri + l1 L_sim + l2 L_feat + l3 L_cyc + l4 L_adv (its gradient reversed for the encoder)."""

@@ -72,11 +72,12 @@ class Method(base.Method):
     """Uncertainty-aware learning of either direction, and a consistency module between the two models."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
-        "paper": {**_PAPER, "lr": 5e-4, "table_lr": 5e-4},
+        "paper": {**_PAPER, "lr": 5e-4, "table_lr": 5e-4, "encoder_lr": 5e-4},
         "paper-bert": {
             **_PAPER,
             "lr": 5e-5,
             "table_lr": 5e-5,
+            "encoder_lr": 5e-5,
             "kl_rate": 0.001,
             "text_encoder": "bert-base-multilingual-cased",
         },

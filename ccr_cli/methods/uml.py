@@ -91,6 +91,7 @@ _LITERAL = {
     "batch_size": 128,
     "lr": 2.5e-5,
     "table_lr": 2.5e-5,
+    "encoder_lr": 2.5e-5,
     "text_encoder": "bert-base-multilingual-cased",
 }
 

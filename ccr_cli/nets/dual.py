@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn import functional
 
 from ccr_cli.nets.heads import Projection
-from ccr_cli.nets.plain import Mean, Plain, Unit
+from ccr_cli.nets.plain import Plain, Pool, Unit
 from ccr_cli.nets.pooling import Pooling
-from ccr_cli.nets.ragged import mean_rows
-from ccr_cli.nets.text import TextEncoder
+from ccr_cli.nets.ragged import Texts, mean_rows
+from ccr_cli.nets.text import TextEncoder, TransformerTextEncoder
 
 
 class DualEncoder(nn.Module):
@@ -59,9 +59,9 @@ class DualEncoder(nn.Module):
             out_VD = self.pooling(self.visual_head(rows_ND), offsets_V1)
         return out_VD
 
-    def embed_text(self, ids_N: torch.Tensor, offsets_B1: torch.Tensor) -> torch.Tensor:
+    def embed_text(self, texts: Texts) -> torch.Tensor:
         """Return unit vectors (B, D) of texts."""
-        out_BD = self.text_encoder(ids_N, offsets_B1)
+        out_BD = self.text_encoder(texts)
         if self.text_head is not None:
             out_BD = self.text_head(out_BD)
         return functional.normalize(self.text_dropout(out_BD), dim=-1)
@@ -70,8 +70,11 @@ class DualEncoder(nn.Module):
         """Return the same model, as it retrieves, as plain layers."""
         text = () if self.text_head is None else tuple(self.text_head.layers)
         head = tuple(self.visual_head.layers)
-        visual = (Mean(), *head, Unit()) if self.pooling is None else (*head, self.pooling, Unit())
-        return Plain(self.text_encoder, (Mean(), *text, Unit()), visual)
+        visual = (Pool(), *head, Unit()) if self.pooling is None else (*head, self.pooling, Unit())
+        encoder = self.text_encoder
+        if not isinstance(encoder, TransformerTextEncoder):
+            return Plain(encoder, (Pool(), *text, Unit()), visual)
+        return Plain(encoder.merged(), (Pool(encoder.pooling), *text, Unit()), visual)
 
 
 def parameter_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -17,10 +17,16 @@ from ccr_cli.nets.attention import SequenceEncoder, positions
 from ccr_cli.nets.pooling import RANK_TEMPERATURE, FrameTransformer, GeneralizedPooling
 from ccr_cli.nets.ragged import masked_mean
 from ccr_cli.nets.text import TextEncoder, TransformerTextEncoder
+from ccr_cli.nets.text_pooling import TextPooling, pool_tokens
 
 
-class Mean(nn.Module):
-    """One vector of many rows: the mean of a text's tokens (of its n-grams, in the n-gram encoder), or of frames."""
+class Pool(nn.Module):
+    """One vector of many rows: of a text's tokens (of its n-grams, in the n-gram encoder), or of frames."""
+
+    def __init__(self, how: TextPooling = "mean") -> None:
+        """Names the pooling."""
+        super().__init__()
+        self.how: TextPooling = how
 
 
 class Block(nn.Module):
@@ -49,7 +55,7 @@ class Unit(nn.Module):
 class Plain:
     """A dual encoder whose two sides are layers in a row.
 
-    `Mean`, `Block` or a `Pooling` makes one vector of rows; the rest maps each row, or that vector.
+    `Pool`, `Block` or a `Pooling` makes one vector of rows; the rest maps each row, or that vector.
 
     Dropout plays no part: it is the model as it retrieves.
     """
@@ -70,6 +76,9 @@ class Plain:
 
 WORDS = {
     "mean": "the mean row",
+    "cls": "the first row",
+    "max": "the greatest value of each column",
+    "last": "the last row",
     "layer_norm": "x minus its mean, divided by the square root of its variance + eps",
     "linear": "x @ weight.T + bias",
     "relu": "the greater of x and 0",
@@ -102,7 +111,7 @@ def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[s
         if isinstance(layer, nn.Dropout):
             continue
         name = str(len(steps))
-        step: dict[str, Any] = {"layer": _KINDS[type(layer)]}
+        step: dict[str, Any] = {"layer": layer.how if isinstance(layer, Pool) else _KINDS[type(layer)]}
         match layer:
             case nn.Linear():
                 step |= {"weight": f"{name}.weight", "bias": f"{name}.bias"}
@@ -130,7 +139,6 @@ def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[s
 
 
 _KINDS: dict[type[nn.Module], str] = {
-    Mean: "mean",
     Block: "block",
     FrameTransformer: "frames",
     GeneralizedPooling: "gpo",
@@ -193,8 +201,8 @@ class PlainText(nn.Module):
         """Returns (B, D); ids and mask are (B, L)."""
         x: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
         for layer in self.layers:
-            if isinstance(layer, Mean):
-                x = masked_mean(x, attention_mask.bool())
+            if isinstance(layer, Pool):
+                x = pool_tokens(x, attention_mask.bool(), layer.how)
             elif isinstance(layer, Block):
                 x = _over_padding(layer.encoder, x, attention_mask.bool())
             else:

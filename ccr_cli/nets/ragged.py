@@ -5,29 +5,86 @@ Shape suffixes: B texts or items, N rows of all of them, L longest, D dimension.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Protocol
+
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 
-def pad_rows(rows_N: Tensor, offsets_B1: Tensor, fill: float = 0) -> tuple[Tensor, Tensor]:
+class Texts(Protocol):
+    """A batch of tokenised texts, as `data.tokens.Tokens` is one: text b has the ids offsets[b] to offsets[b + 1]."""
+
+    @property
+    def ids_N(self) -> Tensor:
+        """Ids of all texts, one after the other."""
+
+    @property
+    def offsets_B1(self) -> Tensor:
+        """B + 1 values from 0 to N."""
+
+    @property
+    def starts_N(self) -> Tensor:
+        """True where an id is the first of a token."""
+
+    @property
+    def lengths_B(self) -> Tensor:
+        """Ids of each text, on the host."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where ragged rows stand in a padded block; none of it is read back from the device."""
+
+    at_N: Tensor
+    """Of each row in the flattened block, B * L."""
+    place_N: Tensor
+    """Of each row within its text or item."""
+    mask_BL: Tensor
+    """True where a row is."""
+
+    @classmethod
+    def of(cls, offsets_B1: Tensor, count: int, longest: int) -> Places:
+        """Finds them.
+
+        Args:
+            offsets_B1: int64, B + 1 values from 0 to N; b has the rows from offsets[b] to offsets[b + 1].
+            count: N.
+            longest: L.
+        """
+        device, lengths_B = offsets_B1.device, offsets_B1.diff()
+        owner_N = torch.repeat_interleave(torch.arange(len(lengths_B), device=device), lengths_B, output_size=count)
+        place_N = torch.arange(count, device=device) - offsets_B1.index_select(0, owner_N)
+        mask_BL = torch.arange(longest, device=device) < lengths_B.unsqueeze(1)
+        return cls(owner_N * longest + place_N, place_N, mask_BL)
+
+    def padded(self, rows_N: Tensor, fill: float = 0) -> Tensor:
+        """The block (B, L, ...) of rows (N, ...)."""
+        flat = rows_N.new_full((self.mask_BL.numel(), *rows_N.shape[1:]), fill)
+        return flat.index_copy(0, self.at_N, rows_N).view(*self.mask_BL.shape, *rows_N.shape[1:])
+
+    def taken(self, block_BL: Tensor) -> Tensor:
+        """The rows (N, ...) of a block (B, L, ...)."""
+        return block_BL.flatten(0, 1).index_select(0, self.at_N)
+
+
+def pad_rows(rows_N: Tensor, offsets_B1: Tensor, fill: float = 0, longest: int | None = None) -> tuple[Tensor, Tensor]:
     """Pads ragged rows on the right.
 
     Args:
         rows_N: The rows of all, one after the other: ids (N,) or vectors (N, D).
         offsets_B1: int64, B + 1 values from 0 to N; b has the rows from offsets[b] to offsets[b + 1].
         fill: What the padding holds.
+        longest: L, where it is known on the host; else the device is waited for.
 
     Returns:
         The block (B, L) or (B, L, D), and a bool mask (B, L) that is true where a row is.
     """
-    lengths_B = offsets_B1.diff()
-    width = int(lengths_B.max()) if len(lengths_B) else 0
-    columns_L = torch.arange(width, device=lengths_B.device)
-    mask_BL = columns_L < lengths_B.unsqueeze(1)
-    block = rows_N.new_full((*mask_BL.shape, *rows_N.shape[1:]), fill)
-    block[mask_BL] = rows_N  # both run text by text
-    return block, mask_BL
+    if longest is None:
+        longest = int(offsets_B1.diff().max()) if len(offsets_B1) > 1 else 0
+    places = Places.of(offsets_B1, len(rows_N), longest)
+    return places.padded(rows_N, fill), places.mask_BL
 
 
 def masked_mean(x_BLD: Tensor, mask_BL: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from ccr_cli.artifacts import base, dataset, evaluation, features, run
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.data.tokens import Tokenizer
-from ccr_cli.errors import ArtifactError, CcrError
+from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.methods.base import Method
 from ccr_cli.nets.plain import Plain, PlainText
 from ccr_cli.nets.text import GivenTextEncoder
@@ -66,6 +66,11 @@ def export(
         UsageError: If ONNX is asked for, and the text encoder is no transformers model.
     """
     settings = run.config(trained)
+    if settings["text_encoder"].get("pooling") == "own":
+        raise UsageError(
+            "a text encoder that pools by itself is not exported: sentence-transformers has no module for it",
+            hint="train with --set pooling=cls, mean, max or last",
+        )
     if onnx:
         export_onnx.require(settings["text_encoder"]["kind"])
     for given in (a for a in inputs.given if a.kind == "evaluation"):

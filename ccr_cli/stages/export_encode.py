@@ -102,6 +102,10 @@ def _apply(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Arr
     kind = layer["layer"]
     if kind == "mean":
         return _mean(x_ND)
+    if kind == "max":
+        return np.asarray(x_ND.max(0, keepdims=True))
+    if kind in ("cls", "last"):
+        return x_ND[:1] if kind == "cls" else x_ND[-1:]
     if kind == "layer_norm":
         return _layer_norm(x_ND, layer["eps"])
     if kind == "linear":

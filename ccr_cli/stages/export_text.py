@@ -1,6 +1,6 @@
 """The text side of an exported model, and the files of plain layers.
 
-Two layouts. That of sentence-transformers, for a transformers model whose tokens' mean goes through layers that this
+Two layouts. That of sentence-transformers, for a transformers model whose pooled tokens go through layers that this
 library has. For all else, `text.json`, `text.safetensors` and `encode.py`, which reads them: n-grams, features that
 texts came with, a Transformer block over tokens, a model that transformers loads by no `Auto` class.
 
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ccr_cli.artifacts import base
 from ccr_cli.data.tokens import CJK_RANGES, HFTokenizer, NgramTokenizer, Tokenizer
-from ccr_cli.nets.plain import OF_ROWS, Block, Mean, Plain, Unit, described
+from ccr_cli.nets.plain import OF_ROWS, Block, Plain, Pool, Unit, described
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
 from ccr_cli.stages import export_encode
 from ccr_cli.transformers_loading import transformers_loading
@@ -31,6 +31,12 @@ _ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5Enco
 """Encoders of encoder-decoder models that transformers, and sentence-transformers, load alone."""
 _ACTIVATIONS = {nn.ReLU: "torch.nn.modules.activation.ReLU", nn.GELU: "torch.nn.modules.activation.GELU"}
 _IDENTITY = "torch.nn.modules.linear.Identity"
+_POOLINGS = {
+    "mean": "pooling_mode_mean_tokens",
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "last": "pooling_mode_lasttoken",
+}
 
 
 def write_text(plain: Plain, tokenizer: Tokenizer, folder: Path) -> bool:
@@ -106,7 +112,7 @@ def write_layers(
 
 def _known(layers: Sequence[nn.Module]) -> bool:
     """Whether sentence-transformers has modules for layers."""
-    if not isinstance(layers[0], Mean):
+    if not isinstance(layers[0], Pool):
         return False
     after = [(type(one), type(two)) for one, two in pairwise(_kept(layers))]
     return all(
@@ -172,8 +178,12 @@ def _write_modules(dim: int, layers: Sequence[nn.Module], max_tokens: int, folde
     kept = [*_kept(layers), None]
     for layer, following in pairwise(kept):
         match layer:
-            case Mean():
-                add("Pooling", {"word_embedding_dimension": dim, "pooling_mode_mean_tokens": True})
+            case Pool():
+                add(
+                    "Pooling",
+                    {"word_embedding_dimension": dim, **dict.fromkeys(_POOLINGS.values(), False)}
+                    | {_POOLINGS[layer.how]: True},
+                )
             case nn.LayerNorm(normalized_shape=(width,)):
                 assert layer.eps == 1e-5, "sentence-transformers knows no other"
                 add(

@@ -40,7 +40,13 @@ def make_text_encoder(config: Any, data: Dataset) -> TextEncoder:
         assert features_TD is not None, "the tokenizer was made before"
         return GivenTextEncoder(torch.from_numpy(features_TD))
     encoder = build_text_encoder(
-        config.text_encoder, buckets=config.buckets, dim=config.dim, frozen_layers=config.frozen_layers
+        config.text_encoder,
+        buckets=config.buckets,
+        dim=config.dim,
+        frozen_layers=config.frozen_layers,
+        pooling=config.pooling,
+        lora_rank=config.lora_rank,
+        lora_alpha=config.lora_alpha,
     )
     longest = encoder.longest if isinstance(encoder, TransformerTextEncoder) else None
     if longest is not None and config.max_tokens > longest:

@@ -314,7 +314,7 @@ def test_terms_and_gradients_are_finite(
 @pytest.mark.parametrize(("name", "preset"), PRESETS, ids=["-".join(p) for p in PRESETS])
 def test_presets_construct_and_give_losses(name: str, preset: str) -> None:
     settings = registry.load("methods", name).Method.PRESETS[preset]
-    assert settings["table_lr"] == settings["lr"], "a paper has one rate"
+    assert settings["table_lr"] == settings["encoder_lr"] == settings["lr"], "a paper has one rate"
     method = make(name, **{**settings, **SMALL, "text_encoder": "ngram"})
     assert all(value.isfinite() for value in method.losses(batch()).values())
 

@@ -125,7 +125,7 @@ def test_evidential_learning_keeps_the_length_and_the_cosine() -> None:
     v_BD, s_BD = method.embed_visual(batch().visual), method.embed_text(tokens(0))
     raw_v = method.encoder.pool_visual(batch().visual.rows_ND, batch().visual.offsets_V1)
     assert method.encoder.text_head is not None
-    raw_s = method.encoder.text_head(method.encoder.text_encoder.forward(tokens(0).ids_N, tokens(0).offsets_B1))
+    raw_s = method.encoder.text_head(method.encoder.text_encoder.forward(tokens(0)))
     cosine = torch.nn.functional.cosine_similarity(raw_s[:, None], raw_v[None, :], dim=2)
     sim_QG, unc_Q = method.score(s_BD, v_BD)
     torch.testing.assert_close(sim_QG, cosine)

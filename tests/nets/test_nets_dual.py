@@ -5,14 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccr_cli.data.tokens import Tokens, TokenTable
+from ccr_cli.data.tokens import TokenTable
 from ccr_cli.nets.dual import DualEncoder, parameter_groups
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.text import NgramTextEncoder
-
-
-def _flat(tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor]:
-    return tokens.ids_N, tokens.offsets_B1
 
 
 @pytest.mark.parametrize("hidden", [None, 12])
@@ -34,7 +30,7 @@ def test_normed_input_makes_the_features_scale_irrelevant() -> None:
 def test_both_sides_are_unit_vectors(with_head: bool) -> None:
     text_head = Projection(6, 5, hidden=4) if with_head else None
     model = DualEncoder(Projection(7, 5), NgramTextEncoder(32, 6 if with_head else 5), text_head)
-    text_BD = model.embed_text(*_flat(TokenTable.from_lists([[[1], [2]], [[3]]]).select(torch.tensor([0, 1, 0]))))
+    text_BD = model.embed_text(TokenTable.from_lists([[[1], [2]], [[3]]]).select(torch.tensor([0, 1, 0])))
     visual_BD = model.embed_visual(torch.randn(9, 7), torch.tensor([0, 1, 4, 8, 9]))
     torch.testing.assert_close(text_BD.norm(dim=1), torch.ones(3))
     torch.testing.assert_close(visual_BD.norm(dim=1), torch.ones(4))

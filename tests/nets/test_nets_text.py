@@ -22,7 +22,7 @@ from transformers import (
     XLMRobertaModel,
 )
 
-from ccr_cli.data.tokens import Tokens, TokenTable
+from ccr_cli.data.tokens import TokenTable
 from ccr_cli.errors import UnavailableError
 from ccr_cli.nets.text import (
     NgramTextEncoder,
@@ -33,10 +33,6 @@ from ccr_cli.nets.text import (
 
 LISTS = [[5, 6, 7, 8, 9, 10], [11], [12, 13], [5, 5, 5, 14, 15, 16, 17, 18, 19]]
 _SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-
-
-def _flat(tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor]:
-    return tokens.ids_N, tokens.offsets_B1
 
 
 def _table() -> TokenTable:
@@ -74,7 +70,7 @@ def test_ngram_encoder_is_the_mean_of_its_rows() -> None:
     torch.manual_seed(0)
     encoder = NgramTextEncoder(32, 6)
     rows = torch.tensor([3, 1, 1, 0])
-    out_BD = encoder(*_flat(_table().select(rows)))
+    out_BD = encoder(_table().select(rows))
     for i, row in enumerate(rows.tolist()):
         torch.testing.assert_close(out_BD[i], encoder.bag.weight[LISTS[row]].mean(0))
     assert out_BD.shape == (4, 6) and encoder.dim == 6
@@ -83,7 +79,7 @@ def test_ngram_encoder_is_the_mean_of_its_rows() -> None:
 @pytest.mark.parametrize("sparse", [True, False])
 def test_ngram_encoder_moves_only_the_rows_it_read(sparse: bool) -> None:
     encoder = NgramTextEncoder(32, 4, sparse=sparse)
-    encoder(*_flat(_table().select(torch.tensor([1, 2])))).sum().backward()
+    encoder(_table().select(torch.tensor([1, 2]))).sum().backward()
     gradient = encoder.bag.weight.grad
     assert gradient is not None and gradient.is_sparse == sparse
     dense = gradient.to_dense() if sparse else gradient
@@ -94,7 +90,7 @@ def test_tokens_of_the_ngram_encoder_are_means_of_their_ngrams() -> None:
     encoder = NgramTextEncoder(32, 6)
     texts = [[[3, 4, 5], [6]], [[7]], [[8, 9], [10], [3, 4]]]
     tokens = TokenTable.from_lists(texts).select(torch.tensor([2, 0, 1]))
-    x_BLD, mask_BL = encoder.tokens(tokens.ids_N, tokens.offsets_B1, tokens.starts_N)
+    x_BLD, mask_BL = encoder.tokens(tokens)
     assert mask_BL.sum(1).tolist() == [3, 2, 1] and x_BLD.shape == (3, 3, 6)
     for b, row in enumerate([2, 0, 1]):
         for place, ids in enumerate(texts[row]):
@@ -105,7 +101,7 @@ def test_tokens_of_the_ngram_encoder_are_means_of_their_ngrams() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_trained_is_read(name: str) -> None:
     encoder = TransformerTextEncoder(MODELS[name]())
-    encoder(*_flat(_table().select(torch.arange(len(LISTS))))).square().sum().backward()
+    encoder(_table().select(torch.arange(len(LISTS)))).square().sum().backward()
     assert not [key for key, weight in encoder.named_parameters() if weight.requires_grad and weight.grad is None]
 
 
@@ -113,7 +109,7 @@ def test_what_is_trained_is_read(name: str) -> None:
 def test_freezing_leaves_the_upper_layers(name: str) -> None:
     encoder = TransformerTextEncoder(MODELS[name]())
     encoder.freeze(1)
-    encoder(*_flat(_table().select(torch.arange(len(LISTS))))).square().sum().backward()
+    encoder(_table().select(torch.arange(len(LISTS)))).square().sum().backward()
     trained = [key for key, weight in encoder.named_parameters() if weight.requires_grad]
     layers = {found.group(1) for key in trained if (found := re.search(r"(?:layers?|block)\.(\d+)\.", key))}
     assert layers == {"1"} and not [key for key in trained if "embed" in key or "shared" in key]
@@ -127,10 +123,10 @@ def test_a_text_is_the_same_alone_and_in_any_batch(name: str) -> None:
     encoder = TransformerTextEncoder(MODELS[name]()).eval()
     table = _table()
     with torch.no_grad():
-        together_BD = encoder(*_flat(table.select(torch.arange(len(LISTS)))))
+        together_BD = encoder(table.select(torch.arange(len(LISTS))))
         for i in range(len(LISTS)):
             torch.testing.assert_close(
-                encoder(*_flat(table.select(torch.tensor([i]))))[0], together_BD[i], rtol=1e-4, atol=1e-5
+                encoder(table.select(torch.tensor([i])))[0], together_BD[i], rtol=1e-4, atol=1e-5
             )
     assert together_BD.shape == (len(LISTS), encoder.dim) and encoder.dim == 16
 
@@ -141,7 +137,7 @@ def test_pooling_is_the_mean_over_real_tokens() -> None:
     encoder = TransformerTextEncoder(model)
     with torch.no_grad():
         alone_LD = model(input_ids=torch.tensor([LISTS[0]])).last_hidden_state[0]
-        pooled_BD = encoder(*_flat(_table().select(torch.tensor([0, 3]))))
+        pooled_BD = encoder(_table().select(torch.tensor([0, 3])))
     torch.testing.assert_close(pooled_BD[0], alone_LD.mean(0), rtol=1e-4, atol=1e-5)
 
 
@@ -152,7 +148,7 @@ def test_a_transformer_is_rebuilt_from_its_settings(name: str) -> None:
     again.load_state_dict(encoder.state_dict())
     tokens = _table().select(torch.tensor([3, 1]))
     with torch.no_grad():
-        torch.testing.assert_close(again(*_flat(tokens)), encoder(*_flat(tokens)))
+        torch.testing.assert_close(again(tokens), encoder(tokens))
 
 
 def test_an_ngram_encoder_is_rebuilt_from_its_settings() -> None:
@@ -184,7 +180,7 @@ def test_the_longest_text_is_read_and_no_longer_one(name: str) -> None:
     encoder = TransformerTextEncoder(MODELS[name]()).eval()
     assert encoder.longest == {"bert": 512, "xlm-roberta": 38, "t5": None, "clip": 40, "siglip": 40}[name]
     if encoder.longest is not None:
-        ids_N = torch.full((encoder.longest + 1,), 5)
-        assert encoder(ids_N[1:], torch.tensor([0, len(ids_N) - 1])).isfinite().all()
+        table = TokenTable.from_lists([[[5]] * encoder.longest, [[5]] * (encoder.longest + 1)])
+        assert encoder(table.select(torch.tensor([0]))).isfinite().all()
         with pytest.raises((IndexError, ValueError, RuntimeError)):
-            encoder(ids_N, torch.tensor([0, len(ids_N)]))
+            encoder(table.select(torch.tensor([1])))

@@ -1,0 +1,78 @@
+"""Low-rank adapters (LoRA, Hu et al. 2022) by peft, inside a transformers model's own layers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+
+from ccr_cli.errors import UnavailableError
+
+
+@dataclass(frozen=True)
+class Lora:
+    """Adapters of a text encoder."""
+
+    rank: int
+    alpha: float
+    """What they add is scaled by alpha / rank."""
+    targets: tuple[str, ...]
+    """Names of the linear maps that have one."""
+    first: int = 0
+    """The lowest layer that has some."""
+
+    def config(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {**asdict(self), "targets": list(self.targets)}
+
+
+def layers_of(model: nn.Module) -> nn.ModuleList:
+    """The layers of a model, from the lowest."""
+    return max((part for part in model.modules() if isinstance(part, nn.ModuleList)), key=len)
+
+
+def targets_of(model: Any) -> tuple[str, ...]:
+    """What peft adapts in models of this type: query and value; where it has no table of it, every linear map.
+
+    Raises:
+        UnavailableError: peft is not installed.
+    """
+    _peft()
+    from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as TABLE
+
+    linear = {name.rpartition(".")[2] for name, part in layers_of(model).named_modules() if isinstance(part, nn.Linear)}
+    known = linear.intersection(TABLE.get(model.config.model_type, ()))
+    return tuple(sorted(known or linear))
+
+
+def add_lora(model: Any, lora: Lora) -> None:
+    """Put adapters into a model, which change nothing at first, and freeze all else.
+
+    Raises:
+        UnavailableError: peft is not installed.
+    """
+    _peft()
+    from peft import LoraConfig, inject_adapter_in_model
+
+    settings = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))  # type: ignore[arg-type]
+    inject_adapter_in_model(settings, nn.ModuleList(layers_of(model)[lora.first :]))
+    for name, weight in model.named_parameters():
+        weight.requires_grad_("lora_" in name)
+
+
+def merge_lora(model: nn.Module) -> None:
+    """Add what adapters add to the weights that they adapt, and take them out."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    for name, part in list(model.named_modules()):
+        if isinstance(part, BaseTunerLayer):
+            part.merge()
+            setattr(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], part.get_base_layer())
+
+
+def _peft() -> None:
+    try:
+        import peft  # noqa: F401
+    except ImportError as error:
+        raise UnavailableError("LoRA needs the package peft", "pip install 'ccr-cli[lora]'") from error

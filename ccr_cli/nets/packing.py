@@ -1,0 +1,89 @@
+"""Transformers models without padding: all but the attention runs on the tokens that exist.
+
+Every token goes through the model as a text of its own, with its position said; only inside the attention texts are
+put side by side, padded to the longest, and taken apart again. Linear maps are nearly all that a text encoder
+computes, so padding there costs next to nothing, and each weight's gradient is made once a step.
+
+Shape suffixes: B texts, N tokens of all of them, L longest, H heads, E dimension of a head, D dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from ccr_cli.nets.ragged import Places
+
+NAME = "ccr_packed"
+_FROM_ZERO = {
+    *("bert", "distilbert", "clip_text_model", "siglip_text_model", "siglip2_text_model", "chinese_clip_text_model"),
+}
+_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "altclip_text_model"}
+"""Models whose positions are an input, counted from 0 or behind the number of the padding. Those of T5 and its kin
+lie in the attention itself; what is not listed is padded."""
+_CAUSAL = {"clip_text_model"}
+
+
+def packs(model_type: str) -> bool:
+    """Whether models of a type can be run so."""
+    return model_type in _FROM_ZERO | _AFTER_PADDING
+
+
+def run(model: Any, ids_N: Tensor, places: Places) -> Tensor:
+    """Runs a model of a type that packs.
+
+    Args:
+        model: It.
+        ids_N: Ids of all tokens.
+        places: Where each stands.
+
+    Returns:
+        The last layer's state (N, D) of each token.
+    """
+    kind, first = model.config.model_type, 0
+    if kind in _AFTER_PADDING:
+        first = model.config.pad_token_id + 1
+    with _attention(model.config, places):
+        output = model(input_ids=ids_N.unsqueeze(1), position_ids=(places.place_N + first).unsqueeze(1))
+    state_ND: Tensor = output.last_hidden_state.squeeze(1)
+    return state_ND
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """The attention of a packed model, as transformers calls it: states are (N, H, 1, E), out (N, 1, H, E)."""
+    config: Any = module.config
+    places, causal = config.packed_places, config.model_type in _CAUSAL
+    q_BHLE, k_BHLE, v_BHLE = (places.padded(x.squeeze(2)).transpose(1, 2) for x in (query, key, value))
+    mask = None if causal else places.mask_BL[:, None, None, :]  # padding is behind what a token may look at
+    out_BHLE = scaled_dot_product_attention(
+        q_BHLE, k_BHLE, v_BHLE, attn_mask=mask, dropout_p=dropout, scale=scaling, is_causal=causal
+    )
+    return places.taken(out_BHLE.transpose(1, 2)).unsqueeze(1), None
+
+
+@contextmanager
+def _attention(config: Any, places: Places) -> Iterator[None]:
+    """Has a model attend by `attend`, which finds the places in its configuration: not all hand arguments down."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(NAME, attend)
+    before = config._attn_implementation
+    config._attn_implementation, config.packed_places = NAME, places
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+        del config.packed_places

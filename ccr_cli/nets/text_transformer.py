@@ -1,0 +1,203 @@
+"""Text encoders of transformers: any model that reads tokens, of several towers the text's.
+
+Shape suffixes: B texts of a batch or group, N ids of the batch, L longest of them, D dimension.
+"""
+
+from __future__ import annotations
+
+import copy
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from ccr_cli.errors import UsageError
+from ccr_cli.nets import grouping, packing
+from ccr_cli.nets.grouping import Ints
+from ccr_cli.nets.lora import Lora, add_lora, layers_of, merge_lora
+from ccr_cli.nets.ragged import Places, Texts
+from ccr_cli.nets.text_pooling import TextPooling, pool_tokens
+
+_MASKS_FOR_ATTENTION = {"t5", "mt5", "umt5"}
+"""Models that take a mask of (B, 1, L, L) as it is; from one of (B, L) transformers reads whether nothing is padded."""
+
+
+class TransformerTextEncoder(nn.Module):
+    """Any transformers encoder, with a pooling of its tokens.
+
+    Texts pass it without padding where their type of model allows that (`nets.packing`), else in groups of like
+    length (`nets.grouping`). Padding is neither attended to nor pooled, so a text's vector is the same alone and in
+    any batch. Of an encoder-decoder model the encoder is used, of a text-and-image model the text tower.
+    """
+
+    def __init__(self, model: nn.Module, pooling: TextPooling = "mean", pad_id: int | None = None) -> None:
+        """Wrap a transformers model (its ``config`` is read).
+
+        Args:
+            model: The model.
+            pooling: What makes one vector of a text's tokens; `own`: what the model itself gives for a text.
+            pad_id: What it is padded with; by default what its configuration says.
+
+        Raises:
+            UsageError: It gives no vector of a text by itself.
+        """
+        super().__init__()
+        config: Any = model.config
+        self.pooling: TextPooling = pooling
+        self.lora: Lora | None = None
+        self.projection: nn.Module | None = getattr(model, "text_projection", None) if pooling == "own" else None
+        if getattr(config, "is_encoder_decoder", False):
+            model = model.get_encoder()  # type: ignore[operator]
+        elif hasattr(model, "text_model"):
+            model = model.text_model  # type: ignore[assignment]
+        self.model: Any = model
+        text_config: Any = model.config
+        own_pad = getattr(text_config, "pad_token_id", None)
+        self._given_pad, self.pad_id = pad_id, next((int(p) for p in (pad_id, own_pad) if p is not None), 0)
+        self._config: dict[str, Any] = config.to_dict()
+        kind = str(text_config.model_type)
+        self.packs = pooling != "own" and packing.packs(kind)
+        self._width: int | None = None
+        """What texts are padded to, where padding is read as text: SigLIP's own pooling takes the last place."""
+        if pooling == "own" and kind.startswith("siglip"):
+            self._width = int(text_config.max_position_embeddings)
+        if pooling != "own":
+            for part in ("pooler", "head"):  # a vector of the whole text by other means, which nothing here reads
+                if (unread := getattr(model, part, None)) is not None:
+                    unread.requires_grad_(False)
+        self.token_dim, self.dim = self._widths()
+
+    def _widths(self) -> tuple[int, int]:
+        """Of the vector of a token and of that of a text: tried out, on one token."""
+        training = self.model.training
+        self.model.eval()
+        with torch.no_grad():
+            output = self.model(input_ids=torch.zeros(1, 1, dtype=torch.int64, device=next(self.parameters()).device))
+            pooled = self._own(output) if self.pooling == "own" else output.last_hidden_state
+        self.model.train(training)
+        return int(output.last_hidden_state.shape[-1]), int(pooled.shape[-1])
+
+    @property
+    def longest(self) -> int | None:
+        """Most tokens that its learned positions reach; None if it has none."""
+        for name, table in self.model.named_modules():
+            if "position_embedding" in name and isinstance(table, nn.Embedding):
+                return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
+        return None
+
+    def forward(self, texts: Texts) -> Tensor:
+        """Return (B, D), not normalised."""
+        if self.packs:
+            return pool_tokens(*self.tokens(texts), self.pooling)
+        parts = []
+        groups = self._groups(texts)
+        for rows in groups:
+            output, mask_BL = self._padded(texts, rows)
+            own = self.pooling == "own"
+            parts.append(self._own(output) if own else pool_tokens(output.last_hidden_state, mask_BL, self.pooling))
+        return _in_order(parts, groups)
+
+    def tokens(self, texts: Texts) -> tuple[Tensor, Tensor]:
+        """Return one vector a token, padded: (B, L, D) and a mask (B, L); every id is a token."""
+        places = Places.of(texts.offsets_B1, len(texts.ids_N), int(texts.lengths_B.max()))
+        if self.packs:
+            return places.padded(packing.run(self.model, texts.ids_N, places)), places.mask_BL
+        groups, parts = self._groups(texts), []
+        for rows in groups:
+            state_BLD = self._padded(texts, rows)[0].last_hidden_state
+            parts.append(pad(state_BLD, (0, 0, 0, places.mask_BL.shape[1] - state_BLD.shape[1])))
+        return _in_order(parts, groups), places.mask_BL
+
+    def _groups(self, texts: Texts) -> list[Ints]:
+        lengths_B = texts.lengths_B.numpy()
+        if self._width is not None:
+            return [np.arange(len(lengths_B))]
+        return grouping.groups(lengths_B, grouping.OVERHEAD_CUDA if texts.ids_N.is_cuda else grouping.OVERHEAD_CPU)
+
+    def _padded(self, texts: Texts, rows_B: Ints) -> tuple[Any, Tensor]:
+        """What the model gives of some texts, padded on the right, and their mask (B, L)."""
+        lengths_B = texts.lengths_B.numpy()[rows_B]
+        width, device = self._width or int(lengths_B.max()), texts.ids_N.device
+        row_B = torch.from_numpy(rows_B).to(device, non_blocking=True)
+        begin_B1 = texts.offsets_B1[row_B].unsqueeze(1)
+        column_L = torch.arange(width, device=device)
+        mask_BL = column_L < texts.offsets_B1[row_B + 1].unsqueeze(1) - begin_B1
+        ids_BL = texts.ids_N[(begin_B1 + column_L).clamp(max=len(texts.ids_N) - 1)]
+        ids_BL = torch.where(mask_BL, ids_BL, self.pad_id)
+        if self._width is not None or lengths_B.min() == width:
+            return self.model(input_ids=ids_BL), mask_BL
+        given = mask_BL.long()
+        if self.model.config.model_type in _MASKS_FOR_ATTENTION:
+            given = mask_BL[:, None, None, :].expand(-1, 1, width, -1)
+        return self.model(input_ids=ids_BL, attention_mask=given), mask_BL
+
+    def _own(self, output: Any) -> Tensor:
+        """The model's own vector (B, D) of each text."""
+        pooled_BD: Tensor | None = getattr(output, "pooler_output", None)
+        if pooled_BD is None:
+            if self.projection is None:
+                raise UsageError(
+                    f"a model of type {self.model.config.model_type} gives no vector of a text by itself",
+                    hint="--set pooling=mean, cls, max or last",
+                )
+            pooled_BD = output.last_hidden_state[:, 0]  # Chinese-CLIP has no pooler, and projects the first token
+        return pooled_BD if self.projection is None else self.projection(pooled_BD)
+
+    def freeze(self, layers: int) -> None:
+        """Stop training the lowest `layers` layers, and what comes before them: the embeddings."""
+        stack = layers_of(self.model)
+        for weight in self.before_layers():
+            weight.requires_grad_(False)
+        for layer in stack[:layers]:
+            layer.requires_grad_(False)
+
+    def adapt(self, lora: Lora) -> None:
+        """Put adapters into the layers and freeze all else.
+
+        Raises:
+            UnavailableError: peft is not installed.
+        """
+        add_lora(self.model, lora)
+        self.lora = lora
+        if self.projection is not None:
+            self.projection.requires_grad_(False)
+
+    def before_layers(self) -> list[nn.Parameter]:
+        """Weights below the lowest layer: the embeddings."""
+        first = next(layers_of(self.model).parameters())
+        return list(takewhile(lambda weight: weight is not first, self.model.parameters()))
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Have torch.compile make the model faster, for batches of any size; its weights keep their names."""
+        self.model.compile(dynamic=True)
+
+    def merged(self) -> TransformerTextEncoder:
+        """Return the same without adapters, which are added to the weights; itself where it has none."""
+        if self.lora is None:
+            return self
+        again = copy.deepcopy(self)
+        merge_lora(again.model)
+        again.lora = None
+        return again
+
+    def config(self) -> dict[str, Any]:
+        """Return what ``text_encoder_from_config`` rebuilds the module from (weights not included)."""
+        found: dict[str, Any] = {"kind": "transformers", "model": self._config, "pooling": self.pooling}
+        if self.lora is not None:
+            found["lora"] = self.lora.config()
+        if self._given_pad is not None:
+            found["pad_id"] = self._given_pad
+        return found
+
+
+def _in_order(parts: list[Tensor], groups: list[Ints]) -> Tensor:
+    """What came group by group, in the order of the texts."""
+    if len(groups) == 1:
+        order_B = groups[0]
+        if (order_B[:-1] < order_B[1:]).all():
+            return parts[0]
+    place_B = torch.from_numpy(np.argsort(np.concatenate(groups)))
+    return torch.cat(parts).index_select(0, place_B.to(parts[0].device, non_blocking=True))
