@@ -200,6 +200,8 @@ def setup(quiet: bool, verbose: int) -> None:
         raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
+    if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's own words on DistributedDataParallel, from every process
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def inputs_from(workspace: Path, artifacts: Sequence[str] | None, *, dry_run: bool = False) -> Inputs:

@@ -81,7 +81,7 @@ def train(
     from ccr_cli.commands.sweep import make_all
     from ccr_cli.stages.options import list_options
     from ccr_cli.stages.sweep import read_axes
-    from ccr_cli.stages.train import Wanted, make
+    from ccr_cli.stages.train import Wanted, make_together
 
     settings = c.parse_set(options)
     if "help" in settings:
@@ -109,9 +109,10 @@ def train(
         return
     if shard is not None:
         raise UsageError("--shard goes with --sweep: one run is not divided", hint="ccr train --sweep seed=0,1,2")
-    made = make(inputs, wanted)
-    show_training(made)
-    c.emit(inputs, [made], json)
+    made = make_together(inputs, wanted)
+    if made is not None:  # of torchrun's processes the first one prints
+        show_training(made)
+        c.emit(inputs, [made], json)
 
 
 def _named(context: typer.Context) -> dict[str, str]:

@@ -100,6 +100,10 @@ class Batch:
         """Rows (B, ...) of the whole batch, of which this process made its own (b, ...)."""
         return x if self.gather is None else self.gather(x, len(self.item_B))
 
+    def whole_texts(self, x: Tensor, languages: int = 2) -> Tensor:
+        """The same of the rows of S, of T and so on, one language after the other."""
+        return x if self.gather is None else torch.cat([self.whole(part) for part in x.chunk(languages)])
+
 
 class Embedder(Protocol):
     """What retrieval needs of a model."""
@@ -268,9 +272,8 @@ class Views:
 
 def embedded(model: Embedder, batch: Batch) -> tuple[Tensor, Tensor]:
     """Embeds a batch: its pictures (B, D), and its captions S and then T (2B, D), in one call."""
-    text_2bD = model.embed_text(batch.source.join(batch.target))
-    text_2BD = torch.cat([batch.whole(x_bD) for x_bD in text_2bD.chunk(2)])
-    return batch.whole(model.embed_visual(batch.visual)), text_2BD
+    v_bD, text_2bD = model.embed_visual(batch.visual), model.embed_text(batch.source.join(batch.target))
+    return batch.whole(v_bD), batch.whole_texts(text_2bD)
 
 
 def views(model: Embedder, batch: Batch) -> Views:

@@ -160,7 +160,8 @@ class Method(base.Method):
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Eq. (8), the margin constant in the warm-up."""
         c = self.config
-        v_BD, text_2BD = super().embed_visual(batch.visual), super().embed_text(batch.source.join(batch.target))
+        v_BD = batch.whole(super().embed_visual(batch.visual))
+        text_2BD = batch.whole_texts(super().embed_text(batch.source.join(batch.target)))
         shared_BD, text_shared_2BD = self.visual_shared(v_BD), self.text_shared(text_2BD)
         sim = base.compare(shared_BD, text_shared_2BD, batch.item_B)
         p = base.clean_probabilities(self, batch, sim)

@@ -150,10 +150,10 @@ class Method(base.Method):
         """Eq. (8): L_fml + alpha L_cl, over pictures, captions and translations; texts weigh what the judge says."""
         c = self.config
         assert batch.label_B is not None, "fume learns categories"
-        v_BD = self.embed_visual(batch.visual)
+        v_BD = batch.whole(self.embed_visual(batch.visual))
         translated = batch.target is not batch.source
         both = batch.source.join(batch.target) if translated else batch.source
-        texts = torch.split(self.embed_text(both), len(v_BD))
+        texts = torch.split(batch.whole_texts(self.embed_text(both), 1 + translated), len(v_BD))
         views, z = [v_BD, *texts], [x_BD[:, : c.dim] for x_BD in (v_BD, *texts)]
         mask_BB = negatives_BB(batch.item_B, batch.item_B)
         with no_autocast(v_BD):

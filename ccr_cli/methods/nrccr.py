@@ -161,14 +161,14 @@ class Method(base.Method):
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Eq. (12): L_tri + l1 L_sim + l2 L_feat + l3 L_cyc + l4 L_adv (its gradient reversed for the encoder)."""
-        c, size = self.config, len(batch.item_B)
+        c, size, own = self.config, len(batch.item_B), len(batch.source)
         texts = batch.source.join(batch.target)
         if c.cycle_weight:
             assert batch.back is not None, "the cycle needs back-translations"
             texts = texts.join(batch.back)
         x_BLD, there_BL = self._tokens(texts)
-        v_BD = self.embed_visual(batch.visual)
-        embedded_BD = self.token_encoder(x_BLD, there_BL)
+        v_BD = batch.whole(self.embed_visual(batch.visual))
+        embedded_BD = batch.whole_texts(self.token_encoder(x_BLD, there_BL), 2 + (batch.back is not None))
         mask_BB = negatives_BB(batch.item_B, batch.item_B)
         with no_autocast(v_BD):
             v_BD, embedded_BD = (normalize(at_least_float32(e_BD), dim=1) for e_BD in (v_BD, embedded_BD))
@@ -183,7 +183,7 @@ class Method(base.Method):
         if c.alpha:
             terms["triplet_vt"] = c.alpha * ranked(sim.VT, p.VT)
         if c.similarity_weight or c.feature_weight:
-            h_BD = self._teacher(x_BLD[: 2 * size], there_BL[: 2 * size])
+            h_BD = batch.whole(self._teacher(x_BLD[: 2 * own], there_BL[: 2 * own]))
         if c.similarity_weight:
             with no_autocast(v_BD):
                 taught_VT = v_BD @ h_BD.T
@@ -196,7 +196,7 @@ class Method(base.Method):
             with no_autocast(b_BD):
                 terms["cycle"] = c.cycle_weight * ranked(s_BD @ b_BD.T, p.ST)
         if self.discriminator is not None:
-            mean_BD = masked_mean(x_BLD[: 2 * size], there_BL[: 2 * size])
+            mean_BD = batch.whole_texts(masked_mean(x_BLD[: 2 * own], there_BL[: 2 * own]))
             logit_B = self.discriminator(reverse_gradient(mean_BD)).squeeze(1)
             terms["adversarial"] = c.adversarial_weight * language_cross_entropy(*torch.split(logit_B, size))
         return terms

@@ -42,8 +42,9 @@ class Method(base.Method):
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """InfoNCE of V-S."""
-        s_BD = self.embed_text(batch.source)
+        s_BD = batch.whole(self.embed_text(batch.source))
         # the source captions stand in the place of the translations too: a judge of V-S looks at nothing else
-        sim = base.compare(self.embed_visual(batch.visual), torch.cat([s_BD, s_BD]), batch.item_B)
+        v_BD = batch.whole(self.embed_visual(batch.visual))
+        sim = base.compare(v_BD, torch.cat([s_BD, s_BD]), batch.item_B)
         p = base.clean_probabilities(self, batch, sim)
         return {"infonce_vs": infonce(sim.VS, self.config.temperature, sim.mask, p.VS)}

@@ -68,8 +68,8 @@ class Discriminator(nn.Module):
             Logits (B,) of the pairs that occur together, and of those put together.
         """
         with torch.autocast(left_BD.device.type, enabled=False):
-            left_BH = self.left(_evened(left_BD.float()))
-            right_BH = self.right(_evened(right_BD.float()))
+            left_BH = self.left(_evened(left_BD.to(self.left.weight.dtype)))
+            right_BH = self.right(_evened(right_BD.to(self.right.weight.dtype)))
             score_2B = self.rest(torch.cat([left_BH + right_BH, left_BH + right_BH[stranger_B]])).squeeze(1)
         return score_2B[: len(left_BD)], score_2B[len(left_BD) :]
 

@@ -18,7 +18,9 @@ from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.nets.row_adam import RowAdam
 from ccr_cli.stages.material import Material
+from ccr_cli.stages.ranks import Ranks
 
+ALONE = Ranks()
 ROOM = 0.5
 """Share of a device's free memory that features may take; larger ones stay on the host and are sent by batch."""
 
@@ -26,7 +28,9 @@ ROOM = 0.5
 class Engine:
     """Moves a method's weights, step by step."""
 
-    def __init__(self, method: Method, material: Material, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, method: Method, material: Material, device: torch.device, dtype: torch.dtype, ranks: Ranks = ALONE
+    ) -> None:
         """Makes the optimisers and puts what batches are made of where it is read.
 
         Args:
@@ -34,8 +38,9 @@ class Engine:
             material: What it is trained on.
             device: Where it computes.
             dtype: float32, or that of autocast.
+            ranks: The processes that share each batch.
         """
-        self.method, self.material, self.device, self.dtype = method, material, device, dtype
+        self.method, self.material, self.device, self.dtype, self.ranks = method, material, device, dtype, ranks
         self.config = material.config
         self.triplets = len(material.triplets)
         dense, sparse = parameter_groups(method)
@@ -46,10 +51,11 @@ class Engine:
             self.optimizers.append(RowAdam(sparse, lr=self.config.table_lr))
         for group in self._groups():
             group["initial_lr"] = group["lr"]
-        self.weights = [*dense, *sparse]
+        self.losses = ranks.wrap(method)
+        self.weights, self.sparse = [*dense, *sparse], sparse
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual = _placed(material.triplets.visual, device)
-        self.item_N = material.triplets.item_N.to(self.visual.rows_ND.device)
+        self.item_N = material.triplets.item_N
         self.label_V = None if material.label_V is None else material.label_V.to(device)
 
     @property
@@ -102,14 +108,16 @@ class Engine:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         sums: dict[str, Tensor] = {}
-        for rows in parts:
+        for number, rows in enumerate(parts, 1):
             batch = self._batch(rows, p, judged)
-            with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not torch.float32):
-                terms = self.method.losses(batch)
-            total = torch.stack([value.float() for value in terms.values()]).sum()
-            self.scaler.scale(total / len(parts)).backward()  # type: ignore[no-untyped-call]
+            with self.ranks.averaging(self.losses, now=number == len(parts)):
+                with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not torch.float32):
+                    terms = self.losses(batch)
+                total = torch.stack([value.float() for value in terms.values()]).sum()
+                self.scaler.scale(total / len(parts)).backward()  # type: ignore[no-untyped-call]
             for term, value in terms.items():
                 sums[term] = sums.get(term, 0) + value.detach() / len(parts)
+        self.ranks.average_sparse(self.sparse)
         sums["grad_norm"] = self._clip()
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
@@ -117,7 +125,7 @@ class Engine:
         return sums
 
     def state(self) -> dict[str, Any]:
-        """Everything that changes from step to step, the device's random state too."""
+        """Everything that changes from step to step, the random states of all processes too."""
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(self.device)
@@ -125,37 +133,39 @@ class Engine:
             "model": self.method.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "scaler": self.scaler.state_dict(),
-            "random": random,
+            "random": self.ranks.all(random),
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Goes back to a `state`."""
+        """Goes back to a `state`; of processes that it does not know the random state stays as it is."""
         self.method.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.scaler.load_state_dict(state["scaler"])
-        torch.set_rng_state(state["random"]["cpu"])
-        if self.device.type == "cuda" and "cuda" in state["random"]:
-            torch.cuda.set_rng_state(state["random"]["cuda"], self.device)
+        if self.ranks.rank < len(state["random"]):
+            random = state["random"][self.ranks.rank]
+            torch.set_rng_state(random["cpu"])
+            if self.device.type == "cuda" and "cuda" in random:
+                torch.cuda.set_rng_state(random["cuda"], self.device)
 
     def _groups(self) -> list[dict[str, Any]]:
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def _batch(self, rows: Tensor, p: Belief[Tensor], judged: bool) -> Batch:
-        m = self.material
+        m, own = self.material, self.ranks.own(rows)
         on_device = rows.to(self.device, non_blocking=True)
-        items = self.item_N[rows.to(self.item_N.device)]
-        source = m.source.select(rows).to(self.device)
-        item_B = items.to(self.device, non_blocking=True)
+        item_B = self.item_N[rows].to(self.device, non_blocking=True)
+        source = m.source.select(own).to(self.device)
         return Batch(
-            visual=self.visual.select(items).to(self.device),
+            visual=self.visual.select(self.item_N[own].to(self.visual.rows_ND.device)).to(self.device),
             source=source,
-            target=source if m.target is m.source else m.target.select(rows).to(self.device),
+            target=source if m.target is m.source else m.target.select(own).to(self.device),
             item_B=item_B,
             p=Belief(*(side[on_device] for side in (p.VS, p.VT, p.ST))),
             judged=judged,
-            back=m.back.select(rows).to(self.device) if m.back else None,
+            back=m.back.select(own).to(self.device) if m.back else None,
             label_B=self.label_V[item_B] if self.label_V is not None else None,
+            gather=self.ranks.gather if self.ranks.size > 1 else None,
         )
 
     def _clip(self) -> Tensor:

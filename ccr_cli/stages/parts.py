@@ -48,6 +48,24 @@ def parse_part(shard: str) -> Part:
     return Part(int(found[1]) - 1, int(found[2]))
 
 
+def on_ray(executor: str, parts: int | None, shard: str | None) -> bool:
+    """Whether a Ray cluster is to do the work.
+
+    Raises:
+        UsageError: If there is no such executor, or other options say how the work is shared.
+    """
+    if executor not in ("local", "ray"):
+        raise UsageError(f"--executor is local or ray, not {executor!r}")
+    if executor == "local":
+        if parts is not None:
+            raise UsageError("--parts goes with --executor ray", hint="one part of many: --shard I/N")
+        return False
+    if shard is not None or rank_and_size()[1] > 1:
+        other = "torchrun" if shard is None else "--shard"
+        raise UsageError(f"{other} shares the work, and so does --executor ray", hint="one of the two")
+    return True
+
+
 def rank_and_size() -> tuple[int, int]:
     """This process's number and how many there are, as `torchrun` says in the environment; (0, 1) without it."""
     found = {name: os.environ.get(name, usual) for name, usual in (("RANK", "0"), ("WORLD_SIZE", "1"))}
@@ -67,8 +85,12 @@ def own_device(device: str) -> str:
 
 
 @contextmanager
-def meeting() -> Iterator[Callable[[], None]]:
-    """Joins the processes that `torchrun` started; yields what returns when all of them have called it.
+def joined(backend: str | None, patience: timedelta) -> Iterator[None]:
+    """Joins the processes that `torchrun` started.
+
+    Args:
+        backend: Of torch.distributed; None: NCCL for what is on GPUs, gloo for the rest.
+        patience: How long one waits for another.
 
     Raises:
         UsageError: If the environment is not `torchrun`'s.
@@ -77,7 +99,7 @@ def meeting() -> Iterator[Callable[[], None]]:
     from torch import distributed
 
     try:
-        distributed.init_process_group("gloo", timeout=_PATIENCE)
+        distributed.init_process_group(backend, timeout=patience)
     except ValueError as error:  # RANK without MASTER_ADDR, or the like
         hint = "unset RANK WORLD_SIZE, or start it with torchrun"
         raise UsageError(f"the environment is not torchrun's: {error}", hint=hint) from None
@@ -86,9 +108,18 @@ def meeting() -> Iterator[Callable[[], None]]:
         hint = "torchrun --master-port N, or --standalone on one machine"
         raise UnavailableError(f"the processes of torchrun do not find each other: {first}", hint=hint) from None
     try:
-        yield lambda: _wait(distributed.barrier)
+        yield
     finally:
         distributed.destroy_process_group()
+
+
+@contextmanager
+def meeting() -> Iterator[Callable[[], None]]:
+    """Joins the processes as `joined` does; yields what returns when all of them have called it."""
+    from torch import distributed
+
+    with joined("gloo", _PATIENCE):
+        yield lambda: _wait(distributed.barrier)
 
 
 def _wait(barrier: Callable[[], object]) -> None:

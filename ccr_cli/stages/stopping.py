@@ -36,11 +36,12 @@ class Stop:
 
 
 @contextmanager
-def stoppable(what: str) -> Iterator[Stop]:
+def stoppable(what: str, aloud: bool = True) -> Iterator[Stop]:
     """Holds the first signal back until the work asks for it; the second acts as signals did before.
 
     Args:
         what: What is done first, for the message, e.g. `after this step`.
+        aloud: Whether to say so.
 
     Yields:
         What the work asks, whenever it could stop.
@@ -54,7 +55,8 @@ def stoppable(what: str) -> Iterator[Stop]:
     def note(number: int, frame: FrameType | None) -> None:
         stop.asked = number
         _back(before)
-        say(f"stopping {what}; the same signal again stops at once", level=-1)
+        if aloud:
+            say(f"stopping {what}; the same signal again stops at once", level=-1)
 
     for each in _SIGNALS:
         before[each] = signal.signal(each, note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -13,8 +14,11 @@ from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device
+from ccr_cli.stages.engine import ALONE
 from ccr_cli.stages.naming import run_name
 from ccr_cli.stages.options import configure
+from ccr_cli.stages.parts import own_device
+from ccr_cli.stages.ranks import Ranks, together
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import Sources, find_sources, with_noise
 from ccr_cli.stages.texts import GIVEN
@@ -51,8 +55,24 @@ def mismatched(inputs: Inputs, sources: Sources, wanted: Wanted) -> Sources:
     return with_noise(inputs, sources, wanted.noise, style=style, target=target, seed=seed)
 
 
+def make_together(inputs: Inputs, wanted: Wanted) -> base.Artifact | None:
+    """As `make`, in all processes that `torchrun` started, if it did.
+
+    Returns:
+        The run; None in the processes but the first.
+    """
+    with together(alone=inputs.workspace.dry_run) as ranks:
+        if ranks.size > 1:
+            wanted = replace(wanted, device=own_device(wanted.device))
+        made = make(inputs, wanted, ranks=ranks)
+        return made if ranks.first else None
+
+
 def make(
-    inputs: Inputs, wanted: Wanted, mismatch: Callable[[Inputs, Sources, Wanted], Sources] = mismatched
+    inputs: Inputs,
+    wanted: Wanted,
+    mismatch: Callable[[Inputs, Sources, Wanted], Sources] = mismatched,
+    ranks: Ranks = ALONE,
 ) -> base.Artifact:
     """Finds what to train from, and trains: what `ccr train` does; errors as for `train`.
 
@@ -60,8 +80,9 @@ def make(
         inputs: Where to look, and where the run goes.
         wanted: What is asked for.
         mismatch: Adds the noise.
+        ranks: The processes that train together.
     """
-    sources = mismatch(inputs, find_sources(inputs, wanted.lang, wanted.method), wanted)
+    sources = ranks.lead(lambda: mismatch(inputs, find_sources(inputs, wanted.lang, wanted.method), wanted))
     return train(
         inputs,
         sources,
@@ -74,6 +95,7 @@ def make(
         dtype=wanted.dtype,
         name=wanted.name,
         force=wanted.force,
+        ranks=ranks,
     )
 
 
@@ -90,6 +112,7 @@ def train(
     dtype: str = "float32",
     name: str | None = None,
     force: bool = False,
+    ranks: Ranks = ALONE,
 ) -> base.Artifact:
     """Trains one method.
 
@@ -105,6 +128,7 @@ def train(
         dtype: float32, or bfloat16/float16 autocast.
         name: Name of the run.
         force: Train again.
+        ranks: The processes that train together.
 
     Returns:
         The run.
@@ -148,8 +172,11 @@ def train(
     if preset:
         defaults |= asdict(start) | {"preset": preset}
     name = name or run_name(sources, data, request, defaults)
-    with building(inputs.workspace, "run", name, request, sources.parents, force=force) as build:
+    site = building(inputs.workspace, "run", name, request, sources.parents, force=force)
+    with ExitStack() as open_sites:
+        build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get what it is, and no lock
         if build.done is None:
-            Trainer(build, sources, module, config, request, choose_device(device), DTYPES[dtype]).train()
+            Trainer(build, sources, module, config, request, choose_device(device), DTYPES[dtype], ranks).train()
+            build.done = ranks.told(build.done)
         assert build.done is not None
         return build.done

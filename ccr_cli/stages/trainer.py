@@ -15,21 +15,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.build import Build
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.console import progress, say
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
-from ccr_cli.errors import CcrError
+from ccr_cli.data.tokens import TokenTable
+from ccr_cli.errors import ArtifactError, CcrError
 from ccr_cli.methods.base import Belief, Method
 from ccr_cli.stages import judging
 from ccr_cli.stages.checkpoint import save_tensors
 from ccr_cli.stages.collapse import Collapsed, refuse_collapse
-from ccr_cli.stages.embed import BATCH, embed_texts, embed_visuals, encode_and_embed
-from ccr_cli.stages.engine import Engine
+from ccr_cli.stages.embed import BATCH, embed_texts, embed_visuals
+from ccr_cli.stages.engine import ALONE, Engine
 from ccr_cli.stages.material import gather
+from ccr_cli.stages.ranks import Ranks
 from ccr_cli.stages.scoring import score_gallery
 from ccr_cli.stages.sources import Sources
 from ccr_cli.stages.stopping import Stop, stoppable
@@ -57,15 +60,18 @@ class Trainer:
         request: Mapping[str, Any],
         device: torch.device,
         dtype: torch.dtype,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.build, self.device = build, device
+        self.build, self.device, self.ranks = build, device, ranks
         self.seed, self.request = int(request["seed"]), request
         self.material = gather(sources, config, request)
         self.config, self.triplets = self.material.config, self.material.triplets
         torch.manual_seed(derive(self.seed, "init"))
         text = self.material.text_encoder()
         self.method: Method = module.Method(self.config, self.triplets.visual.dim, text).to(device)
-        self.engine = Engine(self.method, self.material, device, dtype)
+        if ranks.size > 1 and device.type == "cuda":  # torch has none for CPUs
+            self.method = nn.SyncBatchNorm.convert_sync_batchnorm(self.method)  # type: ignore[no-untyped-call]
+        self.engine = Engine(self.method, self.material, device, dtype, ranks)
         least = 0.0 if self.material.scope == "truth" else LEAST
         self.state = Progress(p=self._to_device(self.material.first_belief(), least))
         self._saved, self._cost = time.monotonic(), 0.0
@@ -76,7 +82,8 @@ class Trainer:
         Raises:
             CcrError: If training comes to nothing before an epoch is done.
         """
-        self._write_static()
+        if self.ranks.first:
+            self._write_static()
         self._resume()
         epochs, steps = self.config.epochs, self.engine.steps
         left = (epochs - self.state.epoch) * steps - self.state.step
@@ -90,9 +97,10 @@ class Trainer:
                     self._epoch(self.state.epoch + 1, advance, stop)
             except Collapsed as collapsed:
                 stopped = f"stopped in epoch {self.state.epoch + 1}: {collapsed}"
-        if stopped and not self.state.model:
+        if stopped and not self.state.best_epoch:
             raise CcrError(stopped, hint=f"a lower learning rate may help: --set lr={self.config.lr / 3:.0e}")
-        self._finish(stopped)
+        if self.ranks.first:
+            self._finish(stopped)
 
     def _write_static(self) -> None:
         folder, validation = self.build.folder, self.material.validation
@@ -122,7 +130,7 @@ class Trainer:
         self.method.start_epoch(epoch)
         self.method.train()
         if state.step == 0:
-            torch.manual_seed(derive(self.seed, "dropout", epoch))
+            torch.manual_seed(derive(self.seed, "dropout", epoch, *([self.ranks.rank] if self.ranks.rank else [])))
         generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
         order = torch.randperm(len(self.triplets), generator=generator)
         started = time.perf_counter() - state.seconds
@@ -131,9 +139,10 @@ class Trainer:
             parts = self.engine.rows_of(order, step)
             state.add(self.engine.step(parts, state.p, judged=epoch > self.config.warmup_epochs))
             state.seconds = time.perf_counter() - started
-            if state.step % CHECK_STEPS == 0 or stop.asked or self._due():
+            stop.asked, due = self.ranks.agree(stop.asked, self._due())
+            if state.step % CHECK_STEPS == 0 or stop.asked or due:
                 self._check_loss(epoch)
-            if state.step < steps and (stop.asked or self._due()):
+            if state.step < steps and (stop.asked or due):
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
             best = f", best {self.material.criterion} {state.best:.1f}" if state.best >= 0 else ""
@@ -141,6 +150,7 @@ class Trainer:
             if state.step < steps:  # the last step's is heeded when the epoch is done
                 stop.heed()
         self._check_loss(epoch)
+        self.ranks.same_buffers(self.method)
         means = state.means()
         norm = means.pop("grad_norm")
         trained = time.perf_counter() - started
@@ -152,7 +162,8 @@ class Trainer:
         seconds, rate = time.perf_counter() - started, len(self.triplets) / trained
         state.timing.append({"seconds": seconds, "triplets_per_second": rate, "memory_mb": memory_mb(self.device)})
         state.epoch, state.step, state.sums, state.seconds = epoch, 0, {}, 0.0
-        if stop.asked or self._due() or epoch == self.config.epochs:
+        stop.asked, due = self.ranks.agree(stop.asked, self._due())
+        if stop.asked or due or epoch == self.config.epochs:
             self._save()
         stop.heed()
 
@@ -165,25 +176,35 @@ class Trainer:
 
     def _validate(self, epoch: int) -> dict[str, Any] | None:
         """Scores the validation half that selects, and keeps the best epoch's weights."""
-        validation = self.material.validation
+        m, validation = self.material, self.material.validation
         self.method.eval()
         if validation is None:
             some = torch.arange(min(len(self.triplets), BATCH))
             items = self.triplets.visual.select(self.triplets.item_N[some])
-            texts = embed_texts(self.method, self.material.target, self.device, some)
-            refuse_collapse(self.method, embed_visuals(self.method, items, self.device), texts)
+            refuse_collapse(self.method, self._visuals(items), self._texts(m.target, some))
             self._keep(epoch)
             return None
-        visual = embed_visuals(self.method, validation.visual, self.device)
-        texts = encode_and_embed(self.method, self.material.tokenizer, validation.texts, self.device)
+        visual, texts = self._visuals(validation.visual), self._texts(m.tokenizer.encode(validation.texts))
         refuse_collapse(self.method, visual, texts)
-        scores = score_gallery(validation, visual, texts, labelled="labels" in self.material.needs)
+        scores = score_gallery(validation, visual, texts, labelled="labels" in m.needs)
         figures: dict[str, Any] = {"SumR": scores.sum_r, "mAP": scores.mean_ap, "t2v": scores.t2v, "v2t": scores.v2t}
-        if figures[self.material.criterion] > self.state.best:
-            self.state.best = figures[self.material.criterion]
+        figures = self.ranks.told(figures)
+        if figures[m.criterion] > self.state.best:
+            self.state.best = figures[m.criterion]
             self._calibrate(visual, texts)
             self._keep(epoch)
         return figures
+
+    def _visuals(self, visual: Frames) -> Tensor:
+        """Embeds items (V, D), each process its share."""
+        if self.ranks.size == 1:
+            return embed_visuals(self.method, visual, self.device)
+        return self.ranks.embed(lambda rows: embed_visuals(self.method, visual.select(rows), self.device), len(visual))
+
+    def _texts(self, table: TokenTable, some_T: Tensor | None = None) -> Tensor:
+        """Embeds texts (T, D), all or some, each process its share."""
+        some = torch.arange(len(table)) if some_T is None else some_T
+        return self.ranks.embed(lambda rows: embed_texts(self.method, table, self.device, some[rows]), len(some))
 
     def _calibrate(self, visual_VD: Tensor, text_TD: Tensor) -> None:
         """Tells the method how often its first hits are right, on the queries that select."""
@@ -204,7 +225,14 @@ class Trainer:
         if c.judge == "none":
             return None
         self.method.eval()
-        embedded = judging.embed_triplets(self.method, self.triplets, m.source, m.target, self.device)
+        embedded = judging.Embedded(
+            self._visuals(self.triplets.visual),
+            self._texts(m.source),
+            self._texts(m.target),
+            self.triplets.item_N.to(self.device),
+        )
+        if not self.ranks.first:
+            return self._told_belief(None)
         if m.said is not None:
             opinion = judging.Opinion(embedded.similarities(), m.said)
         else:
@@ -229,11 +257,20 @@ class Trainer:
             }
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.EVIDENCE)
-        return None if m.scope == "truth" else judging.quality(opinion, self.triplets)
+        return self._told_belief(None if m.scope == "truth" else judging.quality(opinion, self.triplets))
+
+    def _told_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Has all processes believe what the first one does; returns its figures."""
+        if self.ranks.size > 1:
+            p = self.state.p
+            sides, quality = self.ranks.told(([p.VS.cpu(), p.VT.cpu(), p.ST.cpu()], quality))
+            self.state.p = Belief(*(side.to(self.device) for side in sides))
+        return quality
 
     def _keep(self, epoch: int) -> None:
         self.state.best_epoch = epoch
-        self.state.model = {k: v.detach().cpu().clone() for k, v in self.method.state_dict().items()}
+        if self.ranks.first:
+            self.state.model = {k: v.detach().cpu().clone() for k, v in self.method.state_dict().items()}
 
     def _to_device(self, p: Belief[judging.Array], least: float) -> Belief[Tensor]:
         return Belief(*(torch.from_numpy(x).float().clamp(min=least).to(self.device) for x in (p.VS, p.VT, p.ST)))
@@ -242,8 +279,9 @@ class Trainer:
         return time.monotonic() - self._saved >= SAVE_SECONDS * max(1.0, 2 * self._cost)
 
     def _save(self) -> None:
-        started = time.monotonic()
-        self.state.save(self.build.folder, self.engine.state())
+        started, engine = time.monotonic(), self.engine.state()
+        if self.ranks.first:
+            self.state.save(self.build.folder, engine)
         self._saved = time.monotonic()
         self._cost = self._saved - started
 
@@ -253,6 +291,8 @@ class Trainer:
             return
         self.state, engine = loaded
         self.engine.load(engine)
+        if len({*self.ranks.all((self.state.epoch, self.state.step))}) > 1:
+            raise ArtifactError(f"not all processes see the same {self.build.folder}", hint="share the workspace")
         if self.state.epoch < self.config.epochs:
             step = f", step {self.state.step} of {self.engine.steps} of the next" if self.state.step else ""
             say(f"going on after epoch {self.state.epoch} of {self.config.epochs}{step}")
@@ -267,6 +307,7 @@ class Trainer:
         self.build.environment |= {
             "device": str(self.device),
             "threads": torch.get_num_threads(),
+            "processes": self.ranks.size,
             "torch": torch.__version__,
             "seconds": round(sum(t["seconds"] for t in timing), 3),
             "triplets_per_second": round(float(np.median([t["triplets_per_second"] for t in timing])), 1),
