@@ -18,6 +18,7 @@ from ccr_cli.commands import (
     evaluate,
     export,
     extract,
+    index,
     report,
     search,
     show,
@@ -47,6 +48,7 @@ app.command(rich_help_panel=_PIPELINE, epilog=evaluate.EPILOG)(evaluate.evaluate
 app.command(rich_help_panel=_PIPELINE, epilog=diagnose.EPILOG)(diagnose.diagnose)
 app.command(rich_help_panel=_TOOLS, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_TOOLS, epilog=search.EPILOG)(search.search)
+app.command(rich_help_panel=_TOOLS, epilog=index.EPILOG)(index.index)
 app.command(rich_help_panel=_TOOLS, epilog=export.EPILOG)(export.export)
 app.command(rich_help_panel=_TOOLS, epilog=demo.EPILOG)(demo.demo)
 app.command(rich_help_panel=_TOOLS, epilog=show.EPILOG)(show.show)

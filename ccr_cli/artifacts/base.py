@@ -34,6 +34,7 @@ SCHEMAS: dict[str, int] = {
     "diagnosis": 2,
     "report": 1,
     "export": 1,
+    "index": 1,
 }
 """The layout version that this ccr writes, by kind."""
 

@@ -22,6 +22,7 @@ FOLDERS: dict[str, str] = {
     "diagnosis": "diagnoses",
     "report": "reports",
     "export": "exports",
+    "index": "indexes",
 }
 """Where each kind lies."""
 

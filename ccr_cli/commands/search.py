@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccr_cli import console
-from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from ccr_cli.stages.search import Answer, Searcher
-    from ccr_cli.stages.select import Inputs
 
 
 @c.guarded
@@ -38,12 +36,21 @@ def search(
         Path | None,
         typer.Option("--queries", help="Search with every line of a text file; `-` is standard input."),
     ] = None,
-    find: Annotated[str, typer.Option("--find", help="What to find: items, or captions of items.")] = "items",
+    find: Annotated[
+        str | None,
+        typer.Option("--find", help="What to find: items, or captions of items.", show_default="items"),
+    ] = None,
     lang: Annotated[
         str | None,
         typer.Option("--lang", help="Take a run that knows this language; with --find captions, its captions alone."),
     ] = None,
-    split: Annotated[str, typer.Option("--split", help="Items to search: train, val, test or all.")] = "test",
+    split: Annotated[
+        str | None,
+        typer.Option("--split", help="Items to search: train, val, test or all.", show_default="test, or the index's"),
+    ] = None,
+    index: Annotated[
+        bool, typer.Option("--index", help="Search by the workspace's index of the run; or name it as an artifact.")
+    ] = False,
     top: Annotated[int, typer.Option("--top", min=1, help="Results.")] = 5,
     sheet: Annotated[
         Path | None,
@@ -73,10 +80,9 @@ def search(
     if sheet is not None and sheet.suffix not in (".html", ".png"):
         raise UsageError(f"--sheet writes .html or .png, not {sheet.name!r}")
     inputs = c.inputs_from(workspace, artifacts)
-    from ccr_cli.stages.search import Searcher, Wanted
+    from ccr_cli.stages.search_choose import choose
 
-    trained = _run(inputs, lang)
-    searcher = Searcher(inputs, trained, Wanted(None if split == "all" else split, find, lang, device))
+    searcher = choose(inputs, split=split, find=find, lang=lang, device=device, index=index)
     with ExitStack() as stack:
         if image is not None:
             answers: Iterable[Answer] = iter([searcher.file(image, top)])
@@ -87,16 +93,6 @@ def search(
         kept = list(_printed(answers, json, many=queries is not None))
     if sheet is not None or open_:
         _show_sheet(kept, searcher, sheet, open_)
-
-
-def _run(inputs: Inputs, lang: str | None) -> Artifact:
-    from ccr_cli.stages.search import languages
-
-    def knows(run: Artifact) -> bool:
-        return lang in languages(inputs.workspace, run)
-
-    fits: Callable[[Artifact], bool] = knows if lang else lambda run: True
-    return inputs.one("run", f"that knows {lang}" if lang else "", fits, hint="ccr train --method uml")
 
 
 def _lines(path: Path, stack: ExitStack) -> Iterator[str]:

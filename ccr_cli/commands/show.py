@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccr_cli import console
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
+from ccr_cli.commands.index import show_index
 from ccr_cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def show(
 ) -> None:
     """Say again what the stage that made an artifact said of it at its end.
 
-    Of translations, runs, evaluations and diagnoses. Prints the artifact's path.
+    Of translations, runs, evaluations, diagnoses and indexes. Prints the artifact's path.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)
@@ -227,6 +228,7 @@ _SUMMARIES: dict[str, Callable[[Artifact], None]] = {
     "run": show_training,
     "evaluation": show_evaluation,
     "diagnosis": show_diagnosis,
+    "index": show_index,
 }
 
 EPILOG = c.examples("ccr show translations/noto-emoji/es-recorded", "ccr show runs/noto-emoji-es-uml-noise0.4-seed0")

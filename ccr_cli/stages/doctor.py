@@ -24,15 +24,19 @@ _PACKAGES = (
     "deep-translator",
 )
 _VIDEO, _HDF5, _CT2, _ONNX = (f"pip install 'ccr-cli[{extra}]'" for extra in ("video", "hdf5", "ct2", "onnx"))
+_INDEX = "pip install 'ccr-cli[index]'"
 _OPTIONAL = {
     "av": (_VIDEO, "pip install --force-reinstall av"),
     "torchcodec": (_VIDEO, "pip uninstall torchcodec; av decodes without it"),
     "h5py": (_HDF5, "pip install --force-reinstall h5py"),
     "ctranslate2": (_CT2, "pip install --force-reinstall ctranslate2"),
     "onnxruntime": (_ONNX, "pip install --force-reinstall onnxruntime"),
+    "faiss": (_INDEX, "pip install --force-reinstall faiss-cpu"),
     "torchvision": ("", "pip uninstall torchvision"),
 }
 """Packages that ccr works without, in part: what installs each, and what to do with one that does not import."""
+_DISTRIBUTION = {"faiss": "faiss-cpu"}
+"""Where it has another name than the package."""
 
 Row = tuple[str, str, str]
 
@@ -88,7 +92,7 @@ def _optional(package: str) -> tuple[str, str]:
             return "not installed", install
         why = next(iter(str(error).splitlines()), "")[:120]
         return f"{_version(package)}, broken: {type(error).__name__}: {why}", mend
-    return _version(package), ""
+    return _version(_DISTRIBUTION.get(package, package)), ""
 
 
 def _check(group: str, name: str) -> tuple[str, str]:

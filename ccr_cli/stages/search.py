@@ -5,6 +5,7 @@ Shape suffixes: Q queries, V entries that are searched, K candidates of an index
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ import torch
 from torch import Tensor
 
 from ccr_cli.artifacts import base, dataset, run
+from ccr_cli.artifacts import index as artifact
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.search_index import Index
 from ccr_cli.stages.search_picture import PictureEncoder
 from ccr_cli.stages.search_vectors import Vectors, kept
 from ccr_cli.stages.select import Inputs, like, refuse_unread
@@ -79,11 +82,21 @@ class Wanted:
     """`auto`, `cpu` or `cuda`."""
 
 
+Nearest = tuple[Tensor, Tensor, float | None]
+"""Similarities and numbers of the most similar entries (K,), and how uncertain the query is."""
+
+
 def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
-    """The languages that a run was trained on: the target, then the source."""
+    """The languages that a run was trained on: the targets, then the source."""
     manifest = workspace.parent(trained, "dataset").file("manifest.toml").read_text(encoding="utf-8")
     source = str(tomllib.loads(manifest).get("source_lang", "en"))
     return tuple(dict.fromkeys([str(run.config(trained)["lang"]), source]))
+
+
+def searched_by(index: base.Artifact, device: str = "auto") -> Wanted:
+    """What an index is an index of."""
+    asked = index.request
+    return Wanted(asked["split"], asked["find"], asked["lang"], device)
 
 
 class Searcher:
@@ -93,21 +106,30 @@ class Searcher:
         inputs: Where the run's parents are; another data set that was given is searched in place of the run's own.
         trained: The run.
         wanted: What is searched.
+        index: An index of just that, by `searched_by`, which then finds the candidates; else search is exact.
 
     Raises:
         ArtifactError: If another data set was named, and has no features of the run's encoder, or several; or there
             is nothing to be searched.
+        UnavailableError: If an index was given and FAISS is not installed.
         UsageError: If other data were named that would not be read, or there is no such split.
     """
 
-    def __init__(self, inputs: Inputs, trained: base.Artifact, wanted: Wanted | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Inputs,
+        trained: base.Artifact,
+        wanted: Wanted | None = None,
+        index: base.Artifact | None = None,
+    ) -> None:
         self.wanted = wanted = wanted or Wanted()
         if wanted.find not in FINDS:
             raise UsageError(f"what is searched is {' or '.join(FINDS)}, not {wanted.find!r}")
         if wanted.split not in (None, *SPLITS):
             raise UsageError(f"there is no split {wanted.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
-        data = inputs.parent(trained, "dataset")
-        own = self.features = inputs.parent(trained, "features")
+        source = index or trained
+        data = inputs.parent(source, "dataset")
+        own = self.features = inputs.parent(source, "features")
         others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.id]
         self.data = dataset.read(others[0] if others else data)
         if others:
@@ -117,12 +139,19 @@ class Searcher:
         self.langs = languages(inputs.workspace, trained)
         self._on = choose_device(wanted.device)
         self._method, self._tokenizer = load_method(trained, self._on)
+        self._index, self._candidates = None, 0
+        if index is not None:
+            facts = artifact.about(index)
+            self._index = Index.read(index.file("index.faiss"), facts["type"], facts["effort"])
+            self._candidates = _candidates(self._method.uncertainty_scope())
+            self.ids: Sequence[str] = artifact.entries(index)
+            return
         about: dict[str, Any] = {"features": self.features.id, "split": wanted.split, "find": wanted.find}
         if wanted.find == "captions":
             about["langs"] = list(self._caption_langs())
         found = kept(inputs.workspace, trained, about, self._items if wanted.find == "items" else self._captions)
         self.ids = found.ids
-        self._rows_VD = found.rows_VD.to(self._on)
+        self.rows_VD = found.rows_VD.to(self._on)
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
         """Searches with words; answers come in order, as soon as some queries are there.
@@ -138,8 +167,7 @@ class Searcher:
         while batch := list(islice(rest, BATCH)):
             if not all(query.strip() for query in batch):
                 raise UsageError("a query needs some text", hint='ccr search "una cara sonriente"')
-            query_QD = encode_and_embed(self._method, self._tokenizer, batch, self._on)
-            yield from self._answers(batch, query_QD, top, picture=False)
+            yield from self._answers(batch, self.vectors(batch), top, picture=False)
 
     def file(self, path: Path, top: int) -> Answer:
         """Searches with a picture, or a video.
@@ -164,23 +192,47 @@ class Searcher:
         """The medium of an item; None where it has none inside the media root, or there is no such item."""
         return dataset.media_path(self._root, self._media.get(item_id))
 
+    def vectors(self, texts: Sequence[str]) -> Tensor:
+        """Vectors of texts (Q, D)."""
+        return encode_and_embed(self._method, self._tokenizer, texts, self._on)
+
+    def visuals(self, item_ids: Sequence[str]) -> Vectors:
+        """Vectors of those items that have features."""
+        visual, ids = read_visuals(self.features, list(item_ids), self._method.config.needs())
+        return Vectors(ids, embed_visuals(self._method, visual, self._on))
+
     def _answers(self, names: Sequence[str], query_QD: Tensor, top: int, *, picture: bool) -> Iterator[Answer]:
         crossing = picture != (self.wanted.find == "items")
-        size = max(1, ENTRIES // max(1, len(self.ids)))
-        for first in range(0, len(names), size):
-            best_qK, at_qK, uncertainty_q = self._nearest(query_QD[first : first + size], top)
-            for q, name in enumerate(names[first : first + size]):
-                pairs = zip(at_qK[q].tolist(), best_qK[q].tolist(), strict=True)
-                hits = [self._hit(place, at, value) for place, (at, value) in enumerate(pairs, 1)]
-                unsure = None if uncertainty_q is None or not crossing else float(uncertainty_q[q])
-                yield Answer(name, hits, unsure, picture)
+        nearest = self._all if self._index is None else self._indexed
+        for name, (sim_K, at_K, unsure) in zip(names, nearest(query_QD, top), strict=True):
+            pairs = zip(at_K.tolist(), sim_K.tolist(), strict=True)
+            hits = [self._hit(place, at, value) for place, (at, value) in enumerate(pairs, 1)]
+            yield Answer(name, hits, unsure if crossing else None, picture)
 
     @torch.no_grad()
-    def _nearest(self, query_QD: Tensor, top: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Similarities and numbers of the most similar entries, and how uncertain the queries are."""
-        sim_QV, uncertainty_Q = self._method.score(query_QD, self._rows_VD)
-        best = sim_QV.topk(min(top, len(self.ids)), dim=1)
-        return best.values, best.indices, uncertainty_Q
+    def _all(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
+        """Compares every query with every entry."""
+        for part_qD in torch.split(query_QD, max(1, ENTRIES // max(1, len(self.ids)))):
+            sim_qV, uncertainty_q = self._method.score(part_qD, self.rows_VD)
+            best = sim_qV.topk(min(top, len(self.ids)), dim=1)
+            for q in range(len(part_qD)):
+                yield best.values[q], best.indices[q], None if uncertainty_q is None else float(uncertainty_q[q])
+
+    @torch.no_grad()
+    def _indexed(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
+        """Compares every query with the candidates of an index.
+
+        Where the uncertainty looks at more than some candidates there is none.
+        """
+        assert self._index is not None
+        found_QK = self._index.nearest(query_QD, min(len(self.ids), max(top, self._candidates)))
+        for query_D, found_K in zip(query_QD, found_QK, strict=True):
+            at_K = found_K[found_K >= 0]
+            rows_KD = self._index.vectors(at_K).to(self._on)
+            sim_1K, uncertainty_1 = self._method.score(query_D[None], rows_KD)
+            best = sim_1K[0].topk(min(top, len(at_K)))
+            unsure = None if uncertainty_1 is None or not self._candidates else float(uncertainty_1[0])
+            yield best.values, torch.from_numpy(at_K)[best.indices.cpu()], unsure
 
     def _hit(self, place: int, at: int, similarity: float) -> Hit:
         found = self.ids[at]
@@ -194,8 +246,7 @@ class Searcher:
         items = self.data.items if self.wanted.split is None else items_of(self.data.items, self.wanted.split)
         if items.empty:
             raise ArtifactError(f"{self.data.name} has no {self.wanted.split} items")
-        visual, ids = read_visuals(self.features, list(items["item_id"]), self._method.config.needs())
-        return Vectors(ids, embed_visuals(self._method, visual, self._on))
+        return self.visuals(list(items["item_id"]))
 
     def _captions(self) -> Vectors:
         """The captions of the split's items in the languages wanted."""
@@ -206,8 +257,7 @@ class Searcher:
         if found.empty:
             where = f" of its {self.wanted.split} items" if self.wanted.split else ""
             raise ArtifactError(f"{self.data.name} has no captions{where} in {' or '.join(langs)}")
-        rows_VD = encode_and_embed(self._method, self._tokenizer, list(found["text"]), self._on)
-        return Vectors(list(found["caption_id"]), rows_VD)
+        return Vectors(list(found["caption_id"]), self.vectors(list(found["text"])))
 
     def _caption_langs(self) -> tuple[str, ...]:
         return (self.wanted.lang,) if self.wanted.lang else self.langs
@@ -233,6 +283,12 @@ class Searcher:
     @cached_property
     def _root(self) -> Path | None:
         return dataset.media_root(self.data.artifact)
+
+
+def _candidates(scope: str) -> int:
+    """How many candidates a method's uncertainty looks at, 1 where the query alone; 0 where it looks at all."""
+    found = re.match(r"top(\d+)", scope)
+    return int(found[1]) if found else int(scope == "query")
 
 
 def search(

@@ -1,0 +1,27 @@
+"""index: what a run searches as a FAISS index, and how near it comes to exact search.
+
+Files: `index.faiss`, `entries.parquet` (the ids, in the order of the index), `index.json`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.tables import read_table
+
+ENTRIES = pa.schema([pa.field("id", pa.string(), nullable=False)])
+"""Items, or captions."""
+
+
+def entries(artifact: Artifact) -> list[str]:
+    """Reads the ids, in the order of the index."""
+    return list(read_table(artifact.file("entries.parquet"), ENTRIES)["id"])
+
+
+def about(artifact: Artifact) -> dict[str, Any]:
+    """Reads how the index was built, and its recall."""
+    value: dict[str, Any] = read_json(artifact.file("index.json"))
+    return value
