@@ -63,7 +63,7 @@ CPU = torch.device("cpu")
 
 def run(inputs: Inputs, data: base.Artifact, feats: base.Artifact, label: str, seed: int) -> dict[str, Any]:
     """Trains and evaluates one row with one seed."""
-    trained = train(inputs, Sources(data, None, feats, None), "fume", options=ROWS[label], seed=seed, device="cpu")
+    trained = train(inputs, Sources(data, (), feats, None), "fume", options=ROWS[label], seed=seed, device="cpu")
     (result,) = evaluation.results(evaluate(inputs, trained, device="cpu"))
     return {
         "row": label,

@@ -78,9 +78,8 @@ def validation_triplets(collection: Collection, cell: grid.Cell, needs: frozense
     data = dataset.read(sources.data)
     items = data.items[data.items["split"] == "val"].assign(split="train")
     second = translation.read(sources.second) if sources.second else None
-    assert sources.translation is not None
     seen = replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
-    return training_triplets(seen, translation.read(sources.translation), None, sources.features, needs, second)
+    return training_triplets(seen, sources.translations(), None, sources.features, needs, second)
 
 
 def rankings(

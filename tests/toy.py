@@ -107,6 +107,43 @@ def toy(name: str = "toy") -> Folder:
     return folder
 
 
+FRENCH = {
+    "red": "rouge",
+    "green": "vert",
+    "blue": "bleu",
+    "yellow": "jaune",
+    "black": "noir",
+    "orange": "orange",
+    "purple": "violet",
+    "gray": "gris",
+    "circle": "cercle",
+    "square": "carré",
+    "triangle": "triangle",
+    "cross": "croix",
+    "ring": "anneau",
+    "bar": "barre",
+}
+
+
+def bilingual(name: str = "toy") -> Folder:
+    """The toy data set with French beside Spanish: human captions for test alone, recorded translations both ways."""
+    folder = toy(name)
+    forth: dict[str, str] = {}
+    back: dict[str, str] = {}
+    for _, item, lang, k, text, _ in list(folder.captions):
+        colour, shape = item.split("-")
+        french = f"{FRENCH[shape]} {FRENCH[colour]}"
+        if lang == "en":
+            machine = french if k == "0" else f"une image d'un {FRENCH[shape]} qui est {FRENCH[colour]}"
+            forth[text], back[machine] = machine, text
+        elif item in {each[0] for each in folder.items if each[1] == "test"}:
+            human = f"voici un {french}"
+            folder.captions.append([f"{item}-fr0", item, "fr", "0", human, "main"])
+            back[human] = f"here is a {colour} {shape}"
+    folder.tables |= {"en-fr": forth, "fr-en": back}
+    return folder
+
+
 def draw(item: str) -> Image.Image:
     """Draws `colour-shape`."""
     colour, shape = item.split("-", 1)

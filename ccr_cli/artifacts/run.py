@@ -7,7 +7,7 @@ Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (be
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -28,6 +28,23 @@ EVIDENCE = pa.schema(
     ]
 )
 """Cosine similarities of each training triplet's sides and the judge's probability that V and T match."""
+LANG = pa.field("lang", pa.string(), nullable=False)
+"""Of the translation: the second column of a table of triplets, where a run has several languages."""
+
+
+def by_language(schema: pa.Schema, langs: Sequence[str]) -> pa.Schema:
+    """The schema of a table of triplets: with several languages, each row says its own."""
+    return schema.insert(1, LANG) if len(langs) > 1 else schema
+
+
+def langs(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The target languages of a run, in alphabetical order.
+
+    Args:
+        config: Its config.json, or its request.
+    """
+    lang = config["lang"]
+    return (lang,) if isinstance(lang, str) else tuple(lang)
 
 
 def config(artifact: Artifact) -> dict[str, Any]:
@@ -47,8 +64,20 @@ def history(artifact: Artifact) -> pd.DataFrame:
     return pd.json_normalize([json.loads(line) for line in lines])
 
 
-def evidence(artifact: Artifact) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Reads what a run wrote of every training pair, epoch by epoch; nothing where its judge is `none`."""
+def evidence(artifact: Artifact, lang: str | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
+    """Reads what a run wrote of every training pair, epoch by epoch; nothing where its judge is `none`.
+
+    Args:
+        artifact: The run.
+        lang: Only the pairs of this language; by default of all.
+
+    Yields:
+        The epoch and the table, with the column `lang` where the run has several languages.
+    """
+    schema = by_language(EVIDENCE, langs(artifact.request))
     for name in sorted(entry.path for entry in artifact.files if entry.path.startswith("evidence/epoch-")):
         number = int(name.removeprefix("evidence/epoch-").removesuffix(".parquet"))
-        yield number, read_table(artifact.file(name), EVIDENCE)
+        frame = read_table(artifact.file(name), schema)
+        if lang is not None and "lang" in frame:
+            frame = frame[frame["lang"] == lang].reset_index(drop=True)
+        yield number, frame

@@ -17,9 +17,20 @@ def train(
     artifacts: c.Artifacts = None,
     method: Annotated[str, typer.Option("--method", "-m", help=c.option_help("methods"))] = "uml",
     lang: Annotated[
-        str | None,
-        typer.Option("--lang", help="Target language.", show_default="that of the one translation"),
+        list[str] | None,
+        typer.Option(
+            "--lang",
+            help="Target language; repeat for one run on several.",
+            show_default="those of the translations given, else that of the only one",
+        ),
     ] = None,
+    langs: Annotated[
+        str,
+        typer.Option(
+            "--langs",
+            help="Of several languages: all (an epoch has every caption in each) or draw (in one, drawn anew).",
+        ),
+    ] = "all",
     noise: Annotated[
         float | None,
         typer.Option("--noise", min=0.0, max=1.0, help="Share of mismatched triplets.", show_default="none"),
@@ -90,7 +101,8 @@ def train(
     settings |= {k: str(v) for k, v in (("epochs", epochs), ("batch_size", batch_size)) if v is not None}
     wanted = Wanted(
         method=method,
-        lang=lang,
+        lang="+".join(lang) if lang else None,
+        langs=langs,
         noise=noise,
         noise_style=noise_style,
         noise_target=noise_target,
@@ -128,4 +140,5 @@ EPILOG = c.examples(
     "ccr train --method uml --preset paper --set text_encoder=ngram",
     "ccr train --method uml --sweep noise=0,0.2,0.4,0.6 --sweep seed=0,1,2 | ccr evaluate -",
     "ccr translate --lang es | ccr extract - | ccr train - --method uml",
+    "ccr train --method uml --lang es --lang fr",
 )

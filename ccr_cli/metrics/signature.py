@@ -34,6 +34,9 @@ KEYS = (
 _PARTIAL = "-partial"
 _FROM = "-from:"
 """No protocol has a colon in its name."""
+_WITH = "+"
+_NAMED = re.compile("[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8})*=")
+_OTHER = re.compile(rf"\+(?={_NAMED.pattern})")
 # what would break a line or a field: the separator, the escape itself, control characters, line separators
 _UNSAFE = re.compile("[|%\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -139,6 +142,39 @@ def read_protocol(value: str) -> tuple[str, str]:
     """
     name, _, trained_on = value.partition(_FROM)
     return name, trained_on
+
+
+def mt_value(engines: Mapping[str, str], lang: str) -> str:
+    """The value of `mt`: what translated into the language of the queries, and into what else was trained on.
+
+    Args:
+        engines: Engine and model by language; empty where nothing was translated.
+        lang: Of the queries. Where it is none of several languages, all of them are said.
+
+    >>> mt_value({"de": "recorded:ct2"}, "de"), mt_value({"de": "recorded:ct2"}, "en"), mt_value({}, "en")
+    ('recorded:ct2', 'recorded:ct2', 'none')
+    >>> engines = {"de": "recorded:ct2", "fr": "hf:opus"}
+    >>> mt_value(engines, "fr"), mt_value(engines, "en")
+    ('hf:opus+de=recorded:ct2', 'de=recorded:ct2+fr=hf:opus')
+    """
+    if len(engines) < 2:
+        return next(iter(engines.values()), "none")
+    others = [f"{each}={engine}" for each, engine in engines.items() if each != lang]
+    return _WITH.join([*([engines[lang]] if lang in engines else []), *others])
+
+
+def read_mt(value: str) -> tuple[str, tuple[str, ...]]:
+    """What `mt` says: the engine, and the languages beside that of the queries that were trained on.
+
+    >>> read_mt("hf:opus+de=recorded:ct2"), read_mt("recorded:ct2")
+    (('hf:opus', ('de',)), ('recorded:ct2', ()))
+    >>> read_mt("de=recorded:ct2+fr=hf:opus")
+    ('de=recorded:ct2+fr=hf:opus', ())
+    """
+    own, *others = _OTHER.split(value)
+    if _NAMED.match(own):
+        return value, ()
+    return own, tuple(other.partition("=")[0] for other in others)
 
 
 def galleries(sizes: Sequence[int]) -> str:

@@ -44,6 +44,7 @@ class RunFacts:
     run: str
     label: str
     lang: str = ""
+    """Target language; of several one after the other, with `+` between."""
     data: str = ""
     noise_kind: str = "none"
     """`none`, or style and target, e.g. `caption-translation`."""
@@ -103,14 +104,12 @@ def variant_labels(
         defaults: By id, the options that the label stands for.
 
     Returns:
-        By id, the label, followed by the options that vary among the runs of that label and are not the default,
-        e.g. `uml [beta=0.5]`; and always by `select=human`, where that is what chose the epoch.
+        By id, the label, followed by the languages where they are several, and the options that vary among the runs of
+        that label and are not the default, e.g. `uml [lang=de+fr, beta=0.5]`; and always by `select=human`, where that
+        is what chose the epoch.
     """
-    groups: dict[tuple[str, Any, Any], list[str]] = {}
-    for run, (label, config) in runs.items():
-        groups.setdefault((label, config.get("data"), config.get("lang")), []).append(run)
     out = {}
-    for (label, _, _), members in groups.items():
+    for label, members in _one_table(runs):
         usual = {run: {f"options.{k}": v for k, v in ((defaults or {}).get(run) or {}).items()} for run in members}
         settings = {run: usual[run] | _settings(runs[run][1]) for run in members}
         keys = sorted({key for each in settings.values() for key in each})
@@ -118,10 +117,43 @@ def variant_labels(
         for run in members:
             own, known = settings[run], usual[run] | {"dtype": DTYPE}
             told = [k for k in varying if k not in known or own.get(k) != known[k]]
-            parts = [f"{key.rsplit('.', 1)[-1]}={own.get(key)}" for key in told]
+            parts = several(runs[run][1]) + _translations(runs[run][1], [runs[other][1] for other in members])
+            parts += [f"{key.rsplit('.', 1)[-1]}={own.get(key)}" for key in told]
             parts += [f"select={HUMAN}"] * (runs[run][1].get("select") == HUMAN)
             out[run] = f"{label} [{', '.join(parts)}]" if parts else label
     return out
+
+
+def _one_table(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[tuple[str, list[str]]]:
+    """Groups runs of one label that may stand in one table: of one data set and language, or several with it."""
+    groups: dict[tuple[str, Any], list[tuple[set[str], list[str]]]] = {}
+    for run, (label, config) in runs.items():
+        found = groups.setdefault((label, config.get("data")), [])
+        own, members = set(_langs(config)), [run]
+        for other in [each for each in found if each[0] & own]:
+            found.remove(other)
+            own, members = own | other[0], other[1] + members
+        found.append((own, members))
+    return [(label, members) for (label, _), found in groups.items() for _, members in found]
+
+
+def _langs(config: Mapping[str, Any]) -> list[str]:
+    lang = config.get("lang")
+    return list(lang) if isinstance(lang, list | tuple) else [str(lang)]
+
+
+def several(config: Mapping[str, Any]) -> list[str]:
+    """What a label says of the languages of a run; nothing of one alone."""
+    langs = _langs(config)
+    drawn = ", drawn" if config.get("langs") == "draw" else ""
+    return [f"lang={'+'.join(langs)}{drawn}"] if len(langs) > 1 else []
+
+
+def _translations(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a label says of the translations into several languages, where others are of other ones into the same."""
+    known = {lang: {str((other.get("translations") or {}).get(lang)) for other in others} for lang in _langs(config)}
+    made = config.get("translations") or {}
+    return [f"{lang}={made[lang]}" for lang in made if len(known[lang] - {"None"}) > 1]
 
 
 HUMAN = "human"
@@ -181,7 +213,7 @@ def results_frame(
             "zero_shot": bool(result.get("zero_shot")),
             "signature": str(result.get("signature") or ""),
             "queries": (result.get("t2v") or {}).get("queries"),
-            "trained_lang": fact.lang,
+            "trained_lang": _trained_lang(fact.lang, str(result.get("lang"))),
             "encoder": fact.encoder,
             "SumR": result.get("SumR"),
             "figure": figure,
@@ -204,10 +236,17 @@ def results_frame(
 
 
 def _alone(result: Mapping[str, Any]) -> str:
-    """The label of a result whose run is gone: what its signature says of the epoch is added, as to that of others."""
+    """The label of a result whose run is gone: what its signature says is added, as to that of others."""
     told = _fields(result.get("signature"))
-    human = told.get("select") == HUMAN and told.get("mt") != "none"
-    return f"{result['label']} [select={HUMAN}]" if human else str(result["label"])
+    engine, others = signature.read_mt(told.get("mt", ""))
+    parts = [f"lang={'+'.join(sorted([str(result['lang']), *others]))}"] * bool(others)
+    parts += [f"select={HUMAN}"] * (told.get("select") == HUMAN and engine != "none")
+    return f"{result['label']} [{', '.join(parts)}]" if parts else str(result["label"])
+
+
+def _trained_lang(langs: str, lang: str) -> str:
+    """Of the languages of a run the one that the queries are in; all of them where it is none of these."""
+    return lang if lang in langs.split("+") else langs
 
 
 def _fields(text: object) -> dict[str, str]:
@@ -237,6 +276,7 @@ def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, str]:
     if told:  # style-target-ratio-seedN
         kind, seed = (told[1] if kind == "none" else kind), int(told[2])
     fields["protocol"] = signature.read_protocol(fields["protocol"])[0]
+    fields["mt"] = signature.read_mt(fields["mt"])[0]
     rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": row["trained_on"]}
     return kind, seed, "|".join(f"{key}:{value}" for key, value in rest.items())
 

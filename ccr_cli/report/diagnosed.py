@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
@@ -17,7 +17,7 @@ FIGURES = (*DETECTION, "share_noisy", "uncertainty.clean", "uncertainty.noisy")
 def diagnoses_frame(
     summaries: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, compare.RunFacts] | None = None
 ) -> pd.DataFrame:
-    """Puts the summaries of diagnoses in one frame, a row a diagnosis.
+    """Puts the summaries of diagnoses in one frame, a row a diagnosis; of several languages one each.
 
     Args:
         summaries: The id of the run and the content of `summary.json`.
@@ -28,7 +28,7 @@ def diagnoses_frame(
         `FIGURES` (shares in [0, 1], nan where the truth is not known).
     """
     rows = []
-    for run_id, summary in summaries:
+    for run_id, lang, summary in _by_language(summaries):
         fact = (facts or {}).get(run_id) or compare.RunFacts(str(summary.get("run")), str(summary["label"]))
         found, uncertainty = summary.get("detection") or {}, summary.get("uncertainty") or {}
         rows.append(
@@ -39,7 +39,7 @@ def diagnoses_frame(
                 "noise": round(float(summary.get("noise") or 0.0), 6),
                 "seed": int(summary.get("seed") or 0),
                 "noise_seed": compare.NO_NOISE if fact.noise_seed is None else fact.noise_seed,
-                "lang": summary.get("lang"),
+                "lang": lang,
                 "data": fact.data,
                 "noise_kind": fact.noise_kind,
                 "judge": summary.get("judge"),
@@ -54,4 +54,16 @@ def diagnoses_frame(
     frame = pd.DataFrame(rows, columns=None if rows else names)
     for name in FIGURES:
         frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
-    return frame.drop_duplicates(["run_id", "judge", "judge_side"], ignore_index=True)
+    return frame.drop_duplicates([name for name in _TOLD if name in frame], ignore_index=True)
+
+
+_TOLD = ("run_id", "lang", "judge", "judge_side")
+
+
+def _by_language(
+    summaries: Iterable[tuple[str, Mapping[str, Any]]],
+) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+    for run_id, summary in summaries:
+        each_of = summary.get("langs") or {summary.get("lang"): {}}
+        for lang, figures in each_of.items():
+            yield run_id, lang, {**summary, **figures}

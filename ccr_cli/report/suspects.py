@@ -59,7 +59,8 @@ def _list(
 ) -> str:
     fact = material.facts.get(diagnosis.run_id)
     collection = material.collection(fact.data) if fact else None
-    images, lang = Embedded(THUMB), str(diagnosis.summary.get("lang") or "")
+    images, told = Embedded(THUMB), diagnosis.summary.get("lang") or ""
+    langs = [told] if isinstance(told, str) else list(told)
     pairs = list(pairs)
     known = any(pair.get("truth") for pair in pairs)
     lines = []
@@ -70,7 +71,7 @@ def _list(
         cells = [
             f'<img src="{address}" alt="">' if address else '<div class="thumb none">no image</div>',
             markup.foreign(pair["source_text"], "en"),
-            markup.foreign(pair["translation"], lang),
+            markup.foreign(pair["translation"], str(pair.get("lang") or langs[0])),
             f'<span class="one"><span class="bar"><i style="width:{doubt:.0f}%"></i></span>{p:.3f}</span>',
             MISSING if uncertainty is None else f"{float(uncertainty):.3f}",
         ]
@@ -82,5 +83,12 @@ def _list(
         lines.append(cells)
     if not lines:
         return ""
-    heads = ["picture", "English", f"translation ({lang})", "P(clean)", "uncertainty", *(["in truth"] if known else [])]
+    heads = [
+        "picture",
+        "English",
+        f"translation ({' or '.join(langs)})",
+        "P(clean)",
+        "uncertainty",
+        *(["in truth"] if known else []),
+    ]
     return markup.details(title, markup.rows(heads, lines, "suspects"), open_=open_)

@@ -31,6 +31,7 @@ from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.select import Inputs, refuse_unread
+from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.trajectory import trajectories
 from ccr_cli.stages.triplets import Triplets, round_trips, training_triplets, without
 
@@ -105,34 +106,30 @@ def _diagnose(
     parent = inputs.workspace.parent
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
     pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
-    translations, *others = [
-        translation.read(inputs.workspace.linked(trained, link))
-        for link in trained.parents
-        if link.kind == "translation"
-    ] or [translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])]
+    translated, beside = translations_of(inputs.workspace, trained)
+    translations = {lang: translation.read(artifact) for lang, artifact in translated.items()} or {
+        data.source_lang: translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])
+    }
+    other = translation.read(beside) if beside else None
     method, tokenizer = load_method(trained, device)
     feats, compared = parent(trained, "features"), registry.load("judges", judge).SCOPE == "text"
-    triplets = training_triplets(data, translations, pairs, feats, method.config.needs(), *others, compared=compared)
+    triplets = training_triplets(data, translations, pairs, feats, method.config.needs(), other, compared=compared)
     unread = triplets.dropped - settings["dropped"]
     if unread > 0:
         warn(f"{unread} triplets have no text that the judge {judge} could compare, and are left out")
     source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
     embedded = judging.embed_triplets(method, triplets, source, target, device)
     seed = derive(settings["seed"], "diagnose")
-    opinion = judging.ask(
-        judge,
-        side,
-        embedded,
-        triplets,
-        seed=seed,
-        batch_size=settings["options"]["batch_size"],
-        read=method.judge_scores,
-    )
-    frame = _table(triplets, embedded, opinion, method.evidence)
-    frame = frame.assign(**_texts(triplets.slot_ids, translations, pairs), lang=settings["lang"])
+    how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "read": method.judge_scores}
+    frames = []
+    for rows, part in triplets.by_language():  # of several each by itself, as if it were the only one
+        (lang,), seen = part.langs, embedded.select(rows)
+        frame = _table(part, seen, judging.ask(judge, side, seen, part, **how), method.evidence)
+        frame = frame.assign(**_texts(part.slot_ids, translations[lang], pairs), lang=lang)
+        frames.append(frame.join(trajectories(trained, part.slot_ids, lang)))
+    frame = pd.concat(frames, ignore_index=True)
     frame["place"] = suspicion.places(frame)
     frame["verdict"] = suspicion.verdicts(frame, build.request.get("share"))
-    frame = frame.join(trajectories(trained, triplets.slot_ids))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
     base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, build.request))
     called = int((frame["verdict"] == "noisy").sum())
@@ -216,12 +213,11 @@ def _opinions(
 def _summary(
     frame: pd.DataFrame, trained: base.Artifact, settings: dict[str, Any], request: dict[str, Any]
 ) -> dict[str, Any]:
-    known, truth = bool(frame["truth"].notna().all()), frame["truth"] == "noisy"
-    noisy, share = frame["verdict"] == "noisy", request.get("share")
-    worst = frame[(frame["p_clean"] < 1) | noisy].sort_values("place").head(SUSPICIOUS)
+    langs, mismatch = run.langs(settings), settings["noise"]
+    worst = frame[(frame["p_clean"] < 1) | (frame["verdict"] == "noisy")].sort_values("place").head(SUSPICIOUS)
     shown = ["slot_id", "item_id", "source_text", "translation", "back", "p_clean", "support", "uncertainty", "truth"]
-    by_verdict = frame.groupby("verdict")["uncertainty"].mean()
-    mismatch, judge, side = settings["noise"], request["judge"], request["judge_side"]
+    shown += ["lang"] * (len(langs) > 1)
+    of_each = {lang: _figures(part, request) for lang, part in frame.groupby("lang")}
     return {
         "run": trained.name,
         "method": settings["method"],
@@ -229,9 +225,21 @@ def _summary(
         "noise": mismatch["ratio"] if mismatch else 0.0,
         "seed": settings["seed"],
         "lang": settings["lang"],
-        "judge": judge,
-        "judge_side": side,
-        "split": suspicion.split(frame, judge, side, share),
+        "judge": request["judge"],
+        "judge_side": request["judge_side"],
+        **_figures(frame, request),
+        **({"langs": of_each} if len(langs) > 1 else {}),
+        "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
+    }
+
+
+def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
+    """What the pairs say in sum, all of them or those of one language."""
+    known, truth = bool(frame["truth"].notna().all()), frame["truth"] == "noisy"
+    noisy, share = frame["verdict"] == "noisy", request.get("share")
+    by_verdict = frame.groupby("verdict")["uncertainty"].mean()
+    return {
+        "split": suspicion.split(frame, request["judge"], request["judge_side"], share),
         "pairs": len(frame),
         "called_noisy": int(noisy.sum()),
         "called_noisy_rare": int((noisy & (frame["support"] < diagnosis.RARE)).sum()),
@@ -239,5 +247,4 @@ def _summary(
         "detection": detection(frame["p_clean"], truth, called=None if share is None else noisy) if known else None,
         "calibration": belief_calibration(frame["p_clean"], truth) if known else None,
         "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},
-        "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }

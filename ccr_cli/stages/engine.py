@@ -42,7 +42,7 @@ class Engine:
         """
         self.method, self.material, self.device, self.dtype, self.ranks = method, material, device, dtype, ranks
         self.config = material.config
-        self.triplets = len(material.triplets)
+        self.triplets = material.per_epoch
         dense, sparse = parameter_groups(method)
         self.optimizers: list[torch.optim.Optimizer] = []
         if dense:

@@ -20,6 +20,7 @@ from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.measure import Measuring, Options, Target
 from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.targets import other_targets, own_target
 
 
@@ -78,7 +79,7 @@ def evaluate(
                 options,
                 settings,
                 trained,
-                inputs.workspace.parent(trained, "translation") if trained.has_parent("translation") else None,
+                translations_of(inputs.workspace, trained)[0],
             )
             total = sum(len(t.langs) for t in targets)
             with progress(total, "evaluate", "languages") as advance:

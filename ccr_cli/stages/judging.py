@@ -5,7 +5,7 @@ Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -47,6 +47,11 @@ class Embedded:
         """The visual side of each triplet: its picture, and its kin."""
         own_ND = self.v_VD[self.item_N]
         return own_ND if self.kin_ND is None else normalize(own_ND + self.kin_ND, dim=1)
+
+    def select(self, rows: npt.NDArray[np.int64]) -> Embedded:
+        """Some of the triplets, before kin was added to any."""
+        at = torch.from_numpy(rows).to(self.item_N.device)
+        return Embedded(self.v_VD, self.s_ND[at], self.t_ND[at], self.item_N[at])
 
     def with_kin(self, p: Belief[Array]) -> Embedded:
         """Lets the other captions of an item speak for its picture, each as far as it is believed.
@@ -120,6 +125,13 @@ class Opinion:
     p: Belief[Array]
     shares: dict[str, float] = field(default_factory=dict)
     """How often what is wrong, where the judge tells that apart."""
+    by_lang: list[Opinion] = field(default_factory=list)
+    """Of the triplets of each language, where there are several and the judge saw one after the other."""
+
+    def some(self, rows: npt.NDArray[np.int64]) -> Opinion:
+        """What it says of some of the triplets."""
+        sides = (self.p.VS, self.p.VT, self.p.ST)
+        return Opinion({side: sim[rows] for side, sim in self.similarity.items()}, Belief(*(p[rows] for p in sides)))
 
 
 def embed_triplets(
@@ -146,6 +158,10 @@ def ask(
 ) -> Opinion:
     """Asks a judge about every triplet.
 
+    Of several languages a judge that compares triplets with each other sees one after the other: translations into
+    one are nearer to their captions than those into another, without being righter. A judge of a batch sees the
+    batches as they are trained on, with triplets of all languages.
+
     Args:
         judge: A file of judges/.
         side: cross_lingual, cross_modal or both; see `methods.base.believe`.
@@ -155,8 +171,13 @@ def ask(
         batch_size: Triplets a batch, for judges that read a batch.
         read: What these read, from similarities; `Method.judge_scores`.
     """
-    similarity = embedded.similarities()
     module = registry.load("judges", judge)
+    if len(triplets.langs) > 1 and module.SCOPE in ("epoch", "triangle"):
+        how: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "read": read}
+        parts = triplets.by_language()
+        found = [ask(judge, side, embedded.select(rows), part, **how) for rows, part in parts]
+        return _joined(found, [rows for rows, _ in parts])
+    similarity = embedded.similarities()
     if module.SCOPE == "truth":
         return Opinion(similarity, truth(triplets))
     if module.SCOPE == "text":
@@ -183,18 +204,41 @@ def _triangle(module: Any, embedded: Embedded, similarity: dict[str, Array], see
     return Opinion(similarity, Belief(*module.sides(p_NH).T), shares)
 
 
+def _joined(parts: Sequence[Opinion], rows: Sequence[npt.NDArray[np.int64]]) -> Opinion:
+    """The opinions of each language as one."""
+    order = np.argsort(np.concatenate(rows), kind="stable")
+
+    def whole(values: Sequence[Array]) -> Array:
+        return np.concatenate(values)[order]
+
+    sides = parts[0].similarity
+    return Opinion(
+        {side: whole([part.similarity[side] for part in parts]) for side in sides},
+        Belief(*(whole([getattr(part.p, side) for part in parts]) for side in ("VS", "VT", "ST"))),
+        {what: _mean([part.shares[what] for part in parts], rows) for what in parts[0].shares},
+        list(parts),
+    )
+
+
+def _mean(values: Sequence[float], rows: Sequence[npt.NDArray[np.int64]]) -> float:
+    return float(np.average(values, weights=[len(each) for each in rows]))
+
+
 def trust(triplets: Triplets) -> Belief[Array]:
     """Everything matches."""
     return Belief(*[np.ones(len(triplets))] * 3)
 
 
 def from_texts(triplets: Triplets, seed: int) -> Belief[Array]:
-    """What the texts alone say of the translations.
+    """What the texts alone say of the translations, of those into each language by itself.
 
     Raises:
         UsageError: If there is nothing to compare the translations with.
     """
-    p = registry.load("judges", "translation").clean_probability(*agreement(triplets, seed))
+    judge = registry.load("judges", "translation")
+    p = np.ones(len(triplets))
+    for rows, part in triplets.by_language():
+        p[rows] = judge.clean_probability(*agreement(part, seed))
     return Belief(np.ones(len(triplets)), p, p)
 
 
@@ -209,12 +253,24 @@ def truth(triplets: Triplets) -> Belief[Array]:
 
 
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
-    """The judge against synthetic truth (None where there is none), and how many pairs it calls noisy."""
-    said = {"share_noisy": float((opinion.p.VT < 0.5).mean()), "mean_p_clean": float(opinion.p.VT.mean())}
+    """The judge against synthetic truth (None where there is none), and how many pairs it calls noisy.
+
+    Of several languages also of each alone, as `langs`.
+    """
+    of: dict[str, Any] = {}
+    if len(triplets.langs) > 1:
+        parts = triplets.by_language()
+        alone = opinion.by_lang or [opinion.some(rows) for rows, _ in parts]
+        told = zip(triplets.langs, alone, parts, strict=True)
+        of = {"langs": {lang: quality(each, part) for lang, each, (_, part) in told}}
+    said: dict[str, Any] = {
+        "share_noisy": float((opinion.p.VT < 0.5).mean()),
+        "mean_p_clean": float(opinion.p.VT.mean()),
+    }
     said |= {f"wrong_{what}": share for what, share in opinion.shares.items()}
-    if triplets.wrong is None:
-        return said
-    return said | detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))
+    if triplets.wrong is not None:
+        said |= detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))
+    return said | of
 
 
 def _sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:

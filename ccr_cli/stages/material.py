@@ -1,6 +1,6 @@
 """What a run is trained on: triplets, their texts tokenised once, and the validation half that selects.
 
-Shape suffixes: V visual items.
+Shape suffixes: N triplets, V visual items.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -44,12 +45,14 @@ class Material:
     back: TokenTable | None
     label_V: Tensor | None
     """Category of each training item, numbered from 0, for a method that learns them."""
-    validation: Gallery | None
-    """The half that chooses the epoch; None where no item can."""
+    validation: dict[str, Gallery]
+    """The half that chooses the epoch, with the queries of each language; none where no item can."""
     select: str
     """Whose queries choose: `mt` or `human`."""
     scope: str
     """What the judge reads: see judges/."""
+    drawn: int | None
+    """The seed by which an epoch has each caption in one language alone; None where it has it in all."""
     said: Belief[judging.Array] | None
     """What a judge of texts says; they do not change from epoch to epoch, and to compare them takes its time."""
 
@@ -58,6 +61,23 @@ class Material:
         """What the method reads, `Config.needs`."""
         needed: frozenset[str] = self.config.needs()
         return needed
+
+    @property
+    def per_epoch(self) -> int:
+        """Triplets of an epoch."""
+        return len(self.triplets) if self.drawn is None else int(self.triplets.slot_N.max()) + 1
+
+    def order(self, generator: torch.Generator, epoch: int) -> Tensor:
+        """Which triplets an epoch trains on, and in which order.
+
+        Args:
+            generator: Of the order.
+            epoch: From 1.
+        """
+        if self.drawn is None:
+            return torch.randperm(len(self.triplets), generator=generator)
+        rows = torch.from_numpy(draw(self.triplets.slot_N, derive(self.drawn, "language", epoch)))
+        return rows[torch.randperm(len(rows), generator=generator)]
 
     @property
     def criterion(self) -> str:
@@ -95,11 +115,11 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
     second = translation.read(sources.second) if sources.second else None
     scope = str(registry.load("judges", config.judge).SCOPE)
     triplets = training_triplets(data, translations, pairs, sources.features, needs, second, compared=scope == "text")
-    _require(needs, triplets, sources, str(request["method"]))
+    _require(needs, triplets, sources, translations, str(request["method"]))
     if triplets.dropped:
         why = "an item without features, or a caption untranslated or not translated back"
         warn(f"{triplets.dropped} triplets left out: {why}")
-    select = str(request["select_on"]) if sources.translation else "human"
+    select = str(request["select_on"]) if sources.translated else "human"
     validation = _validation(data, translations, sources, select, needs)
     tokenizer = make_tokenizer(config, whole)
     say("tokenising", level=1)
@@ -118,41 +138,75 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
         triplets=triplets,
         tokenizer=tokenizer,
         source=source,
-        target=tokenizer.encode(triplets.target) if sources.translation else source,
+        target=tokenizer.encode(triplets.target) if sources.translated else source,
         back=tokenizer.encode(triplets.back or []) if "back" in needs else None,
         label_V=label_V,
         validation=validation,
         select=select,
         scope=scope,
+        drawn=int(request["seed"]) if request.get("langs") == "draw" else None,
         said=judging.from_texts(triplets, derive(int(request["seed"]), "null")) if scope == "text" else None,
     )
 
 
-def _require(needs: frozenset[str], triplets: Triplets, sources: Sources, method: str) -> None:
+def draw(slot_N: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
+    """Draws one triplet of each slot, whatever its language.
+
+    Args:
+        slot_N: Slot of each triplet.
+        seed: Of the draw.
+
+    Returns:
+        Rows of the triplets that are drawn, ascending.
+    """
+    shuffled = np.random.default_rng(seed).permutation(len(slot_N))
+    _, first = np.unique(slot_N[shuffled], return_index=True)
+    return np.sort(shuffled[first])
+
+
+def _require(
+    needs: frozenset[str],
+    triplets: Triplets,
+    sources: Sources,
+    translations: Mapping[str, pd.DataFrame],
+    method: str,
+) -> None:
     """Refuses to train without what the method reads."""
     if "back" in needs and triplets.back is None:
+        lacking = [lang for lang, frame in translations.items() if not (frame["direction"] == "back").any()]
+        asked = " ".join(f"--lang {lang}" for lang in lacking or triplets.langs)
         raise ArtifactError(
-            f"{method} reads back-translations, and the translations into {sources.lang} lack them",
-            hint=f"ccr translate --lang {sources.lang} --back, or --set cycle_weight=0",
+            f"{method} reads back-translations, and the translations into "
+            f"{' and '.join(lacking or triplets.langs)} lack them",
+            hint=f"ccr translate {asked} --back, or --set cycle_weight=0",
         )
     if "labels" in needs and triplets.label_V is None:
         raise ArtifactError(f"{method} learns categories, and items of {sources.data.path} have no label")
 
 
 def _validation(
-    data: dataset.Dataset, translations: pd.DataFrame, sources: Sources, select_on: str, needs: frozenset[str]
-) -> Gallery | None:
-    """The validation half that selects, with the queries that may: machine-translated by default."""
-    lang = sources.lang
-    if select_on == "human":
-        captions = data.captions[data.captions["lang"] == lang]
-        what = f"human {lang} captions"
-    else:
-        forward = translations[translations["direction"] == "forward"]
-        captions = forward[["caption_id", "item_id", "text"]]
-        what = f"translations into {lang}"
-    try:
-        return gallery(data, sources.features, "val-select", captions, what, needs)
-    except ArtifactError as error:
-        warn(f"no model selection, the last epoch is kept: {error.message}")
-        return None
+    data: dataset.Dataset,
+    translations: Mapping[str, pd.DataFrame],
+    sources: Sources,
+    select_on: str,
+    needs: frozenset[str],
+) -> dict[str, Gallery]:
+    """The validation half that selects, with the queries that may, by language: machine-translated by default."""
+    found, missed = {}, {}
+    for lang, frame in translations.items():
+        if select_on == "human":
+            captions = data.captions[data.captions["lang"] == lang]
+            what = f"human {lang} captions"
+        else:
+            captions = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
+            what = f"translations into {lang}"
+        try:
+            found[lang] = gallery(data, sources.features, "val-select", captions, what, needs)
+        except ArtifactError as error:
+            missed[lang] = error.message
+    for lang, why in missed.items():
+        if found:
+            warn(f"{lang} does not count for model selection: {why}")
+    if not found:
+        warn(f"no model selection, the last epoch is kept: {'; '.join(dict.fromkeys(missed.values()))}")
+    return found

@@ -6,6 +6,7 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,11 +85,11 @@ class Measuring:
         options: Options,
         settings: dict[str, Any],
         trained: base.Artifact,
-        translated: base.Artifact | None,
+        translated: Mapping[str, base.Artifact],
     ) -> None:
         self.method, self.tokenizer, self.device = method, tokenizer, device
         self.options, self.settings, self.trained = options, settings, trained
-        self.engine = "none" if translated is None else _engine(translated)
+        self.engines = {lang: _engine(artifact) for lang, artifact in translated.items()}
         self.left_out = "" if options.zero_shot else str(settings["options"].get("left_out", ""))
         self.results: list[dict[str, Any]] = []
         self.ranks: list[pd.DataFrame] = []
@@ -187,7 +188,7 @@ class Measuring:
                 "ties": o.ties,
                 "sim": f"cosine-{reading}" if reading else "cosine",
                 "fusion": fused,
-                "mt": self.engine,
+                "mt": signatures.mt_value(self.engines, lang),
                 "noise": noise_text,
                 "unc": self.method.uncertainty_scope() if unc else "none",
                 "select": self.settings["select"],

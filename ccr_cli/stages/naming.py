@@ -16,8 +16,8 @@ def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any]
     """Names a run, by requests alone: what else lies in the workspace and what the sources are called is no matter.
 
     `DATA-LANG-METHOD-seedN`, with preset and noise ratio behind the method; behind the data set the encoder, and
-    behind the language the engine, where `ccr extract` and `ccr translate --lang LANG` take another by themselves.
-    Six hex digits stand for all else that differs from the defaults: options of the run, of its translation and of
+    behind each language the engine, where `ccr extract` and `ccr translate --lang LANG` take another by themselves.
+    Six hex digits stand for all else that differs from the defaults: options of the run, of its translations and of
     its features, and a second translation.
 
     Args:
@@ -27,12 +27,16 @@ def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any]
         defaults: The same with their default values.
     """
     encoder, of_features = _features(sources.features, data)
-    engine, of_translation = _translation(sources.translation, data)
+    translated = [_translation(artifact, data) for artifact in sources.translated]
+    engines = [engine for engine, _ in translated] or [""]
+    langs = [part for each in zip(sources.langs, engines, strict=True) for part in each]
     noise = f"noise{request['noise']['ratio']:g}" if request["noise"] else ""
-    parts = [data.name, encoder, sources.lang, engine, request["method"], request["preset"], noise]
+    parts = [data.name, encoder, *langs, request["method"], request["preset"], noise]
     readable = "-".join([*(part for part in parts if part), f"seed{request['seed']}"])
     second = sources.second.request if sources.second else None
-    own = {"features": of_features, "translation": of_translation, "second": second}
+    differing = [options for _, options in translated]
+    of_translations = (differing[0] if len(differing) == 1 else differing) if any(differing) else {}
+    own = {"features": of_features, "translation": of_translations, "second": second}
     return stem(readable, {**request, **own}, {**defaults, "features": {}, "translation": {}, "second": None})
 
 
@@ -55,10 +59,8 @@ def _encoder(request: Mapping[str, Any], data: dataset.Dataset) -> tuple[str, di
     return "" if encoder == extract.usual_encoder(data) else encoder, _differing(request, usual)
 
 
-def _translation(artifact: base.Artifact | None, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
+def _translation(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
     """The engine if it is not the usual one, and the options that are not its defaults."""
-    if artifact is None:
-        return "", {}
     lang, engine = str(artifact.request["lang"]), str(artifact.request["engine"])
     usual = translate.usual_request(lang, engine) if engine in registry.names("translators") else {}
     return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact.request, usual)

@@ -178,7 +178,7 @@ def _facts(inputs: Inputs, runs: dict[str, base.Artifact], known: dict[str, str]
         run_id: compare.RunFacts(
             run=runs[run_id].name,
             label=labels[run_id],
-            lang=str(config.get("lang") or ""),
+            lang="+".join(run.langs(config)),
             data=str(config.get("data") or ""),
             noise_kind=compare.noise_kind(config.get("noise")),
             noise_seed=(config.get("noise") or {}).get("seed"),

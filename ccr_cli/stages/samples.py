@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ccr_cli.artifacts import base, dataset, run
@@ -42,10 +44,11 @@ def best_runs(inputs: Inputs) -> list[tuple[str, base.Artifact]]:
         settings = run.config(artifact)
         if knows_truth(settings):
             continue
-        where = (settings["lang"], artifact.parent("dataset").id)
-        reached = _validation(artifact, settings["select"], settings.get("criterion", "SumR"))
-        if where not in best or reached > best[where][0]:
-            best[where] = (reached, artifact)
+        for lang in run.langs(settings):
+            where = (lang, artifact.parent("dataset").id)
+            reached = _validation(artifact, settings["select"], settings.get("criterion", "SumR"), lang)
+            if where not in best or reached > best[where][0]:
+                best[where] = (reached, artifact)
     chosen = [(lang, artifact) for (lang, _), (_, artifact) in best.items()]
     return sorted(chosen, key=lambda pair: (pair[0], pair[1].name))
 
@@ -54,11 +57,13 @@ KINDS = {"mt": 2, "human": 1}
 """What chose the epoch, the most wanted highest: figures of one kind cannot be compared with those of another."""
 
 
-def _validation(artifact: base.Artifact, select: str, criterion: str) -> tuple[bool, int, float]:
+def _validation(artifact: base.Artifact, select: str, criterion: str, lang: str) -> tuple[bool, int, float]:
+    """How good a run is in a language; of several languages after the epoch that was kept for them all."""
     history, figure = run.history(artifact), f"val.{criterion}"
     if figure not in history or history[figure].isna().all():
         return criterion == "SumR", 0, 0.0
-    return criterion == "SumR", KINDS.get(select, 0), float(history[figure].max())
+    kept: Any = history.set_index("epoch").loc[artifact.counts["best_epoch"]]
+    return criterion == "SumR", KINDS.get(select, 0), float(kept.get(f"val.langs.{lang}.{criterion}", kept[figure]))
 
 
 def _sample(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str) -> list[Search]:

@@ -90,7 +90,7 @@ def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
     """The languages that a run was trained on: the targets, then the source."""
     manifest = workspace.parent(trained, "dataset").file("manifest.toml").read_text(encoding="utf-8")
     source = str(tomllib.loads(manifest).get("source_lang", "en"))
-    return tuple(dict.fromkeys([str(run.config(trained)["lang"]), source]))
+    return tuple(dict.fromkeys([*run.langs(run.config(trained)), source]))
 
 
 def searched_by(index: base.Artifact, device: str = "auto") -> Wanted:

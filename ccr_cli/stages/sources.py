@@ -10,12 +10,15 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from ccr_cli import registry
-from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.artifacts import base, dataset, run, translation
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.noise import make_noise
 from ccr_cli.stages.select import Inputs, made_from, require_parent
+
+SEVERAL = "+"
+"""Stands between the languages of one run, on the command line: `de+fr`."""
 
 
 @dataclass
@@ -23,8 +26,8 @@ class Sources:
     """The artifacts that a run is trained from."""
 
     data: base.Artifact
-    translation: base.Artifact | None
-    """None where a method trains on what nobody translated."""
+    translated: tuple[base.Artifact, ...]
+    """One a language, in the order of their names; none where a method trains on what nobody translated."""
     features: base.Artifact
     noise: base.Artifact | None
     second: base.Artifact | None = None
@@ -33,38 +36,56 @@ class Sources:
     @property
     def parents(self) -> list[base.Artifact]:
         """All of them."""
-        return [a for a in (self.data, self.translation, self.second, self.noise, self.features) if a is not None]
+        return [a for a in (self.data, *self.translated, self.second, self.noise, self.features) if a is not None]
 
     @property
-    def lang(self) -> str:
-        """The language of the translations, else of the captions."""
-        if self.translation is not None:
-            return translation.language(self.translation)
-        return dataset.read(self.data).source_lang
+    def langs(self) -> tuple[str, ...]:
+        """The languages of the translations, else that of the captions."""
+        return tuple(map(translation.language, self.translated)) or (dataset.read(self.data).source_lang,)
 
-    def translations(self) -> pd.DataFrame:
-        """The translations; the captions themselves where nothing was translated."""
-        if self.translation is not None:
-            return translation.read(self.translation)
+    def translations(self) -> dict[str, pd.DataFrame]:
+        """The translations by language; the captions themselves where nothing was translated."""
+        if self.translated:
+            return dict(zip(self.langs, map(translation.read, self.translated), strict=True))
         data = dataset.read(self.data)
-        return translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])
+        captions = data.captions[data.captions["lang"] == data.source_lang]
+        return {data.source_lang: translation.untranslated(captions)}
+
+
+def translations_of(
+    workspace: Workspace, trained: base.Artifact
+) -> tuple[dict[str, base.Artifact], base.Artifact | None]:
+    """The translations that a run was trained on.
+
+    Returns:
+        They, by language; none where nothing was translated. And the one that its judge compared them with, if any.
+
+    Raises:
+        ArtifactError: If one is gone or has been replaced.
+    """
+    found = [workspace.linked(trained, link) for link in trained.parents if link.kind == "translation"]
+    langs = run.langs(trained.request)
+    return dict(zip(langs, found, strict=False)), found[-1] if len(found) > len(langs) else None
 
 
 def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
-    """Finds the data set, translation and features to train from, without noise.
+    """Finds the data set, translations and features to train from, without noise.
 
-    Of two translations that are given the first is trained on, and the second is what the judge `translation`
-    compares it with. Where none is given, those of the data set that is given are looked at, or of the one that given
-    features or noise are of. A method that needs no translation does without where there is none, and where `lang` is
-    the language of the captions themselves.
+    Of two translations into one language that are given the first is trained on, and the second is what the judge
+    `translation` compares it with; of translations into several languages all are trained on. Where none is given,
+    those of the data set that is given are looked at, or of the one that given features or noise are of. A method
+    that needs no translation does without where there is none, and where `lang` is the language of the captions
+    themselves.
 
     Args:
         inputs: What was given, and where to look.
-        lang: Language of the translation; by default that of the only one.
+        lang: Language of the translation, several with `+` between; by default those that are given, else that of
+            the only one.
         method: Who trains.
 
     Raises:
         ArtifactError: If one is missing, several fit, or they are not of one data set.
+        UsageError: If a judge's second translation is given beside several languages.
     """
     optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
     datasets = [a for a in inputs.given if a.kind == "dataset"]
@@ -72,36 +93,60 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
     wanted = {a.id: a.path for a in datasets} or {p.id: inputs.workspace.root / p.path for p in others}
     narrow = optional or all(a.kind != "translation" for a in inputs.given)
 
-    def fits(artifact: base.Artifact) -> bool:
-        known = not narrow or not wanted or any(p.id in wanted for p in artifact.parents)
-        return known and (lang is None or translation.language(artifact) == lang)
+    def known(artifact: base.Artifact) -> bool:
+        return not narrow or not wanted or any(p.id in wanted for p in artifact.parents)
 
+    named = [a for a in inputs.given if a.kind == "translation" and known(a)]
+    asked = tuple(sorted(set(lang.split(SEVERAL)))) if lang else ()
+    found = asked or tuple(sorted({translation.language(a) for a in named})) or (None,)
+    if len(found) == 1:
+        inputs, second = _aside(inputs, [a for a in named if translation.language(a) in found])
+    elif len(named) > len({translation.language(a) for a in named}):
+        raise UsageError(
+            f"several translations into one language, and {len(found)} languages",
+            hint="one translation a language: the judge translation then reads back-translations",
+        )
+    else:
+        second = None
     place = next(iter(wanted.values())) if narrow and len(wanted) == 1 else None
-    asked = " ".join([*([f"of {place.name}"] if place else []), *([f"into {lang}"] if lang else [])])
-    named = [a for a in inputs.given if a.kind == "translation" and fits(a)]
-    second = named[1] if len(named) == 2 else None
-    if second:
-        inputs = replace(inputs, given=[a for a in inputs.given if a is not second])
-    hint = f"ccr translate{f' {inputs.workspace.relative(place)}' if place else ''} --lang {lang or 'LANG'}"
-    if place and (place / dataset.TEXTS).is_file():
-        without = (name for name in registry.names("methods") if not registry.load("methods", name).Method.TRANSLATED)
-        hint = f"its texts are features, and cannot be translated: --method {' or '.join(without)}"
-    find = inputs.maybe if optional else partial(inputs.one, hint=hint)
-    translated = find("translation", asked, fits)
-    if translated is None:
+    translated = []
+    for each in found:
+
+        def fits(artifact: base.Artifact, each: str | None = each) -> bool:
+            return known(artifact) and each in (None, translation.language(artifact))
+
+        of = " ".join([*([f"of {place.name}"] if place else []), *([f"into {each}"] if each else [])])
+        hint = f"ccr translate{f' {inputs.workspace.relative(place)}' if place else ''} --lang {each or 'LANG'}"
+        if place and (place / dataset.TEXTS).is_file():
+            need = {name: registry.load("methods", name).Method.TRANSLATED for name in registry.names("methods")}
+            without = " or ".join(name for name in need if not need[name])
+            hint = f"its texts are features, and cannot be translated: --method {without}"
+        one = (inputs.maybe if optional else partial(inputs.one, hint=hint))("translation", of, fits)
+        if one is not None:
+            translated.append(one)
+        elif each is not None and len(found) > 1:
+            raise ArtifactError(f"there is no translation {of}", hint=hint)
+    if translated:
+        data = inputs.parent(translated[0], "dataset")
+        for given in datasets:
+            require_parent(translated[0], given)
+    else:
         data = inputs.one("dataset", "", lambda a: not wanted or a.id in wanted, hint="ccr data import noto-emoji")
         if lang not in (None, dataset.read(data).source_lang):
             raise ArtifactError(f"there is no translation of {data.name} into {lang}", hint=hint)
-    else:
-        data = inputs.parent(translated, "dataset")
-        for given in datasets:
-            require_parent(translated, given)
     feats = inputs.one("features", f"of {data.name}", made_from(data), hint=f"ccr extract {data.path}")
-    require_parent(feats, data)
+    for each_of in (feats, *translated, *([second] if second else [])):
+        require_parent(each_of, data)
     if second:
-        require_parent(second, data)
         inputs.note(second)
-    return Sources(data, translated, feats, None, second)
+    return Sources(data, tuple(translated), feats, None, second)
+
+
+def _aside(inputs: Inputs, named: list[base.Artifact]) -> tuple[Inputs, base.Artifact | None]:
+    """Takes the second of two translations into one language aside."""
+    if len(named) != 2:
+        return inputs, None
+    return replace(inputs, given=[a for a in inputs.given if a is not named[1]]), named[1]
 
 
 def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: str, target: str, seed: int) -> Sources:
@@ -115,7 +160,7 @@ def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: 
     """
     given = [a for a in inputs.given if a.kind == "noise"]
     targets = [str(a.request["target"]) for a in given] or ([target] if ratio else [])
-    if sources.translation is None and "translation" in targets:
+    if not sources.translated and "translation" in targets:
         raise UsageError("there are no translations that could be switched", hint="--noise-target pair")
     if given:
         chosen = inputs.one("noise", "")

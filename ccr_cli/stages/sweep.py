@@ -24,6 +24,7 @@ FLAGS = (
     "seed",
     "method",
     "lang",
+    "langs",
     "preset",
     "noise_style",
     "noise_target",
@@ -178,7 +179,7 @@ def plan(inputs: Inputs, cells: Sequence[Cell]) -> list[Planned]:
     def once(aside: Inputs, sources: Sources, wanted: Wanted) -> Sources:
         """A mismatch that is not there yet is drawn only to know it, so one draw must do for all runs with it."""
         mismatch = (wanted.noise, wanted.noise_style, wanted.noise_target, wanted.noise_seed, wanted.seed)
-        key = (sources.data.id, sources.translation is None, *mismatch)
+        key = (sources.data.id, not sources.translated, *mismatch)
         if key not in drawn:
             drawn[key] = mismatched(aside, sources, wanted).noise
         return replace(sources, noise=drawn[key])

@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ccr_cli.artifacts import base, dataset, features, translation
+import pandas as pd
+
+from ccr_cli.artifacts import base, dataset, features, run, translation
 from ccr_cli.console import warn
 from ccr_cli.data.protocols import USUAL, Protocol, fold_of, read_protocols
 from ccr_cli.data.splits import items_of
@@ -14,6 +16,7 @@ from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.leaks import other_leak, own_leak
 from ccr_cli.stages.measure import Options, Target, asked_for, named
 from ccr_cli.stages.select import Inputs, like, refuse_unread
+from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.triplets import items_alone
 
 
@@ -33,18 +36,12 @@ def own_target(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any],
     data = dataset.read(inputs.parent(trained, "dataset"))
     refuse_unread(inputs, trained, hint="add --zero-shot")
     feats = inputs.parent(trained, "features")
-    translations = None
-    if trained.has_parent("translation"):
-        translations = translation.read(inputs.parent(trained, "translation"))
+    translated, _ = translations_of(inputs.workspace, trained)
+    for artifact in translated.values():
+        inputs.note(artifact)
+    translations = pd.concat(map(translation.read, translated.values())) if translated else None
     protocol = protocol_of(data, options)
-    langs = options.langs or (settings["lang"],)
-    _refuse_languages(protocol, langs)
-    for lang in langs:
-        if lang not in data.languages():
-            shown = ", ".join(data.languages())
-            raise ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"it has: {shown}")
-        if not asked_for(data, lang, protocol):
-            raise _without_captions(data, lang, protocol)
+    langs = _own_languages(data, settings, options, protocol)
     folds = fold_of(items_of(data.items, protocol.split), protocol, data.name)
     data = _measured(data, protocol, folds)
     leak = own_leak(data, protocol.split, settings["select"])
@@ -95,6 +92,29 @@ def other_targets(inputs: Inputs, trained: base.Artifact, settings: dict[str, An
     for each in refused:
         warn(f"left out: {_told(each)}")
     return targets
+
+
+def _own_languages(
+    data: dataset.Dataset, settings: dict[str, Any], options: Options, protocol: Protocol
+) -> tuple[str, ...]:
+    """The languages that are asked for, by default the run's; of several of these, those that can be measured."""
+    langs = options.langs or run.langs(settings)
+    refused: dict[str, CcrError] = {}
+    for lang in langs:
+        try:
+            _refuse_languages(protocol, (lang,))
+            if lang not in data.languages():
+                shown = ", ".join(data.languages())
+                raise ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"it has: {shown}")
+            if not asked_for(data, lang, protocol):
+                raise _without_captions(data, lang, protocol)
+        except (ArtifactError, UsageError) as error:
+            if options.langs or len(refused) == len(langs) - 1:
+                raise
+            refused[lang] = error
+    for lang, why in refused.items():
+        warn(f"{lang} is not measured: {_told(why)}")
+    return tuple(lang for lang in langs if lang not in refused)
 
 
 def _without_captions(data: dataset.Dataset, lang: str, protocol: Protocol) -> ArtifactError:

@@ -24,6 +24,7 @@ from ccr_cli.stages.sources import Sources, find_sources, with_noise
 from ccr_cli.stages.texts import GIVEN
 from ccr_cli.stages.trainer import Trainer
 
+LANGS = ("all", "draw")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -33,6 +34,9 @@ class Wanted:
 
     method: str = "uml"
     lang: str | None = None
+    """Target language, several with `+` between."""
+    langs: str = "all"
+    """What an epoch has of several: a triplet of each caption in `all`, or in one that is drawn (`draw`)."""
     noise: float | None = None
     noise_style: str = "caption"
     noise_target: str = "translation"
@@ -88,6 +92,7 @@ def make(
         sources,
         wanted.method,
         options=wanted.options,
+        langs=wanted.langs,
         preset=wanted.preset,
         seed=wanted.seed,
         select_on=wanted.select_on,
@@ -105,6 +110,7 @@ def train(
     method: str,
     *,
     options: Mapping[str, Any] | None = None,
+    langs: str = "all",
     preset: str | None = None,
     seed: int = 0,
     select_on: str = "mt",
@@ -121,6 +127,7 @@ def train(
         sources: What to train from; its noise, if any, decides the mismatch.
         method: A file of methods/.
         options: What differs from the method's Config (or the preset), as text or typed.
+        langs: Of several languages, whether an epoch has every caption in `all` or in one that is drawn (`draw`).
         preset: A named setting of the method.
         seed: Of initialisation, order and dropout.
         select_on: Which validation queries choose the best epoch: machine-translated (`mt`) or `human`.
@@ -139,11 +146,16 @@ def train(
     """
     if dtype not in DTYPES or select_on not in ("mt", "human"):
         raise UsageError(f"--dtype is one of {', '.join(DTYPES)}; --select-on is mt or human")
+    if langs not in LANGS:
+        raise UsageError(f"--langs is {' or '.join(LANGS)}, not {langs!r}")
+    several = len(sources.translated) > 1
+    if langs != LANGS[0] and not several:
+        raise UsageError(f"--langs {langs} goes with several languages", hint="--lang es --lang fr")
     module = registry.load("methods", method)
     if preset is not None and preset not in module.Method.PRESETS:
         known = ", ".join(module.Method.PRESETS) or "none"
         raise UsageError(f"{method} has no preset {preset!r}", hint=f"presets: {known}")
-    if sources.translation is None and module.Method.TRANSLATED:
+    if not sources.translated and module.Method.TRANSLATED:
         raise ArtifactError(f"{method} trains on translations, and there are none", hint="ccr translate --lang LANG")
     standard = module.Config()
     start = configure(module.Config, module.Method.PRESETS[preset], method) if preset else standard
@@ -154,7 +166,8 @@ def train(
     mismatch = sources.noise.request if sources.noise else None
     request = {
         "method": method,
-        "lang": sources.lang,
+        "lang": list(sources.langs) if several else sources.langs[0],
+        **({"langs": langs} if several else {}),
         "seed": seed,
         "noise": mismatch,
         "preset": preset,
@@ -164,7 +177,7 @@ def train(
     }
     if config.text_encoder not in ("ngram", GIVEN):
         request["text_encoder"] = hub.identity(config.text_encoder).get("model", config.text_encoder)
-    defaults = {**request, "preset": None, "select_on": "mt", "dtype": "float32", **asdict(standard)}
+    defaults = {**request, "langs": LANGS[0], "preset": None, "select_on": "mt", "dtype": "float32", **asdict(standard)}
     if mismatch and (mismatch["style"], mismatch["target"]) == ("caption", "translation") and mismatch["seed"] == seed:
         defaults["noise"] = mismatch
     else:

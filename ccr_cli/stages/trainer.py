@@ -33,10 +33,11 @@ from ccr_cli.stages.embed import BATCH, embed_texts, embed_visuals
 from ccr_cli.stages.engine import ALONE, Engine
 from ccr_cli.stages.material import gather
 from ccr_cli.stages.ranks import Ranks
-from ccr_cli.stages.scoring import score_gallery
+from ccr_cli.stages.scoring import Figures, over_folds, score_gallery
 from ccr_cli.stages.sources import Sources
 from ccr_cli.stages.stopping import Stop, stoppable
 from ccr_cli.stages.train_state import Progress, memory_mb
+from ccr_cli.stages.triplets import Gallery
 
 LEAST = 1e-6
 """Least probability that a judge of the epoch may give: 0 would also take the pair out of the negatives, which is
@@ -111,9 +112,10 @@ class Trainer:
             folder / "config.json",
             {
                 **{k: self.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
+                **self._several(),
                 "select": self.material.select if validation else "last",
                 "criterion": self.material.criterion,
-                "validation": [len(validation.texts), len(validation.item_ids)] if validation else None,
+                "validation": _size(validation) if validation else None,
                 "dtype": self.request["dtype"],
                 "data": self.build.parents[0].path.rsplit("/", 1)[-1],
                 "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
@@ -125,6 +127,13 @@ class Trainer:
             },
         )
 
+    def _several(self) -> dict[str, Any]:
+        """What is said of a run of several languages alone."""
+        if "langs" not in self.request:
+            return {}
+        names = [parent.path.rsplit("/", 1)[-1] for parent in self.build.parents if parent.kind == "translation"]
+        return {"langs": self.request["langs"], "translations": dict(zip(self.triplets.langs, names, strict=True))}
+
     def _epoch(self, epoch: int, advance: Any, stop: Stop) -> None:
         state, steps = self.state, self.engine.steps
         self.method.start_epoch(epoch)
@@ -132,7 +141,7 @@ class Trainer:
         if state.step == 0:
             torch.manual_seed(derive(self.seed, "dropout", epoch, *([self.ranks.rank] if self.ranks.rank else [])))
         generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
-        order = torch.randperm(len(self.triplets), generator=generator)
+        order = self.material.order(generator, epoch)
         started = time.perf_counter() - state.seconds
         for step in range(state.step, steps):
             lr = self.engine.set_lr((epoch - 1) * steps + step)
@@ -159,7 +168,7 @@ class Trainer:
         entry["judge"] = self._judge(epoch)
         entry["best"] = state.best_epoch == epoch
         state.history.append(entry)
-        seconds, rate = time.perf_counter() - started, len(self.triplets) / trained
+        seconds, rate = time.perf_counter() - started, len(order) / trained
         state.timing.append({"seconds": seconds, "triplets_per_second": rate, "memory_mb": memory_mb(self.device)})
         state.epoch, state.step, state.sums, state.seconds = epoch, 0, {}, 0.0
         stop.asked, due = self.ranks.agree(stop.asked, self._due())
@@ -178,17 +187,20 @@ class Trainer:
         """Scores the validation half that selects, and keeps the best epoch's weights."""
         m, validation = self.material, self.material.validation
         self.method.eval()
-        if validation is None:
+        if not validation:
             some = torch.arange(min(len(self.triplets), BATCH))
             items = self.triplets.visual.select(self.triplets.item_N[some])
             refuse_collapse(self.method, self._visuals(items), self._texts(m.target, some))
             self._keep(epoch)
             return None
-        visual, texts = self._visuals(validation.visual), self._texts(m.tokenizer.encode(validation.texts))
-        refuse_collapse(self.method, visual, texts)
-        scores = score_gallery(validation, visual, texts, labelled="labels" in m.needs)
-        figures: dict[str, Any] = {"SumR": scores.sum_r, "mAP": scores.mean_ap, "t2v": scores.t2v, "v2t": scores.v2t}
-        figures = self.ranks.told(figures)
+        visual = self._visuals(next(iter(validation.values())).visual)
+        texts = {lang: self._texts(m.tokenizer.encode(each.texts)) for lang, each in validation.items()}
+        refuse_collapse(self.method, visual, torch.cat(list(texts.values())))
+        scored = {
+            lang: score_gallery(each, visual, texts[lang], labelled="labels" in m.needs)
+            for lang, each in validation.items()
+        }
+        figures = self.ranks.told(_figures(scored))
         if figures[m.criterion] > self.state.best:
             self.state.best = figures[m.criterion]
             self._calibrate(visual, texts)
@@ -206,10 +218,11 @@ class Trainer:
         some = torch.arange(len(table)) if some_T is None else some_T
         return self.ranks.embed(lambda rows: embed_texts(self.method, table, self.device, some[rows]), len(some))
 
-    def _calibrate(self, visual_VD: Tensor, text_TD: Tensor) -> None:
-        """Tells the method how often its first hits are right, on the queries that select."""
-        assert self.material.validation is not None
-        item_T = torch.from_numpy(self.material.validation.item_T).to(self.device)
+    def _calibrate(self, visual_VD: Tensor, text_TD_of: Mapping[str, Tensor]) -> None:
+        """Tells the method how often its first hits are right, on the queries that select, of all languages."""
+        text_TD = torch.cat(list(text_TD_of.values()))
+        item_T = torch.cat([torch.from_numpy(self.material.validation[lang].item_T) for lang in text_TD_of])
+        item_T = item_T.to(self.device)
         parts = []
         for rows in torch.split(torch.arange(len(text_TD), device=self.device), BATCH):
             best = (text_TD[rows] @ visual_VD.T).topk(min(2, len(visual_VD)), dim=1)
@@ -252,11 +265,12 @@ class Trainer:
         frame = pd.DataFrame(
             {
                 "slot_id": self.triplets.slot_ids,
+                "lang": np.asarray(self.triplets.langs)[self.triplets.lang_N],
                 **{f"sim_{k.lower()}": opinion.similarity[k].astype(np.float32) for k in ("VS", "VT", "ST")},
                 "p_clean": opinion.p.VT.astype(np.float32),
             }
         )
-        write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.EVIDENCE)
+        write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.by_language(run.EVIDENCE, self.triplets.langs))
         return self._told_belief(None if m.scope == "truth" else judging.quality(opinion, self.triplets))
 
     def _told_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -329,3 +343,19 @@ class Trainer:
                 **({"stopped": 1} if stopped else {}),
             }
         )
+
+
+def _size(validation: Mapping[str, Gallery]) -> list[int]:
+    """How many queries, of all languages, and items choose the epoch."""
+    return [sum(len(each.texts) for each in validation.values()), len(next(iter(validation.values())).item_ids)]
+
+
+def _figures(scored: Mapping[str, Figures]) -> dict[str, Any]:
+    """Figures on validation; of several languages their means, and each language's."""
+    told = {
+        lang: {"SumR": each.sum_r, "mAP": each.mean_ap, "t2v": each.t2v, "v2t": each.v2t}
+        for lang, each in scored.items()
+    }
+    if len(told) == 1:
+        return next(iter(told.values()))
+    return {**_figures({"": over_folds(list(scored.values()))}), "langs": told}

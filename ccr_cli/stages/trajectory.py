@@ -13,7 +13,7 @@ import pandas as pd
 from ccr_cli.artifacts import base, diagnosis, run
 
 
-def trajectories(trained: base.Artifact, slot_ids: Sequence[str]) -> pd.DataFrame:
+def trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str) -> pd.DataFrame:
     """Sums up what the run wrote of each pair after every epoch.
 
     A pair is *forgotten* each time that an epoch calls it noisy after the one before called it clean, as Toneva et al.
@@ -22,11 +22,12 @@ def trajectories(trained: base.Artifact, slot_ids: Sequence[str]) -> pd.DataFram
     Args:
         trained: The run.
         slot_ids: Of N pairs.
+        lang: Of their translations.
 
     Returns:
         `diagnosis.TRAJECTORY`, N rows; null where the run wrote nothing of a pair, as with the judge `none`.
     """
-    epochs = [frame for _, frame in run.evidence(trained)]
+    epochs = [frame for _, frame in run.evidence(trained, lang)]
     empty = pd.DataFrame(np.nan, index=range(len(slot_ids)), columns=diagnosis.TRAJECTORY)
     if not epochs:
         return _counted(empty)

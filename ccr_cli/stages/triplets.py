@@ -5,9 +5,12 @@ Shape suffixes: N triplets, V visual items, T texts, D feature dimension.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
@@ -24,7 +27,11 @@ class Triplets:
     """The training set as a method is given it, synthetic mismatch included."""
 
     slot_ids: list[str]
-    """The source caption whose place each triplet takes (N)."""
+    """The source caption whose place each triplet takes (N); of several languages one triplet each."""
+    langs: tuple[str, ...]
+    """Languages of the translations."""
+    lang_N: npt.NDArray[np.int64]
+    """Which of `langs` each triplet's translation is in, ascending."""
     visual: Frames
     """Features of the training items, float32."""
     item_N: Tensor
@@ -49,6 +56,35 @@ class Triplets:
     def __len__(self) -> int:
         return len(self.slot_ids)
 
+    @cached_property
+    def slot_N(self) -> npt.NDArray[np.int64]:
+        """Number of each triplet's slot: those of one caption in several languages share it."""
+        return np.unique(self.slot_ids, return_inverse=True)[1]
+
+    def by_language(self) -> list[tuple[npt.NDArray[np.int64], Triplets]]:
+        """The triplets of each language, and which of all they are."""
+        if len(self.langs) == 1:
+            return [(np.arange(len(self)), self)]
+        found = [np.flatnonzero(self.lang_N == number) for number in range(len(self.langs))]
+        return [(rows, self._of(lang, rows)) for lang, rows in zip(self.langs, found, strict=True)]
+
+    def _of(self, lang: str, rows: npt.NDArray[np.int64]) -> Triplets:
+        def some(texts: list[str] | None) -> list[str] | None:
+            return None if texts is None else [texts[row] for row in rows]
+
+        return replace(
+            self,
+            slot_ids=[self.slot_ids[row] for row in rows],
+            langs=(lang,),
+            lang_N=np.zeros(len(rows), dtype=np.int64),
+            item_N=self.item_N[torch.from_numpy(rows)],
+            source=some(self.source) or [],
+            target=some(self.target) or [],
+            back=some(self.back),
+            second=some(self.second),
+            wrong=None if self.wrong is None else self.wrong.iloc[rows].reset_index(drop=True),
+        )
+
 
 @dataclass(frozen=True)
 class Gallery:
@@ -70,7 +106,7 @@ class Gallery:
 
 def training_triplets(
     data: Dataset,
-    translations: pd.DataFrame,
+    translations: Mapping[str, pd.DataFrame],
     noise: pd.DataFrame | None,
     feats: base.Artifact,
     needs: frozenset[str],
@@ -80,11 +116,12 @@ def training_triplets(
 ) -> Triplets:
     """Joins captions, translations, noise and features into triplets, in the data set's order.
 
-    Where some captions have a text that is read and others lack it, the triplets of the latter are left out.
+    Where some captions have a text that is read and others lack it, the triplets of the latter are left out. The
+    triplets of one language follow on those of the other; a mismatch moves the same captions in each of them.
 
     Args:
         data: The data set.
-        translations: Of its captions.
+        translations: Of its captions, by language.
         noise: The mismatch, or None.
         feats: Features of its items.
         needs: What else the method reads, `Config.needs`.
@@ -100,8 +137,6 @@ def training_triplets(
     captions = data.captions[data.captions["lang"] == data.source_lang]
     captions = captions[captions["item_id"].isin(set(items["item_id"]))]
     text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
-    translated, back = _texts(translations, "forward"), round_trips(translations)
-    other = {} if second is None else _texts(second, "forward")
     if noise is None:
         ids = captions["caption_id"]
         noise = pd.DataFrame(
@@ -114,36 +149,58 @@ def training_triplets(
         )
     elif set(noise["slot_id"]) != set(captions["caption_id"]):
         raise ArtifactError("the noise was drawn over other captions than those of the training split")
-    usable = (
-        noise["given_item_id"].isin(set(row_of))
-        & noise["given_source_id"].isin(set(text_of))
-        & noise["given_translation_of"].isin(set(translated))
-    )
-    if back and (compared or "back" in needs):
-        usable &= noise["given_translation_of"].isin(set(back))
-    elif other and compared:
-        usable &= noise["given_source_id"].isin(set(other))
-    kept = noise[usable.to_numpy()].reset_index(drop=True)
-    if len(kept) < 2:
-        raise ArtifactError(f"only {len(kept)} of {len(noise)} training triplets have features and all texts")
-    flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong") if c in kept.columns]
+    usable = noise["given_item_id"].isin(set(row_of)) & noise["given_source_id"].isin(set(text_of))
+    kept, texts = [], []
+    for lang, frame in translations.items():
+        each = _Texts(_texts(frame, "forward"), round_trips(frame), _texts(second, "forward"))
+        kept.append(noise[usable & each.usable(noise, needs, compared)])
+        texts.append(each)
+        if len(kept[-1]) < 2:
+            into = f" into {lang}" if len(translations) > 1 else ""
+            lacking = f"only {len(kept[-1])} of {len(noise)} training triplets{into} have features and all texts"
+            raise ArtifactError(lacking)
+    joined = pd.concat(kept, ignore_index=True)
+    flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong") if c in joined.columns]
+    pairs = list(zip(texts, kept, strict=True))
     return Triplets(
-        slot_ids=list(kept["slot_id"]),
+        slot_ids=list(joined["slot_id"]),
+        langs=tuple(translations),
+        lang_N=np.repeat(np.arange(len(kept)), [len(each) for each in kept]),
         visual=visual,
-        item_N=torch.tensor([row_of[i] for i in kept["given_item_id"]], dtype=torch.int64),
+        item_N=torch.tensor([row_of[i] for i in joined["given_item_id"]], dtype=torch.int64),
         item_ids=item_ids,
-        source=[text_of[i] for i in kept["given_source_id"]],
-        target=[translated[i] for i in kept["given_translation_of"]],
-        back=_all_of(back, kept["given_translation_of"]),
-        second=_all_of(other, kept["given_source_id"]),
+        source=[text_of[i] for i in joined["given_source_id"]],
+        target=[each.forward[i] for each, frame in pairs for i in frame["given_translation_of"]],
+        back=_all_of([(each.back, frame["given_translation_of"]) for each, frame in pairs]),
+        second=_all_of([(each.second, frame["given_source_id"]) for each, frame in pairs]),
         label_V=_labels(items, item_ids),
-        wrong=kept[flags] if flags else None,
-        dropped=len(noise) - len(kept),
+        wrong=joined[flags] if flags else None,
+        dropped=len(noise) * len(kept) - len(joined),
     )
 
 
-def _texts(translations: pd.DataFrame, direction: str) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Texts:
+    """The texts of one language by source caption."""
+
+    forward: dict[str, str]
+    back: dict[str, str]
+    second: dict[str, str]
+
+    def usable(self, noise: pd.DataFrame, needs: frozenset[str], compared: bool) -> pd.Series[bool]:
+        """The triplets that have every text that is read, of those that some have."""
+        usable: pd.Series[bool] = noise["given_translation_of"].isin(set(self.forward))
+        if self.back and (compared or "back" in needs):
+            usable &= noise["given_translation_of"].isin(set(self.back))
+        elif self.second and compared:
+            usable &= noise["given_source_id"].isin(set(self.second))
+        return usable
+
+
+def _texts(translations: pd.DataFrame | None, direction: str) -> dict[str, str]:
     """Translations of one direction by their source caption."""
+    if translations is None:
+        return {}
     found = translations[(translations["direction"] == direction) & (translations["status"] == "ok")]
     return dict(zip(found["source_caption_id"], found["text"], strict=True))
 
@@ -155,8 +212,9 @@ def round_trips(translations: pd.DataFrame) -> dict[str, str]:
     return {began[i]: text for i, text in _texts(translations, "back").items()}
 
 
-def _all_of(text_of: dict[str, str], ids: pd.Series[str]) -> list[str] | None:
-    return [text_of[i] for i in ids] if set(ids) <= set(text_of) else None
+def _all_of(parts: Sequence[tuple[dict[str, str], pd.Series[str]]]) -> list[str] | None:
+    whole = all(set(ids) <= set(text_of) for text_of, ids in parts)
+    return [text_of[i] for text_of, ids in parts for i in ids] if whole else None
 
 
 def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:

@@ -22,7 +22,7 @@ TRAIN = ("train", "--method", "infonce", "--set", "judge=translation", "--epochs
 def triplets(chain: Chain, translated: base.Artifact, second: base.Artifact | None = None) -> Triplets:
     return training_triplets(
         dataset.read(chain.find("dataset")),
-        translation.read(translated),
+        {"es": translation.read(translated)},
         noise.read(chain.find("noise")),
         chain.find("features"),
         frozenset(),
@@ -88,12 +88,12 @@ def test_one_missing_text_leaves_the_way_out(kind: str, workspace: Chain) -> Non
     data, pairs = dataset.read(workspace.find("dataset")), noise.read(workspace.find("noise"))
     given = (short, frame) if kind == "back" else (frame, short)
     feats = workspace.find("features")
-    found = training_triplets(data, given[0], pairs, feats, frozenset(), given[1])
+    found = training_triplets(data, {"es": given[0]}, pairs, feats, frozenset(), given[1])
     assert (found.back is None) == (kind == "back") and (found.second is None) == (kind == "second")
     assert found.dropped == 0, "what is not read need not be there"
     if kind == "second":  # which is read where there is no way back
         given = (frame[frame["direction"] == "forward"], short)
-    less = training_triplets(data, given[0], pairs, feats, frozenset(), given[1], compared=True)
+    less = training_triplets(data, {"es": given[0]}, pairs, feats, frozenset(), given[1], compared=True)
     assert less.dropped == 1 and len(less) == len(found) - 1
     assert (less.back is None) == (kind == "second") and less.wrong is not None
     score_N, null_M = agreement(less, seed=0)
