@@ -11,6 +11,7 @@ import typer
 
 import ccr_cli
 from ccr_cli.commands import (
+    compare,
     data,
     demo,
     diagnose,
@@ -46,6 +47,7 @@ app.command(rich_help_panel=_PIPELINE, epilog=extract.EPILOG)(extract.extract)
 app.command(rich_help_panel=_PIPELINE, epilog=train.EPILOG)(train.train)
 app.command(rich_help_panel=_PIPELINE, epilog=evaluate.EPILOG)(evaluate.evaluate)
 app.command(rich_help_panel=_PIPELINE, epilog=diagnose.EPILOG)(diagnose.diagnose)
+app.command(rich_help_panel=_TOOLS, epilog=compare.EPILOG)(compare.compare)
 app.command(rich_help_panel=_TOOLS, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_TOOLS, epilog=search.EPILOG)(search.search)
 app.command(rich_help_panel=_TOOLS, epilog=index.EPILOG)(index.index)

@@ -16,13 +16,16 @@ RANKS = pa.schema(
         pa.field("result", pa.int32(), nullable=False),
         pa.field("direction", pa.string(), nullable=False),
         pa.field("query_id", pa.string(), nullable=False),
+        pa.field("item_id", pa.string(), nullable=False),
+        pa.field("fold", pa.int32(), nullable=False),
         pa.field("rank", pa.float64(), nullable=False),
         pa.field("ties", pa.int64(), nullable=False),
         pa.field("average_precision", pa.float64(), nullable=False),
         pa.field("uncertainty", pa.float64()),
     ]
 )
-"""`result` counts the entries of `metrics.json`; `direction` is t2v or v2t; `rank` is 1-based, ties in the middle."""
+"""`result` counts the entries of `metrics.json`; `direction` is t2v or v2t; `item_id` is the query's
+own; `rank` is 1-based, ties by the rule of the signature."""
 
 
 def results(artifact: Artifact) -> list[dict[str, Any]]:
@@ -40,6 +43,22 @@ def mean_ap(result: Mapping[str, Any]) -> float | None:
     """The mean of both directions' mAP; None where a direction has none."""
     t2v, v2t = ((result.get(direction) or {}).get("mAP") for direction in ("t2v", "v2t"))
     return None if t2v is None or v2t is None else (t2v + v2t) / 2
+
+
+def interval(result: Mapping[str, Any], figure: str, direction: str | None = None) -> tuple[float, float] | None:
+    """The bootstrap interval of a figure; None where there is none.
+
+    Args:
+        result: An entry of `metrics.json`.
+        figure: `SumR` or `mAP`; in a direction `R@1`, `MedR`, ...
+        direction: `t2v` or `v2t`.
+    """
+    told = result.get("intervals") or {
+        "SumR": result.get("SumR_interval"),
+        "mAP": result.get("mAP_interval"),
+    }  # 0.1.dev
+    found = (told.get(direction) or {} if direction else told).get(figure)
+    return None if found is None else (found[0], found[1])
 
 
 def read_ranks(artifact: Artifact) -> pd.DataFrame:

@@ -104,25 +104,31 @@ def show_training(artifact: Artifact) -> None:
 
 
 def show_evaluation(artifact: Artifact) -> None:
-    """Shows an evaluation's figures and their signatures: a table on a terminal, lines otherwise."""
+    """Shows an evaluation's figures, their intervals and signatures: a table on a terminal, lines otherwise."""
     from ccr_cli.artifacts.evaluation import headline, mean_ap, results
 
     found = results(artifact)
     name = headline(found[0])  # one protocol an evaluation, one headline
-    values = [_number(mean_ap(r) if name == "mAP" else r[name]) for r in found]
+    values = [mean_ap(r) if name == "mAP" else r[name] for r in found]
     if console.brief:
-        say = ", ".join(f"{_what(r)} {value}" for r, value in zip(found, values, strict=True))
+        say = ", ".join(f"{_what(r)} {_number(value)}" for r, value in zip(found, values, strict=True))
         console.say(f"  {name}: {say}")
         return
+    heads = [_certain(r, name, None, value) for r, value in zip(found, values, strict=True)]
     if console.stderr().is_terminal and console.verbosity >= 0:
-        _draw(artifact.name, found, name, values)
+        _draw(artifact.name, found, name, heads)
     else:
-        for result, value in zip(found, values, strict=True):
-            parts = {d: " ".join(f"{k} {_number(result[d][k])}" for k in _SHOWN) for d in _DIRECTIONS}
+        for result, value in zip(found, heads, strict=True):
+            parts = {d: " ".join(f"{k} {_certain(result, k, d)}" for k in _SHOWN) for d in _DIRECTIONS}
             figures = [f"{d.upper()} {text}" for d, text in parts.items()]
             console.say(f"{_what(result)}: {name} {value}; {'; '.join(figures)}")
     for result in found:
         console.say(result["signature"], style="dim")
+    told = found[0].get("intervals")
+    if told:
+        console.say(
+            f"± half of, or in brackets, the {told['level']:.0%} bootstrap interval over {told['drawn']}", style="dim"
+        )
 
 
 def _what(result: dict[str, Any]) -> str:
@@ -132,18 +138,32 @@ def _what(result: dict[str, Any]) -> str:
     return f"{result['data']} {result['lang']}{role}{fusion}{reading}"
 
 
-def _draw(title: str, found: list[dict[str, Any]], name: str, values: list[str]) -> None:
+def _certain(result: dict[str, Any], name: str, direction: str | None, value: float | None = None) -> str:
+    """A figure with half the width of its interval; a median, whose interval is lopsided, with both ends."""
+    from ccr_cli.artifacts.evaluation import interval
+
+    shown = _number(result[direction][name] if direction else value)
+    ends = interval(result, name, direction)
+    if ends is None or shown == "-":
+        return shown
+    low, high = ends
+    return f"{shown} [{low:g}, {high:g}]" if name == "MedR" else f"{shown} ± {(high - low) / 2:.1f}"
+
+
+def _draw(title: str, found: list[dict[str, Any]], name: str, heads: list[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title)
+    table = Table(title=Text(console.plain(title)), padding=(0, 0), pad_edge=False)
     table.add_column("queries")
-    table.add_column(name, justify="right")
-    for direction in _DIRECTIONS:
-        table.add_column(f"{direction.upper()} {' / '.join(_SHOWN)}", justify="right")
-    for result, value in zip(found, values, strict=True):
-        figures = [" / ".join(_number(result[d][k]) for k in _SHOWN) for d in _DIRECTIONS]
-        table.add_row(Text(console.plain(_what(result))), value, *figures)
+    for column in ("", *_SHOWN):
+        table.add_column(column, justify="right" if column else "left")
+    for result, value in zip(found, heads, strict=True):
+        what = f"{_what(result)}: {name} {value}"
+        for n, direction in enumerate(_DIRECTIONS):
+            cells = [_certain(result, k, direction) for k in _SHOWN]
+            last = n == len(_DIRECTIONS) - 1
+            table.add_row(Text("" if n else console.plain(what)), direction.upper(), *cells, end_section=last)
     console.stderr().print(table)
 
 

@@ -203,7 +203,7 @@ def results_frame(
     for run_id, result in results:
         fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), _alone(result))
         figure = evaluation.headline(result)
-        low, high = result.get(f"{figure}_interval") or (None, None)
+        low, high = evaluation.interval(result, figure) or (None, None)
         row = {
             "run_id": run_id,
             **{k: result.get(k) for k in ("run", "data", "split", "lang", "caption_set", "role", "fusion", "method")},

@@ -25,7 +25,7 @@ from ccr_cli.methods.base import Method
 from ccr_cli.metrics import signature as signatures
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
-from ccr_cli.stages.scoring import Sides, interval, over_folds, rank_table, right_answers, score_gallery
+from ccr_cli.stages.scoring import Sides, intervals, over_folds, rank_table, right_answers, score_gallery
 from ccr_cli.stages.triplets import Gallery, gallery, only, without
 from ccr_cli.stages.trust import deletions, out_of_distribution
 from ccr_cli.stages.uncertainty import calibrations, of_folds, query_uncertainty
@@ -169,7 +169,7 @@ class Measuring:
         fusion = f"{o.beta:g}{o.fusion}" if fuses else "none"
         fused = f"{fusion}-{alone}alone" if alone else fusion
         unc = None if fuses or reading else of_folds(self.method, folds)
-        within = interval([(fold.found, each) for fold, each in zip(folds, scored, strict=True)], o.ties, labelled)
+        within = intervals([(fold.found, each) for fold, each in zip(folds, scored, strict=True)], o.ties)
         mismatch = self.settings["noise"]
         noise_text = "none"
         if mismatch:
@@ -215,7 +215,7 @@ class Measuring:
                 "t2v": _finite(scores.t2v),
                 "v2t": _finite(scores.v2t),
                 "SumR": scores.sum_r,
-                f"{'mAP' if labelled else 'SumR'}_interval": [within.low, within.high],
+                "intervals": within,
                 "calibration": calibrations(scored, unc, o.ties, self.method.calibrated and not labelled),
             }
         )
@@ -228,10 +228,8 @@ class Measuring:
         number = len(self.results) - 1
         for direction in ("t2v", "v2t"):
             for place, (fold, each) in enumerate(zip(folds, scored, strict=True)):
-                ids = fold.found.caption_ids if direction == "t2v" else fold.found.item_ids
-                ranks = each.ranks_t2v if direction == "t2v" else each.ranks_v2t
                 unc_Q = unc[place][direction] if unc else None
-                self.ranks.append(rank_table(number, direction, ids, ranks, o.ties, unc_Q))
+                self.ranks.append(rank_table(number, direction, place, fold.found, each, o.ties, unc_Q))
 
     def _protocol(self, target: Target) -> str:
         """What the signature calls the protocol."""

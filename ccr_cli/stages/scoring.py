@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +15,10 @@ import torch
 from torch import Tensor
 
 from ccr_cli.errors import ArtifactError
+from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
-from ccr_cli.metrics.recall import Interval, interval_of_means, mean_of_folds, sum_recall, summarise
+from ccr_cli.metrics.recall import mean_of_folds, sum_recall, summarise
 from ccr_cli.metrics.sims import SimBlock, columns, dot_sim, fused, minmax
 from ccr_cli.stages.triplets import Gallery
 
@@ -135,23 +137,34 @@ def score_gallery(
     return Scores(summarise(t2v, tie=tie), summarise(v2t, tie=tie), t2v, v2t)
 
 
-def interval(folds: Sequence[tuple[Gallery, Scores]], tie: str, labelled: bool) -> Interval:
-    """How far the headline figure would move with other items.
+INTERVAL_SEED = 0
+
+
+def intervals(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> dict[str, Any]:
+    """How far every figure would move with other items, as an evaluation keeps it.
 
     Args:
         folds: Each fold with its scores; one, where there are none.
         tie: mid, optimistic or pessimistic.
-        labelled: As in `score_gallery`.
+
+    Returns:
+        `SumR`, `mAP` (the mean of both directions), and by direction the other figures: low and high end each; and
+        how they were made.
     """
-
-    def headline(t2v: Ranks, v2t: Ranks) -> float:
-        return Figures(summarise(t2v, tie=tie), summarise(v2t, tie=tie)).headline(labelled)
-
-    drawn = [
-        ((scores.ranks_t2v, scores.ranks_v2t), (found.item_T, np.arange(len(found.item_ids))))
+    galleries = [
+        bootstrap.Gallery(
+            bootstrap.Asked.of(scores.ranks_t2v, found.item_T, tie),
+            bootstrap.Asked.of(scores.ranks_v2t, np.arange(len(found.item_ids)), tie),
+        )
         for found, scores in folds
     ]
-    return interval_of_means(drawn, headline, seed=0)
+    made = {"level": bootstrap.LEVEL, "resamples": bootstrap.SAMPLES, "drawn": "items", "seed": INTERVAL_SEED}
+    out: dict[str, Any] = {**made, **{direction: {} for direction in bootstrap.DIRECTIONS}}
+    for name, found in bootstrap.intervals(galleries, seed=INTERVAL_SEED).items():
+        direction, _, figure = name.rpartition(".")
+        told = out[direction] if direction else out
+        told[figure] = None if np.isnan([found.low, found.high]).any() else [found.low, found.high]
+    return out
 
 
 def right_answers(gallery: Gallery, labelled: bool) -> Positives:
@@ -189,19 +202,33 @@ def similarity(
 
 
 def rank_table(
-    number: int, direction: str, ids: list[str], ranks: Ranks, tie: str, unc: np.ndarray | None
+    number: int, direction: str, fold: int, found: Gallery, scores: Scores, tie: str, unc: np.ndarray | None
 ) -> pd.DataFrame:
-    """The rank of every query of one direction of one result, as an evaluation keeps it."""
+    """The rank of every query of one direction of one fold of one result, as an evaluation keeps it.
+
+    Args:
+        number: Of the result.
+        direction: `t2v` or `v2t`.
+        fold: Number of the fold.
+        found: Its gallery.
+        scores: Its scores.
+        tie: mid, optimistic or pessimistic.
+        unc: The uncertainty of each query, or None.
+    """
+    ranks = scores.ranks_t2v if direction == "t2v" else scores.ranks_v2t
+    ids = found.caption_ids if direction == "t2v" else found.item_ids
+    items = [found.item_ids[v] for v in found.item_T] if direction == "t2v" else found.item_ids
     frame = pd.DataFrame(
         {
             "result": np.int32(number),
             "direction": direction,
             "query_id": ids,
+            "item_id": items,
+            "fold": np.int32(fold),
             "rank": ranks.rank(tie),
             "ties": ranks.ties,
             "average_precision": ranks.ap(tie),
             "uncertainty": unc if unc is not None else pd.array([None] * len(ids), dtype="Float64"),
         }
     )
-    frame = frame[ranks.valid].astype({"ties": np.int64})
-    return frame
+    return frame[ranks.valid].astype({"ties": np.int64})

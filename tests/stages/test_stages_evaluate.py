@@ -218,7 +218,7 @@ def test_fusion_with_beta_1_is_the_target_alone(fusion: str, finished: Chain) ->
     made = evaluate(finished, "uml", "--beta", "1", "--fusion", fusion)
     plain, fused, _ = evaluation.results(made)
     assert (plain["lang"], fused["lang"], fused["fusion"]) == ("es", "es", f"1{fusion}")
-    for key in ("t2v", "v2t", "SumR", "SumR_interval"):
+    for key in ("t2v", "v2t", "SumR", "intervals"):
         assert fused[key] == plain[key]
     ranks = evaluation.read_ranks(made).drop(columns="uncertainty")
     first, second = (ranks[ranks["result"] == n].drop(columns="result").reset_index(drop=True) for n in (0, 1))
@@ -299,7 +299,7 @@ def test_the_interval_is_that_of_a_thousand_resamples(chain: Chain) -> None:
         drawn = np.bincount(rng.integers(0, len(items), len(items)), minlength=len(items))
         shares = [[np.average(r <= k, weights=drawn[g]) for k in (1, 5, 10)] for r, g in zip(rank, groups, strict=True)]
         values.append(100 * float(np.sum(shares)))
-    assert first["SumR_interval"] == pytest.approx(list(np.percentile(values, [2.5, 97.5])))
+    assert first["intervals"]["SumR"] == pytest.approx(list(np.percentile(values, [2.5, 97.5])))
 
 
 @pytest.mark.parametrize(("split", "leak"), [("val", "selected-on"), ("val-select", "selected-on")])

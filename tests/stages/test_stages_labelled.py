@@ -190,9 +190,9 @@ def test_what_stands_for_a_result_by_category_is_map(copy: Chain) -> None:
     done = toy.ok("evaluate", *CPU, workspace=copy.root)
     (only,) = results(done.made)
     mean = (only["t2v"]["mAP"] + only["v2t"]["mAP"]) / 2
-    assert f"plain en (source): mAP {mean:.1f}; " in done.err and "SumR" not in done.err
-    low, high = only["mAP_interval"]
-    assert low < mean < high <= 100 and "SumR_interval" not in only
+    low, high = only["intervals"]["mAP"]
+    assert f"plain en (source): mAP {mean:.1f} ± {(high - low) / 2:.1f}; " in done.err and "SumR" not in done.err
+    assert low < mean < high <= 100
     made = toy.ok("report", workspace=copy.root).made
     assert {"tables/map.csv", "figures/map.svg", "figures/training.svg"} <= {f.path for f in made.files}
     page = made.file("report.html").read_text(encoding="utf-8")

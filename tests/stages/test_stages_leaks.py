@@ -284,7 +284,7 @@ def test_leaked_items_are_left_out_of_gallery_and_queries(finished: Chain, tmp_p
     wanted = evaluation.results(done.made)
     assert [r["lang"] for r in found] == [r["lang"] for r in wanted] == ["en", "es"]
     for mine, theirs in zip(found, wanted, strict=True):
-        for key in ("t2v", "v2t", "SumR", "SumR_interval", "calibration"):
+        for key in ("t2v", "v2t", "SumR", "intervals", "calibration"):
             assert mine[key] == theirs[key]
         told, same = (signature.parse(r["signature"]) for r in (mine, theirs))
         said = f"dropped-{len(gone)}-left{left(*set(tested) - gone)}-by-toy-shapes"

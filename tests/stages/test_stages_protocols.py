@@ -198,7 +198,7 @@ def test_figures_are_those_of_the_protocol(
             assert result["calibration"][side]["queries"] == len(mine)
             assert result["calibration"][side]["aurc_random"] == pytest.approx((mine["rank"] > 1).mean())
         assert result["SumR"] == pytest.approx(sum(wanted[s][f"R@{k}"] for s in ("t2v", "v2t") for k in (1, 5, 10)))
-        low, high = result["SumR_interval"]
+        low, high = result["intervals"]["SumR"]
         assert low <= result["SumR"] <= high
     assert any("0.8raw" in result["fusion"] for result in found), "translated queries are fused here too"
 

@@ -16,7 +16,7 @@ import torch
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.ranks import TIES
-from ccr_cli.stages.scoring import Figures, Scores, Sides, interval, over_folds, score_gallery
+from ccr_cli.stages.scoring import Figures, Scores, Sides, intervals, over_folds, score_gallery
 from ccr_cli.stages.triplets import Gallery
 from ccr_cli.stages.uncertainty import calibrations
 
@@ -140,7 +140,7 @@ def test_the_interval_draws_items_inside_their_fold(first: bool) -> None:
     sim_VT, found = problem(7, 24, first=first)
     fold_V = np.arange(24) // 8
     parts = scored(Sides(found, *vectors(sim_VT)), fold_V)
-    mine = interval([(part.found, each) for part, each in parts], "mid", labelled=False)
+    mine = intervals([(part.found, each) for part, each in parts], "mid")
     rng, drawn = np.random.default_rng(0), []
     for part, each in parts:
         sides = ((each.ranks_t2v.middle, part.found.item_T), (each.ranks_v2t.middle, np.arange(8)))
@@ -151,9 +151,13 @@ def test_the_interval_draws_items_inside_their_fold(first: bool) -> None:
             known = [(rank[~np.isnan(rank)], times[item[~np.isnan(rank)]]) for rank, item in sides]
             values.append(sum(100 * np.average(r <= k, weights=w) for r, w in known for k in (1, 5, 10)))
         drawn.append(values)
-    assert (mine.low, mine.high) == pytest.approx(tuple(np.percentile(np.mean(drawn, axis=0), [2.5, 97.5])))
-    assert mine.estimate == pytest.approx(over_folds([each for _, each in parts]).sum_r)
-    assert mine.low < mine.estimate < mine.high
+    assert mine["SumR"] == pytest.approx(list(np.percentile(np.mean(drawn, axis=0), [2.5, 97.5])))
+    means = over_folds([each for _, each in parts])
+    assert mine["SumR"][0] < means.sum_r < mine["SumR"][1]
+    for side, figures_of in (("t2v", means.t2v), ("v2t", means.v2t)):
+        assert set(mine[side]) == {"R@1", "R@5", "R@10", "MeanR", "mAP", "MRR", "MedR"}
+        for name, (low, high) in mine[side].items():
+            assert low <= figures_of[name] <= high
 
 
 def test_calibration_takes_the_queries_of_all_folds_together() -> None:

@@ -1,0 +1,109 @@
+"""ccr compare."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccr_cli import console
+from ccr_cli.commands import common as c
+
+if TYPE_CHECKING:
+    from ccr_cli.stages.compare import Comparison, Line, Value
+
+
+@c.guarded
+def compare(
+    artifacts: c.Artifacts = None,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="Queries in the source language, fused ones and further readings of a model too."),
+    ] = False,
+    workspace: c.WorkspaceOption = Path("."),
+    json: c.Json = False,
+    quiet: c.Quiet = False,
+    verbose: c.Verbose = 0,
+) -> None:
+    """Say whether one system is better than another on the same queries, and by how much.
+
+    Reads two or more evaluations, or runs that were evaluated; the first is what the others are held against. Runs
+    that differ in their seeds alone count as one system, with the mean of their figures. Intervals and p values are
+    over items, each with all its queries. The table goes to standard output, the verdict in words to standard error.
+    """
+    c.setup(quiet, verbose)
+    inputs = c.inputs_from(workspace, artifacts)
+    from ccr_cli.stages.compare import compare as stage
+
+    found = stage(inputs, every=every)
+    if json:
+        c.show_json({"comparisons": [_facts(each) for each in found]})
+    elif sys.stdout.isatty():
+        for each in found:
+            rows = [_row(line) for line in each.lines]
+            columns = ("figure", each.first, each.second, "difference", "95 % interval", "p")
+            c.show_table(columns, rows, title=each.what)
+            for signature in dict.fromkeys(each.signatures):
+                console.say(signature, style="dim")
+    else:
+        c.show_table(_COLUMNS, [row for each in found for row in _plain(each)])
+    for each in found:
+        console.say(f"{each.what}: {each.words()}")
+    if any(value.seeds == 1 for each in found for value in (each.lines[0].first, each.lines[0].second)):
+        console.say("of one seed there is no deviation: another seed may move a difference by more than its interval")
+
+
+_COLUMNS = (
+    "data", "figure", "first", "second", "first_mean", "first_sd", "first_seeds", "second_mean", "second_sd",
+    "second_seeds", "difference", "low", "high", "p", "p_holm", "verdict", "first_signature", "second_signature",
+)  # fmt: skip
+
+
+def _plain(each: Comparison) -> list[list[object]]:
+    rows: list[list[object]] = []
+    for line in each.lines:
+        values = [x for v in (line.first, line.second) for x in (_digits(v.mean), _digits(v.sd), v.seeds)]
+        d = line.difference
+        tested = [_digits(x) for x in (d.estimate, d.low, d.high, d.p, line.p_holm)]
+        rows.append([each.what, line.figure, each.first, each.second, *values, *tested, line.verdict, *each.signatures])
+    return rows
+
+
+def _digits(value: float | None) -> str | None:
+    return None if value is None else f"{value:.6g}"
+
+
+def _row(line: Line) -> list[object]:
+    d = line.difference
+    p = "" if line.p_holm is None else f"{line.p_holm:.2g}"
+    interval = f"{_signed(d.low)} to {_signed(d.high)}"
+    return [line.figure, _value(line.first), _value(line.second), _signed(d.estimate), interval, p]
+
+
+def _signed(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # no negative zero
+
+
+def _value(value: Value) -> str:
+    return f"{value.mean:.1f}" if value.sd is None else f"{value.mean:.1f} ± {value.sd:.1f} (n = {value.seeds})"
+
+
+def _facts(each: Comparison) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from ccr_cli.metrics import bootstrap, paired
+
+    lines = [{**asdict(line), "verdict": line.verdict} for line in each.lines]
+    for line in lines:  # a direction without queries
+        line["difference"] = {k: None if v != v else v for k, v in line["difference"].items()}
+    how = {"level": bootstrap.LEVEL, "resamples": paired.SAMPLES, "flips": paired.FLIPS, "drawn": "items", "seed": 0}
+    return {**asdict(each), "lines": lines, "words": each.words(), "how": how}
+
+
+EPILOG = c.examples(
+    "ccr compare runs/noto-emoji-es-infonce-seed0 runs/noto-emoji-es-uml-seed0",
+    "ccr train --sweep method=infonce,uml --sweep seed=0,1,2 | ccr evaluate - | ccr compare -",
+    "ccr compare evaluations/a evaluations/b evaluations/c --all --json",
+)

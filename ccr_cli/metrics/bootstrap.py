@@ -1,0 +1,185 @@
+"""How far other test items would move a figure: percentile bootstrap over items, each drawn with all its queries.
+
+Captions of one picture are not independent, and the picture itself asks for its captions; so items are what is
+drawn, and both directions see the same ones. It says nothing about training: seeds do.
+
+Every figure but the median is a ratio of sums over queries, so that a resample is a row of weights (how often each
+item was drawn) times a table of sums by item; the median is read off the cumulated weights of the sorted ranks.
+
+Shape legend: Q queries, I items, R resamples, C figures, K means of one direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccr_cli.metrics.ranks import Ranks
+from ccr_cli.metrics.recall import KS
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+DIRECTIONS = ("t2v", "v2t")
+_VALUES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
+    **{f"R@{k}": lambda rank_Q, ap_Q, k=k: 100.0 * (rank_Q <= k) for k in KS},  # type: ignore[misc]
+    "MeanR": lambda rank_Q, ap_Q: rank_Q,
+    "mAP": lambda rank_Q, ap_Q: 100.0 * ap_Q,
+    "MRR": lambda rank_Q, ap_Q: 100.0 / rank_Q,
+}
+"""Figures of a direction that are means over its queries, and the value of each query."""
+MEANS = tuple(_VALUES)
+OF_DIRECTION = (*MEANS, "MedR")
+FIGURES = (*(f"{d}.{name}" for d in DIRECTIONS for name in OF_DIRECTION), "SumR", "mAP")
+"""All figures, in the order of their columns; `mAP` is the mean of both directions."""
+
+SAMPLES = 1000
+LEVEL = 0.95
+ROOM = 2**22
+"""Most weights held at once."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The queries of one direction that have a right answer."""
+
+    item_Q: IntArray
+    """the item of each query; any numbers, the same in both directions"""
+    rank_Q: FloatArray
+    """rank of the best positive"""
+    ap_Q: FloatArray
+    """average precision in [0, 1]"""
+
+    @classmethod
+    def of(cls, ranks: Ranks, item_Q: IntArray, tie: str = "mid") -> Asked:
+        """Those of one direction of retrieval, under a tie rule; queries without a positive are left out."""
+        if len(item_Q) != len(ranks):
+            raise ValueError(f"items are named for {len(item_Q)} queries, there are {len(ranks)}")
+        valid = ranks.valid
+        return cls(item_Q[valid], ranks.rank(tie)[valid], ranks.ap(tie)[valid])
+
+
+class _Side:
+    """One direction as sums over items."""
+
+    def __init__(self, asked: Asked, item_Q: IntArray, n_items: int) -> None:
+        self.count_I = np.bincount(item_Q, minlength=n_items).astype(np.float64)
+        values = (value(asked.rank_Q, asked.ap_Q) for value in _VALUES.values())
+        self.sum_IK: FloatArray = np.stack([np.bincount(item_Q, weights=v, minlength=n_items) for v in values], axis=1)
+        order = np.argsort(asked.rank_Q, kind="stable")
+        self.rank_Q, self.item_Q = asked.rank_Q[order], item_Q[order]
+
+    def figures(self, weight_RI: IntArray) -> FloatArray:
+        """The means and the median of each resample, (R, K + 1); nan for one without a query."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean_RK = (weight_RI @ self.sum_IK) / (weight_RI @ self.count_I)[:, None]
+        return np.concatenate([mean_RK, self._median(weight_RI)[:, None]], axis=1)
+
+    def _median(self, weight_RI: IntArray) -> FloatArray:
+        out = np.full(len(weight_RI), np.nan)
+        rows = max(1, ROOM // max(len(self.rank_Q), 1))
+        for start in range(0, len(weight_RI) if len(self.rank_Q) else 0, rows):
+            reached_rQ = weight_RI[start : start + rows, self.item_Q].cumsum(axis=1)
+            total_r = reached_rQ[:, -1]
+            low_r, high_r = (_first_above(reached_rQ, at_r) for at_r in ((total_r - 1) // 2, total_r // 2))
+            middle_r = (self.rank_Q[low_r] + self.rank_Q[high_r]) / 2
+            out[start : start + rows] = np.where(total_r > 0, middle_r, np.nan)
+        return out
+
+
+def _first_above(reached_rQ: IntArray, at_r: IntArray) -> IntArray:
+    """Of each (rising) row the first place that exceeds a number; the last place where none does."""
+    found: IntArray = np.argmax(reached_rQ > at_r[:, None], axis=1)
+    return found
+
+
+class Gallery:
+    """The queries of both directions of one gallery, as sums over items."""
+
+    def __init__(self, t2v: Asked, v2t: Asked) -> None:
+        """Args: the queries of each direction, with the same numbers for the same items.
+
+        Raises:
+            ValueError: If there is no query.
+        """
+        items, codes = np.unique(np.concatenate([t2v.item_Q, v2t.item_Q]), return_inverse=True)
+        if not len(items):
+            raise ValueError("there is no query with a positive to resample")
+        self.n_items = len(items)
+        split = np.split(codes.astype(np.int64), [len(t2v.item_Q)])
+        self.sides = [_Side(asked, code_Q, len(items)) for asked, code_Q in zip((t2v, v2t), split, strict=True)]
+
+    def figures(self, weight_RI: IntArray | None = None) -> FloatArray:
+        """Every figure of each resample, (R, C), columns as `FIGURES`; without weights of the queries as they are."""
+        weights = np.ones((1, self.n_items), dtype=np.int64) if weight_RI is None else weight_RI
+        return combined([side.figures(weights) for side in self.sides])
+
+    def draw(self, rng: np.random.Generator, samples: int) -> Iterator[IntArray]:
+        """Resamples of the items, blocks (R, I) of how often each was drawn."""
+        rows = max(1, ROOM // self.n_items)
+        for start in range(0, samples, rows):
+            drawn_RI = rng.integers(0, self.n_items, (min(rows, samples - start), self.n_items))
+            drawn_RI += np.arange(len(drawn_RI))[:, None] * self.n_items
+            yield np.bincount(drawn_RI.ravel(), minlength=drawn_RI.size).reshape(drawn_RI.shape)
+
+
+def combined(sides: Sequence[FloatArray]) -> FloatArray:
+    """Columns of `FIGURES` from those of `OF_DIRECTION` of both directions: SumR and the mean mAP are added.
+
+    Args:
+        sides: (R, K + 1) each, or (R, K) of what has no median.
+    """
+    n_recalls, m = len(KS), MEANS.index("mAP")
+    total_R = sum(side[:, :n_recalls].sum(axis=1) for side in sides)
+    mean_R = sum(side[:, m] for side in sides) / len(sides)
+    return np.concatenate([*sides, np.stack([total_R, mean_R], axis=1)], axis=1)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A percentile bootstrap interval."""
+
+    estimate: float
+    """the figure of the queries as they are"""
+    low: float
+    """lower end"""
+    high: float
+    """upper end"""
+
+
+def intervals(
+    folds: Sequence[Gallery], *, seed: int = 0, samples: int = SAMPLES, level: float = LEVEL
+) -> dict[str, Interval]:
+    """The interval of every figure, or of its mean over folds.
+
+    Args:
+        folds: One gallery, or several: items are drawn inside their fold, so all folds keep their size.
+        seed: Of the resampling.
+        samples: Number of resamples.
+        level: Share of the resamples between the ends.
+
+    Returns:
+        By name in `FIGURES`. A resample in which a direction has no query says nothing.
+
+    Raises:
+        ValueError: If there is less than one resample, or the level is no share.
+    """
+    if samples < 1 or not 0.0 < level < 1.0:
+        raise ValueError("a bootstrap needs at least one sample and a level between 0 and 1")
+    rng = np.random.default_rng(seed)
+    values_RC = np.mean([np.concatenate([f.figures(w) for w in f.draw(rng, samples)]) for f in folds], axis=0)
+    estimate_C = np.mean([fold.figures()[0] for fold in folds], axis=0)
+    low_C, high_C = ends(values_RC, level)
+    found = zip(FIGURES, estimate_C, low_C, high_C, strict=True)
+    return {name: Interval(float(estimate), float(low), float(high)) for name, estimate, low, high in found}
+
+
+def ends(values_RC: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper end of each column; nan where no resample says anything."""
+    tail = 50.0 * (1.0 - level)
+    mute_C = np.isnan(values_RC).all(axis=0)
+    low_C, high_C = np.nanpercentile(np.where(mute_C, 0.0, values_RC), [tail, 100.0 - tail], axis=0)
+    return np.where(mute_C, np.nan, low_C), np.where(mute_C, np.nan, high_C)

@@ -1,0 +1,141 @@
+"""Whether one system is better than another on the same queries: paired bootstrap and a sign-flip test, over items.
+
+The interval is that of the difference, both systems weighted by the same resample of items. The test (Fisher's
+randomisation) asks how often a difference as large arises if each item had answered for the two systems with their
+names swapped by a coin: the sign of its part in the difference is flipped, its queries of both directions together.
+
+Several seeds of a system count as the mean of their figures. Interval and test then speak of these trained models on
+other items, not of other seeds: their deviation stands beside.
+
+Shape legend: I items, R resamples or flips, C figures, K means of one direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccr_cli.metrics.bootstrap import FIGURES, LEVEL, OF_DIRECTION, ROOM, FloatArray, Gallery, combined, ends
+
+SAMPLES = 2000
+FLIPS = 10_000
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure of the second system minus that of the first."""
+
+    estimate: float
+    low: float
+    """lower end of the bootstrap interval"""
+    high: float
+    """upper end"""
+    p: float | None
+    """of the sign-flip test, two-sided; None for a median, which has no parts to flip"""
+
+
+System = Sequence[Sequence[Gallery]]
+"""A system: of each seed the folds, each a gallery with the same items and queries in the same order."""
+
+
+def differences(
+    first: System, second: System, *, seed: int = 0, samples: int = SAMPLES, flips: int = FLIPS, level: float = LEVEL
+) -> dict[str, Difference]:
+    """Every figure of the second system minus that of the first, or the mean of this over folds.
+
+    Args:
+        first: What the other is held against.
+        second: What may be better.
+        seed: Of resampling and flipping.
+        samples: Resamples of the items, inside their fold.
+        flips: Random assignments of signs; p is (1 + those that differ as much) / (1 + flips).
+        level: Share of the resamples between the ends of the interval.
+
+    Returns:
+        By name in `bootstrap.FIGURES`.
+
+    Raises:
+        ValueError: If seeds or systems differ in their folds or queries.
+    """
+    _check([*first, *second])
+    rng = np.random.default_rng(seed)
+    n_folds = len(first[0])
+    estimate_C = _mean([fold.figures() for run in second for fold in run])[0]
+    estimate_C = estimate_C - _mean([fold.figures() for run in first for fold in run])[0]
+    values_RC = np.zeros((samples, len(FIGURES)))
+    for n in range(n_folds):
+        start = 0
+        for weight_RI in first[0][n].draw(rng, samples):
+            rows = slice(start, start := start + len(weight_RI))
+            gap_RC = _mean([run[n].figures(weight_RI) for run in second])
+            values_RC[rows] += (gap_RC - _mean([run[n].figures(weight_RI) for run in first])) / n_folds
+    low_C, high_C = ends(values_RC, level)
+    p_of = _flipped(first, second, rng, flips)
+    return {
+        name: Difference(float(estimate_C[c]), float(low_C[c]), float(high_C[c]), p_of.get(name))
+        for c, name in enumerate(FIGURES)
+    }
+
+
+def _mean(values: Sequence[FloatArray]) -> FloatArray:
+    mean: FloatArray = np.mean(values, axis=0)
+    return mean
+
+
+def _flipped(first: System, second: System, rng: np.random.Generator, flips: int) -> dict[str, float]:
+    """The share of sign assignments whose difference is as large, by figure that is a mean."""
+    names = [name for name in FIGURES if not name.endswith(".MedR")]
+    gap = []  # of each fold and direction what each item adds to the difference, (I, K)
+    for n in range(len(first[0])):
+        sides = []
+        for side in range(2):
+            sum_IK = _mean([run[n].sides[side].sum_IK for run in second])
+            sum_IK = sum_IK - _mean([run[n].sides[side].sum_IK for run in first])
+            sides.append(sum_IK / max(first[0][n].sides[side].count_I.sum(), 1.0))
+        gap.append(sides)
+    found_C = _mean([combined([side.sum(axis=0)[None] for side in sides]) for sides in gap])[0]
+    least_C = np.abs(found_C) * (1 - 1e-9) - 1e-12  # as large but for rounding
+    as_large_C = np.zeros(len(names))
+    n_items = sum(len(sides[0]) for sides in gap)
+    cuts = np.cumsum([len(sides[0]) for sides in gap])[:-1]
+    rows = max(1, ROOM // n_items)
+    for start in range(0, flips, rows):
+        sign_RI = 2.0 * rng.integers(0, 2, (min(rows, flips - start), n_items), dtype=np.int8) - 1.0
+        parts = zip(np.split(sign_RI, cuts, axis=1), gap, strict=True)
+        drawn_RC = _mean([combined([sign @ side for side in sides]) for sign, sides in parts])
+        as_large_C += (np.abs(drawn_RC) >= least_C).sum(axis=0)
+    return {name: float(p) for name, p in zip(names, (1 + as_large_C) / (1 + flips), strict=True)}
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """P values of several comparisons, corrected so that none is wrongly called with more than the level asked for.
+
+    Holm's step-down: the smallest is multiplied by their number, the next by one less, and so on; none falls below
+    one before it.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = np.argsort(p, kind="stable")
+    out, highest = [0.0] * len(p), 0.0
+    for place, at in enumerate(order):
+        highest = max(highest, min(1.0, (len(p) - place) * p[at]))
+        out[at] = highest
+    return out
+
+
+def _check(runs: Sequence[Sequence[Gallery]]) -> None:
+    def shape(run: Sequence[Gallery]) -> list[NDArray[np.float64]]:
+        return [side.count_I for fold in run for side in fold.sides]
+
+    for run in runs[1:]:
+        same = [np.array_equal(a, b) for a, b in zip(shape(runs[0]), shape(run), strict=False)]
+        if len(run) != len(runs[0]) or not all(same):
+            raise ValueError("what is compared must have been asked the same queries")
+
+
+assert OF_DIRECTION[-1] == "MedR"  # `combined` takes directions with and without their last column

@@ -1,0 +1,152 @@
+"""ccr compare: systems held against each other on the same queries, from the ranks that evaluations keep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base, evaluation
+
+CPU = ("--device", "cpu")
+
+
+def table(out: str) -> Any:
+    """The table of standard output."""
+    head, *rows = [line.split("\t") for line in out.splitlines()]
+    return pd.DataFrame(rows, columns=head)
+
+
+def hits(made: base.Artifact, number: int = 0) -> tuple[Any, list[str]]:
+    """What each item adds to SumR, by query: columns item, direction, part."""
+    ranks: Any = evaluation.read_ranks(made)
+    ranks = ranks[ranks["result"] == number]
+    counts = ranks["direction"].value_counts()
+    part = sum((ranks["rank"] <= k).astype(float) for k in (1, 5, 10)) * 100 / ranks["direction"].map(counts)
+    return ranks.assign(part=part), sorted(set(ranks["item_id"]))
+
+
+@pytest.fixture(scope="module")
+def trained(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Evaluations by name: two seeds of infonce and one of basic, on test; the first of them on val too."""
+    import shutil
+
+    root = tmp_path_factory.mktemp("compared") / "workspace"
+    shutil.copytree(chain.root, root)
+    made = {"root": root}
+    for method, seed in (("infonce", "1"), ("basic", "0"), ("infonce", "2")):
+        options = ("--method", method, "--seed", seed, "--epochs", "2", *toy.SMALL)
+        run = toy.ok("train", *options, workspace=root).made.path
+        made[f"{method}{seed}"] = run
+        made[f"{method}{seed} test"] = toy.ok("evaluate", run, *CPU, workspace=root).made.path
+    made["val"] = toy.ok("evaluate", made["basic0"], "--split", "val", *CPU, workspace=root).made.path
+    return made
+
+
+def test_two_runs_against_a_loop_over_items(chain: Chain) -> None:
+    first, second = chain.find("evaluation", "infonce"), chain.find("evaluation", "uml")
+    done = toy.ok("compare", chain.find("run", "infonce").path, second.path, workspace=chain.root)
+    rows = table(done.out).set_index("figure")
+    assert list(rows.index[:3]) == ["SumR", "mAP", "t2v.R@1"] and set(rows["data"]) == {"toy test, queries in es"}
+    a, b = (evaluation.results(made)[0] for made in (first, second))
+    for figure in rows.index:
+        side, _, name = figure.rpartition(".")
+        shown: Any = [r[side][name] if side else r["SumR"] if name == "SumR" else evaluation.mean_ap(r) for r in (a, b)]
+        one, two = shown
+        told = [float(rows.loc[figure, key]) for key in ("first_mean", "second_mean", "difference")]
+        assert told == pytest.approx([one, two, two - one], rel=1e-5)
+    assert rows.loc["SumR", ["first_signature", "second_signature"]].tolist() == [a["signature"], b["signature"]]
+
+    parts, items = hits(first)
+    others, same = hits(second)
+    assert items == same
+    gap = {i: 0.0 for i in items}
+    for frame, sign in ((parts, -1.0), (others, 1.0)):
+        for row in frame.itertuples():
+            gap[row.item_id] += sign * row.part
+    # every Spanish item has one caption, so that a resample leaves the number of queries as it is
+    rng = np.random.default_rng(0)
+    drawn = [sum(gap[items[i]] for i in rng.integers(0, len(items), len(items))) for _ in range(2000)]
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    assert [float(rows.loc["SumR", key]) for key in ("low", "high")] == pytest.approx([low, high], rel=1e-5)
+    values = np.array([gap[i] for i in items])
+    signs = np.array(np.meshgrid(*[[1, -1]] * len(items))).reshape(len(items), -1)  # all 4,096
+    exact = np.mean(np.abs(values @ signs) >= abs(values.sum()) - 1e-9)
+    assert float(rows.loc["SumR", "p"]) == pytest.approx(exact, abs=0.02)
+
+
+def test_seeds_of_one_configuration_count_as_their_mean(trained: dict[str, Path]) -> None:
+    given = [trained[k] for k in ("basic0 test", "infonce1 test", "infonce2")]
+    done = toy.ok("compare", *given, workspace=trained["root"])
+    rows = table(done.out).set_index("figure")
+    assert rows.loc["SumR", ["first", "second"]].tolist() == ["basic", "infonce"]
+    assert rows.loc["SumR", ["first_seeds", "second_seeds", "first_sd"]].tolist() == ["1", "2", ""]
+    both = [evaluation.results(base.load(trained[f"infonce{n} test"]))[0]["SumR"] for n in (1, 2)]
+    assert float(rows.loc["SumR", "second_mean"]) == pytest.approx(np.mean(both), rel=1e-5)
+    assert float(rows.loc["SumR", "second_sd"]) == pytest.approx(np.std(both, ddof=1), rel=1e-5)
+    assert "another seed may move" in done.err
+
+
+def test_seeds_alone_are_compared_one_by_one(trained: dict[str, Path]) -> None:
+    done = toy.ok("compare", trained["infonce1"], trained["infonce2"], workspace=trained["root"])
+    rows = table(done.out)
+    assert "each stands for itself" in done.err
+    assert (rows["first"][0], rows["second"][0]) == (trained["infonce1"].name, trained["infonce2"].name)
+
+
+def test_three_systems_are_corrected_and_the_words_agree(trained: dict[str, Path], chain: Chain) -> None:
+    given = (trained["basic0 test"], trained["infonce1"], chain.find("evaluation", "uml").path)
+    told = json.loads(toy.ok("compare", *given, "--json", workspace=trained["root"]).out)["comparisons"]
+    assert [(c["first"], c["what"]) for c in told] == 2 * [("basic", "toy test, queries in es")]
+    assert {c["second"].split(",")[0] for c in told} == {"infonce", "uml"}
+    for n, name in enumerate(line["figure"] for line in told[0]["lines"]):
+        lines = [c["lines"][n] for c in told]
+        p = [line["difference"]["p"] for line in lines]
+        if name.endswith("MedR"):
+            assert p == [None, None]
+            continue
+        least, most = min(p), max(p)
+        wanted = {least: min(1, 2 * least), most: min(1, max(most, 2 * least))}
+        assert [line["p_holm"] for line in lines] == pytest.approx([wanted[x] for x in p])
+        for line in lines:
+            d = line["difference"]
+            sure = (d["low"] > 0 or d["high"] < 0) and line["p_holm"] < 0.05
+            assert line["verdict"] == (("better" if d["estimate"] > 0 else "worse") if sure else "undecided")
+    assert told[0]["how"] == {"level": 0.95, "resamples": 2000, "flips": 10000, "drawn": "items", "seed": 0}
+
+
+def test_all_that_every_system_answered(chain: Chain) -> None:
+    both = (chain.find("evaluation", "infonce").path, chain.find("evaluation", "uml").path)
+    told = json.loads(toy.ok("compare", *both, "--all", "--json", workspace=chain.root).out)["comparisons"]
+    assert [(c["lang"], c["fusion"]) for c in told] == [("es", "none"), ("es", "0.8raw"), ("en", "none")]
+
+
+def test_what_was_not_asked_the_same_is_refused(trained: dict[str, Path], chain: Chain) -> None:
+    root = trained["root"]
+    done = toy.ccr("compare", trained["infonce1 test"], trained["val"], workspace=root)
+    assert (done.code, done.out) == (4, "") and "split is test and val" in done.err
+    strict = toy.ok("evaluate", trained["infonce1"], "--ties", "pessimistic", *CPU, workspace=root).made.path
+    done = toy.ccr("compare", trained["basic0 test"], strict, workspace=root)
+    assert (done.code, done.out) == (4, "") and "ties is mid and pessimistic" in done.err
+    # a run that was evaluated in both ways is compared where the other was
+    done = toy.ok("compare", trained["val"], trained["basic0 test"], trained["infonce1 test"], workspace=root)
+    assert "-val is left out" in done.err and set(table(done.out)["data"]) == {"toy test, queries in es"}
+
+
+@pytest.mark.parametrize(("words", "code", "message"), [((), 2, "not two"), (("one",), 2, "not two")])
+def test_one_is_not_two(words: tuple[str, ...], code: int, message: str, chain: Chain) -> None:
+    given = [chain.find("evaluation", "uml").path for _ in words]
+    done = toy.ccr("compare", *given, workspace=chain.root)
+    assert (done.code, done.out) == (code, "") and message in done.err
+
+
+def test_a_run_that_was_not_evaluated_says_what_to_type(workspace: Chain) -> None:
+    run = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=workspace.root).made
+    done = toy.ccr("compare", run.path, workspace=workspace.root)
+    assert (done.code, done.out) == (4, "") and f"ccr evaluate runs/{run.name}" in done.err
