@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from ccr_cli import console
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
@@ -33,6 +34,22 @@ def diagnose(
             show_default="P(clean) below 0.5",
         ),
     ] = None,
+    worst: Annotated[
+        int | None,
+        typer.Option("--worst", min=1, help="Print so many of the most suspicious pairs in place of paths."),
+    ] = None,
+    sheet: Annotated[
+        Path | None,
+        typer.Option("--sheet", help="Write these (20 without --worst) with their pictures to a .html file."),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            help="Write every pair with its verdict to a .parquet or .csv file, for ccr train --pairs and "
+            "ccr translate --only.",
+        ),
+    ] = None,
     device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
@@ -50,14 +67,24 @@ def diagnose(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.artifacts import diagnosis
     from ccr_cli.commands.show import show_diagnosis
+    from ccr_cli.data import pairs as pairs_file
     from ccr_cli.stages.diagnose import diagnose as stage
+    from ccr_cli.stages.worst import SHOWN, write_sheet
+    from ccr_cli.stages.worst import worst as look
 
     runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
     if len(runs) < 2:
         runs = [inputs.one("run", "", hint="ccr train --method uml")]
     elif name is not None:
         raise UsageError(f"--name {name} names one diagnosis, and {len(runs)} runs are given", hint="leave --name out")
+    elif (worst, sheet, export) != (None, None, None):
+        raise UsageError(f"--worst, --sheet and --export are of one run, and {len(runs)} are given", hint="name one")
+    if sheet is not None and sheet.suffix != ".html":
+        raise UsageError(f"--sheet writes .html, not {sheet.name!r}")
+    if export is not None:
+        pairs_file.check(export)
     made = []
     for trained in runs:
         with suppress(Planned):
@@ -70,13 +97,35 @@ def diagnose(
         raise inputs.workspace.planned[-1]
     for artifact in inputs.given:
         inputs.note(artifact)
-    c.emit(inputs, made, json)
+    if export is not None:
+        pairs_file.write(export, diagnosis.read_pairs(made[0]))
+        console.say(f"  every pair with its verdict: {export}")
+    rows = look(made[0], inputs.parent(runs[0], "dataset"), worst or 20) if worst or sheet else []
+    if sheet is not None:
+        write_sheet(sheet, rows, made[0])
+        console.say(f"  the sheet: {sheet}")
+    if worst is None:
+        c.emit(inputs, made, json)
+    elif json:
+        c.show_json({"diagnosis": str(made[0].path), "worst": [_facts(row) for row in rows]})
+    else:
+        c.show_table([*SHOWN, "image"], [[_cell(row[name]) for name in (*SHOWN, "image")] for row in rows])
+
+
+def _facts(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, Path) else value for name, value in row.items()}
+
+
+def _cell(value: object) -> object:
+    return f"{value:.3f}" if isinstance(value, float) else value
 
 
 EPILOG = c.examples(
     "ccr diagnose",
     "ccr diagnose runs/noto-emoji-es-uml-noise0.4-seed0 --judge gmm --judge-side both",
     "ccr diagnose runs/mine --share 0.05",
+    "ccr diagnose runs/mine --worst 50 --sheet worst.html",
+    "ccr diagnose runs/mine --export pairs.csv",
     "ccr evaluate runs/mine | ccr diagnose -",
     "ccr train --method uml --sweep seed=0,1,2 | ccr diagnose -",
 )

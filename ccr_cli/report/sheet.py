@@ -45,14 +45,24 @@ def to_html(searches: Sequence[Search], title: str) -> str:
         title: What was searched.
     """
     images = Embedded(SIDE)
-    queries = "\n".join(_query(search, images) for search in searches)
+    return document(title, "\n".join(_query(search, images) for search in searches), _GRID)
+
+
+def document(title: str, body: str, style: str = "") -> str:
+    """A page that needs nothing else, and in which nothing can run.
+
+    Args:
+        title: Text.
+        body: Markup.
+        style: Rules beside those of all pages.
+    """
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{markup.text(title)}</title>\n<style>{CSS}{_GRID}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>{markup.text(title)}</h1>\n{queries}\n</main>\n</body>\n</html>\n"
+        f"<title>{markup.text(title)}</title>\n<style>{CSS}{style}</style>\n</head>\n"
+        f"<body>\n<main>\n<h1>{markup.text(title)}</h1>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.report import markup
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
+from ccr_cli.report.sheet import document
 from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import MISSING
 from ccr_cli.report.thumbnails import Embedded
 
 THUMB = 88
+LARGE = 240
+_LARGE = "table.suspects img, table.suspects .thumb { width: 120px; height: 120px; }"
 MISTAKES = 12
 """How many false alarms and misses are shown."""
 TRUTH = {"noisy": "mismatched", "clean": "intact"}
@@ -59,19 +63,35 @@ def _list(
 ) -> str:
     fact = material.facts.get(diagnosis.run_id)
     collection = material.collection(fact.data) if fact else None
-    images, told = Embedded(THUMB), diagnosis.summary.get("lang") or ""
-    langs = [told] if isinstance(told, str) else list(told)
-    pairs = list(pairs)
+    image = collection.image if collection else lambda item_id: None
+    shown = table(list(pairs), image, diagnosis.summary.get("lang") or "")
+    return markup.details(title, shown, open_=open_) if shown else ""
+
+
+def table(
+    pairs: Sequence[Mapping[Any, Any]], image: Callable[[str], Path | None], lang: str | list[str], side: int = THUMB
+) -> str:
+    """Pairs with their pictures, as markup; empty where there are none.
+
+    Args:
+        pairs: Rows of a diagnosis.
+        image: Where the picture of an item lies.
+        lang: Language of the translations, or several.
+        side: Of a picture, in pixels.
+    """
+    images, langs = Embedded(side), [lang] if isinstance(lang, str) else lang
     known = any(pair.get("truth") for pair in pairs)
+    returned = any(pair.get("back") for pair in pairs)
     lines = []
     for pair in pairs:
-        address = images.address(collection.image(str(pair["item_id"]))) if collection else None
+        address = images.address(image(str(pair["item_id"])))
         p, truth, uncertainty = float(pair["p_clean"]), pair.get("truth"), pair.get("uncertainty")
         doubt = 100 * max(0.0, min(1.0, 1 - p))
         cells = [
             f'<img src="{address}" alt="">' if address else '<div class="thumb none">no image</div>',
             markup.foreign(pair["source_text"], "en"),
             markup.foreign(pair["translation"], str(pair.get("lang") or langs[0])),
+            *([markup.foreign(pair.get("back") or MISSING, "en")] if returned else []),
             f'<span class="one"><span class="bar"><i style="width:{doubt:.0f}%"></i></span>{p:.3f}</span>',
             MISSING if uncertainty is None else f"{float(uncertainty):.3f}",
         ]
@@ -81,14 +101,13 @@ def _list(
             kind = str(truth) if truth in TRUTH else "unknown"
             cells.append(f'<span class="tag {kind}">{TRUTH.get(kind, "not known")}</span>')
         lines.append(cells)
-    if not lines:
-        return ""
-    heads = [
-        "picture",
-        "English",
-        f"translation ({' or '.join(langs)})",
-        "P(clean)",
-        "uncertainty",
-        *(["in truth"] if known else []),
-    ]
-    return markup.details(title, markup.rows(heads, lines, "suspects"), open_=open_)
+    heads = ["picture", "English", f"translation ({' or '.join(langs)})", *(["translated back"] if returned else [])]
+    heads += ["P(clean)", "uncertainty", *(["in truth"] if known else [])]
+    return markup.rows(heads, lines, "suspects") if lines else ""
+
+
+def page(
+    pairs: Sequence[Mapping[Any, Any]], image: Callable[[str], Path | None], lang: str | list[str], title: str
+) -> str:
+    """A contact sheet of pairs, as one HTML file; arguments as for `table`."""
+    return document(title, table(pairs, image, lang, LARGE), _LARGE)

@@ -113,7 +113,9 @@ def test_texts_that_are_features(name: str, tmp_path: Path) -> None:
     (plain,) = method.plain()
     assert not write_text(plain, NgramTokenizer(), tmp_path)
     with torch.no_grad():
-        wanted_TD = method.embed_text(Tokens(torch.arange(5), torch.arange(6), torch.ones(5, dtype=torch.bool), torch.ones(5).long()))
+        wanted_TD = method.embed_text(
+            Tokens(torch.arange(5), torch.arange(6), torch.ones(5, dtype=torch.bool), torch.ones(5).long())
+        )
     assert_allclose(Encoder(tmp_path).encode(features_TE.numpy()), wanted_TD.numpy(), atol=2e-6)
     assert features_TE.numpy().tobytes() not in (tmp_path / "text.safetensors").read_bytes()
 

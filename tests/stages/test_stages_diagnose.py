@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from toy import Chain
 from ccr_cli import registry
 from ccr_cli.artifacts import base, diagnosis, noise, run
 from ccr_cli.artifacts.tables import read_table
+from ccr_cli.data import pairs as listing
 from ccr_cli.metrics.detection import detection
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.triplets import read_visuals
@@ -241,3 +244,46 @@ def test_the_way_back_stands_beside_the_translation_that_was_given(chain: Chain)
     drawn = noise.read(chain.find("noise")).set_index("slot_id")
     assert list(drawn.loc[pairs["slot_id"], "given_source_id"]) == list(pairs["source_caption_id"])
     assert set(pairs["lang"]) == {"es"}
+
+
+def test_the_worst_are_printed_with_picture_and_texts(chain: Chain) -> None:
+    made, trained = chain.find("diagnosis", "uml"), chain.find("run", "uml").path
+    pairs = diagnosis.read_pairs(made).sort_values("place").head(7)
+    done = toy.ok("diagnose", trained, "--worst", "7", *CPU, workspace=chain.root)
+    header, *lines = [line.split("\t") for line in done.out.splitlines()]
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
+    for name in ("slot_id", "source_text", "translation", "back", "verdict"):
+        assert [row[name] for row in rows] == list(pairs[name])
+    assert [row["place"] for row in rows] == [str(n) for n in range(1, 8)]
+    assert all(Path(row["image"]).name == f"{item}.png" for row, item in zip(rows, pairs["item_id"], strict=True))
+    assert all(Path(row["image"]).is_file() for row in rows)
+    told = json.loads(toy.ok("diagnose", trained, "--worst", "7", "--json", *CPU, workspace=chain.root).out)
+    assert told["diagnosis"] == str(made.path) and [row["slot_id"] for row in told["worst"]] == list(pairs["slot_id"])
+
+
+def test_the_sheet_shows_the_worst_and_runs_nothing(chain: Chain, tmp_path: Path) -> None:
+    trained, sheet = chain.find("run", "uml").path, tmp_path / "worst.html"
+    done = toy.ok("diagnose", trained, "--sheet", sheet, "--worst", "5", *CPU, workspace=chain.root)
+    page, pairs = sheet.read_text(encoding="utf-8"), diagnosis.read_pairs(chain.find("diagnosis", "uml"))
+    assert f"the sheet: {sheet}" in done.err.replace("\n", "")
+    assert page.count('src="data:image/png') == 5 and "default-src 'none'" in page and "<script" not in page
+    for _, pair in pairs.sort_values("place").head(5).iterrows():
+        assert pair["translation"] in page and pair["back"] in page
+    refused = chain.ccr("diagnose", trained, "--sheet", tmp_path / "worst.pdf", *CPU)
+    assert refused.code == 2 and "--sheet writes .html" in refused.err
+
+
+def test_the_export_has_every_pair(chain: Chain, tmp_path: Path) -> None:
+    trained, made = chain.find("run", "uml").path, chain.find("diagnosis", "uml")
+    pairs = diagnosis.read_pairs(made).sort_values("place")
+    for name in ("pairs.parquet", "pairs.csv"):
+        done = toy.ok("diagnose", trained, "--export", tmp_path / name, *CPU, workspace=chain.root)
+        assert done.paths[-1] == made.path
+        found = listing.read(tmp_path / name).frame
+        for column in ("slot_id", "source_caption_id", "verdict", "translation"):
+            assert list(found[column]) == list(pairs[column])
+        np.testing.assert_array_equal(found["p_clean"].astype(np.float32), pairs["p_clean"])
+    several = chain.ccr("diagnose", trained, chain.find("run", "infonce").path, "--export", tmp_path / "x.csv", *CPU)
+    assert several.code == 2 and "are of one run, and 2 are given" in several.err
+    other = chain.ccr("diagnose", trained, "--export", tmp_path / "x.tsv", *CPU)
+    assert other.code == 2 and "neither .parquet nor .csv" in other.err

@@ -1,0 +1,168 @@
+"""A list of training pairs with verdicts, as a file: what a diagnosis exports, a reader corrects, and training takes.
+
+Parquet or CSV with a header. `COLUMNS` are what `ccr diagnose --export` writes; whoever reads needs some of them alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ccr_cli.artifacts.base import atomic_open
+from ccr_cli.errors import UsageError
+
+COLUMNS = pa.schema(
+    [
+        pa.field("slot_id", pa.string(), nullable=False),
+        pa.field("source_caption_id", pa.string(), nullable=False),
+        pa.field("item_id", pa.string(), nullable=False),
+        pa.field("lang", pa.string(), nullable=False),
+        pa.field("source_text", pa.string(), nullable=False),
+        pa.field("translation", pa.string(), nullable=False),
+        pa.field("place", pa.int32(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("p_vs", pa.float32(), nullable=False),
+        pa.field("p_clean", pa.float32(), nullable=False),
+        pa.field("p_st", pa.float32(), nullable=False),
+    ]
+)
+SUFFIXES = (".parquet", ".csv")
+VERDICTS = ("clean", "noisy")
+_RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
+"""What a spreadsheet would run as a formula begins so; an apostrophe more keeps it from that."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list of pairs that was read."""
+
+    path: Path
+    frame: pd.DataFrame
+    """Columns as in the file: ids and texts are str, `p_*` float."""
+    sha256: str
+
+    def require(self, *columns: str) -> None:
+        """Refuses a file without these columns.
+
+        Raises:
+            UsageError: If one is missing.
+        """
+        missing = [name for name in columns if name not in self.frame]
+        if missing:
+            raise UsageError(
+                f"{self.path} has no column {missing[0]}", hint="ccr diagnose RUN --export FILE writes such a file"
+            )
+
+
+def write(path: Path, pairs: pd.DataFrame) -> None:
+    """Writes pairs, at once and whole.
+
+    Args:
+        path: `.parquet` or `.csv`; its folder must exist.
+        pairs: Has `COLUMNS`.
+
+    Raises:
+        UsageError: If the file can be neither, or there is no such folder.
+    """
+    check(path)
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}")
+    frame = pairs[COLUMNS.names].sort_values("place")
+    with atomic_open(path) as handle:
+        if path.suffix == ".parquet":
+            table = pa.Table.from_pandas(frame, schema=COLUMNS, preserve_index=False)
+            pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
+            return
+        out = io.StringIO(newline="")
+        lines = csv.writer(out, lineterminator="\n")
+        lines.writerow(frame.columns)
+        lines.writerows([_shown(cell) for cell in row] for row in frame.itertuples(index=False))
+        handle.write(out.getvalue().encode())
+
+
+def check(path: Path) -> None:
+    """Refuses a name that does not say how to write it.
+
+    Raises:
+        UsageError: If it is neither Parquet nor CSV.
+    """
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path.name!r} is neither .parquet nor .csv")
+
+
+def read(path: Path) -> Listed:
+    """Reads a list of pairs.
+
+    Raises:
+        UsageError: If it is not there, is no such list, is empty, names a pair twice, or has a verdict or a probability
+            that is none.
+    """
+    check(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        frame = _parquet(content) if path.suffix == ".parquet" else _csv(content)
+    except (pa.ArrowException, csv.Error, ValueError) as error:
+        raise UsageError(f"{path} is no list of pairs: {error}") from None
+    listed = Listed(path, frame, hashlib.sha256(content).hexdigest())
+    if frame.empty:
+        raise UsageError(f"{path} is empty: it names no pair")
+    _refuse(listed, "verdict", ~frame["verdict"].isin(VERDICTS) if "verdict" in frame else None, "clean or noisy")
+    for name in ("p_vs", "p_clean", "p_st"):
+        if name in frame:
+            _refuse(listed, name, ~frame[name].between(0, 1), "a probability")
+    keys = [name for name in ("slot_id", "lang") if name in frame]
+    if "slot_id" in keys:
+        _refuse(listed, "slot_id", frame.duplicated(keys), "there once")
+    return listed
+
+
+def _refuse(listed: Listed, name: str, wrong: pd.Series[bool] | None, what: str) -> None:
+    if wrong is not None and wrong.any():
+        row = int(wrong.to_numpy().argmax())
+        raise UsageError(f"{listed.path}, row {row + 1}: {name} '{listed.frame[name].iloc[row]}' is not {what}")
+
+
+def _parquet(content: bytes) -> pd.DataFrame:
+    table = pq.read_table(io.BytesIO(content))
+    names = [name for name in table.column_names if name in COLUMNS.names]
+    return _typed({name: table.column(name).to_pylist() for name in names})
+
+
+def _csv(content: bytes) -> pd.DataFrame:
+    rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
+    if not rows:
+        return _typed({})
+    short = next((number for number, row in enumerate(rows) if len(row) != len(rows[0])), None)
+    if short is not None:
+        raise ValueError(f"line {short + 1} has {len(rows[short])} cells, the header {len(rows[0])}")
+    columns = {name: [row[at] for row in rows[1:]] for at, name in enumerate(rows[0]) if name in COLUMNS.names}
+    return _typed({name: [_meant(cell) for cell in cells] for name, cells in columns.items()})
+
+
+def _typed(columns: dict[str, list[Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
+    for name in frame:
+        number = pa.types.is_floating(COLUMNS.field(name).type)
+        frame[name] = frame[name].astype(float) if number else frame[name].map(str).astype(object)
+    return frame
+
+
+def _shown(cell: object) -> str:
+    """A cell of a CSV file that no spreadsheet runs."""
+    return f"'{cell}" if isinstance(cell, str) and _RUN.match(cell) else str(cell)
+
+
+def _meant(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell

@@ -1,0 +1,96 @@
+"""Lists of pairs: what is written comes back, in either form; what is no list is refused with words."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccr_cli.data import pairs
+from ccr_cli.errors import UsageError
+
+ODD = ['=cmd()|"x"', "'tis", "'=x", "-1", "a, b\nc\r\td", "@me", "\tt", " +1", "猫", ""]
+
+
+def table(texts: list[str]) -> pd.DataFrame:
+    n = len(texts)
+    p = np.random.default_rng(0).random(n).astype(np.float32)
+    return pd.DataFrame(
+        {
+            "slot_id": [f"{text}#{i}" for i, text in enumerate(texts)],
+            "source_caption_id": [f"s{i}" for i in range(n)],
+            "item_id": "i",
+            "lang": "zh",
+            "source_text": texts,
+            "translation": texts[::-1],
+            "place": np.arange(1, n + 1, dtype=np.int32),
+            "verdict": np.where(p < 0.5, "noisy", "clean"),
+            "p_vs": np.float32(1),
+            "p_clean": p,
+            "p_st": p,
+        }
+    )
+
+
+@pytest.mark.parametrize("suffix", pairs.SUFFIXES)
+def test_what_is_written_comes_back(suffix: str, tmp_path: Path) -> None:
+    frame, path = table(ODD), tmp_path / f"pairs{suffix}"
+    pairs.write(path, frame.sample(frac=1, random_state=0))
+    found = pairs.read(path).frame
+    for name in ("slot_id", "source_caption_id", "source_text", "translation", "verdict"):
+        assert list(found[name]) == list(frame[name]), name
+    assert list(found["p_clean"].astype(np.float32)) == list(frame["p_clean"]), "to the last bit"
+
+
+def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
+    pairs.write(tmp_path / "pairs.csv", table(ODD))
+    with (tmp_path / "pairs.csv").open(encoding="utf-8", newline="") as handle:
+        cells = [cell for row in csv.reader(handle) for cell in row]
+    assert not [cell for cell in cells if cell.lstrip(" ")[:1] in tuple("=+-@\t\r\n")]
+
+
+def test_a_list_written_by_hand(tmp_path: Path) -> None:
+    """Of a spreadsheet with a byte order mark, one column and one of its own."""
+    path = tmp_path / "mine.csv"
+    path.write_bytes("\ufeffslot_id,note\r\na,x\r\nb,y\r\n".encode())
+    found = pairs.read(path)
+    assert list(found.frame["slot_id"]) == ["a", "b"] and list(found.frame.columns) == ["slot_id"]
+    with pytest.raises(UsageError, match="has no column p_clean"):
+        found.require("slot_id", "p_clean")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty: it names no pair"),
+        ("slot_id,verdict\n", "is empty: it names no pair"),
+        ("slot_id,verdict\na,clean\nb,perhaps\n", "row 2: verdict 'perhaps' is not clean or noisy"),
+        ("slot_id,p_clean\na,1.5\n", "row 1: p_clean '1.5' is not a probability"),
+        ("slot_id,p_clean\na,nan\n", "row 1: p_clean 'nan' is not a probability"),
+        ("slot_id,p_clean\na,high\n", "is no list of pairs"),
+        ("slot_id,verdict\na,clean\na,noisy\n", "row 2: slot_id 'a' is not there once"),
+        ("slot_id,verdict\na\n", "line 2 has 1 cells, the header 2"),
+    ],
+)
+def test_what_is_no_list_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(content, encoding="utf-8", newline="")
+    with pytest.raises(UsageError, match=message):
+        pairs.read(path)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "pairs.parquet").write_bytes(b"PAR1 no")
+    (tmp_path / "latin.csv").write_bytes(b"slot_id\n\xe9\n")
+    for name in ("pairs.parquet", "latin.csv"):
+        with pytest.raises(UsageError, match="is no list of pairs"):
+            pairs.read(tmp_path / name)
+    with pytest.raises(UsageError, match=r"neither \.parquet nor \.csv"):
+        pairs.read(tmp_path / "pairs.xlsx")
+    with pytest.raises(UsageError, match="cannot be read"):
+        pairs.read(tmp_path / "none.csv")
+    with pytest.raises(UsageError, match="there is no folder"):
+        pairs.write(tmp_path / "none" / "pairs.csv", table(["a"]))
