@@ -96,6 +96,23 @@ Cache = Annotated[
         rich_help_panel=_WHERE,
     ),
 ]
+Executor = Annotated[
+    str,
+    typer.Option(
+        "--executor", help="local, or ray: parts of the work on a Ray cluster ($RAY_ADDRESS).", rich_help_panel=_WHERE
+    ),
+]
+Parts = Annotated[
+    int | None,
+    typer.Option(
+        "--parts",
+        min=1,
+        max=999_999,
+        help="With --executor ray: into how many parts.",
+        show_default="by the cluster",
+        rich_help_panel=_WHERE,
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.", rich_help_panel=_WHERE)]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more.", rich_help_panel=_WHERE)]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]

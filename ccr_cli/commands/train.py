@@ -70,6 +70,10 @@ def train(
             show_default=False,
         ),
     ] = None,
+    report_to: Annotated[
+        str | None,
+        typer.Option("--report-to", help="Show curves meanwhile: tensorboard.", show_default="nobody"),
+    ] = None,
     device: c.Device = "auto",
     dtype: c.Dtype = "float32",
     name: c.Name = None,
@@ -115,6 +119,7 @@ def train(
         dtype=dtype,
         name=name,
         force=force,
+        report_to=report_to,
     )
     if sweep:
         make_all(inputs, wanted, read_axes(sweep, once), shard, json)

@@ -22,6 +22,7 @@ from ccr_cli.stages.ranks import Ranks, together
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import Sources, find_sources, with_noise
 from ccr_cli.stages.texts import GIVEN
+from ccr_cli.stages.tracking import refuse_unknown
 from ccr_cli.stages.trainer import Trainer
 
 LANGS = ("all", "draw")
@@ -50,6 +51,7 @@ class Wanted:
     dtype: str = "float32"
     name: str | None = None
     force: bool = False
+    report_to: str | None = None
 
 
 def mismatched(inputs: Inputs, sources: Sources, wanted: Wanted) -> Sources:
@@ -101,6 +103,7 @@ def make(
         name=wanted.name,
         force=wanted.force,
         ranks=ranks,
+        report_to=wanted.report_to,
     )
 
 
@@ -119,6 +122,7 @@ def train(
     name: str | None = None,
     force: bool = False,
     ranks: Ranks = ALONE,
+    report_to: str | None = None,
 ) -> base.Artifact:
     """Trains one method.
 
@@ -136,6 +140,7 @@ def train(
         name: Name of the run.
         force: Train again.
         ranks: The processes that train together.
+        report_to: Who gets curves while it goes on: `tensorboard`, or nobody.
 
     Returns:
         The run.
@@ -151,6 +156,7 @@ def train(
     several = len(sources.translated) > 1
     if langs != LANGS[0] and not several:
         raise UsageError(f"--langs {langs} goes with several languages", hint="--lang es --lang fr")
+    refuse_unknown(report_to)
     module = registry.load("methods", method)
     if preset is not None and preset not in module.Method.PRESETS:
         known = ", ".join(module.Method.PRESETS) or "none"
@@ -189,7 +195,8 @@ def train(
     with ExitStack() as open_sites:
         build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get what it is, and no lock
         if build.done is None:
-            Trainer(build, sources, module, config, request, choose_device(device), DTYPES[dtype], ranks).train()
+            where = choose_device(device)
+            Trainer(build, sources, module, config, request, where, DTYPES[dtype], ranks, report_to).train()
             build.done = ranks.told(build.done)
         assert build.done is not None
         return build.done

@@ -36,6 +36,7 @@ from ccr_cli.stages.ranks import Ranks
 from ccr_cli.stages.scoring import Figures, over_folds, score_gallery
 from ccr_cli.stages.sources import Sources
 from ccr_cli.stages.stopping import Stop, stoppable
+from ccr_cli.stages.tracking import Tracker, tracker
 from ccr_cli.stages.train_state import Progress, memory_mb
 from ccr_cli.stages.triplets import Gallery
 
@@ -62,6 +63,7 @@ class Trainer:
         device: torch.device,
         dtype: torch.dtype,
         ranks: Ranks = ALONE,
+        report_to: str | None = None,
     ) -> None:
         self.build, self.device, self.ranks = build, device, ranks
         self.seed, self.request = int(request["seed"]), request
@@ -76,6 +78,7 @@ class Trainer:
         least = 0.0 if self.material.scope == "truth" else LEAST
         self.state = Progress(p=self._to_device(self.material.first_belief(), least))
         self._saved, self._cost = time.monotonic(), 0.0
+        self.report_to = report_to if ranks.first else None
 
     def train(self) -> None:
         """Trains to the last epoch and finishes the artifact.
@@ -89,13 +92,16 @@ class Trainer:
         epochs, steps = self.config.epochs, self.engine.steps
         left = (epochs - self.state.epoch) * steps - self.state.step
         stopped = ""
+        done = self.state.epoch * steps + self.state.step
+        curves = self.build.final.parent.parent / "tensorboard" / self.build.final.name
         with (
-            stoppable("after this step") as stop,
+            stoppable("after this step", self.ranks.first) as stop,
             progress(left, f"train {self.request['method']}", "steps") as advance,
+            tracker(self.report_to, curves, done) as track,
         ):
             try:
                 while self.state.epoch < epochs:
-                    self._epoch(self.state.epoch + 1, advance, stop)
+                    self._epoch(self.state.epoch + 1, advance, stop, track)
             except Collapsed as collapsed:
                 stopped = f"stopped in epoch {self.state.epoch + 1}: {collapsed}"
         if stopped and not self.state.best_epoch:
@@ -134,7 +140,7 @@ class Trainer:
         names = [parent.path.rsplit("/", 1)[-1] for parent in self.build.parents if parent.kind == "translation"]
         return {"langs": self.request["langs"], "translations": dict(zip(self.triplets.langs, names, strict=True))}
 
-    def _epoch(self, epoch: int, advance: Any, stop: Stop) -> None:
+    def _epoch(self, epoch: int, advance: Any, stop: Stop, track: Tracker) -> None:
         state, steps = self.state, self.engine.steps
         self.method.start_epoch(epoch)
         self.method.train()
@@ -151,6 +157,8 @@ class Trainer:
             stop.asked, due = self.ranks.agree(stop.asked, self._due())
             if state.step % CHECK_STEPS == 0 or stop.asked or due:
                 self._check_loss(epoch)
+            if state.step % CHECK_STEPS == 0:
+                track.log({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
             if state.step < steps and (stop.asked or due):
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
@@ -170,6 +178,7 @@ class Trainer:
         state.history.append(entry)
         seconds, rate = time.perf_counter() - started, len(order) / trained
         state.timing.append({"seconds": seconds, "triplets_per_second": rate, "memory_mb": memory_mb(self.device)})
+        track.log({**entry, "machine": state.timing[-1]}, epoch * steps)
         state.epoch, state.step, state.sums, state.seconds = epoch, 0, {}, 0.0
         stop.asked, due = self.ranks.agree(stop.asked, self._due())
         if stop.asked or due or epoch == self.config.epochs:
