@@ -21,8 +21,9 @@ from ccr_cli.nets.lora import Lora, add_lora, layers_of, merge_lora
 from ccr_cli.nets.ragged import Places, Texts
 from ccr_cli.nets.text_pooling import TextPooling, pool_tokens
 
-_MASKS_FOR_ATTENTION = {"t5", "mt5", "umt5"}
-"""Models that take a mask of (B, 1, L, L) as it is; from one of (B, L) transformers reads whether nothing is padded."""
+_T5 = {"t5", "mt5", "umt5"}
+"""Models that may lack a decoder and say nothing of it, and that take a mask of (B, 1, L, L) as it is; from one of
+(B, L) transformers reads whether anything is padded, for which the device must be waited for."""
 
 
 class TransformerTextEncoder(nn.Module):
@@ -49,7 +50,7 @@ class TransformerTextEncoder(nn.Module):
         self.pooling: TextPooling = pooling
         self.lora: Lora | None = None
         self.projection: nn.Module | None = getattr(model, "text_projection", None) if pooling == "own" else None
-        if getattr(config, "is_encoder_decoder", False):
+        if getattr(config, "is_encoder_decoder", False) or config.model_type in _T5:
             model = model.get_encoder()  # type: ignore[operator]
         elif hasattr(model, "text_model"):
             model = model.text_model  # type: ignore[assignment]
@@ -130,7 +131,7 @@ class TransformerTextEncoder(nn.Module):
         if self._width is not None or lengths_B.min() == width:
             return self.model(input_ids=ids_BL), mask_BL
         given = mask_BL.long()
-        if self.model.config.model_type in _MASKS_FOR_ATTENTION:
+        if self.model.config.model_type in _T5:
             given = mask_BL[:, None, None, :].expand(-1, 1, width, -1)
         return self.model(input_ids=ids_BL, attention_mask=given), mask_BL
 

@@ -30,6 +30,7 @@ _OPTIONAL = {
     "torchcodec": (_VIDEO, "pip uninstall torchcodec; av decodes without it"),
     "h5py": (_HDF5, "pip install --force-reinstall h5py"),
     "ctranslate2": (_CT2, "pip install --force-reinstall ctranslate2"),
+    "peft": ("pip install 'ccr-cli[lora]'", "pip install --force-reinstall peft"),
     "onnxruntime": (_ONNX, "pip install --force-reinstall onnxruntime"),
     "faiss": (_INDEX, "pip install --force-reinstall faiss-cpu"),
     "torchvision": ("", "pip uninstall torchvision"),

@@ -9,18 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertModel,
-    CLIPConfig,
-    CLIPModel,
-    SiglipConfig,
-    SiglipModel,
-    T5Config,
-    T5Model,
-    XLMRobertaConfig,
-    XLMRobertaModel,
-)
+from towers import LAYERS, LONGEST, MODELS
+from transformers import BertConfig, BertModel
 
 from ccr_cli.data.tokens import TokenTable
 from ccr_cli.errors import UnavailableError
@@ -32,7 +22,6 @@ from ccr_cli.nets.text import (
 )
 
 LISTS = [[5, 6, 7, 8, 9, 10], [11], [12, 13], [5, 5, 5, 14, 15, 16, 17, 18, 19]]
-_SMALL = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
 
 def _table() -> TokenTable:
@@ -40,30 +29,7 @@ def _table() -> TokenTable:
 
 
 def _bert() -> Any:
-    return BertModel(BertConfig(vocab_size=40, **_SMALL))
-
-
-def _roberta() -> Any:
-    return XLMRobertaModel(XLMRobertaConfig(vocab_size=40, max_position_embeddings=40, pad_token_id=1, **_SMALL))
-
-
-def _t5() -> Any:
-    return T5Model(T5Config(vocab_size=40, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_heads=2))
-
-
-def _clip() -> Any:
-    text = {"vocab_size": 40, "max_position_embeddings": 40, "eos_token_id": 2, **_SMALL}
-    vision = {**_SMALL, "image_size": 8, "patch_size": 4}
-    return CLIPModel(CLIPConfig(text_config=text, vision_config=vision))
-
-
-def _siglip() -> Any:
-    text = {"vocab_size": 40, "max_position_embeddings": 40, "bos_token_id": 1, "eos_token_id": 2, **_SMALL}
-    vision = {**_SMALL, "image_size": 8, "patch_size": 4}
-    return SiglipModel(SiglipConfig(text_config=text, vision_config=vision))
-
-
-MODELS = {"bert": _bert, "xlm-roberta": _roberta, "t5": _t5, "clip": _clip, "siglip": _siglip}
+    return BertModel(BertConfig(vocab_size=40, **LAYERS))
 
 
 def test_ngram_encoder_is_the_mean_of_its_rows() -> None:
@@ -128,7 +94,7 @@ def test_a_text_is_the_same_alone_and_in_any_batch(name: str) -> None:
             torch.testing.assert_close(
                 encoder(table.select(torch.tensor([i])))[0], together_BD[i], rtol=1e-4, atol=1e-5
             )
-    assert together_BD.shape == (len(LISTS), encoder.dim) and encoder.dim == 16
+    assert together_BD.shape == (len(LISTS), encoder.dim) and encoder.dim == (12 if name == "altclip" else 16)
 
 
 def test_pooling_is_the_mean_over_real_tokens() -> None:
@@ -178,7 +144,8 @@ def test_an_absent_model_is_refused_quickly() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_longest_text_is_read_and_no_longer_one(name: str) -> None:
     encoder = TransformerTextEncoder(MODELS[name]()).eval()
-    assert encoder.longest == {"bert": 512, "xlm-roberta": 38, "t5": None, "clip": 40, "siglip": 40}[name]
+    after_padding = name in ("roberta", "xlm-roberta", "altclip", "mpnet")
+    assert encoder.longest == (None if name in ("t5", "mt5") else LONGEST - 2 * after_padding)
     if encoder.longest is not None:
         table = TokenTable.from_lists([[[5]] * encoder.longest, [[5]] * (encoder.longest + 1)])
         assert encoder(table.select(torch.tensor([0]))).isfinite().all()

@@ -105,6 +105,31 @@ def test_sentence_transformers_finds_the_run_s_vectors(
     assert_allclose(np.linalg.norm(found_TD, axis=1), np.ones(len(TEXTS)), atol=1e-6)
 
 
+@pytest.mark.parametrize("options", [("pooling=cls", "lora_rank=2", "lr=0.1"), ("pooling=max",), ("pooling=last",)])
+def test_poolings_and_merged_adapters(options: tuple[str, ...], space: Chain, models: Path) -> None:
+    run = train(space, models / "bert", "infonce", "max_tokens=9", *options, name=f"bert-{options[0][8:]}")
+    folder = export(space, run)
+    assert cosines(sentence_vectors(folder), own(run)).min() > 0.99999
+    kept = {key.removeprefix("encoder.text_encoder.model.") for key in load_file(run / "model.safetensors")}
+    merged = set(load_file(folder / "model.safetensors"))
+    assert any("lora_" in key for key in kept) == ("lora_rank=2" in options) and not any("lora_" in k for k in merged)
+    said = json.loads((folder / "1_Pooling" / "config.json").read_text())
+    names = {"cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens", "last": "pooling_mode_lasttoken"}
+    assert [key for key, value in said.items() if value is True] == [names[options[0].removeprefix("pooling=")]]
+
+
+@pytest.mark.parametrize("pooling", ["cls", "max", "last"])
+def test_poolings_without_sentence_transformers(pooling: str, space: Chain, models: Path) -> None:
+    run = train(space, models / "siglip", "infonce", "max_tokens=9", f"pooling={pooling}", name=f"siglip-{pooling}")
+    assert cosines(Encoder(export(space, run)).encode(TEXTS), own(run)).min() > 0.99999
+
+
+def test_a_model_s_own_pooling_is_refused(space: Chain, models: Path) -> None:
+    run = train(space, models / "bert", "infonce", "max_tokens=9", "pooling=own", name="bert-own")
+    done = toy.ccr("export", run, workspace=space.root)
+    assert (done.code, done.out) == (2, "") and "pools by itself" in done.err
+
+
 @pytest.mark.parametrize("family", ["bert", "xlm-roberta", "t5", "clip"])
 def test_transformers_alone_loads_the_tower(family: str, space: Chain, models: Path) -> None:
     run = train(space, models / family, "infonce", "max_tokens=9", name=f"{family}-infonce")

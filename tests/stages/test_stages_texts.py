@@ -33,3 +33,23 @@ def test_texts_longer_than_a_model_reads(workspace: toy.Chain, bert: Path) -> No
     assert "--set max_tokens=40" in refused.err
     made = toy.ok(*call, "--set", "max_tokens=40", workspace=workspace.root).made
     assert run.config(made)["text_encoder"]["kind"] == "transformers"
+
+
+def test_options_of_the_text_encoder_are_in_the_run(workspace: toy.Chain, bert: Path) -> None:
+    options = {"max_tokens": 40, "pooling": "cls", "lora_rank": 2, "frozen_layers": 1, "encoder_lr": 1e-4}
+    sets = [word for key, value in options.items() for word in ("--set", f"{key}={value}")]
+    call = ("train", "--method", "infonce", "--epochs", "1", "--device", "cpu", "--set", f"text_encoder={bert}")
+    made = toy.ok(*call, *sets, workspace=workspace.root).made
+    told = run.config(made)
+    assert told["text_encoder"]["pooling"] == "cls" and options.items() <= told["options"].items()
+    assert told["text_encoder"]["lora"] == {"rank": 2, "alpha": 4, "targets": ["query", "value"], "first": 1}
+    toy.ok("evaluate", made.path, "--device", "cpu", workspace=workspace.root)
+
+
+@pytest.mark.parametrize("option", ["pooling=own", "pooling=sum", "lora_rank=-1", "encoder_lr=0", "layer_decay=0"])
+def test_options_that_make_no_sense(option: str, workspace: toy.Chain, bert: Path) -> None:
+    call = ("train", "--method", "nrccr" if option == "pooling=own" else "infonce", "--device", "cpu")
+    refused = toy.ccr(
+        *call, "--set", f"text_encoder={bert}", "--set", "max_tokens=9", "--set", option, workspace=workspace.root
+    )
+    assert refused.code == 2 and option.split("=")[0] in refused.err
