@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -158,6 +159,38 @@ def test_killed_at_any_moment(seconds: float, workspace: Chain, whole: base.Arti
     process.communicate()
     made = toy.ok(*COMMAND, *EPOCHS, workspace=workspace.root).made
     assert made.files == whole.files
+
+
+@pytest.mark.parametrize(
+    ("kills", "epochs"),
+    [pytest.param(3, 60, marks=pytest.mark.slow), pytest.param(20, 400, marks=pytest.mark.soak)],
+)
+def test_killed_again_and_again(kills: int, epochs: int, workspace: Chain) -> None:
+    """Each time a random while after training went on; other moments in every test run."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")  # pytest shows it where this fails
+    moment = random.Random(seed)
+    length = ("--epochs", str(epochs))
+    wanted = toy.ok(*COMMAND[:-1], "wanted", *length, workspace=workspace.root).made
+    before = -1
+    for _ in range(kills):
+        process = start(workspace, *length)
+        while (now := stamp(workspace)) == before:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.002)
+        time.sleep(moment.uniform(0.0, 1.0))
+        process.kill()
+        process.communicate()
+        before = max(now, stamp(workspace))
+    assert not (workspace.root / "runs" / "mine").exists(), "every kill came before the end"
+    made = toy.ok(*COMMAND, *length, workspace=workspace.root).made
+    assert made.files == wanted.files
+
+
+def stamp(workspace: Chain) -> int:
+    """When the state for resuming was written; -1 where there is none."""
+    record = partial(workspace) / "last" / "state.json"
+    return record.stat().st_mtime_ns if record.is_file() else -1
 
 
 @pytest.mark.parametrize(
