@@ -88,6 +88,8 @@ def extract(
     device: c.Device = "auto",
     dtype: c.Dtype = "float32",
     max_failed: c.MaxFailed = 0.2,
+    executor: c.Executor = "local",
+    parts: c.Parts = None,
     name: c.Name = None,
     force: c.Force = False,
     retry_failed: c.RetryFailed = False,
@@ -122,7 +124,7 @@ def extract(
     else:
         from ccr_cli.stages.extract import Wanted, extract_part
         from ccr_cli.stages.extract import extract as stage
-        from ccr_cli.stages.parts import parse_part
+        from ccr_cli.stages.parts import on_ray, parse_part
 
         wanted = Wanted(
             encoder=encoder,
@@ -139,6 +141,7 @@ def extract(
             force=force,
             retry_failed=retry_failed,
         )
+        ray = on_ray(executor, parts, shard)
         part = None if shard is None else parse_part(shard)
         if part is not None and not dry_run:
             done = extract_part(inputs, wanted, part)
@@ -146,7 +149,12 @@ def extract(
                 read = [*map(c._facts, inputs.read)]
                 c.show_json({"read": read, "made": [], "shard": shard, "extracted": done})
             return
-        found = stage(inputs, wanted)
+        if ray:
+            from ccr_cli.stages.ray_executor import extract_on_ray
+
+            found = extract_on_ray(inputs, wanted, parts)
+        else:
+            found = stage(inputs, wanted)
         if found is None:
             return
         made = found

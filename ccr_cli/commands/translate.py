@@ -68,6 +68,8 @@ def translate(
     name: c.Name = None,
     force: c.Force = False,
     retry_failed: c.RetryFailed = False,
+    executor: c.Executor = "local",
+    parts: c.Parts = None,
     cache: c.Cache = None,
     no_cache: Annotated[
         bool,
@@ -94,6 +96,7 @@ def translate(
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_translation
     from ccr_cli.stages.noise import make_noise
+    from ccr_cli.stages.parts import on_ray
     from ccr_cli.stages.translate import Wanted, training_data
     from ccr_cli.stages.translate import translate as stage
     from ccr_cli.stages.translate_languages import in_turn
@@ -117,6 +120,7 @@ def translate(
         )
         for each in dict.fromkeys(lang or [])
     ]
+    ray = on_ray(executor, parts, shard)
     part = part_of(shard, wanted, noise=bool(noise))
     if part is not None and dry_run:
         wanted = [replace(each, part=part) for each in wanted]
@@ -145,6 +149,10 @@ def translate(
 
     def make(each: Wanted) -> None:
         with suppress(Planned):
+            if ray:
+                from ccr_cli.stages.ray_executor import translate_on_ray
+
+                translate_on_ray(inputs, each, parts)
             made.append(stage(inputs, each))
             show_translation(made[-1], said)
 

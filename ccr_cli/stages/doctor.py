@@ -23,7 +23,8 @@ _PACKAGES = (
     "sacrebleu",
     "deep-translator",
 )
-_VIDEO, _HDF5, _CT2, _ONNX = (f"pip install 'ccr-cli[{extra}]'" for extra in ("video", "hdf5", "ct2", "onnx"))
+_EXTRAS = ("video", "hdf5", "ct2", "onnx", "ray")
+_VIDEO, _HDF5, _CT2, _ONNX, _RAY = (f"pip install 'ccr-cli[{extra}]'" for extra in _EXTRAS)
 _INDEX = "pip install 'ccr-cli[index]'"
 _OPTIONAL = {
     "av": (_VIDEO, "pip install --force-reinstall av"),
@@ -32,6 +33,7 @@ _OPTIONAL = {
     "ctranslate2": (_CT2, "pip install --force-reinstall ctranslate2"),
     "peft": ("pip install 'ccr-cli[lora]'", "pip install --force-reinstall peft"),
     "onnxruntime": (_ONNX, "pip install --force-reinstall onnxruntime"),
+    "ray": (_RAY, "pip install --force-reinstall ray"),
     "faiss": (_INDEX, "pip install --force-reinstall faiss-cpu"),
     "torchvision": ("", "pip uninstall torchvision"),
 }

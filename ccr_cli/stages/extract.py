@@ -62,12 +62,13 @@ class Wanted:
     """Try failed items again, keep the rest."""
 
 
-def extract(inputs: Inputs, wanted: Wanted) -> base.Artifact | None:
+def extract(inputs: Inputs, wanted: Wanted, share: Callable[[Job], object] | None = None) -> base.Artifact | None:
     """Encodes every picture and video of a data set.
 
     Args:
         inputs: Must lead to one data set.
         wanted: What is asked for.
+        share: Has others make the pieces that are not there, such as the workers of a cluster.
 
     Returns:
         The features artifact; its count `failed` says how many items have none. None in the processes of `torchrun`
@@ -79,11 +80,12 @@ def extract(inputs: Inputs, wanted: Wanted) -> base.Artifact | None:
     """
     rank, ranks = rank_and_size()
     if ranks == 1 or inputs.workspace.dry_run:
-        return _Job(inputs, wanted).make(Part())
-    job = _Job(inputs, replace(wanted, device=own_device(wanted.device)))
+        job = Job(inputs, wanted)
+        return job.make(lambda: share(job) if share else job.work(Part()))
+    job = Job(inputs, replace(wanted, device=own_device(wanted.device)))
     with meeting() as wait:
         if rank == 0:
-            return job.make(Part(rank, ranks), wait)
+            return job.make(lambda: job.work(Part(rank, ranks)), wait)
         console.verbosity = -1
         wait()  # for the first to make the folder ready
         if job.pieces.folder.is_dir():
@@ -105,7 +107,7 @@ def extract_part(inputs: Inputs, wanted: Wanted, part: Part) -> dict[str, int]:
     if wanted.force or wanted.retry_failed:
         option = "--force" if wanted.force else "--retry-failed"
         raise UsageError(f"{option} does not go with --shard", hint="leave --shard out, or give another --name")
-    job = _Job(inputs, wanted)
+    job = Job(inputs, wanted)
     if job.state() == "done":
         say(f"{job.name} is made: nothing is left to do")
         return {"items": 0, "failed": 0}
@@ -134,7 +136,7 @@ def usual_request(encoder: str) -> dict[str, Any]:
     return {"encoder": encoder, "dtype": "float32", **asdict(registry.load("encoders", encoder).Config())}
 
 
-class _Job:
+class Job:
     """What is wanted, understood: data set, encoder, request, pieces."""
 
     def __init__(self, inputs: Inputs, wanted: Wanted) -> None:
@@ -143,8 +145,8 @@ class _Job:
         if wanted.pool not in POOLS:
             raise UsageError(f"--pool is one of {', '.join(POOLS)}, not {wanted.pool!r}")
         self.wanted, self._workspace = wanted, inputs.workspace
-        self._data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
-        source = dataset.read(self._data)
+        self.data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
+        source = dataset.read(self.data)
         items = source.items
         self._media = [Medium(kind, media) for kind, media in zip(items["kind"], items["media"], strict=True)]
         encoder = wanted.encoder or usual_encoder(source)
@@ -159,14 +161,19 @@ class _Job:
         if wanted.pool != "none":
             self.request["pool"] = wanted.pool
         self.name = wanted.name or stem(encoder, self.request, usual_request(encoder))
-        self.plan = {"request": self.request, "parents": [self._data.id]}
-        final = self._workspace.place("features", slug(self.name), self._data.name)
+        self.plan = {"request": self.request, "parents": [self.data.id]}
+        final = self._workspace.place("features", slug(self.name), self.data.name)
         folder = final.with_name(f"{final.name}.parts")
         size = extract_pieces.VIDEOS if with_videos else extract_pieces.PICTURES
         self.pieces = Pieces(folder, final, list(items["item_id"]), size)
 
-    def make(self, part: Part, wait: Callable[[], None] | None = None) -> base.Artifact:
-        """Makes the artifact, or waits for those with whom the work is shared and makes it then."""
+    def make(self, work: Callable[[], object], wait: Callable[[], None] | None = None) -> base.Artifact:
+        """Makes the artifact.
+
+        Args:
+            work: Makes the pieces that are not there, or this process's part of them.
+            wait: Waits for those with whom the work is shared.
+        """
         with self._building() as build:
             if build.done is None:
                 self._prepare(build)
@@ -176,7 +183,7 @@ class _Job:
                 wait()
             if build.done is None:
                 try:
-                    self._make(build, part, wait)
+                    self._make(build, work, wait)
                 except CcrError:
                     self.pieces.remove_if_empty()
                     raise
@@ -186,10 +193,10 @@ class _Job:
             assert build.done is not None
             return build.done
 
-    def _make(self, build: Build, part: Part, wait: Callable[[], None] | None) -> None:
+    def _make(self, build: Build, work: Callable[[], object], wait: Callable[[], None] | None) -> None:
         with self.pieces.all_parts():
             if self.pieces.todo():
-                self.work(part)
+                work()
             if wait is not None:
                 wait()
             self._finish(build)
@@ -213,8 +220,8 @@ class _Job:
         if not todo:
             return 0, 0
         root = self._root()
-        if part.of == 1 and not self.wanted.retry_failed:  # an artifact that is mended holds what need not be there
-            self._refuse_absent(root, todo)
+        if part.of == 1:
+            self.media_of(todo)
         device = choose_device(self.wanted.device)
         model = self._module.Encoder(self._config, device, DTYPES[self.wanted.dtype])
         self._refuse_pictures(model)
@@ -244,8 +251,8 @@ class _Job:
             "features",
             self.name,
             self.request,
-            [self._data],
-            data=self._data.name,
+            [self.data],
+            data=self.data.name,
             force=self.wanted.force,
             redo_failed=self.wanted.retry_failed,
         ) as build:
@@ -288,33 +295,42 @@ class _Job:
         return {**model.describe(), "sampling": asdict(model.sampling), "pool": self.wanted.pool}
 
     def _root(self) -> Path:
-        root = self.wanted.media_root or dataset.media_root(self._data)
+        root = self.wanted.media_root or dataset.media_root(self.data)
         if root is None or not root.is_dir():
             where = f"its media root {root} is not there" if root else "no media lie beside it"
-            raise ArtifactError(f"{self._data.name} has no media: {where}", hint="say where: --media-root FOLDER")
+            raise ArtifactError(f"{self.data.name} has no media: {where}", hint="say where: --media-root FOLDER")
         return root.resolve()
 
-    def _refuse_absent(self, root: Path, todo: Sequence[tuple[int, int]]) -> None:
-        """Stops before anything is encoded where so many media are not there that the end would be refused."""
+    def media_of(self, todo: Sequence[tuple[int, int]]) -> list[Path]:
+        """The media of pieces, as far as they are there.
+
+        Raises:
+            ArtifactError: If there is no folder of media.
+            CcrError: If so many are not there that the end would be refused, before anything is encoded.
+        """
+        root = self._root()
         named = [each.media for start, stop in todo for each in self._media[start:stop] if each.media]
         absent = [name for name in named if not (root / name).exists()]
         total = len(self._media)
-        if len(absent) > self.wanted.max_failed * total:
+        mended = self.wanted.retry_failed  # an artifact that is mended holds what need not be there
+        if not mended and len(absent) > self.wanted.max_failed * total:
             raise CcrError(
                 f"{len(absent)} of {total} media are not there, more than --max-failed {self.wanted.max_failed:g}; "
                 f"the first: {absent[0]}, below {root}",
                 hint="say where they are: --media-root FOLDER; or raise --max-failed",
             )
+        missing = set(absent)
+        return [root / name for name in named if name not in missing]
 
     def _refuse_sampling(self) -> None:
         """Options that choose frames, where there are none."""
         for key in self.wanted.options:
             if key in features.FRAMES:
-                raise UsageError(f"{key} is for videos, and {self._data.name} has none", hint="leave it out")
+                raise UsageError(f"{key} is for videos, and {self.data.name} has none", hint="leave it out")
 
     def _refuse_pictures(self, model: Any) -> None:
         if model.sampling.clip_frames > 1 and not any(medium.kind == "video" for medium in self._media):
             raise ArtifactError(
-                f"{self._data.name} has no videos, and {self.request['encoder']} encodes clips of them",
+                f"{self.data.name} has no videos, and {self.request['encoder']} encodes clips of them",
                 hint="an encoder of pictures, such as --encoder clip",
             )

@@ -131,6 +131,11 @@ class Job:
         """How far the artifact is: done, unfinished or to do."""
         return state_of(self.building(dry=True))
 
+    @property
+    def has_device(self) -> bool:
+        """Whether the engine is a model, which computes on a device, and no program or provider."""
+        return hasattr(self._config, "dtype")
+
     def engines(self, folder: Path) -> Engines:
         """The engines, whose results are kept in the cache, or in a building folder."""
         return self._engines(self._module, self._config, folder)

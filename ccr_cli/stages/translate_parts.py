@@ -41,7 +41,7 @@ def part_of(shard: str | None, wanted: Sequence[Wanted], *, noise: bool) -> Part
             "--shard makes no artifact, and --noise asks for one",
             hint="give --lang alone with --shard, and draw the mismatch in a call of its own: ccr translate --noise R",
         )
-    _require_cache(wanted)
+    require_cache(wanted)
     return part
 
 
@@ -98,7 +98,7 @@ def share(inputs: Inputs, wanted: Sequence[Wanted]) -> bool:
     rank, ranks = rank_and_size()
     if inputs.workspace.dry_run or ranks == 1:
         return True
-    _require_cache(wanted)
+    require_cache(wanted)
     if rank:
         console.verbosity = -1
 
@@ -113,7 +113,12 @@ def share(inputs: Inputs, wanted: Sequence[Wanted]) -> bool:
     return rank == 0
 
 
-def _require_cache(wanted: Sequence[Wanted]) -> None:
+def require_cache(wanted: Sequence[Wanted]) -> None:
+    """Parts need a place where what comes of them meets.
+
+    Raises:
+        UsageError: If there is no cache.
+    """
     if not all(each.cache for each in wanted):
         raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")
 
