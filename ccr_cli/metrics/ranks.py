@@ -28,6 +28,7 @@ block; lower case: a block.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -37,7 +38,7 @@ from torch import Tensor
 
 from ccr_cli.metrics.counting import EXACT, count
 from ccr_cli.metrics.positives import IntArray, Positives
-from ccr_cli.metrics.sims import SimBlock, blocks, matrix_sim, transposed
+from ccr_cli.metrics.sims import SimBlock, blocks
 
 FloatArray = NDArray[np.float64]
 
@@ -122,9 +123,8 @@ def rank_queries(
 ) -> Ranks:
     """Rank every query's positives in the whole gallery, on the device where `sim` answers.
 
-    Memory: while a stripe of at least 64 queries (fewer if `block` is smaller) times the gallery fits into
-    `keep` numbers, a stripe is computed once and kept; beyond that its blocks are computed twice and
-    memory is O(block^2 + P).
+    Blocks that hold a positive are computed first, for its similarity, and all others once. What fits into `keep`
+    numbers is kept from the first pass to the second, the rest computed again, so memory is O(block^2 + keep + P).
 
     Args:
         sim: Called with a slice of queries and one of gallery entries; returns their (q, g) similarities in
@@ -133,25 +133,16 @@ def rank_queries(
         n_gallery: G.
         positives: The right answers; a query may have none (nan) or several.
         block: Most queries and most gallery entries asked for at once.
-        keep: Most similarities held at once.
+        keep: Most similarities kept between the passes.
 
     Raises:
         ValueError: If a similarity is NaN, half precision or of the wrong shape, or positives do not fit.
     """
     if len(positives) != n_queries:
         raise ValueError(f"positives are given for {len(positives)} queries, there are {n_queries}")
-    if not 1 <= block <= EXACT:
-        raise ValueError(f"block is {block}, not in 1..{EXACT}")
-    positives.check(n_gallery)
-    greater_P = np.zeros(len(positives.index))
-    ties_P = np.zeros(len(positives.index))
-    rows = min(block, max(64, keep // max(n_gallery, 1)))
-    for queries in blocks(n_queries, rows):
-        span = slice(int(positives.offsets[queries.start]), int(positives.offsets[queries.stop]))
-        if span.start == span.stop:
-            continue
-        greater_P[span], ties_P[span] = _stripe(sim, queries, n_gallery, positives, block, keep)
-    return _finish(greater_P, ties_P, positives, n_gallery)
+    rows = _Side(positives, n_gallery, block)
+    _sweep(sim, n_queries, n_gallery, rows, None, block, keep)
+    return rows.ranks()
 
 
 def rank_both(
@@ -163,9 +154,7 @@ def rank_both(
     block: int = 1024,
     keep: int = 2**26,
 ) -> tuple[Ranks, Ranks]:
-    """Both directions of one similarity: text to visual, and visual to text.
-
-    A matrix of at most `keep` entries is computed once and held; a larger one is streamed for each direction.
+    """Both directions of one similarity, each block computed once for both: text to visual, and visual to text.
 
     Args:
         sim_VT: Similarities with visual rows and text columns.
@@ -181,65 +170,122 @@ def rank_both(
     Raises:
         ValueError: As `rank_queries`.
     """
-    if 0 < n_visual * n_texts <= keep:
-        sim_VT = _held(sim_VT, n_visual, n_texts, block)
-    t2v = rank_queries(transposed(sim_VT), n_texts, n_visual, visual_of_text, block=block, keep=keep)
-    back = visual_of_text.reversed(n_visual)
-    return t2v, rank_queries(sim_VT, n_visual, n_texts, back, block=block, keep=keep)
+    if len(visual_of_text) != n_texts:
+        raise ValueError(f"positives are given for {len(visual_of_text)} queries, there are {n_texts}")
+    texts = _Side(visual_of_text, n_visual, block)
+    visual = _Side(visual_of_text.reversed(n_visual), n_texts, block)
+    _sweep(sim_VT, n_visual, n_texts, visual, texts, block, keep)
+    return texts.ranks(), visual.ranks()
 
 
-def _held(sim_VT: SimBlock, n_visual: int, n_texts: int, block: int) -> SimBlock:
-    """The same similarities, computed once."""
-    full_VT: Tensor | None = None
-    for visual in blocks(n_visual, block):
-        for texts in blocks(n_texts, block):
-            sim_vt = _checked(sim_VT(visual, texts), visual, texts)
-            if full_VT is None:
-                full_VT = sim_vt.new_empty(n_visual, n_texts)
-            full_VT[visual, texts] = sim_vt
-    assert full_VT is not None
-    return matrix_sim(full_VT)
+def _sweep(
+    sim: SimBlock, n_rows: int, n_columns: int, rows: _Side, columns: _Side | None, block: int, keep: int
+) -> None:
+    """Shows every block of the matrix to its rows as queries, and to its columns where these ask too.
+
+    Whatever is asked twice is asked for by the same slices, and so rounded in the same way.
+    """
+    kept: dict[tuple[int, int], Tensor] = {}
+    for seek in (True, False):
+        for (i, row), (j, column) in itertools.product(
+            enumerate(blocks(n_rows, block)), enumerate(blocks(n_columns, block))
+        ):
+            own = rows.strips[i], columns.strips[j] if columns else None
+            if seek and not own[0].inside(column).any():  # of the same pairs in both directions
+                continue
+            if not any(strip and strip.shape[1] for strip in own):
+                continue
+            sim_rc = kept.pop((i, j)) if (i, j) in kept else _checked(sim(row, column), row, column)
+            if seek and sim_rc.numel() <= keep:
+                kept[i, j] = sim_rc
+                keep -= sim_rc.numel()
+            for strip, seen_qg, gallery in ((own[0], sim_rc, column), (own[1], sim_rc.T, row)):
+                if strip and strip.shape[1]:
+                    (strip.seek if seek else strip.count)(seen_qg, gallery)
 
 
-def _stripe(
-    sim: SimBlock, queries: slice, n_gallery: int, positives: Positives, block: int, keep: int
-) -> tuple[FloatArray, FloatArray]:
-    """Greater and tied competitors of each positive of one stripe of queries, in the positives' order."""
-    counts = positives.counts[queries]
-    offsets = positives.offsets[queries.start : queries.stop + 1]
-    index = positives.index[offsets[0] : offsets[-1]]
-    row = np.repeat(np.arange(len(counts)), counts)
-    column = np.arange(len(index)) - np.repeat(offsets[:-1] - offsets[0], counts)
-    shape = (len(counts), int(counts.max()))
-    remember = shape[0] * n_gallery <= keep
-    kept: list[Tensor] = []
-    score_qM: Tensor | None = None
-    for gallery in blocks(n_gallery, block):  # first pass: the similarities of the positives themselves
-        sim_qg = _checked(sim(queries, gallery), queries, gallery)
-        if score_qM is None:
-            score_qM = torch.full(shape, float("nan"), dtype=sim_qg.dtype, device=sim_qg.device)
-        inside = (index >= gallery.start) & (index < gallery.stop)
-        _place(score_qM, sim_qg, row[inside], column[inside], index[inside] - gallery.start)
-        if remember:
-            kept.append(sim_qg)
-    assert score_qM is not None
-    # ascending, nan (no such positive) last
-    score_qM, order_qM = score_qM.sort(dim=1)
-    greater_qM = torch.zeros(shape, dtype=torch.float64, device=score_qM.device)
-    equal_qM = torch.zeros_like(greater_qM)
-    for number, gallery in enumerate(blocks(n_gallery, block)):  # second pass: count, less the positives
-        sim_qg = kept[number] if remember else _checked(sim(queries, gallery), queries, gallery)
-        inside = (index >= gallery.start) & (index < gallery.stop)
-        own_qM = torch.full(shape, float("nan"), dtype=sim_qg.dtype, device=sim_qg.device)
-        _place(own_qM, sim_qg, row[inside], column[inside], index[inside] - gallery.start)
-        for values, sign in ((sim_qg, 1), (own_qM, -1)) if inside.any() else ((sim_qg, 1),):
-            above_qM, level_qM = count(values, score_qM)
-            greater_qM.add_(above_qM, alpha=sign)
-            equal_qM.add_(level_qM, alpha=sign)
-    # back from ascending score to the order in which the positives were given
-    greater = torch.empty_like(greater_qM).scatter_(1, order_qM, greater_qM).cpu().numpy()
-    equal = torch.empty_like(equal_qM).scatter_(1, order_qM, equal_qM).cpu().numpy()
-    return greater[row, column], equal[row, column]
+class _Strip:
+    """The queries of one slice: the similarities of their positives, and the competitors above and level with each."""
+
+    def __init__(self, counts: IntArray, index: IntArray) -> None:
+        self.index = index
+        self.row = np.repeat(np.arange(len(counts)), counts)
+        self.column = np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.shape = (len(counts), int(counts.max(initial=0)))
+        self.bounds = (int(index.min()), int(index.max())) if len(index) else (0, -1)
+        self.score_qM: Tensor | None = None
+        self.order_qM: Tensor | None = None
+
+    def inside(self, gallery: slice) -> NDArray[np.bool_]:
+        """Which of the positives lie in a slice of the gallery."""
+        low, high = self.bounds
+        if high < gallery.start or low >= gallery.stop:
+            return np.zeros(len(self.index), dtype=bool)
+        found: NDArray[np.bool_] = (self.index >= gallery.start) & (self.index < gallery.stop)
+        return found
+
+    def seek(self, sim_qg: Tensor, gallery: slice) -> None:
+        """Takes the similarities of the positives in a block."""
+        if self.score_qM is None:
+            self.score_qM = self._empty(sim_qg)
+        self._place(self.score_qM, sim_qg, gallery, self.inside(gallery))
+
+    def count(self, sim_qg: Tensor, gallery: slice) -> None:
+        """Counts a block, less the positives in it."""
+        assert self.score_qM is not None
+        if self.order_qM is None:
+            # ascending, nan (no such positive) last
+            self.score_qM, self.order_qM = self.score_qM.sort(dim=1)
+            self.greater_qM = torch.zeros(self.shape, dtype=torch.float64, device=sim_qg.device)
+            self.equal_qM = torch.zeros_like(self.greater_qM)
+        seen, inside = [(sim_qg, 1)], self.inside(gallery)
+        if inside.any():
+            own_qM = self._empty(sim_qg)
+            self._place(own_qM, sim_qg, gallery, inside)
+            seen.append((own_qM, -1))
+        for values, sign in seen:
+            above_qM, level_qM = count(values, self.score_qM)
+            self.greater_qM.add_(above_qM, alpha=sign)
+            self.equal_qM.add_(level_qM, alpha=sign)
+
+    def counts(self) -> tuple[FloatArray, FloatArray]:
+        """Greater and tied competitors of each positive, in the positives' order."""
+        if self.order_qM is None:
+            return np.zeros(len(self.index)), np.zeros(len(self.index))
+        # back from ascending score to the order in which the positives were given
+        both = (torch.empty_like(x).scatter_(1, self.order_qM, x).cpu() for x in (self.greater_qM, self.equal_qM))
+        greater, equal = (x.numpy()[self.row, self.column] for x in both)
+        return greater, equal
+
+    def _empty(self, like: Tensor) -> Tensor:
+        return torch.full(self.shape, float("nan"), dtype=like.dtype, device=like.device)
+
+    def _place(self, target_qM: Tensor, sim_qg: Tensor, gallery: slice, inside: NDArray[np.bool_]) -> None:
+        """Copies the positives that lie in a block into their places."""
+        places = (self.row[inside], self.index[inside] - gallery.start, self.column[inside])
+        row_p, at_p, column_p = (torch.from_numpy(place).to(sim_qg.device) for place in places)
+        target_qM[row_p, column_p] = sim_qg[row_p, at_p]
+
+
+class _Side:
+    """One direction: its queries, strip by strip."""
+
+    def __init__(self, positives: Positives, n_gallery: int, block: int) -> None:
+        if not 1 <= block <= EXACT:
+            raise ValueError(f"block is {block}, not in 1..{EXACT}")
+        positives.check(n_gallery)
+        self.positives, self.n_gallery = positives, n_gallery
+        counts, ends = positives.counts, positives.offsets
+        self.strips = [
+            _Strip(counts[part], positives.index[ends[part.start] : ends[part.stop]])
+            for part in blocks(len(counts), block)
+        ]
+
+    def ranks(self) -> Ranks:
+        """What it came to."""
+        counts = [strip.counts() for strip in self.strips] or [(np.zeros(0), np.zeros(0))]
+        greater_P, ties_P = (np.concatenate(each) for each in zip(*counts, strict=True))
+        return _finish(greater_P, ties_P, self.positives, self.n_gallery)
 
 
 def _checked(sim_qg: Tensor, queries: slice, gallery: slice) -> Tensor:
@@ -254,15 +300,6 @@ def _checked(sim_qg: Tensor, queries: slice, gallery: slice) -> Tensor:
         bad = int(queries.start + sim_qg.isnan().any(dim=1).nonzero()[0].item())
         raise ValueError(f"NaN among the similarities in row {bad}: they cannot be ranked")
     return sim_qg
-
-
-def _place(target_qM: Tensor, sim_qg: Tensor, row: NDArray[np.intp], column: NDArray[np.intp], at: IntArray) -> None:
-    """Copy the positives that lie in this block into their places."""
-    if len(row):
-        device = sim_qg.device
-        row_p = torch.from_numpy(row).to(device)
-        picked_p = sim_qg[row_p, torch.from_numpy(at).to(device)]
-        target_qM[row_p, torch.from_numpy(column).to(device)] = picked_p
 
 
 def _finish(greater_P: FloatArray, ties_P: FloatArray, positives: Positives, n_gallery: int) -> Ranks:

@@ -37,11 +37,6 @@ def dot_sim(query_QD: Tensor, gallery_GD: Tensor) -> SimBlock:
     return lambda queries, gallery: query_QD[queries] @ gallery_GD[gallery].T
 
 
-def transposed(sim: SimBlock) -> SimBlock:
-    """The same similarities in the other direction: what was the gallery asks, what asked is the gallery."""
-    return lambda queries, gallery: sim(gallery, queries).T
-
-
 def columns(sim: SimBlock, at_G: NDArray[np.int64]) -> SimBlock:
     """The similarities to some of the gallery entries alone.
 

@@ -17,6 +17,8 @@ from ccr_cli.metrics import calibration
 from ccr_cli.stages.scoring import Scores, Sides
 
 QUERY_BLOCK = 1024
+LARGEST = 2**26
+"""Most similarities held at once: fewer queries together where the gallery is large."""
 CURVE_POINTS = 50
 
 
@@ -52,7 +54,7 @@ def of_folds(method: Method, folds: Sequence[Sides]) -> list[dict[str, np.ndarra
 def query_uncertainty(method: Method, query_QD: Tensor, gallery_GD: Tensor) -> np.ndarray | None:
     """The uncertainty of every query; None as soon as the method turns out to have none."""
     parts = []
-    for block in torch.split(query_QD, QUERY_BLOCK):
+    for block in torch.split(query_QD, max(1, min(QUERY_BLOCK, LARGEST // max(len(gallery_GD), 1)))):
         uncertainty_q = method.score(block, gallery_GD)[1]
         if uncertainty_q is None:
             return None

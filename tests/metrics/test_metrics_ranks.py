@@ -262,9 +262,9 @@ def test_blocks_asked_for_stay_small() -> None:
     np.testing.assert_array_equal(streamed.middle, rank_queries(matrix_sim(sim), 300, 500, positives).middle)
 
 
-# 599: text to visual once (its stripes fit), visual to text twice (its stripe of 600 does not)
-@pytest.mark.parametrize(("keep", "times"), [(600, 1), (599, 3)])
-def test_both_directions_share_what_fits(keep: int, times: int) -> None:
+# blocks of 400 and 200, both with positives: kept as far as they fit, the others are asked for again
+@pytest.mark.parametrize(("keep", "wanted"), [(600, 600), (599, 800), (399, 1000), (0, 1200)])
+def test_both_directions_share_every_block(keep: int, wanted: int) -> None:
     sim = torch.randn(20, 30, generator=torch.Generator().manual_seed(2))
     asked = 0
 
@@ -275,7 +275,24 @@ def test_both_directions_share_what_fits(keep: int, times: int) -> None:
         return block
 
     rank_both(watched, 20, 30, Positives.from_lists([[t % 20] for t in range(30)]), block=20, keep=keep)
-    assert asked == times * 600
+    assert asked == wanted
+
+
+def test_blocks_without_a_right_answer_are_asked_for_once() -> None:
+    """Texts in the order of their items: the answers lie on the diagonal, in 10 of 100 blocks."""
+    sim = torch.randn(100, 200, generator=torch.Generator().manual_seed(3))
+    asked: list[tuple[int, int]] = []
+
+    def watched(queries: slice, gallery: slice) -> torch.Tensor:
+        asked.append((queries.start, gallery.start))
+        return sim[queries, gallery]
+
+    positives = Positives.from_lists([[t // 2] for t in range(200)])
+    streamed = rank_both(watched, 100, 200, positives, block=20, keep=0)
+    assert len(asked) == 50 + 10 and len(set(asked)) == 50
+    for mine, other in zip(streamed, rank_both(matrix_sim(sim), 100, 200, positives), strict=True):
+        np.testing.assert_array_equal(mine.middle, other.middle)
+        np.testing.assert_array_equal(mine.average_precision, other.average_precision)
 
 
 def test_positives_say_what_is_wrong_with_them() -> None:

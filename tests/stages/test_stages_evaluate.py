@@ -348,3 +348,25 @@ def test_human_queries_in_the_source_language_are_no_more_than_is_allowed(worksp
     assert (told["select"], told["mt"]) == ("human", "none")
     page = toy.ok("report", made.path, workspace=workspace.root).made.file("report.html").read_text(encoding="utf-8")
     assert "source-only" in page and "select=human" not in page
+
+
+def test_no_more_similarities_are_held_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large gallery is asked by fewer queries together, and says the same of each."""
+    from ccr_cli.methods import uml
+    from ccr_cli.stages import uncertainty
+
+    asked = []
+
+    class Watched(uml.Method):
+        def score(self, query_QD: torch.Tensor, gallery_GD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+            asked.append(len(query_QD) * len(gallery_GD))
+            return super().score(query_QD, gallery_GD)
+
+    method = Watched(uml.Config(dim=4), 3, build_text_encoder("ngram", buckets=8, dim=4))
+    queries, gallery = (torch.randn(n, 4, generator=torch.Generator().manual_seed(n)) for n in (50, 30))
+    whole = uncertainty.query_uncertainty(method, queries, gallery)
+    monkeypatch.setattr(uncertainty, "LARGEST", 100)
+    parts = uncertainty.query_uncertainty(method, queries, gallery)
+    assert whole is not None and parts is not None
+    np.testing.assert_allclose(parts, whole, rtol=1e-6)
+    assert asked[0] == 1500 and max(asked[1:]) <= 100
