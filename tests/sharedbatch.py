@@ -15,7 +15,7 @@ from torch import Tensor
 from ccr_cli import registry
 from ccr_cli.data.frames import Frames
 from ccr_cli.methods import base
-from ccr_cli.nets.dual import parameter_groups
+from ccr_cli.nets.groups import parameter_groups
 from ccr_cli.stages.ranks import Ranks, together
 
 METHODS = registry.names("methods")
@@ -50,8 +50,8 @@ def gradients(name: str, ranks: Ranks) -> dict[str, Tensor]:
     method = smallbatch.make(name, **OPTIONS.get(name, {})).double().eval()
     losses = ranks.wrap(method)
     terms = losses(shared(name, ranks))
-    torch.stack(list(terms.values())).sum().backward()
-    ranks.average_sparse(parameter_groups(method)[1])
+    torch.stack(list(terms.values())).sum().backward()  # type: ignore[no-untyped-call]
+    ranks.average_sparse([w for group in parameter_groups(method, method.config)[1] for w in group["params"]])
     grads = {n: w.grad.to_dense() for n, w in method.named_parameters() if w.grad is not None}
     return grads | {f"term {term}": value.detach() for term, value in terms.items()}
 

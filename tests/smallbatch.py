@@ -12,6 +12,7 @@ from ccr_cli import registry
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.methods import base
+from ccr_cli.nets.groups import parameter_groups
 from ccr_cli.nets.text import NgramTextEncoder
 from ccr_cli.stages.options import configure
 
@@ -29,6 +30,12 @@ def make(name: str, **options: Any) -> Any:
     )
     method.start_epoch(1)
     return method.train()
+
+
+def trained(method: base.Method) -> tuple[list[Tensor], list[Tensor]]:
+    """What training moves: weights with dense gradients, and those with sparse ones."""
+    dense, sparse = parameter_groups(method, method.config)
+    return [w for group in dense for w in group["params"]], [w for group in sparse for w in group["params"]]
 
 
 def tokens(texts: Sequence[str]) -> Tokens:

@@ -5,8 +5,6 @@ Shape suffixes: B rows, V visual items, N rows of all of them, D dimension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import nn
 from torch.nn import functional
@@ -75,20 +73,3 @@ class DualEncoder(nn.Module):
         if not isinstance(encoder, TransformerTextEncoder):
             return Plain(encoder, (Pool(), *text, Unit()), visual)
         return Plain(encoder.merged(), (Pool(encoder.pooling), *text, Unit()), visual)
-
-
-def parameter_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Split trainable parameters by the kind of gradient they get.
-
-    Returns:
-        Those with dense gradients (for Adam), and those with sparse ones (for RowAdam).
-    """
-    sparse = {id(weight) for weight in _sparse_weights(module)}
-    trainable = [weight for weight in module.parameters() if weight.requires_grad]
-    return [w for w in trainable if id(w) not in sparse], [w for w in trainable if id(w) in sparse]
-
-
-def _sparse_weights(module: nn.Module) -> Iterator[nn.Parameter]:
-    for part in module.modules():
-        if isinstance(part, nn.EmbeddingBag | nn.Embedding) and part.sparse:
-            yield from part.parameters(recurse=False)

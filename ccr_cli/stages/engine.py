@@ -15,7 +15,7 @@ from torch.nn.utils import get_total_norm
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.methods.base import Batch, Belief, Method
-from ccr_cli.nets.dual import parameter_groups
+from ccr_cli.nets.groups import parameter_groups
 from ccr_cli.nets.row_adam import RowAdam
 from ccr_cli.stages.material import Material
 from ccr_cli.stages.ranks import Ranks
@@ -43,16 +43,17 @@ class Engine:
         self.method, self.material, self.device, self.dtype, self.ranks = method, material, device, dtype, ranks
         self.config = material.config
         self.triplets = material.per_epoch
-        dense, sparse = parameter_groups(method)
+        dense, sparse = parameter_groups(method, self.config)
         self.optimizers: list[torch.optim.Optimizer] = []
         if dense:
-            self.optimizers.append(torch.optim.Adam(dense, lr=self.config.lr, fused=True))
+            self.optimizers.append(torch.optim.AdamW(dense, fused=True))
         if sparse:
-            self.optimizers.append(RowAdam(sparse, lr=self.config.table_lr))
+            self.optimizers.append(RowAdam(sparse))
         for group in self._groups():
             group["initial_lr"] = group["lr"]
         self.losses = ranks.wrap(method)
-        self.weights, self.sparse = [*dense, *sparse], sparse
+        self.sparse: list[Tensor] = [weight for group in sparse for weight in group["params"]]
+        self.weights = [*(weight for group in dense for weight in group["params"]), *self.sparse]
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual = _placed(material.triplets.visual, device)
         self.item_N = material.triplets.item_N

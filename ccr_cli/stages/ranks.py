@@ -9,7 +9,7 @@ Shape suffixes: B triplets of a whole batch, b those of a process, N rows of a t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -141,7 +141,7 @@ class Ranks:
                 distributed.broadcast(buffer, 0)
 
     @torch.no_grad()
-    def average_sparse(self, weights: list[nn.Parameter]) -> None:
+    def average_sparse(self, weights: Sequence[Tensor]) -> None:
         """Averages sparse gradients (rows of a table) over the processes."""
         if self.size == 1:
             return

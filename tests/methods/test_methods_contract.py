@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import smallbatch
 import torch
 import toy
 from safetensors.torch import load_file
@@ -26,7 +27,6 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.errors import UsageError
 from ccr_cli.methods import base
-from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.nets.text import TransformerTextEncoder, build_text_encoder
 from ccr_cli.stages.checkpoint import save_tensors
 from ccr_cli.stages.options import configure
@@ -194,7 +194,7 @@ def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> 
 def test_overfits_eight_pairs(name: str) -> None:
     method = make(name)
     given = batch(clean=SURE, judged=False)
-    dense, sparse = parameter_groups(method)
+    dense, sparse = smallbatch.trained(method)
     optimizers = [torch.optim.Adam(dense, lr=0.02), torch.optim.SparseAdam(sparse, lr=0.02)]
     losses = []
     for _ in range(80):

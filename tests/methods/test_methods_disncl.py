@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import smallbatch
 import torch
 
 from ccr_cli.data.frames import Frames
@@ -16,7 +17,6 @@ from ccr_cli.errors import UsageError
 from ccr_cli.losses.mutual_information import conditional_bound
 from ccr_cli.losses.soft_margin import align
 from ccr_cli.methods import base, disncl
-from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.nets.text import NgramTextEncoder
 from ccr_cli.stages.options import configure
 
@@ -301,7 +301,7 @@ def test_a_known_mixture_comes_apart() -> None:
         return visual, table.select(word_B), look_WD[word_B], ground_BD
 
     method = make(16, dim=32, part_dim=12, part_layers=3, buckets=1024)
-    dense, sparse = parameter_groups(method)
+    dense, sparse = smallbatch.trained(method)
     optimizers = [torch.optim.Adam(dense, lr=3e-3), torch.optim.SparseAdam(sparse, lr=1e-2)]
     one_B = torch.ones(count)
     belief = base.Belief(one_B, one_B, one_B)

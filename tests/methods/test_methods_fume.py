@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import smallbatch
 import torch
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import GivenTokenizer, Tokens
 from ccr_cli.losses.credibility import consistency_loss, fuzzy_loss, membership
 from ccr_cli.methods import base, fume
-from ccr_cli.nets.dual import parameter_groups
 from ccr_cli.nets.text import GivenTextEncoder
 
 SIZE, CLASSES, DIM = 9, 3, 8
@@ -53,7 +53,7 @@ def test_directions_are_orthonormal_fixed_and_saved() -> None:
     assert "weight_KD" in method.state_dict()
     assert "weight_KD" not in dict(method.named_parameters())
     before = method.weight_KD.clone()
-    dense, sparse = parameter_groups(method)
+    dense, sparse = smallbatch.trained(method)
     assert dense and not sparse
     optimizer = torch.optim.Adam(dense, lr=0.1)
     for _ in range(3):

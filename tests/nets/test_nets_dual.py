@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ccr_cli.data.tokens import TokenTable
-from ccr_cli.nets.dual import DualEncoder, parameter_groups
+from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.text import NgramTextEncoder
 
@@ -42,14 +42,3 @@ def test_zero_features_give_a_finite_vector() -> None:
         torch.nn.init.zeros_(weight)
     model = DualEncoder(head, NgramTextEncoder(8, 5))
     assert model.embed_visual(torch.zeros(1, 7), torch.tensor([0, 1])).isfinite().all()
-
-
-def test_parameters_are_split_by_their_gradient() -> None:
-    model = DualEncoder(Projection(7, 5), NgramTextEncoder(32, 5))
-    dense, sparse = parameter_groups(model)
-    assert [tuple(w.shape) for w in sparse] == [(32, 5)]
-    assert len(dense) == 2
-    model.visual_head.requires_grad_(False)
-    assert parameter_groups(model)[0] == []
-    plain = DualEncoder(Projection(7, 5), NgramTextEncoder(32, 5, sparse=False))
-    assert parameter_groups(plain)[1] == []
