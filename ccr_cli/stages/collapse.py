@@ -12,6 +12,8 @@ from ccr_cli.methods.base import Method
 
 SPREAD = 1e-4
 """Least standard deviation of similarities: float32 resolves cosines to 1e-7, random vectors of 256 differ by 0.06."""
+EQUAL = 1e-7
+"""Uncertainties that differ by less are one and the same."""
 _SAMPLE = 512
 
 
@@ -28,8 +30,7 @@ def refuse_collapse(method: Method, visual_VD: Tensor, text_TD: Tensor) -> None:
         text_TD: Embedded texts.
 
     Raises:
-        Collapsed: If the vectors are no numbers, all similarities are equal, or the uncertainty of all texts is, at
-            its least or its most: its evidence is saturated.
+        Collapsed: If the vectors are no numbers, or all similarities are equal, or the uncertainty of all texts is.
     """
     some_T = torch.linspace(0, len(text_TD) - 1, min(len(text_TD), _SAMPLE), device=text_TD.device).long()
     some_V = torch.linspace(0, len(visual_VD) - 1, min(len(visual_VD), _SAMPLE), device=visual_VD.device).long()
@@ -38,8 +39,8 @@ def refuse_collapse(method: Method, visual_VD: Tensor, text_TD: Tensor) -> None:
         raise Collapsed("vectors of texts or items are not finite")
     if sim_TV.numel() > 2 and float(sim_TV.std()) < SPREAD:
         raise Collapsed(f"all similarities are equal, {float(sim_TV.mean()):.4f}: the model tells nothing apart")
-    if uncertainty_T is None or len(some_T) < 3:
+    if uncertainty_T is None or len(some_T) < 3 or method.calibrated:  # sure of all may be right, if all hits are
         return
     low, high = float(uncertainty_T.min()), float(uncertainty_T.max())
-    if high < SPREAD or low > 1 - SPREAD:
-        raise Collapsed(f"the evidence is saturated: the uncertainty of every text is {(low + high) / 2:.4f}")
+    if high - low < EQUAL:
+        raise Collapsed(f"the evidence is saturated: the uncertainty of every text is {low:.4f}")

@@ -138,11 +138,12 @@ class Engine:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Goes back to a `state`; of processes that it does not know the random state stays as it is."""
+        """Goes back to a `state`; processes that were not there draw from a seed of their own."""
         self.method.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.scaler.load_state_dict(state["scaler"])
+        torch.manual_seed(self.ranks.rank)
         if self.ranks.rank < len(state["random"]):
             random = state["random"][self.ranks.rank]
             torch.set_rng_state(random["cpu"])
