@@ -154,14 +154,22 @@ def detection(frame: pd.DataFrame) -> Table:
     ]
     figures = ["recall", "false_alarms", "precision", "auroc", "share_noisy", "uncertainty.clean", "uncertainty.noisy"]
     several = frame[["data", "lang"]].drop_duplicates().shape[0] > 1
+    if several:
+        columns.insert(1, Column("lang", "language", text=True))
     rows = []
     for key, line in compare.aggregate(frame, by, figures).iterrows():
         data, lang, noise, kind, label, judge, side = cast(tuple[Any, ...], key)
-        block = " ".join([percent(noise), *([data, lang] if several else []), *([kind] if kind not in _USUAL else [])])
+        shown = " ".join([percent(noise), *([data] if several else []), *([kind] if kind not in _USUAL else [])])
         name = str(judge) if side == "cross_lingual" else f"{judge}, {side}"
-        cells = [Cell(float(noise), shown=block), Cell(label), Cell(name), Cell(int(line[("share_noisy", "n")]))]
+        cells = [
+            Cell(float(noise), shown=shown),
+            *([Cell(lang)] if several else []),
+            Cell(label),
+            Cell(name),
+            Cell(int(line[("share_noisy", "n")])),
+        ]
         cells += [spread(line[figure]) for figure in figures]
-        rows.append(Row(cells, block=block, ceiling=judge == "oracle"))
+        rows.append(Row(cells, block=f"{shown} {lang}", ceiling=judge == "oracle"))
     notes = [
         "Found: share of the mismatched pairs that are called noisy. False alarms: share of the intact pairs that are; "
         f"a translation that is genuinely bad counts as intact there. {SPREAD_NOTE}."
