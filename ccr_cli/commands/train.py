@@ -52,6 +52,19 @@ def train(
         str,
         typer.Option("--select-on", help="Validation queries that choose the best epoch: mt or human. Never test."),
     ] = "mt",
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            "--pairs",
+            help="Train on the pairs of this list (.parquet, .csv) that it does not call noisy; "
+            "ccr diagnose --export writes one.",
+            show_default="all pairs",
+        ),
+    ] = None,
+    pairs_weight: Annotated[
+        bool,
+        typer.Option("--pairs-weight", help="Leave none of these out: its probabilities weight them from the start."),
+    ] = False,
     sweep: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,6 +128,8 @@ def train(
         options=settings,
         seed=seed,
         select_on=select_on,
+        pairs=pairs,
+        pairs_weight=pairs_weight,
         device=device,
         dtype=dtype,
         name=name,
@@ -146,4 +161,5 @@ EPILOG = c.examples(
     "ccr train --method uml --sweep noise=0,0.2,0.4,0.6 --sweep seed=0,1,2 | ccr evaluate -",
     "ccr translate --lang es | ccr extract - | ccr train - --method uml",
     "ccr train --method uml --lang es --lang fr",
+    "ccr train --method infonce --pairs pairs.csv --pairs-weight",
 )

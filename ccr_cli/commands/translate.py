@@ -40,6 +40,15 @@ def translate(
         typer.Option("--rounds", min=1, max=9, help="2: into the language, back, and into it again: noisier."),
     ] = 1,
     split: Annotated[str | None, typer.Option("--split", help="Only this split.", show_default="all")] = None,
+    only: Annotated[
+        Path | None,
+        typer.Option(
+            "--only",
+            help="Translate again what this list (.parquet, .csv) calls noisy, and take the rest over from the "
+            "translation that is there; ccr diagnose --export writes one.",
+            show_default=False,
+        ),
+    ] = None,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -87,10 +96,8 @@ def translate(
     could not be translated are recorded in failures.jsonl and the exit code is 3.
     """
     c.setup(quiet, verbose)
-    if not lang and not noise:
+    if not lang and not noise and only is None:
         raise UsageError("which language? give --lang", hint="ccr translate --lang es")
-    if name and len(set(lang or [])) + len(set(noise or [])) != 1:
-        _refuse_name(name, lang or [], noise or [])
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -100,8 +107,14 @@ def translate(
     from ccr_cli.stages.translate import Wanted, training_data
     from ccr_cli.stages.translate import translate as stage
     from ccr_cli.stages.translate_languages import in_turn
+    from ccr_cli.stages.translate_only import languages
     from ccr_cli.stages.translate_parts import part_of, share, translate_part
 
+    langs = list(dict.fromkeys(lang or languages(inputs, only)))
+    if not langs and not noise:
+        raise UsageError("which language? give --lang, or the translation to mend", hint="ccr translate --lang es")
+    if name and len(langs) + len(set(noise or [])) != 1:
+        _refuse_name(name, langs, noise or [])
     wanted = [
         Wanted(
             each,
@@ -111,6 +124,7 @@ def translate(
             queries=queries,
             rounds=rounds,
             split=split,
+            only=only,
             name=name,
             device=device,
             max_failed=max_failed,
@@ -118,9 +132,11 @@ def translate(
             retry_failed=retry_failed,
             cache=not no_cache,
         )
-        for each in dict.fromkeys(lang or [])
+        for each in langs
     ]
     ray = on_ray(executor, parts, shard)
+    if ray and only is not None:
+        raise UsageError("--only is of few captions: they are not shared on a cluster", hint="leave --executor out")
     part = part_of(shard, wanted, noise=bool(noise))
     if part is not None and dry_run:
         wanted = [replace(each, part=part) for each in wanted]
@@ -183,4 +199,5 @@ EPILOG = c.examples(
     "ccr translate datasets/mine --lang zh --engine hf --set model=Helsinki-NLP/opus-mt-en-zh",
     "ccr translate --lang fr --engine apertium | ccr extract -",
     "ccr translate --lang de --engine hf --shard 3/64",
+    "ccr translate translations/mine/es-apertium --only pairs.csv --engine hf",
 )

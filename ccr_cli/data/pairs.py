@@ -9,6 +9,7 @@ import csv
 import hashlib
 import io
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,25 @@ class Listed:
         if missing:
             raise UsageError(
                 f"{self.path} has no column {missing[0]}", hint="ccr diagnose RUN --export FILE writes such a file"
+            )
+
+    def refuse_unknown(self, column: str, known: Collection[str], data: str) -> None:
+        """Refuses a list of other captions.
+
+        Args:
+            column: Ids.
+            known: The training captions of a data set.
+            data: Its name.
+
+        Raises:
+            UsageError: If it names another one.
+        """
+        unknown = [name for name in self.frame[column] if name not in known]
+        if unknown:
+            more = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
+            raise UsageError(
+                f"{self.path}: {unknown[0]!r} is no training caption of {data}{more}",
+                hint="a list of pairs is of one data set, and of its training captions alone",
             )
 
 

@@ -23,7 +23,8 @@ def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 def method_label(settings: Mapping[str, Any]) -> str:
     """The method, with the preset, a judge that is not its own, and loss terms that it does not have by itself.
 
-    A judge that knows the truth is always named: `uml (paper, oracle)`.
+    A list of pairs that was trained on is named by its content: `infonce (pairs 1a2b3c)`. A judge that knows the truth
+    is always named: `uml (paper, oracle)`.
 
     Args:
         settings: A run's config.json.
@@ -38,6 +39,8 @@ def method_label(settings: Mapping[str, Any]) -> str:
         extra.append(judge)
     switched_on = (k for k, v in options.items() if k.endswith("_weight") and v and usual.get(k) == 0)
     extra += [f"{key}={options[key]:g}" for key in switched_on]
+    if chosen := settings.get("pairs"):
+        extra.append(f"{'weights' if chosen['as'] == 'weights' else 'pairs'} {chosen['sha256'][:6]}")
     return f"{settings['method']} ({', '.join(extra)})" if extra else str(settings["method"])
 
 

@@ -55,6 +55,8 @@ class Material:
     """The seed by which an epoch has each caption in one language alone; None where it has it in all."""
     said: Belief[judging.Array] | None
     """What a judge of texts says; they do not change from epoch to epoch, and to compare them takes its time."""
+    weights: Belief[judging.Array] | None = None
+    """What a list of pairs believes of each."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -89,10 +91,10 @@ class Material:
         return make_text_encoder(self.config, self.data)
 
     def first_belief(self) -> Belief[judging.Array]:
-        """What is believed before the first epoch: everything, unless the judge needs no model."""
+        """What is believed before the first epoch: all, unless a list of pairs or a judge that needs no model says."""
         if self.scope == "truth":
             return judging.truth(self.triplets)
-        return self.said or judging.trust(self.triplets)
+        return self.said or self.weights or judging.trust(self.triplets)
 
 
 def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Material:
@@ -119,6 +121,10 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
     if triplets.dropped:
         why = "an item without features, or a caption untranslated or not translated back"
         warn(f"{triplets.dropped} triplets left out: {why}")
+    triplets, weights = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
+    if weights is not None and scope in ("text", "truth"):
+        hint = "leave --pairs-weight out, or --set judge=none"
+        raise UsageError(f"judge={config.judge} and --pairs-weight both say from the start what to believe", hint=hint)
     select = str(request["select_on"]) if sources.translated else "human"
     validation = _validation(data, translations, sources, select, needs)
     tokenizer = make_tokenizer(config, whole)
@@ -146,6 +152,7 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
         scope=scope,
         drawn=int(request["seed"]) if request.get("langs") == "draw" else None,
         said=judging.from_texts(triplets, derive(int(request["seed"]), "null")) if scope == "text" else None,
+        weights=weights,
     )
 
 

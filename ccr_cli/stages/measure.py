@@ -288,9 +288,10 @@ def asked_for(data: dataset.Dataset, lang: str, protocol: Protocol) -> bool:
 
 
 def _engine(translated: base.Artifact) -> str:
+    """Engine and model of the translations, where some were made by another one both, the more frequent first."""
     frame = translation.read(translated)
-    first = frame.iloc[0]
-    return f"{first['engine']}:{first['model']}"
+    forward = frame[frame["direction"] == "forward"]
+    return "&".join((forward["engine"] + ":" + forward["model"]).value_counts().index)
 
 
 def _translated_queries(target: Target, found: Gallery) -> dict[int, str]:

@@ -69,6 +69,7 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> Translation:
     label = model if engine == "recorded" and model else f"{engine} {model}".strip()
     rounds = int(artifact.request.get("rounds", 1))
     label += f" ({rounds} rounds)" if rounds > 1 else ""
+    label += " (of some captions)" if "only" in artifact.request else ""
     lang, load = translation.language(artifact), partial(_captions, artifact, source)
     return Translation(label, source.name, lang, translation.quality(artifact), load, _texts(artifact))
 

@@ -14,6 +14,7 @@ from ccr_cli.artifacts import base, dataset, run, translation
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.listed import Chosen
 from ccr_cli.stages.noise import make_noise
 from ccr_cli.stages.select import Inputs, made_from, require_parent
 
@@ -32,6 +33,8 @@ class Sources:
     noise: base.Artifact | None
     second: base.Artifact | None = None
     """Another engine's translation, for the judge `translation`."""
+    pairs: Chosen | None = None
+    """A list of the pairs to train on; None: all of them."""
 
     @property
     def parents(self) -> list[base.Artifact]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,9 +13,11 @@ import torch
 from ccr_cli import hub, registry
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
+from ccr_cli.data import pairs
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.engine import ALONE
+from ccr_cli.stages.listed import Chosen
 from ccr_cli.stages.naming import run_name
 from ccr_cli.stages.options import configure
 from ccr_cli.stages.parts import own_device
@@ -47,11 +50,27 @@ class Wanted:
     """What differs from the method's Config, as text or typed."""
     seed: int = 0
     select_on: str = "mt"
+    pairs: Path | None = None
+    """A list of the pairs to train on."""
+    pairs_weight: bool = False
+    """Whether its probabilities weight the pairs, in place of leaving out those that it calls noisy."""
     device: str = "auto"
     dtype: str = "float32"
     name: str | None = None
     force: bool = False
     report_to: str | None = None
+
+    def chosen(self) -> Chosen | None:
+        """Reads the list of pairs.
+
+        Raises:
+            UsageError: If it is none, or weights are asked for without one.
+        """
+        if self.pairs is None and self.pairs_weight:
+            raise UsageError(
+                "--pairs-weight goes with --pairs", hint="ccr diagnose RUN --export FILE writes such a file"
+            )
+        return Chosen(pairs.read(self.pairs), self.pairs_weight) if self.pairs else None
 
 
 def mismatched(inputs: Inputs, sources: Sources, wanted: Wanted) -> Sources:
@@ -89,6 +108,7 @@ def make(
         ranks: The processes that train together.
     """
     sources = ranks.lead(lambda: mismatch(inputs, find_sources(inputs, wanted.lang, wanted.method), wanted))
+    sources = replace(sources, pairs=wanted.chosen())
     return train(
         inputs,
         sources,
@@ -128,7 +148,7 @@ def train(
 
     Args:
         inputs: Where the run goes.
-        sources: What to train from; its noise, if any, decides the mismatch.
+        sources: What to train from; its noise, if any, decides the mismatch, and its list of pairs which are left.
         method: A file of methods/.
         options: What differs from the method's Config (or the preset), as text or typed.
         langs: Of several languages, whether an epoch has every caption in `all` or in one that is drawn (`draw`).
@@ -169,11 +189,14 @@ def train(
     if data.text_features() is not None:
         standard, start = (replace(each, text_encoder=GIVEN) for each in (standard, start))
     config = configure(module.Config, options or {}, f"method {method}", start)
+    if sources.pairs:
+        sources.pairs.check(data, sources.langs)
     mismatch = sources.noise.request if sources.noise else None
     request = {
         "method": method,
         "lang": list(sources.langs) if several else sources.langs[0],
         **({"langs": langs} if several else {}),
+        **({"pairs": sources.pairs.request()} if sources.pairs else {}),
         "seed": seed,
         "noise": mismatch,
         "preset": preset,
@@ -183,7 +206,15 @@ def train(
     }
     if config.text_encoder not in ("ngram", GIVEN):
         request["text_encoder"] = hub.identity(config.text_encoder).get("model", config.text_encoder)
-    defaults = {**request, "langs": LANGS[0], "preset": None, "select_on": "mt", "dtype": "float32", **asdict(standard)}
+    defaults = {
+        **request,
+        "langs": LANGS[0],
+        "pairs": None,
+        "preset": None,
+        "select_on": "mt",
+        "dtype": "float32",
+        **asdict(standard),
+    }
     if mismatch and (mismatch["style"], mismatch["target"]) == ("caption", "translation") and mismatch["seed"] == seed:
         defaults["noise"] = mismatch
     else:

@@ -119,6 +119,7 @@ class Trainer:
             {
                 **{k: self.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
                 **self._several(),
+                **({"pairs": self.request["pairs"]} if "pairs" in self.request else {}),
                 "select": self.material.select if validation else "last",
                 "criterion": self.material.criterion,
                 "validation": _size(validation) if validation else None,

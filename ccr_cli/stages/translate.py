@@ -41,7 +41,7 @@ def translate(inputs: Inputs, wanted: Wanted) -> base.Artifact:
                 engines = job.engines(build.folder)
                 frame = job.frame(engines, job.earlier(build.folder), build.environment)
                 job.refuse_too_many(frame, engines)
-                _finish(build, frame, job)
+                _finish(build, job.whole(frame), job)
                 if (frame["status"] != "ok").any() and (told := job.coverage(engines)):
                     say(str(told))
             assert build.done is not None

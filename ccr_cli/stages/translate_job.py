@@ -21,6 +21,7 @@ from ccr_cli.console import say
 from ccr_cli.data.manifests import LANG
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
+from ccr_cli.stages import translate_only
 from ccr_cli.stages.failures import refuse_too_many
 from ccr_cli.stages.options import identified
 from ccr_cli.stages.parts import Part
@@ -57,6 +58,8 @@ class Wanted:
     """How often to go into `lang`; between two times back into the source language."""
     split: str | None = None
     """Only this split; by default all of them."""
+    only: Path | None = None
+    """A list of the captions to translate again; the others are taken over from the translation that is there."""
     name: str | None = None
     """Name of the artifact."""
     device: str = "auto"
@@ -97,14 +100,23 @@ class Job:
                 f"there is nothing to translate: {self._data.name} has no captions in its source language "
                 f"{source.source_lang!r}"
             )
+        self.mending = translate_only.find(inputs, source, lang, wanted.only) if wanted.only else None
+        if self.mending and (wanted.back or wanted.queries or wanted.rounds > 1 or split):
+            raise UsageError(
+                "--only makes what the translation has that it mends: no --back, --queries, --rounds or --split",
+                hint="leave them out",
+            )
         engine = self._usual_engine() if wanted.engine == "auto" else wanted.engine
         self._module, self._config = plug_in(engine, wanted.options)
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
         request |= {"back": wanted.back, "queries": wanted.queries}
+        request |= self.mending.asked if self.mending else {}
         self.request = request | options_in_request(identified(self._module, self._config))
-        rounds = f"-rounds{wanted.rounds}" if wanted.rounds > 1 else ""
+        if self.mending:
+            self.mending.refuse_same(self.request)
+        rounds = "-only" if self.mending else f"-rounds{wanted.rounds}" if wanted.rounds > 1 else ""
         self.name = wanted.name or stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
-        if rounds:
+        if wanted.rounds > 1:
             self.request["rounds"] = wanted.rounds
 
     @contextmanager
@@ -116,7 +128,7 @@ class Job:
                 "translation",
                 self.name,
                 self.request,
-                [self._data],
+                [self._data, *([self.mending.first] if self.mending else [])],
                 data=self._data.name,
                 force=self.wanted.force,
                 redo_failed=self.wanted.retry_failed,
@@ -178,9 +190,12 @@ class Job:
         for number in range(1, self.wanted.rounds):
             steps += [Step(f"round{number}", here, there), Step(f"round{number}-back", there, here)]
         steps.append(Step("forward", here, there))
-        if self.wanted.back:
+        if self.mending.asked["back"] if self.mending else self.wanted.back:
             steps.append(Step("back", there, here))
-        chains = [(steps, self._captions(here))]
+        rows = self._captions(here)
+        if self.mending:
+            rows = rows[rows["caption_id"].isin(self.mending.captions)].reset_index(drop=True)
+        chains = [(steps, rows)]
         if self.wanted.queries:
             rows = self._captions(there)
             rows = rows[rows["split"] != "train"].reset_index(drop=True)
@@ -230,6 +245,10 @@ class Job:
                     frames.append(rows)
                     rows = good
         return pd.concat([*frames, *between], ignore_index=True)
+
+    def whole(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The translation as it is kept: with what is taken over, where only some captions were translated."""
+        return self.mending.merge(frame, self.wanted.lang, self.source.source_lang) if self.mending else frame
 
     def prospect(self) -> dict[str, Any]:
         """What a dry run says: who would translate, and how many sentences of each step, how many of them cached."""
@@ -311,6 +330,8 @@ class Job:
         if not path.is_file():
             return {}
         frame = read_table(path, translation.CAPTIONS)
+        if self.mending:
+            frame = frame[frame["caption_id"].isin(self.mending.ids(self.wanted.lang, self.source.source_lang))]
         good = frame[frame["status"] == "ok"]
         text_of = dict(zip(self.source.captions["caption_id"], self.source.captions["text"], strict=True))
         text_of |= dict(zip(good["caption_id"], good["text"], strict=True))

@@ -69,14 +69,18 @@ class Triplets:
         return [(rows, self._of(lang, rows)) for lang, rows in zip(self.langs, found, strict=True)]
 
     def _of(self, lang: str, rows: npt.NDArray[np.int64]) -> Triplets:
+        return replace(self.select(rows), langs=(lang,), lang_N=np.zeros(len(rows), dtype=np.int64))
+
+    def select(self, rows: npt.NDArray[np.int64]) -> Triplets:
+        """Some of the triplets; their items stay."""
+
         def some(texts: list[str] | None) -> list[str] | None:
             return None if texts is None else [texts[row] for row in rows]
 
         return replace(
             self,
             slot_ids=[self.slot_ids[row] for row in rows],
-            langs=(lang,),
-            lang_N=np.zeros(len(rows), dtype=np.int64),
+            lang_N=self.lang_N[rows],
             item_N=self.item_N[torch.from_numpy(rows)],
             source=some(self.source) or [],
             target=some(self.target) or [],
