@@ -1,4 +1,4 @@
-"""Features of visual items as ragged rows: one of an image, one a frame of a video.
+"""Features of visual items as ragged rows: one of an image, one a frame of a video. Or pictures in their place.
 
 Shape suffixes: V visual items, N rows of all of them, D dimension.
 """
@@ -17,8 +17,11 @@ class Frames:
     """Visual items: item v is ``rows_ND[offsets_V1[v]:offsets_V1[v + 1]]``, at least one row."""
 
     rows_ND: Tensor
+    """Or (N, 3, H, W), of pictures."""
     offsets_V1: Tensor
     """int64, V + 1 values from 0 to N."""
+    first_V: Tensor | None = None
+    """Where each item begins in a table that has others too; None: where the offsets say, and there are no others."""
 
     @classmethod
     def single(cls, features_VD: Tensor) -> Frames:
@@ -30,14 +33,18 @@ class Frames:
         """D, the length of a row."""
         return int(self.rows_ND.shape[1])
 
+    def only(self, items_V: Tensor) -> Frames:
+        """Some of the items, whose rows are read when they are selected: for a table on the disk."""
+        first_V = (self.offsets_V1[:-1] if self.first_V is None else self.first_V)[items_V]
+        return Frames(self.rows_ND, _offsets(self.offsets_V1.diff()[items_V]), first_V)
+
     def select(self, rows_B: Tensor) -> Frames:
         """Gathers items by number, in the order given and as often as named."""
-        if len(self.rows_ND) == len(self):
+        if self.first_V is None and len(self.rows_ND) == len(self):
             return Frames.single(self.rows_ND[rows_B])
-        starts_B = self.offsets_V1[rows_B]
-        lengths_B = self.offsets_V1[rows_B + 1] - starts_B
-        offsets_B1 = torch.zeros(len(rows_B) + 1, dtype=torch.int64, device=rows_B.device)
-        torch.cumsum(lengths_B, 0, out=offsets_B1[1:])
+        starts_B = (self.offsets_V1 if self.first_V is None else self.first_V)[rows_B]
+        lengths_B = self.offsets_V1[rows_B + 1] - self.offsets_V1[rows_B]
+        offsets_B1 = _offsets(lengths_B)
         shift_N = torch.repeat_interleave(starts_B - offsets_B1[:-1], lengths_B)
         return Frames(self.rows_ND[shift_N + torch.arange(len(shift_N), device=shift_N.device)], offsets_B1)
 
@@ -48,8 +55,15 @@ class Frames:
 
     def to(self, device: torch.device | str) -> Frames:
         """Returns the same items on ``device``."""
-        return Frames(self.rows_ND.to(device), self.offsets_V1.to(device))
+        whole = self if self.first_V is None else self.select(torch.arange(len(self)))
+        return Frames(whole.rows_ND.to(device), whole.offsets_V1.to(device))
 
     def __len__(self) -> int:
         """V, the number of items."""
         return int(self.offsets_V1.shape[0]) - 1
+
+
+def _offsets(lengths_B: Tensor) -> Tensor:
+    offsets_B1 = torch.zeros(len(lengths_B) + 1, dtype=torch.int64, device=lengths_B.device)
+    torch.cumsum(lengths_B, 0, out=offsets_B1[1:])
+    return offsets_B1

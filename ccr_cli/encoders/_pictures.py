@@ -22,6 +22,7 @@ from PIL import Image, ImageOps
 from ccr_cli.encoders._loading import preparing
 from ccr_cli.encoders.base import rgb_on_white
 from ccr_cli.errors import UsageError
+from ccr_cli.nets.tower import scaled
 from ccr_cli.transformers_loading import transformers_loading
 
 _SQUASHING_TORCHVISION = {"DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFast"}
@@ -77,11 +78,7 @@ class Recipe:
 
     def scaled(self, levels_BCHW: torch.Tensor) -> torch.Tensor:
         """Returns what the network takes: float32, on the same device, channels last in memory."""
-        scale_C, shift_C = (
-            torch.tensor(values, device=levels_BCHW.device)[:, None, None] for values in (self.scale_C, self.shift_C)
-        )
-        pixels_BCHW = levels_BCHW.to(torch.float32, memory_format=torch.channels_last)
-        return torch.addcmul(shift_C, pixels_BCHW, scale_C)
+        return scaled(levels_BCHW, self.scale_C, self.shift_C)
 
     def resized(self, image: Image.Image) -> Image.Image:
         """Resizes and crops an RGB picture."""

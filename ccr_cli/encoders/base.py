@@ -51,7 +51,8 @@ class Encoder(Protocol):
     name of a field of `Sampling` are recorded in a request only where there are videos.
 
     Beside it a file may have `missing()`, for `ccr doctor`, and `identity(config)`: what a request records in place
-    of options that name a file.
+    of options that name a file. An encoder that can be trained further has its network as `tower`, and its file has
+    `recipe(config)`: how pictures are prepared, without the weights.
     """
 
     dim: int

@@ -17,11 +17,11 @@ import torch
 
 from ccr_cli import hub
 from ccr_cli.encoders import vision
-from ccr_cli.encoders.vision import identity
+from ccr_cli.encoders.vision import identity, recipe
 from ccr_cli.errors import UsageError
 from ccr_cli.transformers_loading import transformers_loading
 
-__all__ = ["Config", "Encoder", "identity", "missing"]
+__all__ = ["Config", "Encoder", "identity", "missing", "recipe"]
 _TEXT_BATCH = 64
 
 

@@ -31,10 +31,11 @@ from PIL import Image
 
 from ccr_cli import hub
 from ccr_cli.encoders._loading import first_line, read_network, read_settings
-from ccr_cli.encoders._pictures import read_recipe
+from ccr_cli.encoders._pictures import Recipe, read_recipe
 from ccr_cli.encoders.base import PictureConfig, sha256_of, shown_licence
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.hub import locate
+from ccr_cli.nets.tower import VisualTower
 from ccr_cli.transformers_loading import transformers_loading
 
 _ALTERNATIVES = "or take an encoder that needs no model of the hub: --encoder efficientnet-lite0"
@@ -44,8 +45,6 @@ _OWN_POOLING = (
     *("resnet", "regnet", "convnext", "convnextv2", "dinov3_convnext"),
 )
 _AUTO = {**dict.fromkeys(_CLASS_TOKEN, "cls"), **dict.fromkeys(_OWN_POOLING, "pooler"), "ijepa": "mean"}
-_SPECIALS = {"swin": 0, "swinv2": 0, "dinov3_convnext": 1}
-"""Tokens before those of the patches, where the patches' size does not tell."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,11 @@ class Config(PictureConfig):
 def identity(config: Config) -> dict[str, str]:
     """What a request records: a model's folder by its content, wherever it lies."""
     return hub.identity(config.model)
+
+
+def recipe(config: Config) -> Recipe:
+    """How pictures are prepared for a model; its weights are not read."""
+    return read_recipe(locate(config.model, config.revision, _ALTERNATIVES).folder, config.model)
 
 
 def missing() -> tuple[str, str] | None:
@@ -97,17 +101,18 @@ class Encoder:
         self.dtype = dtype
         self._located = locate(config.model, config.revision, _ALTERNATIVES)
         self._model = self._load().eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
-        self._recipe = read_recipe(self._located.folder, config.model)
-        levels_CHW = self._recipe.tried(config.model, Image.new("RGB", (8, 8), "white"))
+        self._recipe = recipe = read_recipe(self._located.folder, config.model)
+        _, height, width = recipe.tried(config.model, Image.new("RGB", (8, 8), "white")).shape
         try:
-            self.dim = self._width(levels_CHW)
+            self.tower = VisualTower(self._model, self._pooling, recipe.scale_C, recipe.shift_C, (height, width))
         except torch.OutOfMemoryError:
             raise
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
             raise UsageError(
-                f"{config.model} ({type(self._model).__name__}) makes no vectors of pictures of {levels_CHW.shape[2]} "
-                f"x {levels_CHW.shape[1]} by pooling={self._pooling} ({first_line(error)})"
+                f"{config.model} ({type(self._model).__name__}) makes no vectors of pictures of {width} x {height} "
+                f"by pooling={self._pooling} ({first_line(error)})"
             ) from None
+        self.dim = self.tower.dim
         self._licence = shown_licence(self._located)
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
@@ -121,9 +126,8 @@ class Encoder:
     @torch.inference_mode()
     def encode(self, batch: torch.Tensor) -> torch.Tensor:
         """Returns (B, D), of `pooling=tokens` (B, L, D), float32, not normalised."""
-        pixels_BCHW = self._recipe.scaled(batch.to(self.device)).to(self.dtype)
-        forward = self._model.get_image_features if self._dual else self._model
-        return self._pooled(forward(pixel_values=pixels_BCHW), pixels_BCHW).float()
+        found: torch.Tensor = self.tower(batch.to(self.device)).float()
+        return found
 
     def compile(self) -> None:
         """Compiles the network, of a dual encoder its image side."""
@@ -146,12 +150,6 @@ class Encoder:
             "preprocessing_backend": "pil",
             "dtype": str(self.dtype).removeprefix("torch."),
         }
-
-    def _width(self, levels_CHW: torch.Tensor) -> int:
-        found = self.encode(levels_CHW[None])
-        if found.ndim != 2 + (self._pooling == "tokens"):
-            raise ValueError(f"the output has the shape {tuple(found.shape)}")
-        return found.shape[-1]
 
     def _load(self) -> Any:
         """Loads the network, and finds out what of its output stands for a picture."""
@@ -202,27 +200,3 @@ class Encoder:
                 hint="say it: --set pooling=cls, mean, pooler or tokens",
             )
         return _AUTO[self._family]
-
-    def _pooled(self, output: Any, pixels_BCHW: torch.Tensor) -> torch.Tensor:
-        """Takes the vectors from what the network returns: (B, D), or (B, L, D) of `tokens`."""
-        if self._pooling == "pooler":
-            pooled: torch.Tensor = output.image_embeds if "image_embeds" in output else output.pooler_output
-            return pooled.flatten(1) if pooled.ndim == 4 else pooled
-        hidden_BLD: torch.Tensor = output.last_hidden_state
-        if hidden_BLD.ndim == 4:
-            if self._pooling == "cls":
-                raise ValueError("the output is a map and has no first token")
-            hidden_BLD = hidden_BLD.flatten(2).transpose(1, 2)
-        elif self._pooling == "cls":
-            return hidden_BLD[:, 0]
-        else:
-            hidden_BLD = hidden_BLD[:, self._specials(hidden_BLD.shape[1], pixels_BCHW) :]
-        return hidden_BLD if self._pooling == "tokens" else hidden_BLD.float().mean(dim=1)
-
-    def _specials(self, length: int, pixels_BCHW: torch.Tensor) -> int:
-        """How many tokens stand before those of the patches."""
-        if self._family in _SPECIALS:
-            return _SPECIALS[self._family]
-        patch = self._settings.patch_size
-        height, width = (patch, patch) if isinstance(patch, int) else patch
-        return length - (pixels_BCHW.shape[2] // height) * (pixels_BCHW.shape[3] // width)

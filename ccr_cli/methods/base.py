@@ -34,6 +34,7 @@ from ccr_cli.nets.plain import Plain
 from ccr_cli.nets.pooling import FrameTransformer, GeneralizedPooling, Pooling
 from ccr_cli.nets.text import GivenTextEncoder, NgramTextEncoder, text_encoder_from_config
 from ccr_cli.nets.text import TextEncoder as TextEncoder
+from ccr_cli.nets.tower import VisualTower
 
 P = TypeVar("P", Tensor, npt.NDArray[np.float64])
 
@@ -192,6 +193,12 @@ class Method(nn.Module, ABC):
         Returns:
             Scalars by name, weights already applied.
         """
+
+    def attach(self, tower: VisualTower) -> None:
+        """Puts a visual tower before the head of every dual encoder, each with weights of its own."""
+        encoders = [part for part in self.modules() if isinstance(part, DualEncoder)]
+        for number, encoder in enumerate(encoders):
+            encoder.tower = copy.deepcopy(tower) if number else tower
 
     def start_epoch(self, epoch: int) -> None:
         """Called before each epoch, counted from 1."""

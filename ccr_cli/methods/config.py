@@ -9,7 +9,7 @@ from ccr_cli import registry
 from ccr_cli.nets.text_pooling import TextPooling
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
-Need = Literal["frames", "back", "labels"]
+Need = Literal["frames", "media", "back", "labels"]
 Visual = Literal["projection", "transformer", "gpo"]
 
 
@@ -28,7 +28,8 @@ class Config:
     lr: float = 1e-3
     """Peak learning rate of what is trained from scratch, by AdamW."""
     encoder_lr: float = 2e-5
-    """The same of a pretrained transformers encoder's weights, in its highest layer."""
+    """The same of a pretrained transformers encoder's weights, in its highest layer; of texts, and of media with
+    `finetune`."""
     layer_decay: float = 1.0
     """Factor of that rate from each layer to the one below."""
     lr_warmup: int = 0
@@ -72,6 +73,10 @@ class Config:
     """Greatest share of an item's rows that training leaves out, drawn anew each time; not of `projection`."""
     text_dropout: float = 0.2
     """Dropout of the text vectors."""
+    finetune: bool = False
+    """Train the encoder of the features too, end to end from the media; one of `clip` or `vision`."""
+    visual_frozen_layers: int = 0
+    """Its lowest layers that are not trained, with what comes before them; 0 trains all."""
     judge: str = "none"
     """Who says which pair is noisy: a file of judges/."""
     judge_side: Side = "cross_lingual"
@@ -97,6 +102,8 @@ class Config:
             raise ValueError("dropout and text_dropout in [0, 1) and warmup_epochs >= 0 are needed")
         if not 0 <= self.visual_drop < 1 or min(self.visual_layers, self.visual_heads) < 1:
             raise ValueError("visual_drop in [0, 1), visual_layers >= 1 and visual_heads >= 1 are needed")
+        if self.visual_frozen_layers < 0:
+            raise ValueError("visual_frozen_layers >= 0 is needed")
         if self.visual == "transformer" and self.dim % self.visual_heads:
             raise ValueError(f"visual_heads must divide dim, and {self.visual_heads} does not divide {self.dim}")
         if self.judge not in registry.names("judges"):
@@ -107,10 +114,12 @@ class Config:
     def needs(self) -> frozenset[Need]:
         """What the method reads beside one vector an item and a caption in two languages.
 
-        `frames` (every row of an item's features), `back` (back-translations), `labels` (the items' categories: then
-        the options include `classes`, their number, which is read from the data where it is 0).
+        `frames` (every row of an item's features), `media` (pictures in place of features), `back` (back-translations),
+        `labels` (the items' categories: then the options include `classes`, their number, which is read from the data
+        where it is 0).
         """
-        return frozenset() if self.visual == "projection" else frozenset({"frames"})
+        wanted: dict[Need, bool] = {"frames": self.visual != "projection", "media": self.finetune}
+        return frozenset(need for need, there in wanted.items() if there)
 
     def unjudged(self) -> str:
         """Why no judge can read the trained model's similarities; empty where one can."""

@@ -136,7 +136,8 @@ class Method(base.Method):
         """
         if self.frame_encoder is None:
             return super().embed_visual(visual)
-        x_VFD, mask_VF = pad_rows(self.encoder.visual_head(visual.rows_ND), visual.offsets_V1)
+        rows_ND, offsets_V1 = self.encoder.see(visual.rows_ND, visual.offsets_V1)
+        x_VFD, mask_VF = pad_rows(self.encoder.visual_head(rows_ND), offsets_V1)
         v_VD = at_least_float32(x_VFD[:, 0])
         moving_V = mask_VF.sum(1) > 1
         if moving_V.any():

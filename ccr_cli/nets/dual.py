@@ -14,13 +14,17 @@ from ccr_cli.nets.plain import Plain, Pool, Unit
 from ccr_cli.nets.pooling import Pooling
 from ccr_cli.nets.ragged import Texts, mean_rows
 from ccr_cli.nets.text import TextEncoder, TransformerTextEncoder
+from ccr_cli.nets.tower import VisualTower
 
 
 class DualEncoder(nn.Module):
     """A visual head over given features and one text encoder for every language.
 
-    Normalisation to unit length happens here and nowhere else.
+    With a `tower` pictures are given in the place of features. Normalisation to unit length happens here and nowhere
+    else.
     """
+
+    tower: VisualTower | None
 
     def __init__(
         self,
@@ -43,14 +47,25 @@ class DualEncoder(nn.Module):
         assert (text_head or text_encoder).dim == visual_head.dim, "the two sides differ in dimension"
         self.visual_head, self.text_encoder, self.text_head = visual_head, text_encoder, text_head
         self.text_dropout, self.pooling = nn.Dropout(text_dropout), pooling
-        self.dim = visual_head.dim
+        self.dim, self.tower = visual_head.dim, None
 
     def embed_visual(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> torch.Tensor:
         """Return unit vectors (V, D) of visual items; v has the rows from offsets[v] to offsets[v + 1]."""
         return functional.normalize(self.pool_visual(rows_ND, offsets_V1), dim=-1)
 
+    def see(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return features (N, D), and where each item's begin; without a tower they are what is given.
+
+        With one the rows are pictures (N, 3, H, W), each of which gives a feature, or one for each of its patches.
+        """
+        if self.tower is None:
+            return rows_ND, offsets_V1
+        seen: torch.Tensor = self.tower(rows_ND)
+        return (seen, offsets_V1) if seen.ndim == 2 else (seen.flatten(0, 1), offsets_V1 * seen.shape[1])
+
     def pool_visual(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> torch.Tensor:
         """Return the same before they are normalised."""
+        rows_ND, offsets_V1 = self.see(rows_ND, offsets_V1)
         if self.pooling is None:
             out_VD: torch.Tensor = self.visual_head(mean_rows(rows_ND, offsets_V1))
         else:

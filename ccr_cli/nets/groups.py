@@ -9,6 +9,7 @@ from torch import nn
 
 from ccr_cli.nets.lora import layers_of
 from ccr_cli.nets.text_transformer import TransformerTextEncoder
+from ccr_cli.nets.tower import VisualTower
 
 Group = dict[str, Any]
 
@@ -22,7 +23,7 @@ class Rates(Protocol):
 
     @property
     def encoder_lr(self) -> float:
-        """Of a pretrained text encoder's weights, in its highest layer."""
+        """Of a pretrained encoder's weights, in its highest layer."""
 
     @property
     def layer_decay(self) -> float:
@@ -75,7 +76,7 @@ def _is_table(part: nn.Module) -> bool:
 
 def _pretrained(module: nn.Module, config: Rates) -> Iterator[tuple[int, float]]:
     """The rate of each weight of pretrained encoders; adapters are trained from scratch."""
-    for encoder in (part for part in module.modules() if isinstance(part, TransformerTextEncoder)):
+    for encoder in (part for part in module.modules() if isinstance(part, TransformerTextEncoder | VisualTower)):
         layers = layers_of(encoder.model)
         below = {id(w): len(layers) for w in encoder.before_layers()}
         for depth, layer in enumerate(reversed(layers)):

@@ -17,6 +17,8 @@ from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.methods.base import Embedder
 
 BATCH = 1024
+PICTURES = 128
+"""The same of items that are pictures, which a network has to see."""
 
 
 @torch.no_grad()
@@ -27,9 +29,11 @@ def embed_texts(method: Embedder, table: TokenTable, device: torch.device, some_
 
 
 @torch.no_grad()
-def embed_visuals(method: Embedder, visual: Frames, device: torch.device) -> Tensor:
-    """Embeds every visual item, in float32 (V, D), on the device."""
-    return torch.cat([method.embed_visual(part.to(device)).float() for part in visual.split(BATCH)])
+def embed_visuals(method: Embedder, visual: Frames, device: torch.device, some_V: Tensor | None = None) -> Tensor:
+    """Embeds visual items, all of them or some, in float32 (V, D), on the device."""
+    rows = torch.arange(len(visual)) if some_V is None else some_V
+    parts = torch.split(rows.to(visual.offsets_V1.device), BATCH if visual.rows_ND.ndim == 2 else PICTURES)
+    return torch.cat([method.embed_visual(visual.select(part).to(device)).float() for part in parts])
 
 
 def encode_and_embed(method: Embedder, tokenizer: Tokenizer, texts: Sequence[str], device: torch.device) -> Tensor:

@@ -194,4 +194,6 @@ def _placed(visual: Frames, device: torch.device) -> Frames:
         return visual
     if visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]:
         return visual.to(device)
+    if visual.first_V is not None:  # pictures on the disk
+        return visual
     return Frames(visual.rows_ND.pin_memory(), visual.offsets_V1)

@@ -63,13 +63,18 @@ def export(
     Raises:
         ArtifactError: If what was written would not give the run's own similarities.
         UnavailableError: If ONNX is asked for and its packages are not installed.
-        UsageError: If ONNX is asked for, and the text encoder is no transformers model.
+        UsageError: If ONNX is asked for, and the text encoder is no transformers model; or the run has a visual tower.
     """
     settings = run.config(trained)
     if settings["text_encoder"].get("pooling") == "own":
         raise UsageError(
             "a text encoder that pools by itself is not exported: sentence-transformers has no module for it",
             hint="train with --set pooling=cls, mean, max or last",
+        )
+    if "visual_tower" in settings:
+        raise UsageError(
+            f"{trained.name} has trained the encoder of its features too, and an export has no pictures as input yet",
+            hint="a run without finetune can be exported",
         )
     if onnx:
         export_onnx.require(settings["text_encoder"]["kind"])

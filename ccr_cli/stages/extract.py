@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -282,6 +282,9 @@ class Job:
         build.environment["device"] = str(choose_device(self.wanted.device))
         given = asdict(self._config).items()
         build.environment["given"] = {k: v for k, v in given if self._recorded.get(k, v) != v}
+        if hasattr(self._module, "recipe"):
+            with suppress(CcrError):  # who merges may not have the model
+                build.environment["recipe"] = asdict(self._module.recipe(self._config))
         counts = {"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)}
         if damaged := int((index["status"] == "damaged").sum()):
             counts["damaged"] = damaged

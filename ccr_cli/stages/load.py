@@ -11,6 +11,7 @@ from ccr_cli.data.tokens import Tokenizer, load_tokenizer
 from ccr_cli.errors import ArtifactError
 from ccr_cli.methods.base import Method
 from ccr_cli.nets.text import text_encoder_from_config
+from ccr_cli.nets.tower import tower_from_config
 from ccr_cli.stages.options import configure
 
 
@@ -25,6 +26,8 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
     config = configure(module.Config, settings["options"], settings["method"])
     text = text_encoder_from_config(settings["text_encoder"])
     method: Method = module.Method(config, settings["visual_dim"], text)
+    if "visual_tower" in settings:
+        method.attach(tower_from_config(settings["visual_tower"]).train_from(config.visual_frozen_layers))
     try:
         method.load_state_dict(load_file(artifact.file("model.safetensors")))
     except RuntimeError as error:

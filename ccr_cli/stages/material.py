@@ -23,8 +23,10 @@ from ccr_cli.data.tokens import Tokenizer, TokenTable
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.methods.base import Belief
 from ccr_cli.nets.text import TextEncoder
+from ccr_cli.nets.tower import VisualTower
 from ccr_cli.stages import judging
 from ccr_cli.stages.options import configure
+from ccr_cli.stages.pixels import load_tower, require_same
 from ccr_cli.stages.sources import Sources
 from ccr_cli.stages.texts import make_text_encoder, make_tokenizer
 from ccr_cli.stages.triplets import Gallery, Triplets, gallery, training_triplets, without
@@ -43,6 +45,8 @@ class Material:
     target: TokenTable
     """`source` itself where nothing was translated."""
     back: TokenTable | None
+    tower: VisualTower | None
+    """The encoder of the features, where it is trained too."""
     label_V: Tensor | None
     """Category of each training item, numbered from 0, for a method that learns them."""
     validation: dict[str, Gallery]
@@ -63,6 +67,11 @@ class Material:
         """What the method reads, `Config.needs`."""
         needed: frozenset[str] = self.config.needs()
         return needed
+
+    @property
+    def visual_dim(self) -> int:
+        """Length of a feature."""
+        return self.triplets.visual.dim if self.tower is None else self.tower.dim
 
     @property
     def per_epoch(self) -> int:
@@ -114,9 +123,12 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
     translations = sources.translations()
     pairs = noise.read(sources.noise) if sources.noise else None
     needs = config.needs()
+    tower = load_tower(sources.features, config.visual_frozen_layers) if "media" in needs else None
     second = translation.read(sources.second) if sources.second else None
     scope = str(registry.load("judges", config.judge).SCOPE)
     triplets = training_triplets(data, translations, pairs, sources.features, needs, second, compared=scope == "text")
+    if tower is not None:
+        require_same(tower, triplets.visual, sources.features, triplets.item_ids)
     _require(needs, triplets, sources, translations, str(request["method"]))
     if triplets.dropped:
         why = "an item without features, or a caption untranslated or not translated back"
@@ -146,6 +158,7 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
         source=source,
         target=tokenizer.encode(triplets.target) if sources.translated else source,
         back=tokenizer.encode(triplets.back or []) if "back" in needs else None,
+        tower=tower,
         label_V=label_V,
         validation=validation,
         select=select,

@@ -25,6 +25,7 @@ from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.pixels import Eye, eye_of
 from ccr_cli.stages.search_index import Index
 from ccr_cli.stages.search_picture import PictureEncoder
 from ccr_cli.stages.search_vectors import Vectors, kept
@@ -184,8 +185,10 @@ class Searcher:
         return next(self._answers([name], query_1D, top, picture=True))
 
     @cached_property
-    def encoder(self) -> PictureEncoder:
-        """What encodes pictures as the run's features were."""
+    def encoder(self) -> PictureEncoder | Eye:
+        """What encodes pictures as the run's features were; of a run that sees pictures, what prepares them."""
+        if "media" in self._method.config.needs():
+            return eye_of(self.features)
         return PictureEncoder(self.features, self._on)
 
     def image(self, item_id: str) -> Path | None:

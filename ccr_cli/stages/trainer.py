@@ -71,7 +71,10 @@ class Trainer:
         self.config, self.triplets = self.material.config, self.material.triplets
         torch.manual_seed(derive(self.seed, "init"))
         text = self.material.text_encoder()
-        self.method: Method = module.Method(self.config, self.triplets.visual.dim, text).to(device)
+        self.method: Method = module.Method(self.config, self.material.visual_dim, text)
+        if self.material.tower is not None:
+            self.method.attach(self.material.tower)
+        self.method.to(device)
         if ranks.size > 1 and device.type == "cuda":  # torch has none for CPUs
             self.method = nn.SyncBatchNorm.convert_sync_batchnorm(self.method)  # type: ignore[no-untyped-call]
         self.engine = Engine(self.method, self.material, device, dtype, ranks)
@@ -110,7 +113,7 @@ class Trainer:
             self._finish(stopped)
 
     def _write_static(self) -> None:
-        folder, validation = self.build.folder, self.material.validation
+        folder, validation, tower = self.build.folder, self.material.validation, self.material.tower
         tokenizer = folder / "tokenizer"
         tokenizer.mkdir(exist_ok=True)
         self.material.tokenizer.save(tokenizer)
@@ -126,7 +129,8 @@ class Trainer:
                 "dtype": self.request["dtype"],
                 "data": self.build.parents[0].path.rsplit("/", 1)[-1],
                 "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
-                "visual_dim": self.triplets.visual.dim,
+                "visual_dim": self.material.visual_dim,
+                **({"visual_tower": tower.config()} if tower else {}),
                 "text_encoder": self.method.encoder.text_encoder.config(),
                 "triplets": len(self.triplets),
                 "dropped": self.triplets.dropped,
@@ -221,7 +225,7 @@ class Trainer:
         """Embeds items (V, D), each process its share."""
         if self.ranks.size == 1:
             return embed_visuals(self.method, visual, self.device)
-        return self.ranks.embed(lambda rows: embed_visuals(self.method, visual.select(rows), self.device), len(visual))
+        return self.ranks.embed(lambda rows: embed_visuals(self.method, visual, self.device, rows), len(visual))
 
     def _texts(self, table: TokenTable, some_T: Tensor | None = None) -> Tensor:
         """Embeds texts (T, D), all or some, each process its share."""

@@ -20,6 +20,7 @@ from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.pixels import read_pixels
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Triplets:
     lang_N: npt.NDArray[np.int64]
     """Which of `langs` each triplet's translation is in, ascending."""
     visual: Frames
-    """Features of the training items, float32."""
+    """Features of the training items, float32; or their pictures."""
     item_N: Tensor
     """Which of `visual` each triplet was given; also the id by which negatives are masked."""
     item_ids: list[str]
@@ -260,8 +261,10 @@ def read_visuals(feats: base.Artifact, item_ids: list[str], needs: frozenset[str
     """Reads the features of items: every frame where a method needs frames, else one row an item.
 
     Returns:
-        The features, float32, and the items that have some.
+        The features, float32, or the pictures, where a method needs these; and the items that have features.
     """
+    if "media" in needs:
+        return read_pixels(feats, item_ids)
     rows, offsets, found = features.read_rows(feats, item_ids, pooled="frames" not in needs)
     return Frames(torch.from_numpy(rows), torch.from_numpy(offsets)), found
 

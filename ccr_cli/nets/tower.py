@@ -1,0 +1,177 @@
+"""An image model of transformers from 8-bit pixels to vectors: frozen it encodes media, trained it is a run's own.
+
+Shapes: B pictures, H height, W width, L tokens, D vector.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ccr_cli.errors import UnavailableError
+from ccr_cli.nets.lora import layers_of
+from ccr_cli.transformers_loading import transformers_loading
+
+_SPECIALS = {"swin": 0, "swinv2": 0, "dinov3_convnext": 1}
+"""Tokens before those of the patches, where the patches' size does not tell."""
+
+
+class VisualTower(nn.Module):
+    """A network, what of its output stands for a picture, and how levels become its input."""
+
+    dim: int
+
+    def __init__(
+        self,
+        model: Any,
+        pooling: str,
+        scale_C: tuple[float, float, float],
+        shift_C: tuple[float, float, float],
+        size: tuple[int, int],
+    ) -> None:
+        """Wraps a network.
+
+        Args:
+            model: A network of transformers that takes `pixel_values`; of one with texts too the image side is used.
+            pooling: `cls`, the first token; `mean` over the patches; `pooler`, the model's own; `tokens`, each patch.
+            scale_C: What a level is multiplied by.
+            shift_C: What is added then.
+            size: Height and width of a picture.
+
+        Raises:
+            AttributeError: If the network gives no such output; so do IndexError, RuntimeError, TypeError and
+                ValueError.
+        """
+        super().__init__()
+        self.model, self.pooling, self.scale_C, self.shift_C, self.size = model, pooling, scale_C, shift_C, size
+        self._dual = hasattr(model, "get_image_features")
+        with torch.no_grad():
+            found = self._tried()
+        if found.ndim != 2 + (pooling == "tokens"):
+            raise ValueError(f"the output has the shape {tuple(found.shape)}")
+        self.dim = int(found.shape[-1])
+
+    def forward(self, levels_BCHW: Tensor) -> Tensor:
+        """Returns (B, D), of `tokens` (B, L, D), not normalised, of uint8 pictures."""
+        dtype = next(self.model.parameters()).dtype
+        pixels_BCHW = scaled(levels_BCHW, self.scale_C, self.shift_C).to(dtype)
+        forward = self.model.get_image_features if self._dual else self.model
+        return self._pooled(forward(pixel_values=pixels_BCHW))
+
+    def train_from(self, frozen_layers: int) -> VisualTower:
+        """Lets the weights be trained that the vectors depend on; parts that do not run, such as a text side, go.
+
+        Args:
+            frozen_layers: Lowest layers that are not trained, with what comes before them; 0 trains all.
+        """
+        self.model.to(memory_format=torch.contiguous_format)  # as weights lie in a saved state
+        self.requires_grad_(True)
+        idle, hooks = set(), []
+        for name, child in self.model.named_children():
+            if any(True for _ in child.parameters()):
+                idle.add(name)
+            for part in child.modules():
+                hooks.append(part.register_forward_hook(lambda *_, name=name: idle.discard(name)))
+        with torch.enable_grad():
+            weights = list(self.parameters())
+            grads = torch.autograd.grad(self._tried().float().sum(), weights, allow_unused=True)
+        for weight, grad in zip(weights, grads, strict=True):
+            weight.requires_grad_(grad is not None)
+        for hook in hooks:
+            hook.remove()
+        for name in idle:
+            delattr(self.model, name)
+        if frozen_layers:
+            for weight in self.before_layers():
+                weight.requires_grad_(False)
+            layers_of(self.model)[:frozen_layers].requires_grad_(False)
+        return self
+
+    def before_layers(self) -> list[nn.Parameter]:
+        """Weights below the lowest layer."""
+        first = next(layers_of(self.model).parameters())
+        return list(takewhile(lambda weight: weight is not first, self.model.parameters()))
+
+    def config(self) -> dict[str, Any]:
+        """What `tower_from_config` rebuilds the module from, weights not included."""
+        return {
+            "network": type(self.model).__name__,
+            "model": _nameless(self.model.config.to_dict()),
+            "pooling": self.pooling,
+            "scale": list(self.scale_C),
+            "shift": list(self.shift_C),
+            "size": list(self.size),
+        }
+
+    def _tried(self) -> Tensor:
+        """What comes of one empty picture."""
+        first = next(self.model.parameters())
+        empty = torch.zeros(1, 3, *self.size, dtype=torch.uint8, device=first.device)
+        training = self.model.training
+        self.model.eval()
+        found: Tensor = self(empty)
+        self.model.train(training)
+        return found
+
+    def _pooled(self, output: Any) -> Tensor:
+        """Takes the vectors from what the network returns: (B, D), or (B, L, D) of `tokens`."""
+        if self.pooling == "pooler":
+            pooled: Tensor = output.image_embeds if "image_embeds" in output else output.pooler_output
+            return pooled.flatten(1) if pooled.ndim == 4 else pooled
+        hidden_BLD: Tensor = output.last_hidden_state
+        if hidden_BLD.ndim == 4:
+            if self.pooling == "cls":
+                raise ValueError("the output is a map and has no first token")
+            hidden_BLD = hidden_BLD.flatten(2).transpose(1, 2)
+        elif self.pooling == "cls":
+            return hidden_BLD[:, 0]
+        else:
+            hidden_BLD = hidden_BLD[:, self._specials(hidden_BLD.shape[1]) :]
+        return hidden_BLD if self.pooling == "tokens" else hidden_BLD.float().mean(dim=1)
+
+    def _specials(self, length: int) -> int:
+        """How many tokens stand before those of the patches."""
+        settings = self.model.config
+        if settings.model_type in _SPECIALS:
+            return _SPECIALS[settings.model_type]
+        patch = getattr(settings, "vision_config", settings).patch_size
+        height, width = (patch, patch) if isinstance(patch, int) else patch
+        return length - (self.size[0] // height) * (self.size[1] // width)
+
+
+def _nameless(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings without where they were read from and by which version."""
+    kept = {key: value for key, value in settings.items() if key not in ("_name_or_path", "transformers_version")}
+    return {key: _nameless(value) if isinstance(value, dict) else value for key, value in kept.items()}
+
+
+def scaled(levels_BCHW: Tensor, scale_C: tuple[float, ...], shift_C: tuple[float, ...]) -> Tensor:
+    """Levels times `scale`, plus `shift`: float32, on the same device, channels last in memory."""
+    factors = (torch.tensor(values, device=levels_BCHW.device)[:, None, None] for values in (scale_C, shift_C))
+    scale_C11, shift_C11 = factors
+    return torch.addcmul(shift_C11, levels_BCHW.to(torch.float32, memory_format=torch.channels_last), scale_C11)
+
+
+def tower_from_config(config: dict[str, Any]) -> VisualTower:
+    """Rebuilds the module that `config` describes, with fresh weights and without any file.
+
+    Raises:
+        UnavailableError: If transformers is not installed.
+    """
+    try:
+        with transformers_loading():
+            import transformers
+
+            settings = dict(config["model"])
+            kind = getattr(transformers, config["network"])
+            assert issubclass(kind, transformers.PreTrainedModel), kind
+            model_type = settings.pop("model_type")
+            network = kind._from_config(transformers.AutoConfig.for_model(model_type, **settings))
+    except ImportError as error:
+        message = "the run's visual tower needs the package transformers"
+        raise UnavailableError(message, "pip install transformers") from error
+    scale_C, shift_C, size = (tuple(config[name]) for name in ("scale", "shift", "size"))
+    return VisualTower(network, config["pooling"], scale_C, shift_C, size)
