@@ -87,6 +87,28 @@ def untranslated(captions: pd.DataFrame) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
+HUMAN = "human"
+"""What a table of people's translations is called: `human-en-de.tsv` of a data set, `human.tsv` of one's own."""
+
+
+def by_people(frame: pd.DataFrame, captions: pd.DataFrame) -> bool:
+    """Whether people wrote the training captions of a translation.
+
+    Its table says so by its name; or most of them are, word for word, human captions of their item in the data set.
+
+    Args:
+        frame: The translation.
+        captions: Of its data set.
+    """
+    forward = frame[(frame["direction"] == "forward") & (frame["split"] == "train") & (frame["status"] == "ok")]
+    if any(str(model).partition(".")[0] == HUMAN for model in forward["model"].unique()):
+        return True
+    written = captions[captions["lang"].isin(forward["lang"].unique())]
+    known = set(zip(written["item_id"], written["text"].str.strip(), strict=True))
+    same = [pair in known for pair in zip(forward["item_id"], forward["text"], strict=True)]
+    return bool(same) and sum(same) > len(same) / 2
+
+
 def language(artifact: Artifact) -> str:
     """The target language, as BCP 47."""
     return str(artifact.request["lang"])

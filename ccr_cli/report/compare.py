@@ -105,8 +105,8 @@ def variant_labels(
 
     Returns:
         By id, the label, followed by the languages where they are several, and the options that vary among the runs of
-        that label and are not the default, e.g. `uml [lang=de+fr, beta=0.5]`; and always by `select=human`, where that
-        is what chose the epoch.
+        that label and are not the default, e.g. `uml [lang=de+fr, beta=0.5]`; and always by `captions=human` where
+        people wrote what was trained on in the target language, and `select=human` where that chose the epoch.
     """
     out = {}
     for label, members in _one_table(runs):
@@ -119,6 +119,7 @@ def variant_labels(
             told = [k for k in varying if k not in known or own.get(k) != known[k]]
             parts = several(runs[run][1]) + _translations(runs[run][1], [runs[other][1] for other in members])
             parts += [f"{key.rsplit('.', 1)[-1]}={own.get(key)}" for key in told]
+            parts += [f"captions={HUMAN}"] * bool(runs[run][1].get("human"))
             parts += [f"select={HUMAN}"] * (runs[run][1].get("select") == HUMAN)
             out[run] = f"{label} [{', '.join(parts)}]" if parts else label
     return out
@@ -240,6 +241,7 @@ def _alone(result: Mapping[str, Any]) -> str:
     told = _fields(result.get("signature"))
     engine, others = signature.read_mt(told.get("mt", ""))
     parts = [f"lang={'+'.join(sorted([str(result['lang']), *others]))}"] * bool(others)
+    parts += [f"captions={HUMAN}"] * (f"{HUMAN}:" in told.get("mt", ""))
     parts += [f"select={HUMAN}"] * (told.get("select") == HUMAN and engine != "none")
     return f"{result['label']} [{', '.join(parts)}]" if parts else str(result["label"])
 

@@ -233,7 +233,8 @@ def _training(facts: Facts) -> list[str]:
     rows.append(("learned from", f"{settings['triplets']} pairs of a picture or video and {captions}"))
     for each in facts.translations:
         made = " ".join(str(each[key]) for key in ("engine", "model", "version") if each.get(key))
-        rows.append((f"translations into {text(each['lang'])}", f"by machine: {text(made)}"))
+        by = "people" if each["lang"] in settings.get("human", []) else "machine"
+        rows.append((f"translations into {text(each['lang'])}", f"by {by}: {text(made)}"))
     rows.append(("switched on purpose", _noise(settings["noise"])))
     rows.append(("method", f"{_code(str(settings['method']))}: {text(facts.about_method)}"))
     named = {_NGRAM: "hashed words and character n-grams, from scratch", _GIVEN: "none, the features are given"}

@@ -53,6 +53,8 @@ class Material:
     """The half that chooses the epoch, with the queries of each language; none where no item can."""
     select: str
     """Whose queries choose: `mt` or `human`."""
+    human: tuple[str, ...]
+    """Languages into which people translated what is trained on."""
     scope: str
     """What the judge reads: see judges/."""
     drawn: int | None
@@ -162,11 +164,22 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
         label_V=label_V,
         validation=validation,
         select=select,
+        human=_by_people(sources, translations, whole),
         scope=scope,
         drawn=int(request["seed"]) if request.get("langs") == "draw" else None,
         said=judging.from_texts(triplets, derive(int(request["seed"]), "null")) if scope == "text" else None,
         weights=weights,
     )
+
+
+def _by_people(sources: Sources, translations: Mapping[str, pd.DataFrame], data: dataset.Dataset) -> tuple[str, ...]:
+    """The languages in which captions that people wrote would be trained on."""
+    if not sources.translated:
+        return ()
+    found = tuple(lang for lang, frame in translations.items() if translation.by_people(frame, data.captions))
+    for lang in found:
+        warn(f"people wrote the {lang} captions that are trained on: the run is marked as one that saw them")
+    return found
 
 
 def draw(slot_N: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:

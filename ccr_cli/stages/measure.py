@@ -89,7 +89,11 @@ class Measuring:
     ) -> None:
         self.method, self.tokenizer, self.device = method, tokenizer, device
         self.options, self.settings, self.trained = options, settings, trained
-        self.engines = {lang: _engine(artifact) for lang, artifact in translated.items()}
+        human = settings.get("human", [])
+        self.engines = {
+            lang: f"{translation.HUMAN}:{_engine(artifact)}" if lang in human else _engine(artifact)
+            for lang, artifact in translated.items()
+        }
         self.left_out = "" if options.zero_shot else str(settings["options"].get("left_out", ""))
         self.results: list[dict[str, Any]] = []
         self.ranks: list[pd.DataFrame] = []

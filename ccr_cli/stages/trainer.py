@@ -121,7 +121,7 @@ class Trainer:
             folder / "config.json",
             {
                 **{k: self.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
-                **self._several(),
+                **self._special(),
                 **({"pairs": self.request["pairs"]} if "pairs" in self.request else {}),
                 "select": self.material.select if validation else "last",
                 "criterion": self.material.criterion,
@@ -138,12 +138,14 @@ class Trainer:
             },
         )
 
-    def _several(self) -> dict[str, Any]:
-        """What is said of a run of several languages alone."""
+    def _special(self) -> dict[str, Any]:
+        """What is said of a run on several languages alone, or on captions that people wrote."""
+        human = {"human": list(self.material.human)} if self.material.human else {}
         if "langs" not in self.request:
-            return {}
+            return human
         names = [parent.path.rsplit("/", 1)[-1] for parent in self.build.parents if parent.kind == "translation"]
-        return {"langs": self.request["langs"], "translations": dict(zip(self.triplets.langs, names, strict=True))}
+        translations = dict(zip(self.triplets.langs, names, strict=True))
+        return {"langs": self.request["langs"], "translations": translations, **human}
 
     def _epoch(self, epoch: int, advance: Any, stop: Stop, track: Tracker) -> None:
         state, steps = self.state, self.engine.steps

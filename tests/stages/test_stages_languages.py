@@ -13,23 +13,17 @@ import pandas as pd
 import pytest
 import torch
 import toy
-from torch.nn.functional import normalize
 
-from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, noise, run, translation
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.methods import infonce
-from ccr_cli.methods.base import Belief
 from ccr_cli.metrics.detection import detection
-from ccr_cli.stages import engine, judging, trainer
+from ccr_cli.stages import engine, trainer
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
-from ccr_cli.stages.material import Material, gather
 from ccr_cli.stages.samples import best_runs
 from ccr_cli.stages.scoring import score_gallery
 from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.sources import find_sources, with_noise
-from ccr_cli.stages.triplets import Triplets, gallery
+from ccr_cli.stages.triplets import gallery
 
 CPU = ("--device", "cpu")
 TRAIN = ("train", "--method", "uml", "--noise", "0.4", "--epochs", "3", "--set", "lr=0.02", *toy.SMALL)
@@ -65,19 +59,11 @@ def made(root: Path, name: str) -> base.Artifact:
     return base.load(root / "runs" / name)
 
 
-def material(root: Path, langs: str = "all", **options: Any) -> Material:
-    """What the run on both languages is trained on."""
-    inputs = Inputs(Workspace(root))
-    sources = find_sources(inputs, "es+fr", "infonce")
-    sources = with_noise(inputs, sources, 0.4, style="caption", target="translation", seed=0)
-    config = infonce.Config(batch_size=16, buckets=512, dim=32, dropout=0.0, text_dropout=0.0, **options)
-    return gather(sources, config, {"method": "infonce", "seed": 0, "select_on": "mt", "langs": langs})
-
-
 def test_every_caption_has_a_triplet_in_each_language(root: Path) -> None:
     both, spanish = made(root, "both"), made(root, "spanish")
     assert (both.request["lang"], both.request["langs"]) == (["es", "fr"], "all")
     assert spanish.request["lang"] == "es" and "langs" not in spanish.request | run.config(spanish)
+    assert made(root, "drawn").counts["steps"] == spanish.counts["steps"] == 9
     assert both.counts["triplets"] == 2 * spanish.counts["triplets"] and both.counts["steps"] == 2 * 9
     parents = [Path(p.path).name.split("-")[0] for p in both.parents if p.kind == "translation"]
     assert parents == ["es", "fr"] == list(run.config(both)["translations"])
@@ -108,23 +94,6 @@ def test_names_tell_languages_and_the_draw_apart(root: Path) -> None:
     assert drawn.startswith("toy-es-fr-infonce-seed0") and drawn != both
 
 
-def test_an_epoch_of_a_draw_has_each_caption_once(root: Path) -> None:
-    whole, drawn = material(root), material(root, "draw")
-    assert drawn.per_epoch == 48 and whole.per_epoch == len(whole.triplets) == len(drawn.triplets) == 96
-    seen = []
-    for epoch in (1, 2, 3, 4):
-        rows = drawn.order(torch.Generator().manual_seed(epoch), epoch)
-        again = drawn.order(torch.Generator().manual_seed(epoch), epoch)
-        assert torch.equal(rows, again) and len({drawn.triplets.slot_ids[row] for row in rows}) == len(rows) == 48
-        langs = drawn.triplets.lang_N[rows.numpy()]
-        assert 10 < langs.sum() < 38, "about half of the captions in each"
-        seen.append(set(rows.tolist()))
-    assert len(set.union(*seen)) > 80 and len({frozenset(rows) for rows in seen}) == 4
-    every = whole.order(torch.Generator().manual_seed(1), 1)
-    assert sorted(every.tolist()) == list(range(96))
-    assert made(root, "drawn").counts["steps"] == made(root, "spanish").counts["steps"] == 9
-
-
 def test_a_draw_that_is_stopped_ends_in_the_same_bytes(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)
     step, done = engine.Engine.step, []
@@ -142,94 +111,6 @@ def test_a_draw_that_is_stopped_ends_in_the_same_bytes(space: Path, monkeypatch:
     finished = toy.ok(*call, workspace=space)
     assert "going on after epoch 1 of 3, step 2 of" in finished.err
     assert finished.made.id == made(space, "drawn").id
-
-
-def test_one_mismatch_moves_the_same_captions_in_each_language(root: Path) -> None:
-    triplets = material(root).triplets
-    (_, spanish), (_, french) = triplets.by_language()
-    assert spanish.langs == ("es",) and french.langs == ("fr",)
-    assert spanish.wrong is not None and french.wrong is not None and spanish.wrong["vt_wrong"].sum() == 19
-    pd.testing.assert_frame_equal(spanish.wrong, french.wrong)
-    given = noise.read(next(iter(Workspace(root).artifacts("noise")))).set_index("slot_id")["given_translation_of"]
-    data = dataset.read(next(iter(Workspace(root).artifacts("dataset"))))
-    english = data.captions.set_index("caption_id")["text"]
-    for part, lang in ((spanish, "es"), (french, "fr")):
-        table = toy.bilingual().tables[f"en-{lang}"]
-        assert part.target == [table[english[given[slot]]] for slot in part.slot_ids]
-        assert part.back == [english[given[slot]] for slot in part.slot_ids]
-
-
-def test_another_language_of_an_item_is_no_negative(root: Path) -> None:
-    m = material(root)
-    torch.manual_seed(0)
-    method = infonce.Method(m.config, m.triplets.visual.dim, m.text_encoder())
-    made = engine.Engine(method, m, torch.device("cpu"), torch.float32)
-    p = judging.trust(m.triplets)
-    belief = Belief(*(torch.from_numpy(side).float() for side in (p.VS, p.VT, p.ST)))
-    first = m.triplets.item_N == m.triplets.item_N[0]
-    own = torch.arange(len(first))[first]
-    assert len(own) == 4, "two captions in two languages"
-    terms = made.step([own], belief, judged=False)
-    assert all(float(value) == 0.0 for value in terms.values()), "where all are of one item, there is nothing to learn"
-    other = torch.arange(len(first))[~first][:1]
-    assert float(made.step([torch.cat([own, other])], belief, judged=False)["infonce_vt"]) > 0
-
-
-def seen(triplets: Triplets) -> judging.Embedded:
-    """Random vectors in which translations into the second language are far nearer to their captions."""
-    generator = torch.Generator().manual_seed(0)
-    n = len(triplets)
-    v_VD = normalize(torch.randn(len(triplets.item_ids), 16, generator=generator), dim=1)
-    s_ND = normalize(v_VD[triplets.item_N] + 0.3 * torch.randn(n, 16, generator=generator), dim=1)
-    wrong_N1 = torch.from_numpy(triplets.wrong["vt_wrong"].to_numpy(np.float32))[:, None]  # type: ignore[index]
-    near_N1 = torch.from_numpy(np.where(triplets.lang_N == 1, 4.0, 1.0)).float()[:, None]
-    t_ND = normalize((1 - wrong_N1) * near_N1 * s_ND + torch.randn(n, 16, generator=generator), dim=1)
-    return judging.Embedded(v_VD, s_ND, t_ND, triplets.item_N)
-
-
-@pytest.mark.parametrize("judge", ["gmm", "two-group"])
-def test_a_mixture_is_fitted_to_each_language(judge: str, root: Path) -> None:
-    triplets = material(root).triplets
-    embedded = seen(triplets)
-    how: dict[str, Any] = {"seed": 3, "batch_size": 16, "read": lambda sim: sim}
-    opinion = judging.ask(judge, "cross_lingual", embedded, triplets, **how)
-    fit = registry.load("judges", judge).clean_probability
-    s_ND, t_ND = embedded.s_ND.double().numpy(), embedded.t_ND.double().numpy()
-    expected = np.empty(len(triplets))
-    for number in (0, 1):
-        rows = np.flatnonzero(triplets.lang_N == number)
-        left, right = embedded.select(rows).shuffled(3)
-        null = (s_ND[rows][left] * t_ND[rows][right]).sum(axis=1)
-        expected[rows] = fit((s_ND[rows] * t_ND[rows]).sum(axis=1), null)
-    np.testing.assert_allclose(opinion.p.ST, expected, atol=1e-4)
-    left, right = embedded.shuffled(3)
-    together = fit((s_ND * t_ND).sum(axis=1), (s_ND[left] * t_ND[right]).sum(axis=1))
-    assert np.abs(together - expected).max() > 0.1, "one fit for both says something else"
-    np.testing.assert_allclose(opinion.similarity["ST"], (s_ND * t_ND).sum(axis=1), atol=1e-6)
-
-
-def test_the_triangle_sees_one_language_after_the_other(root: Path) -> None:
-    triplets = material(root).triplets
-    embedded = seen(triplets)
-    how: dict[str, Any] = {"seed": 3, "batch_size": 16, "read": lambda sim: sim}
-    opinion = judging.ask("triangle", "", embedded, triplets, **how)
-    quality = judging.quality(opinion, triplets)
-    for number, (rows, part) in enumerate(triplets.by_language()):
-        alone = judging.ask("triangle", "", embedded.select(rows), part, **how)
-        for side in ("VS", "VT", "ST"):
-            np.testing.assert_array_equal(getattr(opinion.p, side)[rows], getattr(alone.p, side))
-        assert quality["langs"][triplets.langs[number]] == judging.quality(alone, part)
-    for what, share in opinion.shares.items():
-        mean = np.mean([quality["langs"][lang][f"wrong_{what}"] for lang in ("es", "fr")])
-        assert quality[f"wrong_{what}"] == share == pytest.approx(mean)
-
-
-def test_round_trips_are_compared_language_by_language(root: Path) -> None:
-    triplets = material(root, judge="translation").triplets
-    said = judging.from_texts(triplets, seed=0)
-    for rows, part in triplets.by_language():
-        np.testing.assert_array_equal(said.VT[rows], judging.from_texts(part, seed=0).VT)
-        assert part.wrong is not None and detection(said.VT[rows], part.wrong["vt_wrong"])["auroc"] == 1.0
 
 
 def test_the_epoch_is_chosen_by_the_mean_over_languages(root: Path) -> None:
@@ -252,10 +133,9 @@ def test_the_epoch_is_chosen_by_the_mean_over_languages(root: Path) -> None:
         kept = history.loc[artifact.counts["best_epoch"], f"val.langs.{translation.language(translated)}.SumR"]
         assert kept == pytest.approx(scores.sum_r)
     for epoch, frame in run.evidence(artifact):
-        wrong = material(root).triplets.wrong
-        assert wrong is not None
+        wrong = noise.read(inputs.parent(artifact, "noise")).set_index("slot_id")["vt_wrong"]
         for lang, rows in frame.groupby("lang"):
-            auroc = detection(rows["p_clean"], wrong.loc[rows.index, "vt_wrong"])["auroc"]
+            auroc = detection(rows["p_clean"], wrong.loc[rows["slot_id"]])["auroc"]
             assert history.loc[epoch, f"judge.langs.{lang}.auroc"] == pytest.approx(auroc, abs=5e-3)
 
 
@@ -296,6 +176,37 @@ def test_a_report_sets_the_run_beside_those_on_one_language(space: Path) -> None
     assert list(shown["method"]) == ["uml [lang=es+fr]"] * 2 and list(shown["lang"]) == ["es", "fr"]
     page = (tables.parent / "report.html").read_text(encoding="utf-8")
     assert "queries in fr" in page and "translation (es or fr)" in page
+
+
+def test_who_trains_on_what_people_wrote_is_marked(space: Path, tmp_path: Path) -> None:
+    """Where the table says so by its name, and where the captions are those of the data set."""
+    human = tmp_path / "human.tsv"
+    shutil.copy(space / "datasets/toy/translations/hand-en-es.tsv", human)
+    given = ("translate", "datasets/toy", "--lang", "es", "--engine", "recorded", "--set", f"table={human}")
+    translated = toy.ok(*given, "--name", "people", workspace=space).made.path
+    french = next((space / "translations/toy").glob("fr*"))
+    done = toy.ok(*TRAIN, translated, french, "--name", "people", workspace=space)
+    assert run.config(done.made)["human"] == ["es"] and "human" not in run.config(made(space, "both"))
+    assert "people wrote the es captions that are trained on" in done.err
+    found = figures(toy.ok("evaluate", done.made.path, *CPU, workspace=space).made)
+    assert "|mt:human:recorded:human.tsv+fr=recorded:hand|" in found["es none"]["signature"]
+    assert "|mt:recorded:hand+es=human:recorded:human.tsv|" in found["fr none"]["signature"]
+    label = "uml [lang=es+fr, es=people, captions=human]"
+    for gone in (False, True):
+        if gone:
+            shutil.rmtree(done.made.path)
+            label = "uml [lang=es+fr, captions=human]"
+        told = toy.ok("report", "evaluations/people-test", "evaluations/both-test", workspace=space).made
+        assert label in (told.path / "tables/settings.csv").read_text()
+    data = dataset.read(next(iter(Workspace(space).artifacts("dataset"))))
+    frame = translation.read(base.load(french))
+    assert not translation.by_people(frame, data.captions)
+    wrote = frame[(frame["direction"] == "forward") & (frame["split"] == "train")]
+    for share, said in ((0.4, False), (0.6, True)):
+        same = wrote.iloc[: round(share * len(wrote))].assign(lang="fr", caption_set="main")
+        captions = pd.concat([data.captions, same[data.captions.columns]])
+        assert translation.by_people(frame, captions) == said
+    assert not translation.by_people(frame, captions.assign(lang="de"))
 
 
 def test_a_diagnosis_is_of_each_language(root: Path) -> None:
