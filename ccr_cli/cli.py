@@ -22,6 +22,7 @@ from ccr_cli.commands import (
     index,
     report,
     search,
+    serve,
     show,
     train,
     translate,
@@ -51,6 +52,7 @@ app.command(rich_help_panel=_TOOLS, epilog=compare.EPILOG)(compare.compare)
 app.command(rich_help_panel=_TOOLS, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_TOOLS, epilog=search.EPILOG)(search.search)
 app.command(rich_help_panel=_TOOLS, epilog=index.EPILOG)(index.index)
+app.command(rich_help_panel=_TOOLS, epilog=serve.EPILOG)(serve.serve)
 app.command(rich_help_panel=_TOOLS, epilog=export.EPILOG)(export.export)
 app.command(rich_help_panel=_TOOLS, epilog=demo.EPILOG)(demo.demo)
 app.command(rich_help_panel=_TOOLS, epilog=show.EPILOG)(show.show)

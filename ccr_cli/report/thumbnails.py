@@ -13,12 +13,13 @@ MAX_PIXELS = 100_000_000
 """Larger images are not opened (a small file can unpack to gigabytes)."""
 
 
-def thumbnail(path: Path | None, side: int) -> Image.Image | None:
+def thumbnail(path: Path | None, side: int, most: int = MAX_PIXELS) -> Image.Image | None:
     """Opens an image, shrinks it to fit a square, and puts it on white.
 
     Args:
         path: Where it lies.
         side: Longest side in pixels; smaller images stay as they are.
+        most: Pixels of an image that is opened.
 
     Returns:
         An RGB image, or None where there is none, or none that can be read.
@@ -29,7 +30,7 @@ def thumbnail(path: Path | None, side: int) -> Image.Image | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(path) as image:
-                if image.width * image.height > MAX_PIXELS:
+                if image.width * image.height > most:
                     return None
                 image.draft("RGB", (side, side))
                 rgba = image.convert("RGBA")
@@ -39,6 +40,20 @@ def thumbnail(path: Path | None, side: int) -> Image.Image | None:
         rgba.thumbnail((side, side), Image.Resampling.LANCZOS)
     white = Image.new("RGBA", rgba.size, "white")
     return Image.alpha_composite(white, rgba).convert("RGB")
+
+
+def small(path: Path, side: int, most: int = MAX_PIXELS) -> tuple[str, bytes] | None:
+    """An image's small copy as a file: `png` or `jpeg`, whichever is smaller, and its bytes; None as in `thumbnail`."""
+    image = thumbnail(path, side, most)
+    if image is None:
+        return None
+    candidates = []
+    for kind, options in (("png", {"optimize": True}), ("jpeg", {"quality": 85})):
+        out = io.BytesIO()
+        image.save(out, kind, **options)
+        candidates.append((len(out.getvalue()), kind, out.getvalue()))
+    _, kind, data = candidates[0] if candidates[0][0] < 6000 else min(candidates)
+    return kind, data
 
 
 class Embedded:
@@ -57,13 +72,5 @@ class Embedded:
         return self._known[path]
 
     def _encode(self, path: Path) -> str | None:
-        image = thumbnail(path, self.side)
-        if image is None:
-            return None
-        candidates = []
-        for kind, options in (("png", {"optimize": True}), ("jpeg", {"quality": 85})):
-            out = io.BytesIO()
-            image.save(out, kind, **options)
-            candidates.append((len(out.getvalue()), kind, out.getvalue()))
-        _, kind, data = candidates[0] if candidates[0][0] < 6000 else min(candidates)
-        return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+        found = small(path, self.side)
+        return None if found is None else f"data:image/{found[0]};base64,{base64.b64encode(found[1]).decode()}"

@@ -25,7 +25,7 @@ _PACKAGES = (
 )
 _EXTRAS = ("video", "hdf5", "ct2", "onnx", "ray")
 _VIDEO, _HDF5, _CT2, _ONNX, _RAY = (f"pip install 'ccr-cli[{extra}]'" for extra in _EXTRAS)
-_INDEX = "pip install 'ccr-cli[index]'"
+_INDEX, _SERVE = (f"pip install 'ccr-cli[{extra}]'" for extra in ("index", "serve"))
 _OPTIONAL = {
     "av": (_VIDEO, "pip install --force-reinstall av"),
     "torchcodec": (_VIDEO, "pip uninstall torchcodec; av decodes without it"),
@@ -35,6 +35,8 @@ _OPTIONAL = {
     "onnxruntime": (_ONNX, "pip install --force-reinstall onnxruntime"),
     "ray": (_RAY, "pip install --force-reinstall ray"),
     "faiss": (_INDEX, "pip install --force-reinstall faiss-cpu"),
+    "fastapi": (_SERVE, "pip install --force-reinstall fastapi"),
+    "uvicorn": (_SERVE, "pip install --force-reinstall uvicorn"),
     "torchvision": ("", "pip uninstall torchvision"),
 }
 """Packages that ccr works without, in part: what installs each, and what to do with one that does not import."""

@@ -137,6 +137,7 @@ class Searcher:
             self.features = like(inputs, own, self.data)
         refuse_unread(inputs, trained, self.data.artifact, self.features)
         self.trained = trained
+        self._images: dict[str, Path | None] = {}
         self.langs = languages(inputs.workspace, trained)
         self._on = choose_device(wanted.device)
         self._method, self._tokenizer = load_method(trained, self._on)
@@ -195,6 +196,12 @@ class Searcher:
         """The medium of an item; None where it has none inside the media root, or there is no such item."""
         return dataset.media_path(self._root, self._media.get(item_id))
 
+    def _shown(self, item_id: str) -> Path | None:
+        """The medium of an item as it was when it was first found: to resolve a path takes longer than a search."""
+        if item_id not in self._images:
+            self._images[item_id] = self.image(item_id)
+        return self._images[item_id]
+
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Vectors of texts (Q, D)."""
         return encode_and_embed(self._method, self._tokenizer, texts, self._on)
@@ -240,9 +247,9 @@ class Searcher:
     def _hit(self, place: int, at: int, similarity: float) -> Hit:
         found = self.ids[at]
         if self.wanted.find == "items":
-            return Hit(place, found, similarity, self._first_caption.get(found, ""), self.image(found))
+            return Hit(place, found, similarity, self._first_caption.get(found, ""), self._shown(found))
         item_id, text, lang = self._caption[found]
-        return Hit(place, item_id, similarity, text, self.image(item_id), found, lang)
+        return Hit(place, item_id, similarity, text, self._shown(item_id), found, lang)
 
     def _items(self) -> Vectors:
         """The items of the split that have features."""

@@ -1,0 +1,177 @@
+"""The page of `ccr serve` in a real browser: words, pictures, keys, a phone, a token, hostile texts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy
+from served import Server
+from toy import Chain
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+CPU = ("--device", "cpu")
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script> \u202e&amp;"
+SHOWN = HOSTILE.replace("\u202e", "\ufffd")
+TOKEN = "a-token-of-some-length"
+
+
+@pytest.fixture(scope="module")
+def root(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which every caption that is shown is hostile."""
+    place = tmp_path_factory.mktemp("page")
+    root = place / "workspace"
+    shutil.copytree(chain.root, root)
+    folder = toy.toy("hostile")
+    for item in folder.items:
+        item[1] = "test"
+    for caption in folder.captions:
+        caption[4] = HOSTILE
+    data = toy.ok("data", "import", folder.write(place / "hostile"), workspace=root).made
+    toy.ok("extract", data.path, *toy.ENCODER, workspace=root)
+    (place / "token").write_text(TOKEN)
+    (place / "token").chmod(0o600)
+    return root
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Seen:
+    """A page, and what it said on the console."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(30_000)
+        self.said: list[str] = []
+        self.foreign: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.foreign.append(request.url))
+        self.page.goto(address)
+
+    def found(self) -> list[str]:
+        """Place and similarity of each result, once they are there."""
+        self.page.wait_for_selector("#hits button")
+        return list(self.page.locator("#hits b").all_text_contents())
+
+    def until(self, true: str) -> None:
+        """Waits; the page's policy lets no text be evaluated inside of it, so it is asked from outside."""
+        for _ in range(600):
+            if self.page.evaluate(true):
+                return
+            self.page.wait_for_timeout(50)
+        pytest.fail(f"never {true}")
+
+    def shot(self, name: str) -> None:
+        """Keeps a picture of the page where `$CCR_SHOTS` says."""
+        if folder := os.environ.get("CCR_SHOTS"):
+            self.until("[...document.images].every(i => i.complete)")
+            self.page.screenshot(path=Path(folder) / f"{name}.png")
+
+    def close(self, address: str) -> None:
+        """Nothing went wrong, and nobody else was asked."""
+        assert self.said == []
+        assert [url for url in self.foreign if not url.startswith((address, "blob:", "data:"))] == []
+        self.context.close()
+
+
+def test_words_keys_and_pictures(browser: Any, chain: Chain) -> None:
+    with Server(chain.root, chain.find("run", "uml").path, "--split", "all") as up:
+        seen = Seen(browser, up.address, viewport={"width": 1100, "height": 800})
+        page = seen.page
+        seen.until("document.title === 'Search toy'")
+        page.keyboard.type("círculo rojo")
+        page.keyboard.press("Enter")
+        first = up.ask("/search?q=c%C3%ADrculo%20rojo&top=20").json["hits"]
+        assert seen.found() == [f"{hit['place']} · {hit['similarity']:.3f}" for hit in first]
+        assert "20 results · uncertainty 0." in page.inner_text("#said")
+        seen.until("[...document.images].filter(i => i.naturalWidth === 32).length >= 10")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowLeft")
+        assert page.evaluate("document.activeElement.querySelector('b').textContent").startswith("2 · ")
+        page.keyboard.press("Enter")
+        assert first[1]["item"] in page.inner_text("#large")
+        seen.shot("large")
+        page.keyboard.press("Escape")
+        assert not page.locator("#large").is_visible()
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.id + ' ' + document.activeElement.value") == "q círculo rojo"
+        page.keyboard.type("barra negra")
+        page.select_option("#top", "10")
+        seen.until("document.querySelectorAll('#hits button').length === 10")
+        assert page.url == f"{up.address}?q=barra+negra&top=10"
+        page.go_back()
+        seen.until("document.querySelectorAll('#hits button').length === 20")
+        assert page.input_value("#q") == "círculo rojo"
+        page.set_input_files("#file", chain.folder / "media" / "blue-ring.png")
+        seen.until("document.querySelector('#hits b').textContent === '1 · 1.000'")
+        assert page.locator("#hits bdi").first.text_content() == "blue ring" and page.locator("#said img").count() == 1
+        seen.shot("picture")
+        page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"})
+        page.wait_for_selector("#said.wrong")
+        assert "no picture that can be read" in page.inner_text("#said")
+        assert [text for text in seen.said if "400" not in text] == [], "a refusal is on the console, and nothing else"
+        seen.said.clear()
+        seen.close(up.address)
+
+
+def test_a_hostile_caption_is_text(browser: Any, root: Path, chain: Chain) -> None:
+    run = root / "runs" / chain.find("run", "uml").name
+    with Server(root, run, root / "datasets" / "hostile") as up:
+        seen = Seen(browser, f"{up.address}?q=%3Cimg%20src%3Dx%20onerror%3D1%3E&top=10", color_scheme="dark")
+        assert len(seen.found()) == 10
+        assert seen.page.locator("#hits bdi").first.text_content() == SHOWN
+        assert seen.page.title() == "Search hostile" and seen.page.locator("#hits script").count() == 0
+        assert seen.page.locator("#hits [onerror]").count() == 0 and seen.page.locator("img[src=x]").count() == 0
+        seen.page.locator("#hits button").first.click()
+        assert seen.page.locator("#large bdi").text_content() == SHOWN
+        assert seen.page.title() == "Search hostile"
+        seen.shot("hostile")
+        seen.close(up.address)
+
+
+def test_a_phone(browser: Any, chain: Chain) -> None:
+    with Server(chain.root, chain.find("run", "uml").path) as up:
+        seen = Seen(browser, f"{up.address}?q=rojo", viewport={"width": 360, "height": 740}, color_scheme="light")
+        seen.found()
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
+        seen.shot("phone")
+        seen.page.locator("#hits button").first.click()
+        assert seen.page.evaluate("document.querySelector('dialog[open]').getBoundingClientRect().right") <= 360
+        seen.close(up.address)
+
+
+def test_a_token_is_asked_for(browser: Any, root: Path, chain: Chain) -> None:
+    run = root / "runs" / chain.find("run", "uml").name
+    with Server(root, run, "--host", "0.0.0.0", "--token-file", root.parent / "token") as up:
+        address = f"http://127.0.0.1:{up.port}/"
+        seen = Seen(browser, f"{address}?q=rojo&top=10")
+        seen.page.wait_for_selector("#key[open]")
+        seen.shot("token")
+        seen.page.fill("#token", "wrong")
+        seen.page.keyboard.press("Enter")
+        seen.until("document.getElementById('token').value === ''")
+        seen.page.wait_for_selector("#key[open]")
+        seen.page.fill("#token", TOKEN)
+        seen.page.keyboard.press("Enter")
+        assert len(seen.found()) == 10
+        seen.until("[...document.images].filter(i => i.naturalWidth === 32).length >= 4")
+        assert TOKEN not in seen.page.content() and TOKEN not in "".join(seen.foreign)
+        assert all("401" in text for text in seen.said)
+        seen.said.clear()
+        seen.close(address)
