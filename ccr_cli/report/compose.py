@@ -16,6 +16,7 @@ from ccr_cli.report import (
     compare,
     diagnosed,
     figures,
+    languages,
     page,
     published,
     summaries,
@@ -41,8 +42,8 @@ class Overview:
     diagnoses: pd.DataFrame
     findings: Findings
     tables: dict[str, Table]
-    """By name: sumr or map, retrieval, and where there is something to say recovery, detection, settings (and
-    settings-map or settings-sumr where the main table is of the other figure), searches, translations,
+    """By name: sumr or map, retrieval, and where there is something to say languages, recovery, detection, settings
+    (and settings-map or settings-sumr where the main table is of the other figure), searches, translations,
     translation-scores, and those whose names begin with published."""
 
 
@@ -94,8 +95,9 @@ def write(material: Material, folder: Path) -> dict[str, int]:
             svg = canvas.to_svg(figure)
             with atomic_open(folder / "figures" / f"{name}.svg", "w") as handle:
                 handle.write(svg)
-            with atomic_open(folder / "figures" / f"{name}.png") as handle:
-                handle.write(canvas.to_png(figure))
+            for end, drawn_as in (("pdf", canvas.to_pdf), ("png", canvas.to_png)):
+                with atomic_open(folder / "figures" / f"{name}.{end}") as handle:
+                    handle.write(drawn_as(figure))
             plots[name] = page.Plot(svg, alternative, caption)
     content = page.Content(material, seen.views, seen.findings, seen.tables, plots, suspects, loaded)
     with atomic_open(folder / PAGE, "w") as handle:
@@ -108,6 +110,9 @@ def make_tables(views: list[compare.View], diagnoses: pd.DataFrame) -> dict[str,
     """The tables of a report by name, as in `Overview.tables`."""
     main = views[0].figure
     tables = {main.lower(): summaries.ladder(views[0]), "retrieval": summaries.retrieval(views[0])}
+    each = languages.table(languages.alike(views))
+    if each:
+        tables["languages"] = each
     won = summaries.recoveries(views[0])
     if won:
         tables["recovery"] = won

@@ -59,8 +59,8 @@ def paragraph(words: str, kind: str = "") -> str:
 
 
 def table(data: Table, *, title: bool = True, kind: str = "") -> str:
-    """A table with headings over groups of columns; the best figures are bold, spreads small."""
-    best, spans = data.best(), column_groups(data)
+    """A table with headings over groups of columns; the best figures are bold, the second underlined, spreads small."""
+    places, spans = data.places(), column_groups(data)
     lines = [f'<figure class="table"><div class="scroll"><table{f" class={kind}" if kind else ""}>']
     if title:
         lines.insert(0, f"<h3>{text(data.title)}</h3>")
@@ -78,7 +78,8 @@ def table(data: Table, *, title: bool = True, kind: str = "") -> str:
             mean, _, spread = data.printed(r, c, pm="\x00").partition("\x00")
             repeated = column.text and c == 0 and r > 0 and row.block and not data.starts_block(r)
             shown = "" if repeated else text(mean)
-            shown = f"<b>{shown}</b>" if (r, c) in best else shown
+            mark = {1: "b", 2: "u"}.get(places.get((r, c), 0))
+            shown = f"<{mark}>{shown}</{mark}>" if mark else shown
             shown += f'<span class="sd">±&#8239;{text(spread)}</span>' if spread else ""
             kind = "number" if not column.text else "word" if len(mean) < SHORT else "words"
             lines.append(f'<td class="{kind}">{shown}</td>')

@@ -58,6 +58,7 @@ def render(content: Content) -> str:
         _translations(content),
         _searches(content),
         markup.section("uncertainty", "Does the uncertainty know when retrieval fails?", [_plot(content, "risk")]),
+        markup.section("languages", "By language", [_table(content, "languages")]),
         markup.section("settings", "Other languages and settings", _settings(content)),
         _published(content),
         markup.section("training", "Training", [_plot(content, "training")]),

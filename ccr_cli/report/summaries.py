@@ -15,7 +15,9 @@ from ccr_cli.report.tables import MINUS, Cell, Column, Row, Table
 
 T2V, V2T = "text → image", "image → text"
 SPREAD_NOTE = "Mean ± standard deviation over n runs that differ in their seed, of training or of the mismatch"
-SD_NOTE = f"{SPREAD_NOTE}; best in bold, the oracle knows the truth and does not compete."
+SD_NOTE = (
+    f"{SPREAD_NOTE}; best in bold, second of three or more underlined; the oracle knows the truth and does not compete."
+)
 
 
 def percent(ratio: float) -> str:

@@ -1,14 +1,15 @@
-"""One table, many renderings: terminal, TSV, CSV, Markdown, LaTeX (booktabs), HTML.
+"""One table, many renderings: terminal, TSV, CSV, Markdown, LaTeX (booktabs), JSON, HTML.
 
-The best figure of each column stands out within its block of rows; ceilings (methods that know the truth) never
-compete. Whatever the cells hold, it is escaped for where it goes.
+The best figure of each column stands out within its block of rows, and the second of three or more; ceilings (methods
+that know the truth) never compete. Whatever the cells hold, it is escaped for where it goes.
 """
 
 from __future__ import annotations
 
 import html
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -78,19 +79,34 @@ class Table:
 
         Of figures with intervals the best is one whose interval those of all others leave alone.
         """
-        found = set()
+        return {cell for cell, place in self.places().items() if place == 1}
+
+    def places(self) -> dict[tuple[int, int], int]:
+        """Row and column of the figures that stand out: 1 for the best, 2 for the second of three or more.
+
+        Where several are the best, or none can be told to be, there is no second.
+        """
+        found: dict[tuple[int, int], int] = {}
         for block in dict.fromkeys(row.block for row in self.rows):
             rivals = [i for i, row in enumerate(self.rows) if row.block == block and not (row.ceiling or row.quoted)]
             for c, column in enumerate(self.columns):
-                known = {i: v for i in rivals if (v := _number(self.rows[i].cells[c])) is not None}
-                if column.better is None or len(known) < 2:
-                    continue
-                top = (max if column.better == "high" else min)(known.values())
-                printed = format(top * column.scale, column.format)
-                tops = {i for i, v in known.items() if format(v * column.scale, column.format) == printed}
-                cells = {i: self.rows[i].cells[c] for i in known}
-                found |= {(i, c) for i in tops if not any(meet(cells[i], cells[j]) for j in known if j != i)}
+                left = {i: v for i in rivals if (v := _number(self.rows[i].cells[c])) is not None}
+                for place in (1, 2) if len(left) > 2 else (1,):
+                    tops = self._tops(left, c) if column.better and len(left) > 1 else set()
+                    found |= {(i, c): place for i in tops}
+                    left = {i: v for i, v in left.items() if i not in tops}
+                    if len(tops) != 1:
+                        break
         return found
+
+    def _tops(self, known: Mapping[int, float], c: int) -> set[int]:
+        """The rows with the best of these figures of a column, unless their interval meets another's."""
+        column = self.columns[c]
+        top = (max if column.better == "high" else min)(known.values())
+        printed = format(top * column.scale, column.format)
+        tops = {i for i, v in known.items() if format(v * column.scale, column.format) == printed}
+        cells = {i: self.rows[i].cells[c] for i in known}
+        return {i for i in tops if not any(meet(cells[i], cells[j]) for j in known if j != i)}
 
     def printed(self, r: int, c: int, pm: str | None = " ± ") -> str:
         """What a cell shows; without `pm` only the mean."""
@@ -131,6 +147,9 @@ def _number(cell: Cell) -> float | None:
     return float(cell.value) if good and cell.value is not None else None
 
 
+_TERMINAL = {1: "bold green", 2: "underline"}
+
+
 def to_rich(table: Table, *, spread: bool = True) -> RichTable:
     """For a terminal; data is plain text there, never markup.
 
@@ -141,7 +160,7 @@ def to_rich(table: Table, *, spread: bool = True) -> RichTable:
     out = RichTable(title=Text(plain(table.title)), title_justify="left", header_style="bold", box=None, pad_edge=False)
     for c, column in enumerate(table.columns):
         out.add_column(Text(plain(table.heading(c))), justify="left" if column.text else "right")
-    best = table.best()
+    places = table.places()
     for r, row in enumerate(table.rows):
         if table.starts_block(r):
             out.add_section()
@@ -149,7 +168,7 @@ def to_rich(table: Table, *, spread: bool = True) -> RichTable:
         cells = [
             Text(
                 plain(table.printed(r, c) if spread else table.printed(r, c, pm=None)),
-                style="bold green" if (r, c) in best else style,
+                style=_TERMINAL.get(places.get((r, c), 0), style),
             )
             for c in range(len(table.columns))
         ]
@@ -206,16 +225,20 @@ def markdown_text(text: str) -> str:
     return "".join(f"\\{c}" if c in r"\`*_[]|~$#!" else c for c in flat)
 
 
+_MARKDOWN = {1: ("**", "**"), 2: ("<ins>", "</ins>")}
+
+
 def to_markdown(table: Table) -> str:
     """A GitHub table with its title and notes."""
-    best = table.best()
+    places = table.places()
     heads = [markdown_text(table.heading(c)) for c in range(len(table.columns))]
     lines = [f"**{markdown_text(table.title)}**", "", "| " + " | ".join(heads) + " |"]
     lines.append("|" + "|".join(":---" if c.text else "---:" for c in table.columns) + "|")
     for r, row in enumerate(table.rows):
-        mark = ["**" if (r, c) in best else "_" if row.ceiling or row.quoted else "" for c in range(len(row.cells))]
+        plain_mark = ("_", "_") if row.ceiling or row.quoted else ("", "")
+        marks = [_MARKDOWN.get(places.get((r, c), 0), plain_mark) for c in range(len(row.cells))]
         texts = [markdown_text(table.printed(r, c)) for c in range(len(row.cells))]
-        cells = [f"{m}{text}{m}" if text else "" for m, text in zip(mark, texts, strict=True)]
+        cells = [f"{start}{text}{end}" if text else "" for (start, end), text in zip(marks, texts, strict=True)]
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", *(f"{markdown_text(note)}  " for note in table.notes)]
     return "\n".join(lines).rstrip() + "\n"
@@ -247,9 +270,12 @@ def latex_text(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in plain(text))
 
 
+_LATEX_FONTS = {1: r"\textbf", 2: r"\underline"}
+
+
 def to_latex(table: Table) -> str:
     """A booktabs table; needs the packages booktabs and fontenc with T1."""
-    n, best = len(table.columns), table.best()
+    n, places = len(table.columns), table.places()
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(table.title)}}}"]
     lines += [rf"\begin{{tabular}}{{{''.join('l' if c.text else 'r' for c in table.columns)}}}", r"\toprule"]
     spans = column_groups(table)
@@ -263,7 +289,7 @@ def to_latex(table: Table) -> str:
             lines.append(r"\midrule")
         cells = []
         for c in range(n):
-            font = r"\textbf" if (r, c) in best else r"\textit" if row.ceiling or row.quoted else ""
+            font = _LATEX_FONTS.get(places.get((r, c), 0), r"\textit" if row.ceiling or row.quoted else "")
             cells.append(f"{font}{{{latex_text(table.printed(r, c))}}}" if font else latex_text(table.printed(r, c)))
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
@@ -284,5 +310,35 @@ def column_groups(table: Table) -> list[tuple[str, int, int]]:
     return spans
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
+def to_json(table: Table) -> str:
+    """One object: title, notes, columns, and a list of rows with every figure in full and its place.
+
+    Texts are as they are in the data; a cell has no key for what it lacks, but `value`.
+    """
+    places = table.places()
+    columns = [{"key": c.key, "title": c.title, "group": c.group, "better": c.better} for c in table.columns]
+    rows = []
+    for r, row in enumerate(table.rows):
+        cells = {}
+        for c, (column, cell) in enumerate(zip(table.columns, row.cells, strict=True)):
+            known = cell.value if isinstance(cell.value, str) else _number(cell)
+            told: dict[str, object] = {"value": known, "sd": _finite(cell.sd), "place": places.get((r, c))}
+            told["shown"] = cell.shown if cell.shown != cell.value else None
+            told["interval"] = None if cell.interval is None else [_finite(end) for end in cell.interval]
+            cells[column.key] = {key: value for key, value in told.items() if key == "value" or value is not None}
+        rows.append({"block": row.block, "ceiling": row.ceiling, "quoted": row.quoted, "cells": cells})
+    whole = {"name": table.name, "title": table.title, "notes": list(table.notes), "columns": columns, "rows": rows}
+    return json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "csv": to_csv,
+    "md": to_markdown,
+    "tex": to_latex,
+    "json": to_json,
+}
 """What a report writes, by file name ending."""

@@ -50,10 +50,10 @@ def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
         with canvas.drawing():
             figure = figures.by_noise(view())
             assert figure is not None
-            made.append((canvas.to_svg(figure), canvas.to_png(figure)))
+            made.append((canvas.to_svg(figure), canvas.to_png(figure), canvas.to_pdf(figure)))
     assert made[0] == made[1]
     assert _settings() == before
-    assert "<dc:date>" not in made[0][0]
+    assert "<dc:date>" not in made[0][0] and b"CreationDate" not in made[0][2] and made[0][2][:5] == b"%PDF-"
 
 
 @pytest.mark.parametrize("ratios", [(0.0,), (0.4,), (0.0, 0.2, 0.4)])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from html.parser import HTMLParser
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from ccr_cli.report import markup
 from ccr_cli.report.tables import (
@@ -20,6 +22,7 @@ from ccr_cli.report.tables import (
     latex_text,
     markdown_text,
     to_csv,
+    to_json,
     to_latex,
     to_markdown,
     to_rich,
@@ -64,6 +67,49 @@ def test_a_figure_whose_interval_another_reaches_into_is_not_the_best(
     figures = zip((10.0, 14.0, 2.0), intervals, strict=True)
     rows = [Row([Cell(value, interval=interval)]) for value, interval in figures]
     assert Table("t", "", [Column("bleu", "BLEU", "high")], rows).best() == {(row, 0) for row in best}
+
+
+@pytest.mark.parametrize(
+    ("figures", "places"),
+    [
+        ((3.0, 9.0, 5.0, 1.0), {1: 1, 2: 2}),
+        ((3.0, 9.0), {1: 1}),
+        ((9.0, 9.0, 5.0, 1.0), {0: 1, 1: 1}),
+        ((9.0, 5.0, 5.04, 1.0), {0: 1, 1: 2, 2: 2}),
+        ((9.0, None, 5.0, math.nan), {0: 1}),
+    ],
+)
+def test_the_second_of_three_or_more_stands_out(figures: tuple[float | None, ...], places: dict[int, int]) -> None:
+    table = Table("t", "", [Column("r", "r", "high")], [Row([Cell(value)]) for value in figures])
+    assert table.places() == {(row, 0): place for row, place in places.items()}
+
+
+def test_where_no_best_can_be_told_there_is_no_second() -> None:
+    rows = [Row([Cell(v, interval=(v - w, v + w))]) for v, w in ((9.0, 2.0), (8.0, 2.0), (1.0, 0.1))]
+    assert Table("t", "", [Column("r", "r", "high")], rows).places() == {}
+    rows = [Row([Cell(v, interval=(v - w, v + w))]) for v, w in ((9.0, 0.1), (4.0, 2.0), (3.0, 2.0))]
+    assert Table("t", "", [Column("r", "r", "high")], rows).places() == {(0, 0): 1}
+
+
+def test_every_writer_marks_the_second() -> None:
+    table = Table("t", "", [Column("r", "r", "high")], [Row([Cell(v, 0.5)]) for v in (9.0, 5.0, 1.0)])
+    assert "<ins>5.0 ± 0.5</ins>" in to_markdown(table)
+    assert r"\underline{5.0 $\pm$ 0.5}" in to_latex(table)
+    assert "<u>5.0</u>" in markup.table(table) and markup.table(table).count("<u>") == 1
+    cells = [cell for column in to_rich(table).columns for cell in column.cells]
+    spans = [(str(cell.style), cell) for cell in cells if isinstance(cell, Text)]
+    assert [str(cell) for style, cell in spans] == ["9.0 ± 0.5", "5.0 ± 0.5", "1.0 ± 0.5"]
+    assert [style for style, cell in spans] == ["bold green", "underline", ""]
+    assert [row["cells"]["r"].get("place") for row in json.loads(to_json(table))["rows"]] == [1, 2, None]
+
+
+def test_json_holds_every_figure_in_full_and_every_text_as_it_is() -> None:
+    told = json.loads(to_json(sample()))
+    assert [column["key"] for column in told["columns"]] == ["method", "r1", "medr", "auroc"]
+    first, last = told["rows"][0], told["rows"][3]
+    assert first["cells"]["method"] == {"value": HOSTILE} and first["block"] == "a"
+    assert first["cells"]["r1"] == {"value": 10.04, "sd": 0.25, "place": 1}
+    assert told["rows"][2]["ceiling"] and last["cells"]["auroc"] == {"value": None}
 
 
 def test_csv_is_read_back_with_full_figures_and_no_formula() -> None:

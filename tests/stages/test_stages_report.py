@@ -99,9 +99,9 @@ def test_the_report_is_complete_and_names_its_parents(workspace: Workspace) -> N
     assert len(done.parents) == 12 + 8 + 12
     names = {f.path for f in done.files}
     for table in ("sumr", "retrieval", "recovery", "detection", "settings"):
-        assert {f"tables/{table}.{end}" for end in ("csv", "md", "tex")} <= names
+        assert {f"tables/{table}.{end}" for end in ("csv", "md", "tex", "json")} <= names
     for figure in ("sumr", "training", "beliefs", "judges", "risk", "searches"):
-        assert {f"figures/{figure}.{end}" for end in ("svg", "png")} <= names
+        assert {f"figures/{figure}.{end}" for end in ("svg", "pdf", "png")} <= names
     assert base.verify(done) == []
     assert {"dataset", "run", "evaluation", "diagnosis"} <= {a.kind for a in inputs.read}
     assert done.counts["methods"] == 3
