@@ -15,6 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import real_noise
+import repair_loop
 from robustness import figure, grid, runs, tables
 from robustness.collection import simulate
 from robustness.grid import ORACLE, Cell
@@ -260,3 +261,20 @@ def test_a_reading_from_export_to_precision(tmp_path: Path) -> None:
     real_noise.take(blind, results)
     assert len(real_noise._read(reading)) == 275 == len(real_noise._read(ranks))
     assert sum(real_noise._read(reading)["verdict"] == "bad") == 50
+
+
+def test_the_table_of_the_repair_loop_pairs_seeds_with_no_repair() -> None:
+    def made(arm: str, level: int, seed: int, noise: float = 0.0) -> dict[str, Any]:
+        found = {"t2v": f"{level:x}" * ITEMS, "v2t": "0" * ITEMS, "queries": 1}
+        return {"arm": arm, "noise": noise, "seed": seed, "SumR": 100.0 * level, "found": found, "triplets": 1000}
+
+    rows = [made(repair_loop.NONE, level, seed) for seed, level in ((0, 1), (1, 2))]
+    rows += [made("drop worst", 3, 0), made("drop worst", 3, 1), made("weight", 2, 0)]
+    rows += [made(repair_loop.NONE, 1, 0, repair_loop.KNOWN)]
+    lines = repair_loop.block({"rows": rows}).splitlines()[2:]
+    assert lines == [
+        "| as they are: no repair | 1,000 | 2 | 150.0 ± 70.7 |  |",
+        "| as they are: drop worst | 1,000 | 2 | 300.0 ± 0.0 | +150.0 [+100.0, +200.0] |",
+        "| as they are: weight | 1,000 | 1 | 200.0 | +100.0 [+100.0, +100.0] |",
+        "| 40% switched: no repair | 1,000 | 1 | 100.0 |  |",
+    ]

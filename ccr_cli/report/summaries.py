@@ -139,7 +139,7 @@ def retrieval(view: compare.View, noise: float | None = None) -> Table:
 
 
 def detection(frame: pd.DataFrame) -> Table:
-    """How well the mismatched pairs are found: share found, false alarms, precision, AUROC."""
+    """How well the mismatched pairs are found: at the threshold, over all thresholds, and as probabilities."""
     by = ["data", "lang", "noise", "noise_kind", "label", "judge", "judge_side"]
     columns = [
         Column("noise", "noise", format=".3g", text=True),
@@ -149,12 +149,16 @@ def detection(frame: pd.DataFrame) -> Table:
         Column("found", "found, %", "high", scale=100),
         Column("false_alarms", "false alarms, %", "low", scale=100),
         Column("precision", "precision, %", "high", scale=100),
+        Column("f1", "F1, %", "high", scale=100),
         Column("auroc", "AUROC", "high", format=".3f"),
+        Column("average_precision", "AUPRC", "high", format=".3f"),
+        Column("ece", "calibration error", "low", format=".3f"),
         Column("called_noisy", "called noisy, %", scale=100),
         Column("uncertainty_clean", "uncertainty if called clean", format=".3f"),
         Column("uncertainty_noisy", "if called noisy", format=".3f"),
     ]
-    figures = ["recall", "false_alarms", "precision", "auroc", "share_noisy", "uncertainty.clean", "uncertainty.noisy"]
+    figures = ["recall", "false_alarms", "precision", "f1", "auroc", "average_precision", "ece"]
+    figures += ["share_noisy", "uncertainty.clean", "uncertainty.noisy"]
     several = frame[["data", "lang"]].drop_duplicates().shape[0] > 1
     if several:
         columns.insert(1, Column("lang", "language", text=True))
@@ -174,7 +178,8 @@ def detection(frame: pd.DataFrame) -> Table:
         rows.append(Row(cells, block=f"{shown} {lang}", ceiling=judge == "oracle"))
     notes = [
         "Found: share of the mismatched pairs that are called noisy. False alarms: share of the intact pairs that are; "
-        f"a translation that is genuinely bad counts as intact there. {SPREAD_NOTE}."
+        "a translation that is genuinely bad counts as intact there. Calibration error: mean gap between P(clean) and "
+        f"the share of intact pairs, over ten bins. {SPREAD_NOTE}."
     ]
     return Table("detection", "Mismatched training pairs found", columns, rows, notes)
 

@@ -54,10 +54,10 @@ def split(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> di
         share: The share that was asked for.
 
     Returns:
-        `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`; the threshold on `p_clean` (of a share: the
-        largest that was called); the threshold on the similarity, `sim_st` or `sim_vt`, where the judge reads one of
-        them alone; and of a mixture `wrong`, the share that it takes for wrong, with the precision and recall that it
-        `expected` of the calls. Null where nothing is called or nothing is wrong.
+        `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`, and which `share`; the threshold on `p_clean`
+        (of a share: the largest that was called); the threshold on the similarity, `sim_st` or `sim_vt`, where the
+        judge reads one of them alone; and of a mixture `wrong`, the share that it takes for wrong, with the precision
+        and recall that it `expected` of the calls. Null where nothing is called or nothing is wrong.
     """
     scope = registry.load("judges", judge).SCOPE
     noisy, doubt = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
@@ -71,6 +71,7 @@ def split(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> di
         if scope == "truth"
         else "votes"
     }
+    found |= {} if share is None else {"share": share}
     found["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
     if scope == "epoch" and side in _READ and share is None:
         name = _READ[side]

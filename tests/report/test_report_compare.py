@@ -317,7 +317,8 @@ def test_findings_report_the_judge() -> None:
     rows = three_seeds()
     summary = {"run": "r", "label": "uml", "noise": 0.4, "seed": 0, "lang": "es", "judge": "two-group"}
     summary |= {"judge_side": "cross_lingual", "pairs": 10, "share_noisy": 0.41, "uncertainty": {}}
-    summary |= {"detection": {"recall": 0.934, "false_alarms": 0.021, "precision": 0.9, "auroc": 0.981}}
+    found = {"recall": 0.934, "false_alarms": 0.021, "precision": 0.9, "f1": 0.917, "auroc": 0.981}
+    summary |= {"detection": {**found, "average_precision": 0.97}, "calibration": {"ece": 0.03}}
     frame = diagnosed.diagnoses_frame([("uml-0.4-0-caption-translation", summary)] * 2)
     assert len(frame) == 1
     said = " ".join(findings(compare.views(compare.results_frame(rows))[0], frame).more)
@@ -325,8 +326,8 @@ def test_findings_report_the_judge() -> None:
         "It finds 93 % of the mismatched training pairs with 2.1 % false alarms (AUROC 0.981, judge two-group)." in said
     )
     table = summaries.detection(frame)
-    shown = ["40 %", "uml", "two-group", "1", "93.4", "2.1", "90.0", "0.981", "41.0"]
-    assert [table.printed(0, c) for c in range(9)] == shown
+    shown = ["40 %", "uml", "two-group", "1", "93.4", "2.1", "90.0", "91.7", "0.981", "0.970", "0.030", "41.0"]
+    assert [table.printed(0, c) for c in range(12)] == shown
 
 
 def test_tables_say_what_was_won_back() -> None:

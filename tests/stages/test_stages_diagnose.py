@@ -25,6 +25,7 @@ from ccr_cli.artifacts import base, diagnosis, noise, run
 from ccr_cli.artifacts.tables import read_table
 from ccr_cli.data import pairs as listing
 from ccr_cli.metrics.detection import detection
+from ccr_cli.report.diagnosed import diagnoses_frame
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.triplets import read_visuals
 
@@ -220,6 +221,10 @@ def test_a_share_is_the_first_by_place(finished: Chain) -> None:
     truth = pairs["truth"] == "noisy"
     assert summary["detection"]["precision"] == pytest.approx(truth[pairs["place"] <= 12].mean())
     assert summary["detection"]["threshold"] is None and summary["split"]["by"] == "share"
+    assert summary["split"]["share"] == 0.25
+    frame = diagnoses_frame([("run", summary), ("run", {**summary, "split": {"by": "mixture"}})])
+    assert list(frame["judge"]) == ["triangle, first 25 %", "triangle"], "two rows of one run"
+    assert frame["ece"].notna().all() and frame["f1"].notna().all()
     for share in ("0", "1", "1.5"):
         done = finished.ccr("diagnose", finished.find("run", "uml").path, "--share", share, *CPU)
         assert done.code == 2 and "--share 0.05" in done.err

@@ -159,6 +159,18 @@ def test_pairs_that_are_not_what_was_judged_count_as_never_doubted(finished: Cha
         material(finished, tmp_path / "other.csv")
 
 
+def test_a_run_without_some_pairs_is_diagnosed_on_all(finished: Chain, tmp_path: Path) -> None:
+    slots = sorted(noise.read(finished.find("noise"))["slot_id"])
+    half = hand_made(tmp_path / "half.csv", [{"slot_id": slot} for slot in slots[::2]])
+    trained = toy.ok(
+        "train", "--method", "decl", "--epochs", "2", *toy.SMALL, "--pairs", half, workspace=finished.root
+    ).made
+    judged = diagnosis.read_pairs(toy.ok("diagnose", trained.path, *CPU, workspace=finished.root).made)
+    assert sorted(judged["slot_id"]) == slots
+    seen = judged["slot_id"].isin(slots[::2])
+    assert (judged[diagnosis.TRAJECTORY].notna().all(axis=1) == seen).all()
+
+
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
