@@ -17,7 +17,7 @@ from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired, signature
 from ccr_cli.metrics.bootstrap import DIRECTIONS
-from ccr_cli.report.compare import variant_labels
+from ccr_cli.report.variants import variant_labels
 from ccr_cli.stages.labels import default_options, method_label
 from ccr_cli.stages.select import Inputs, made_from
 

@@ -16,7 +16,7 @@ from ccr_cli.artifacts.workspace import slug
 from ccr_cli.console import warn
 from ccr_cli.data import published
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.report import compare, compose
+from ccr_cli.report import compare, compose, variants
 from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
 from ccr_cli.report.searches import Search
 from ccr_cli.stages.labels import default_options, method_label
@@ -173,7 +173,7 @@ def _facts(inputs: Inputs, runs: dict[str, base.Artifact], known: dict[str, str]
         for run_id, config in configs.items()
     }
     defaults = {run_id: _defaults(config) for run_id, config in configs.items()}
-    labels = compare.variant_labels(named, defaults)
+    labels = variants.variant_labels(named, defaults)
     return {
         run_id: compare.RunFacts(
             run=runs[run_id].name,
@@ -193,7 +193,7 @@ def _saw(artifact: base.Artifact, config: dict[str, Any]) -> str:
 
     Without a translation the target language is the source, whose captions may be seen.
     """
-    return compare.HUMAN if config.get("select") == compare.HUMAN and artifact.has_parent("translation") else ""
+    return variants.HUMAN if config.get("select") == variants.HUMAN and artifact.has_parent("translation") else ""
 
 
 def _encoder(inputs: Inputs, artifact: base.Artifact, config: dict[str, Any]) -> str:

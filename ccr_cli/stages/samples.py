@@ -62,7 +62,7 @@ def _validation(artifact: base.Artifact, select: str, criterion: str, lang: str)
     history, figure = run.history(artifact), f"val.{criterion}"
     if figure not in history or history[figure].isna().all():
         return criterion == "SumR", 0, 0.0
-    kept: Any = history.set_index("epoch").loc[artifact.counts["best_epoch"]]
+    kept: Any = history.iloc[int(np.nanargmax(history[figure]))]
     return criterion == "SumR", KINDS.get(select, 0), float(kept.get(f"val.langs.{lang}.{criterion}", kept[figure]))
 
 

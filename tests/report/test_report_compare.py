@@ -13,6 +13,7 @@ from ccr_cli.report import compare, diagnosed, summaries
 from ccr_cli.report.findings import findings
 from ccr_cli.report.recovery import recovery
 from ccr_cli.report.tables import MINUS
+from ccr_cli.report.variants import variant_labels
 
 KEYS = "data:d@1|split:test|lang:{lang}|caption_set:c|q:9|gallery:9|dir:t2v+v2t|protocol:full|pos:any|ties:{ties}|"
 REST = "sim:cosine|fusion:none|mt:m|noise:{noise}|unc:{unc}|select:mt|leak:none|ccr:0.1.0"
@@ -155,19 +156,19 @@ def test_runs_of_one_label_with_other_options_are_told_apart() -> None:
         return {"data": "d", "lang": "es", "preset": None, "options": {"beta": beta, "lr": lr}}
 
     runs = {"a": ("uml", config(0.3)), "b": ("uml", config(0.5)), "c": ("basic", config(0.3, 0.2))}
-    assert compare.variant_labels(runs) == {"a": "uml [beta=0.3]", "b": "uml [beta=0.5]", "c": "basic"}
-    assert compare.variant_labels({"a": runs["a"], "d": runs["a"]}) == {"a": "uml", "d": "uml"}
+    assert variant_labels(runs) == {"a": "uml [beta=0.3]", "b": "uml [beta=0.5]", "c": "basic"}
+    assert variant_labels({"a": runs["a"], "d": runs["a"]}) == {"a": "uml", "d": "uml"}
     usual = {"a": {"beta": 0.3, "lr": 0.1}, "b": {"beta": 0.3, "lr": 0.1}}
-    assert compare.variant_labels(runs, usual) == {"a": "uml", "b": "uml [beta=0.5]", "c": "basic"}
+    assert variant_labels(runs, usual) == {"a": "uml", "b": "uml [beta=0.5]", "c": "basic"}
 
 
 def test_a_run_chosen_by_human_queries_is_marked_alone_too() -> None:
     def config(select: str, beta: float = 0.3) -> dict[str, Any]:
         return {"data": "d", "lang": "es", "select": select, "options": {"beta": beta}}
 
-    assert compare.variant_labels({"a": ("uml", config("human"))}) == {"a": "uml [select=human]"}
+    assert variant_labels({"a": ("uml", config("human"))}) == {"a": "uml [select=human]"}
     runs = {"a": ("uml", config("human")), "b": ("uml", config("mt")), "c": ("uml", config("human", 0.5))}
-    assert compare.variant_labels(runs, {key: {"beta": 0.3} for key in runs}) == {
+    assert variant_labels(runs, {key: {"beta": 0.3} for key in runs}) == {
         "a": "uml [select=human]",
         "b": "uml",
         "c": "uml [beta=0.5, select=human]",
@@ -215,8 +216,8 @@ def test_precision_tells_runs_apart_and_old_runs_are_float32() -> None:
         "b": ("uml", {**old, "dtype": "float32"}),
         "c": ("uml", {**old, "dtype": "bfloat16"}),
     }
-    assert compare.variant_labels(runs) == {"a": "uml", "b": "uml", "c": "uml [dtype=bfloat16]"}
-    assert set(compare.variant_labels({k: runs[k] for k in "ab"}).values()) == {"uml"}
+    assert variant_labels(runs) == {"a": "uml", "b": "uml", "c": "uml [dtype=bfloat16]"}
+    assert set(variant_labels({k: runs[k] for k in "ab"}).values()) == {"uml"}
 
 
 def test_methods_are_paired_over_the_same_mismatch() -> None:

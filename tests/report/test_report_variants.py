@@ -1,0 +1,53 @@
+"""Runs of one method on several languages, beside those on one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccr_cli.metrics import signature
+from ccr_cli.report import compare
+from ccr_cli.report.variants import variant_labels
+
+
+def test_runs_on_several_languages_stand_beside_those_on_one() -> None:
+    def config(lang: object, beta: float = 0.5, **more: object) -> dict[str, Any]:
+        return {"data": "d", "lang": lang, "options": {"beta": beta}, **more}
+
+    both = config(["de", "fr"], translations={"de": "de-a", "fr": "fr-a"})
+    runs = {
+        "both": ("uml", both),
+        "drawn": ("uml", both | {"langs": "draw", "human": ["fr"]}),
+        "de": ("uml", config("de")),
+        "it": ("uml", config("it", 0.9)),
+    }
+    labels = {
+        "both": "uml [lang=de+fr]",
+        "drawn": "uml [lang=de+fr, drawn, captions=human]",
+        "de": "uml",
+        "it": "uml",
+    }
+    assert variant_labels(runs) == labels, "Italian stands in no table with the others"
+    runs["fr"] = ("uml", config("fr", 0.1))
+    found = variant_labels(runs)
+    assert found["both"] == "uml [lang=de+fr, beta=0.5]" and found["fr"] == "uml [beta=0.1]" and found["it"] == "uml"
+    other = ("uml", both | {"translations": {"de": "de-a", "fr": "fr-b"}})
+    told = variant_labels({"both": runs["both"], "other": other})
+    assert told == {"both": "uml [lang=de+fr, fr=fr-a]", "other": "uml [lang=de+fr, fr=fr-b]"}
+
+
+def test_a_result_stands_with_those_of_its_language() -> None:
+    def result(lang: str, mt: str) -> dict[str, Any]:
+        keys = dict.fromkeys(signature.KEYS, "x") | {"lang": lang, "mt": mt, "protocol": "full", "noise": "none"}
+        return {"run": "r", "label": "uml", "lang": lang, "signature": signature.build(keys)}
+
+    facts = {"one": compare.RunFacts("one", "uml", lang="de"), "two": compare.RunFacts("two", "uml", lang="de+fr")}
+    results = [
+        ("one", result("de", "hf:a")),
+        ("two", result("de", "hf:a+fr=hf:b")),
+        ("two", result("en", "de=hf:a+fr=hf:b")),
+        ("gone", result("fr", "hf:b+de=human:hf:a")),
+    ]
+    frame = compare.results_frame(results, facts)
+    assert list(frame["trained_lang"]) == ["de", "de", "de+fr", ""]
+    assert frame["key"][0] == frame["key"][1] and frame["key"].nunique() == 3
+    assert frame["label"][3] == "uml [lang=de+fr, captions=human]"
