@@ -139,6 +139,8 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
     if weights is not None and scope in ("text", "truth"):
         hint = "leave --pairs-weight out, or --set judge=none"
         raise UsageError(f"judge={config.judge} and --pairs-weight both say from the start what to believe", hint=hint)
+    if config.visual != "projection" and tower is None and bool((triplets.visual.offsets_V1.diff() == 1).all()):
+        warn(f"visual={config.visual} reads the rows of an item together, and every training item has one row")
     select = str(request["select_on"]) if sources.translated else "human"
     validation = _validation(data, translations, sources, select, needs)
     tokenizer = make_tokenizer(config, whole)

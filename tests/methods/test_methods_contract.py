@@ -127,6 +127,7 @@ def test_every_parameter_gets_gradient(name: str) -> None:
 def test_every_parameter_gets_gradient_however_frames_become_one(name: str, visual: str) -> None:
     given, method = batch(), make(name, visual=visual, visual_drop=0.0)
     assert "frames" in method.config.needs()
+    assert torch.equal(total(method.losses(given)), total(make(name, visual=visual, visual_drop=0.0).losses(given)))
     total(method.losses(given)).backward()  # type: ignore[no-untyped-call]
     for weight, grad in gradients(method).items():
         assert grad.isfinite().all() and grad.abs().sum() > 0, weight

@@ -155,6 +155,33 @@ def test_every_method_trains_it(method: str, options: tuple[str, ...], place: Ch
     assert len(trained) > 20
 
 
+@pytest.mark.slow
+def test_the_bundled_pictures(model: Path, tmp_path: Path) -> None:
+    toy.ok("data", "import", "noto-emoji", workspace=tmp_path)
+    toy.ok("translate", "--lang", "es", workspace=tmp_path)
+    feats = toy.ok(
+        "extract", "--encoder", "clip", "--set", f"model={model}", "--device", "cpu", workspace=tmp_path
+    ).made
+    assert alike(feats, list(features.read_index(feats)["item_id"])) >= 0.99999
+    options = ("train", "--method", "infonce", "--epochs", "8", "--set", "dropout=0", *toy.SMALL, "--batch-size", "128")
+    tuned = (*options, "--set", "finetune=true", "--set", "encoder_lr=3e-4")
+    made = {
+        name: toy.ok(*call, "--name", name, workspace=tmp_path).made
+        for name, call in (("frozen", options), ("tuned", tuned), ("again", tuned))
+    }
+    assert made["again"].files == made["tuned"].files
+    lines = {name: run.file("history.jsonl").read_text().splitlines() for name, run in made.items()}
+    frozen, tuned_ = ([json.loads(line)["loss"]["total"] for line in lines[name]] for name in ("frozen", "tuned"))
+    assert tuned_ == sorted(tuned_, reverse=True) and tuned_[-1] < frozen[-1] - 0.1
+    toy.ok("evaluate", made["tuned"].path, "--device", "cpu", workspace=tmp_path)
+
+
+def test_rows_that_nothing_is_to_be_made_of_are_said(workspace: Chain) -> None:
+    call = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL)
+    assert "every training item has one row" in toy.ok(*call, "--set", "visual=gpo", workspace=workspace.root).err
+    assert "one row" not in toy.ok(*call, workspace=workspace.root).err
+
+
 def test_frames_of_videos(tmp_path: Path, model: Path) -> None:
     media, root = tmp_path / "clips" / "media", tmp_path / "workspace"
     folder = toy.Folder("clips")
