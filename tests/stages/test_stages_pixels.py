@@ -163,17 +163,12 @@ def test_the_bundled_pictures(model: Path, tmp_path: Path) -> None:
         "extract", "--encoder", "clip", "--set", f"model={model}", "--device", "cpu", workspace=tmp_path
     ).made
     assert alike(feats, list(features.read_index(feats)["item_id"])) >= 0.99999
-    options = ("train", "--method", "infonce", "--epochs", "8", "--set", "dropout=0", *toy.SMALL, "--batch-size", "128")
-    tuned = (*options, "--set", "finetune=true", "--set", "encoder_lr=3e-4")
-    made = {
-        name: toy.ok(*call, "--name", name, workspace=tmp_path).made
-        for name, call in (("frozen", options), ("tuned", tuned), ("again", tuned))
-    }
-    assert made["again"].files == made["tuned"].files
-    lines = {name: run.file("history.jsonl").read_text().splitlines() for name, run in made.items()}
-    frozen, tuned_ = ([json.loads(line)["loss"]["total"] for line in lines[name]] for name in ("frozen", "tuned"))
-    assert tuned_ == sorted(tuned_, reverse=True) and tuned_[-1] < frozen[-1] - 0.1
-    toy.ok("evaluate", made["tuned"].path, "--device", "cpu", workspace=tmp_path)
+    options = (*TRAIN, "--epochs", "3", "--set", "dropout=0", "--batch-size", "128")
+    made, again = (toy.ok(*options, "--name", name, workspace=tmp_path).made for name in ("made", "again"))
+    assert again.files == made.files
+    losses = [json.loads(line)["loss"]["total"] for line in made.file("history.jsonl").read_text().splitlines()]
+    assert losses == sorted(losses, reverse=True)
+    toy.ok("evaluate", made.path, "--device", "cpu", workspace=tmp_path)
 
 
 def test_rows_that_nothing_is_to_be_made_of_are_said(workspace: Chain) -> None:
