@@ -132,6 +132,8 @@ class Searcher:
         data = inputs.parent(source, "dataset")
         own = self.features = inputs.parent(source, "features")
         others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.id]
+        if index is not None and others:
+            raise UsageError(f"{index.path} is of {data.name}, not of {others[0].name}", hint="leave one of them out")
         self.data = dataset.read(others[0] if others else data)
         if others:
             self.features = like(inputs, own, self.data)

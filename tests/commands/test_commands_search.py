@@ -151,6 +151,7 @@ def test_too_many_results_for_one_picture(chain: Chain, tmp_path: Path) -> None:
     assert done.code == 2 and "too many for one .png sheet" in done.err and not (tmp_path / "a.png").exists()
 
 
+@pytest.mark.slow
 def test_open_shows_the_sheet_in_the_browser(chain: Chain, tmp_path: Path) -> None:
     """The browser is a program that writes down what it was given; queries come from a pipe."""
     browser, seen = tmp_path / "browser", tmp_path / "seen"

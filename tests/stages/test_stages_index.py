@@ -114,6 +114,7 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
     assert missing.code == 4 and "ccr index" in missing.err
 
 
+@pytest.mark.slow
 def test_captions_and_another_data_set(finished: Chain, tmp_path: Path) -> None:
     run = finished.find("run", "uml").path
     made = toy.ok("index", run, "--find", "captions", "--type", "hnsw", *CPU, workspace=finished.root).made
@@ -129,6 +130,8 @@ def test_captions_and_another_data_set(finished: Chain, tmp_path: Path) -> None:
     over = toy.ok("index", run, data.path, "--recall", "1", *CPU, workspace=finished.root).made
     assert "-other-test-" in over.name and over.counts["entries"] == 48
     assert alike(search(finished, "rojo", over.path), search(finished, "rojo", run, data.path))
+    refused = finished.ccr("search", "rojo", made.path, data.path, *CPU)
+    assert refused.code == 2 and "is of toy, not of other" in refused.err
 
 
 @pytest.mark.parametrize(("option", "value"), [("--type", "flat"), ("--recall", "0"), ("--recall", "1.1")])
