@@ -99,7 +99,7 @@ class Guard:
         sites = set(headers.get("sec-fetch-site", []))
         if sites & {"cross-site", "same-site"} and scope["path"] != "/":
             return 403, "other sites may not ask"
-        if any(urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in headers.get("origin", [])):
+        if any(origin.partition("://")[2].lower() != hosts[0].lower() for origin in headers.get("origin", [])):
             return 403, "other sites may not ask"
         if rules.token is not None and scope["path"] not in OPEN and not self._knows(headers.get("authorization", [])):
             return 401, "a token is needed: Authorization: Bearer TOKEN"
