@@ -42,7 +42,9 @@ def test_every_import_is_a_declared_dependency(project: dict[str, Any]) -> None:
     extras = project["project"]["optional-dependencies"]
     declared = [*project["project"]["dependencies"]]
     declared += [
-        each for extra in ("demo", "ct2", "hdf5", "video", "onnx", "index", "serve", "ray") for each in extras[extra]
+        each
+        for extra in ("demo", "ct2", "hdf5", "video", "onnx", "lora", "index", "serve", "ray")
+        for each in extras[extra]
     ]
     known = {normal(re.split(r"[<>=!~ \[]", requirement)[0]) for requirement in declared}
     distributions = packages_distributions()

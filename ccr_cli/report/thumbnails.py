@@ -13,13 +13,13 @@ MAX_PIXELS = 100_000_000
 """Larger images are not opened (a small file can unpack to gigabytes)."""
 
 
-def thumbnail(path: Path | None, side: int, most: int = MAX_PIXELS) -> Image.Image | None:
+def thumbnail(path: Path | None, side: int, most: int | None = None) -> Image.Image | None:
     """Opens an image, shrinks it to fit a square, and puts it on white.
 
     Args:
         path: Where it lies.
         side: Longest side in pixels; smaller images stay as they are.
-        most: Pixels of an image that is opened.
+        most: Pixels of an image that is opened, if not `MAX_PIXELS`.
 
     Returns:
         An RGB image, or None where there is none, or none that can be read.
@@ -30,7 +30,7 @@ def thumbnail(path: Path | None, side: int, most: int = MAX_PIXELS) -> Image.Ima
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(path) as image:
-                if image.width * image.height > most:
+                if image.width * image.height > (most or MAX_PIXELS):
                     return None
                 image.draft("RGB", (side, side))
                 rgba = image.convert("RGBA")
@@ -42,7 +42,7 @@ def thumbnail(path: Path | None, side: int, most: int = MAX_PIXELS) -> Image.Ima
     return Image.alpha_composite(white, rgba).convert("RGB")
 
 
-def small(path: Path, side: int, most: int = MAX_PIXELS) -> tuple[str, bytes] | None:
+def small(path: Path, side: int, most: int | None = None) -> tuple[str, bytes] | None:
     """An image's small copy as a file: `png` or `jpeg`, whichever is smaller, and its bytes; None as in `thumbnail`."""
     image = thumbnail(path, side, most)
     if image is None:
