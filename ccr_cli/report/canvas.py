@@ -130,10 +130,22 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
+def across(count: int) -> int:
+    """Columns of a grid of panels: three, but two for two or four."""
+    return 2 if count in (2, 4) else min(count, 3)
+
+
 def panels(figure: Figure, rows: int, columns: int, **options: Any) -> list[list[Axes]]:
     """A grid of axes."""
     grid = figure.subplots(rows, columns, squeeze=False, **options)
     return [list(line) for line in grid]
+
+
+def settle(figure: Figure) -> None:
+    """Lays a figure out once, so that every format has the same layout; only inside `drawing`."""
+    FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
 
 
 def to_svg(figure: Figure) -> str:

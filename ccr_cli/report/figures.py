@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
 
 from ccr_cli.report import compare
-from ccr_cli.report.canvas import CLEAN, FAINT, INK, NOISY, new_figure, panels, styles
+from ccr_cli.report.canvas import CLEAN, FAINT, INK, NOISY, across, new_figure, panels, styles
 
 PLAIN_NAMES = {"caption-translation": "switched translations", "image-translation": "switched translations"}
 QUERIES = {"mt": "machine-translated", "human": "human"}
@@ -63,6 +63,41 @@ def by_noise(view: compare.View, width: float = 6.8, height: float = 4.2) -> Fig
     notes = [*spread, f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
     style = {"transform": axes.transAxes, "va": "top", "fontsize": 8.5, "color": FAINT}
     axes.text(1.035, -0.03, "\n".join(notes), **style)
+    return figure
+
+
+def by_language(views: Sequence[compare.View]) -> Figure | None:
+    """The headline figure against noise, a panel a language (UML Figure 3); None for fewer than two languages.
+
+    Args:
+        views: Settings that differ in the language alone.
+    """
+    if len(views) < 2 or any(view.frame["noise"].nunique() < 2 for view in views):
+        return None
+    labels = sorted({label for view in views for label in compare.methods(view.frame)}, key=compare.method_order)
+    columns = across(len(views))
+    rows = -(-len(views) // columns)
+    figure = new_figure(3.1 * columns + 0.2, 2.9 * rows + 0.35)
+    axes = [ax for line in panels(figure, rows, columns) for ax in line]
+    look = styles(labels)
+    for ax, view in zip(axes, views, strict=False):
+        table = compare.aggregate(view.frame, ["label", "noise"], [view.figure])[view.figure]
+        for label in compare.methods(view.frame):
+            line = table.loc[label]
+            x, mean, sd = (np.asarray(v, dtype=float) for v in (100 * line.index, line["mean"], line["sd"]))
+            if np.isfinite(sd).any():
+                ax.fill_between(x, mean - sd, mean + sd, color=look[label]["color"], alpha=0.18, linewidth=0)
+            ax.plot(x, mean, **look[label], markersize=5, markeredgecolor="#ffffff", markeredgewidth=0.7)
+        ax.set_xticks(sorted({100 * noise for noise in view.frame["noise"]}))
+        ax.xaxis.set_major_formatter(PercentFormatter(decimals=0))
+        ax.set_title(view.lang)
+        ax.set_xlabel("mismatched pairs")
+    for ax in axes[len(views) :]:
+        ax.set_visible(False)
+    for place in range(0, len(views), columns):
+        axes[place].set_ylabel(views[0].named)
+    handles = [axes[0].plot([], [], **look[label], label=label)[0] for label in labels]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), 5), fontsize=9.5)
     return figure
 
 
@@ -297,35 +332,3 @@ def roc_points(score: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.nda
     called = np.cumsum(np.bincount(code, minlength=len(values)))
     recall, alarms = found / truth.sum(), (called - found) / (~truth).sum()
     return np.r_[0.0, recall], np.r_[0.0, alarms], np.r_[1.0, found / called]
-
-
-def risk(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | None:
-    """Risk against coverage: how often the first result is wrong when only the surest queries are answered.
-
-    Args:
-        curves: By method, `coverage`, `risk` and the overall failure rate `aurc_random`.
-        title: Over the figure.
-    """
-    if not curves:
-        return None
-    figure = new_figure(6.4, 3.7)
-    axes = figure.subplots()
-    for name, look in styles(sorted(curves, key=compare.method_order)).items():
-        curve = curves[name]
-        axes.plot(
-            curve["coverage"],
-            curve["risk"],
-            color=look["color"],
-            linestyle=look["linestyle"],
-            linewidth=1.9,
-            label=name,
-        )
-        if curve.get("aurc_random") is not None:
-            axes.axhline(curve["aurc_random"], color=look["color"], linewidth=1, linestyle=":", alpha=0.8)
-    axes.set(xlabel="queries answered, surest first", ylabel="first result wrong", xlim=(0, 1.0))
-    axes.set_ylim(0, min(1.0, axes.get_ylim()[1] * 1.08))
-    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.legend(loc="lower right", fontsize=9)
-    axes.set_title(title or "dotted: an uncertainty that knows nothing", fontsize=10.5)
-    return figure

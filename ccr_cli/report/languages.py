@@ -16,7 +16,7 @@ def alike(views: Sequence[compare.View]) -> list[compare.View]:
 
     Only queries in the target language that a run was trained for: others are another task.
     """
-    if not views or views[0].role != "target":
+    if len(views) < 2 or views[0].role != "target":
         return []
     main = views[0]
     found: dict[str, compare.View] = {}

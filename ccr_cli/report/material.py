@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ class History:
     """Which validation queries chose the epoch: `mt`, `human`, or `last` where none did."""
     criterion: str = "SumR"
     """Which figure of theirs did: `SumR`, or `mAP` by category."""
+    evidence: Callable[[str], Iterator[tuple[int, pd.DataFrame]]] = lambda lang: iter(())
+    """What it wrote of the pairs of a language, epoch by epoch."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Collection:
     name: str
     manifest: Mapping[str, Any]
     image: Callable[[str], Path | None] = lambda item_id: None
+    captions: Callable[[], pd.DataFrame] = pd.DataFrame
+    """The human captions: caption_id, lang, text."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +92,22 @@ class Material:
     translations: Sequence[Translation] = ()
     origins: Sequence[Origin] = ()
     title: str | None = None
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By run, all options in effect."""
+    rankings: Mapping[tuple[str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
+    """By run and signature, the rank of every query of a result: direction, query_id, rank, uncertainty."""
     published: Published | None = None
     """What results are set beside, where that is asked for."""
 
     def label(self, run_id: str, known: str) -> str:
         """The name of a run's method among the others."""
         return self.facts[run_id].label if run_id in self.facts else known
+
+    def ranks(self, run_id: str, signature: str, direction: str) -> pd.DataFrame | None:
+        """The rank of every query of a result in one direction, where they are known."""
+        load = self.rankings.get((run_id, signature))
+        frame = load() if load else None
+        return None if frame is None else frame[frame["direction"] == direction].reset_index(drop=True)
 
     def collection(self, name: str) -> Collection | None:
         """The data set of a name."""

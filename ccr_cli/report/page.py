@@ -11,6 +11,7 @@ import ccr_cli
 from ccr_cli.report import compare, markup, provenance, published, suspects, translations
 from ccr_cli.report.canvas import inline_svg
 from ccr_cli.report.findings import Findings
+from ccr_cli.report.illustrations import Kind
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.searches import Search
 from ccr_cli.report.style import CSS
@@ -45,6 +46,8 @@ class Content:
     """Diagnoses of the method that the findings speak of, one a noise ratio."""
     translations: Sequence[translations.Captions] = ()
     """Those that are drawn and listed."""
+    absent: Sequence[Kind] = ()
+    """Figures whose data are not there."""
 
 
 def render(content: Content) -> str:
@@ -57,13 +60,20 @@ def render(content: Content) -> str:
         _detection(content),
         _translations(content),
         _searches(content),
-        markup.section("uncertainty", "Does the uncertainty know when retrieval fails?", [_plot(content, "risk")]),
-        markup.section("languages", "By language", [_table(content, "languages")]),
+        markup.section("lengths", "Short and long queries", [_plot(content, "lengths")]),
+        markup.section(
+            "uncertainty",
+            "Does the uncertainty know when retrieval fails?",
+            [_plot(content, name) for name in ("risk", "calibration", "deletion")],
+        ),
+        markup.section("options", "What the options do", [_plot(content, "options")]),
+        markup.section("languages", "By language", [_plot(content, "languages"), _table(content, "languages")]),
         markup.section("settings", "Other languages and settings", _settings(content)),
         _published(content),
-        markup.section("training", "Training", [_plot(content, "training")]),
+        markup.section("training", "Training", [_plot(content, name) for name in ("training", "losses")]),
         provenance.measured(content.material, content.views),
         provenance.data(content.material),
+        _absent(content),
     ]
     links = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in _contents(sections))
     tiles = "".join(
@@ -177,8 +187,15 @@ def _detection(content: Content) -> str:
     lists = [
         part for diagnosis in content.suspects for part in suspects.lists(content.material, diagnosis, content.findings)
     ]
-    parts = [intro, table, _plot(content, "beliefs"), _plot(content, "judges"), *lists]
+    plots = [_plot(content, name) for name in ("beliefs", "judges", "epochs", "uncertainty", "scored")]
+    parts = [intro, table, *plots, *lists]
     return markup.section("detection", "Training pairs that are not believed", parts)
+
+
+def _absent(content: Content) -> str:
+    lines = [[markup.text(kind.what), f"<code>{markup.text(kind.command)}</code>"] for kind in content.absent]
+    table = markup.rows(["figure", "what makes its data"], lines) if lines else ""
+    return markup.section("absent", "Figures whose data are not there", [table])
 
 
 def _translations(content: Content) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run
 from ccr_cli.artifacts.build import building
@@ -111,6 +113,8 @@ def gather(
         results=results,
         facts=_facts(inputs, runs, labels),
         diagnoses=[Diagnosis(_run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
+        options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
+        rankings=_rankings(evaluations),
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
         searches=searches,
         collections=_collections(inputs, [*evaluations, *runs.values(), *translated]),
@@ -226,7 +230,26 @@ def _history(run_id: str, artifact: base.Artifact) -> History:
     mismatch = config.get("noise")
     noise = round(float(mismatch["ratio"]), 6) if mismatch else 0.0
     chosen = {"select": str(config.get("select") or ""), "criterion": str(config.get("criterion") or "SumR")}
-    return History(run_id, noise, int(config.get("seed") or 0), run.history(artifact), **chosen)
+    seed, evidence = int(config.get("seed") or 0), partial(_evidence, artifact)
+    return History(run_id, noise, seed, run.history(artifact), **chosen, evidence=evidence)
+
+
+def _evidence(artifact: base.Artifact, lang: str) -> Iterator[tuple[int, pd.DataFrame]]:
+    yield from run.evidence(artifact, lang)
+
+
+def _rankings(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str], Callable[[], pd.DataFrame]]:
+    """Where the ranks of each result are; an evaluation of nothing has none."""
+    return {
+        (_run_id(artifact), str(result["signature"])): partial(_ranks, artifact, number)
+        for artifact in evaluations
+        for number, result in enumerate(evaluation.results(artifact))
+    }
+
+
+def _ranks(artifact: base.Artifact, number: int) -> pd.DataFrame:
+    frame = evaluation.read_ranks(artifact)
+    return frame.loc[frame["result"] == number, ["direction", "query_id", "rank", "uncertainty"]]
 
 
 def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Collection]:
@@ -245,8 +268,14 @@ def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Col
         inputs.note(data)
         items = read_table(data.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
         media = dict(zip(items["item_id"], items["media"], strict=True))
-        found.append(Collection(data.name, manifest, partial(_image, dataset.media_root(data), media)))
+        found.append(
+            Collection(data.name, manifest, partial(_image, dataset.media_root(data), media), partial(_captions, data))
+        )
     return found
+
+
+def _captions(data: base.Artifact) -> pd.DataFrame:
+    return read_table(data.file("captions.parquet"), dataset.CAPTIONS, ["caption_id", "lang", "text"])
 
 
 def _image(root: Path | None, media: dict[str, str | None], item_id: str) -> Path | None:

@@ -119,7 +119,7 @@ def make_run(
     name = name or f"toy-emoji-es-{label.replace(' (', '-').rstrip(')')}-noise{noise:g}-seed{seed}"
     top, fall = LEVEL.get(label, (160.0, 80.0))
     request = {"method": method, "seed": seed, "noise": mismatch(noise, seed), "judge": judge, **options}
-    request |= {"select_on": select, "triplets": triplets}
+    request |= {"select_on": select, "triplets": triplets, "lang": "es"}
     with building(workspace, "run", name, request, [data]) as build:
         if build.done is None:
             config = {

@@ -45,7 +45,7 @@ def workspace(made: Workspace, tmp_path: Path) -> Workspace:
 @pytest.fixture
 def unillustrated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves the figures out, where they are not what is tested."""
-    monkeypatch.setattr("ccr_cli.report.compose._figures", lambda *args: {})
+    monkeypatch.setattr("ccr_cli.report.illustrations.drawn", lambda *args: {})
 
 
 @pytest.fixture(autouse=True)

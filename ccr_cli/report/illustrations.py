@@ -1,0 +1,333 @@
+"""Which figures a report has: each from its data, and where these are not there, the command that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ccr_cli.metrics.calibration import Reliability
+from ccr_cli.metrics.calibration import reliability as binned
+from ccr_cli.report import compare, epochs, figures, languages, lengths, options_figure, scored, trust_figures
+from ccr_cli.report.findings import Findings
+from ccr_cli.report.material import Diagnosis, Material
+from ccr_cli.report.strip import strip
+from ccr_cli.report.summaries import percent
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, what it shows in a sentence, and what is written under it."""
+
+    figure: Figure | None
+    alternative: str
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A figure that a report may have."""
+
+    name: str
+    what: str
+    command: str
+    """What to type for the data that it needs."""
+    draw: Callable[[Seen], Drawing | None]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What figures are drawn from."""
+
+    material: Material
+    views: Sequence[compare.View]
+    found: Findings
+    suspects: Sequence[Diagnosis]
+
+    @property
+    def main(self) -> compare.View:
+        """The main view."""
+        return self.views[0]
+
+    @property
+    def at(self) -> str:
+        """The headline noise, as it is written."""
+        return percent(self.found.noise)
+
+    @cached_property
+    def diagnoses(self) -> dict[str, Diagnosis]:
+        """One a method at the headline noise, of the main view's runs: the lowest seed; no oracle."""
+        runs = set(self.main.frame["run_id"])
+        out: dict[str, Diagnosis] = {}
+        order = sorted(self.material.diagnoses, key=lambda d: (d.summary.get("seed") or 0, str(d.summary.get("judge"))))
+        for each in order:
+            told = each.summary
+            at = round(float(told.get("noise") or 0.0), 6) == self.found.noise
+            label = self.material.label(each.run_id, str(told["label"]))
+            if at and each.run_id in runs and told.get("judge") != "oracle" and not compare.is_oracle(label):
+                out.setdefault(label, each)
+        return {label: out[label] for label in sorted(out, key=compare.method_order)}
+
+    @cached_property
+    def pairs(self) -> dict[str, pd.DataFrame]:
+        """The pairs of each of `diagnoses`, in the main view's language."""
+        tables = {label: each.load_pairs() for label, each in self.diagnoses.items()}
+        return {k: p[p["lang"] == self.main.lang] if self.main.lang in set(p["lang"]) else p for k, p in tables.items()}
+
+    @property
+    def known(self) -> dict[str, pd.DataFrame]:
+        """Those of which the truth is known, and that hold both kinds."""
+        return {k: p for k, p in self.pairs.items() if p["truth"].notna().all() and p["truth"].nunique() == 2}
+
+    def results(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """Run, label and result of the main view at the headline noise, the lowest seeds first."""
+        wanted = set(zip(self.main.frame["run_id"], self.main.frame["signature"], strict=True))
+        for run_id, result in sorted(self.material.results, key=lambda pair: pair[1].get("seed") or 0):
+            same = round(float(result.get("noise") or 0.0), 6) == self.found.noise
+            if same and (run_id, result.get("signature")) in wanted:
+                yield run_id, self.material.label(run_id, str(result["label"])), result
+
+    def first(self, read: Callable[[str, Mapping[str, Any]], Any]) -> dict[str, Any]:
+        """What the first result of each method has to say, where it has something."""
+        out: dict[str, Any] = {}
+        for run_id, label, result in self.results():
+            told = None if label in out else read(run_id, result)
+            if told:
+                out[label] = told
+        return out
+
+    @property
+    def asked(self) -> str:
+        """What the curves of queries are of."""
+        return f"Text queries in {self.main.lang}, {self.at} noise"
+
+
+def drawn(seen: Seen) -> dict[str, Drawing]:
+    """The figures whose data are there, by name. Only inside `canvas.drawing`."""
+    made = {kind.name.format(seen.main.figure.lower()): kind.draw(seen) for kind in KINDS}
+    return {name: each for name, each in made.items() if each is not None and each.figure is not None}
+
+
+def absent(seen: Seen, made: Mapping[str, Drawing]) -> list[Kind]:
+    """The figures whose data are not there."""
+    return [kind for kind in KINDS if kind.name.format(seen.main.figure.lower()) not in made]
+
+
+def _headline(seen: Seen) -> Drawing:
+    what = f"{seen.main.named} against the share of mismatched training pairs. {seen.found.headline}"
+    return Drawing(figures.by_noise(seen.main), what)
+
+
+def _languages(seen: Seen) -> Drawing:
+    figure = figures.by_language(languages.alike(seen.views))
+    caption = "Mean over runs that differ in their seeds; band: ± 1 sd. Axes do not start at 0."
+    return Drawing(figure, f"{seen.main.named} against the share of mismatched pairs, a panel a language", caption)
+
+
+def _options(seen: Seen) -> Drawing:
+    found = options_figure.curves(seen.main.frame, seen.material.options)
+    figure = options_figure.sweep(found, seen.main.figure, seen.main.named)
+    said = ", ".join(dict.fromkeys(curve.option for curve in found))
+    caption = "Each panel: runs that differ in this option and their seeds alone. Bars: ± 1 sd over n runs."
+    return Drawing(figure, f"{seen.main.named} by the value of an option: {said}", caption)
+
+
+def _training(seen: Seen) -> Drawing:
+    runs = set(seen.main.frame["run_id"])
+    histories = [
+        {**vars(h), "label": seen.material.label(h.run_id, "run"), "history": h.frame}
+        for h in seen.material.histories
+        if h.run_id in runs
+    ]
+    others = any(history["criterion"] != seen.main.figure for history in histories)
+    caption = "A line a run; the dot is the epoch that was kept. AUROC: mismatched against intact training pairs."
+    caption += " Runs that validated by another figure are left out." if others else ""
+    what = f"Validation {seen.main.figure} and the judge's AUROC by epoch"
+    return Drawing(figures.training(histories, seen.main.figure), what, caption)
+
+
+def _losses(seen: Seen) -> Drawing:
+    frames: dict[str, pd.DataFrame] = {}
+    runs = set(seen.main.frame["run_id"])
+    for history in sorted(seen.material.histories, key=lambda h: h.seed):
+        label = seen.material.label(history.run_id, "run")
+        if history.run_id in runs and history.noise == seen.found.noise and not compare.is_oracle(label):
+            frames.setdefault(label, history.frame)
+    order = sorted(frames, key=lambda label: (label != seen.found.method, compare.method_order(label)))
+    caption = f"Terms with their weights, {seen.at} noise; one run a method, the lowest seed."
+    return Drawing(epochs.losses({label: frames[label] for label in order}), "Terms of the loss by epoch", caption)
+
+
+def _beliefs(seen: Seen) -> Drawing | None:
+    each = next((d for d in seen.suspects if round(float(d.summary.get("noise") or 0), 6) == seen.found.noise), None)
+    if each is None:
+        return None
+    label = seen.material.label(each.run_id, str(each.summary["label"]))
+    title = f"{label}, {seen.at} noise, seed {each.summary.get('seed')}"
+    what = f"Histograms of what {label} believes of intact and of mismatched training pairs at {seen.at} noise"
+    caption = f"Judge: {each.summary.get('judge')}. Pairs left of the dotted line are called noisy."
+    return Drawing(figures.beliefs(each.load_pairs(), title), what, caption)
+
+
+def _judges(seen: Seen) -> Drawing:
+    figure = figures.judges(seen.pairs, f"Finding the mismatched pairs, {seen.at} noise")
+    return Drawing(figure, "ROC and precision-recall curves of the judges", "One run a method, the lowest seed.")
+
+
+def _epochs(seen: Seen) -> Drawing | None:
+    histories = {history.run_id: history for history in seen.material.histories}
+    order = sorted(seen.known, key=lambda label: (label != seen.found.method, compare.method_order(label)))
+    for label in order:
+        run_id, lang = seen.diagnoses[label].run_id, seen.main.lang
+        told = [] if run_id not in histories else list(histories[run_id].evidence(lang))
+        pairs = seen.known[label]
+        truth = pd.Series((pairs["truth"] == "noisy").to_numpy(bool), index=pairs["slot_id"])
+        figure = epochs.densities(told, truth, f"{label}, {seen.at} noise")
+        if figure is not None:
+            what = f"Densities of the judge's doubt and of similarity, of intact and mismatched pairs, by {label}"
+            caption = "What the run wrote of every training pair in its first, a middle and its last epoch that judges."
+            return Drawing(figure, what, caption)
+    return None
+
+
+def _uncertainty(seen: Seen) -> Drawing:
+    figure = epochs.uncertainties(seen.known, f"Uncertainty of training pairs, {seen.at} noise")
+    caption = "Of the epoch that was kept, both directions averaged. Scales differ. One run a method, the lowest seed."
+    return Drawing(figure, "Densities of the uncertainty of intact and of mismatched training pairs", caption)
+
+
+def _risk(seen: Seen) -> Drawing:
+    curves = seen.first(_curve)
+    caption = (
+        "If the uncertainty knows when retrieval fails, the surest queries fail least and the curve rises to the "
+        "dotted line, the failure rate of all queries. In brackets: area, lower is better. One run a method, the "
+        "lowest seed."
+    )
+    what = "Share of wrong first results against the share of queries answered, surest first"
+    return Drawing(trust_figures.risk(curves, seen.asked), what, caption)
+
+
+def _curve(run_id: str, result: Mapping[str, Any]) -> dict[str, Any] | None:
+    told = _calibration(result)
+    if not told.get("curve"):
+        return None
+    trivial = {
+        name: {**each["curve"], "aurc": each.get("aurc")}
+        for name, each in (told.get("trivial") or {}).items()
+        if each.get("curve")
+    }
+    return {**told["curve"], "aurc_random": told.get("aurc_random"), "aurc": told.get("aurc"), "trivial": trivial}
+
+
+def _calibration(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = result.get("calibration") or {}
+    told: Mapping[str, Any] = known.get("t2v", known)
+    return told
+
+
+def _reliability(seen: Seen) -> Drawing:
+    def read(run_id: str, result: Mapping[str, Any]) -> Reliability | None:
+        ranks = seen.material.ranks(run_id, str(result.get("signature")), "t2v")
+        known = ranks[ranks["uncertainty"].notna()] if ranks is not None else None
+        if known is None or known.empty or not known["uncertainty"].between(0, 1).all():
+            return None
+        return binned(known["uncertainty"].to_numpy(float), known["rank"].to_numpy(float))
+
+    figure = trust_figures.reliability(seen.first(read), seen.asked)
+    caption = (
+        "Ten classes of equally many queries. Only some methods state a probability; of others the figure shows how "
+        "far their uncertainty is from one. ECE: mean distance from the diagonal. One run a method, the lowest seed."
+    )
+    return Drawing(figure, "Share of right first results against stated confidence", caption)
+
+
+def _deletion(seen: Seen) -> Drawing:
+    curves = seen.first(lambda run_id, result: result.get("deletion"))
+    caption = "Average precision over the right answers that are kept, mean over queries that keep one."
+    return Drawing(
+        trust_figures.deletion(curves, f"Deleting doubtful pairs, {seen.at} noise"),
+        "mAP against the share of pairs deleted, by uncertainty and by similarity",
+        caption,
+    )
+
+
+def _lengths(seen: Seen) -> Drawing | None:
+    collection = seen.material.collection(seen.main.data)
+    captions = collection.captions() if collection else None
+    if captions is None or captions.empty:
+        return None
+    lang = seen.main.lang
+    own = captions[captions["lang"] == lang]
+    known = {k: lengths.length(text, lang) for k, text in zip(own["caption_id"], own["text"], strict=True)}
+    ranks: dict[str, list[pd.DataFrame]] = {}
+    for run_id, label, result in seen.results():
+        part = seen.material.ranks(run_id, str(result.get("signature")), "t2v")
+        if part is not None and not part.empty:
+            ranks.setdefault(label, []).append(part)
+    found = lengths.by_length(ranks, known)
+    if found is None:
+        return None
+    base = next((label for label in found.recall if label == compare.BASELINE), None)
+    caption = "Mean over the runs of a method. Bars behind the lines: the share of the queries, not to scale."
+    figure = lengths.draw(found, lengths.unit(lang), base, seen.asked)
+    return Drawing(figure, "R@5 by the length of the query", caption)
+
+
+def _scored(seen: Seen) -> Drawing | None:
+    chosen = scored.choose({label: table for label, table in list(seen.pairs.items())[: scored.MOST]})
+    if not chosen:
+        return None
+    first = next(iter(seen.diagnoses.values()))
+    fact = seen.material.facts.get(first.run_id)
+    collection = seen.material.collection(fact.data) if fact else None
+    image = collection.image if collection else lambda item_id: None
+    title = f"Three training pairs as {len(chosen[0].p_clean)} runs score them, {seen.at} noise"
+    caption = (
+        "Chosen by rule: from the upper quarter of all, by the largest difference of P(clean), by the lowest mean."
+    )
+    return Drawing(scored.draw(chosen, image, title), "Training pairs with what each run makes of them", caption)
+
+
+def _searches(seen: Seen) -> Drawing:
+    return Drawing(strip(seen.material.searches), "Searches in several languages with the first images found")
+
+
+KINDS = (
+    Kind("{}", "the headline figure against noise", "ccr train --noise 0.4, then ccr evaluate", _headline),
+    Kind(
+        "languages",
+        "the same by language",
+        "ccr train on a translation into another language, with --noise",
+        _languages,
+    ),
+    Kind("options", "what an option does", "ccr sweep --method uml --sweep beta=0.1,0.3,0.9 --evaluate", _options),
+    Kind("training", "validation by epoch", "ccr train", _training),
+    Kind("losses", "terms of the loss by epoch", "ccr train", _losses),
+    Kind("beliefs", "what a judge believes", "ccr diagnose", _beliefs),
+    Kind("judges", "ROC and precision-recall of the judges", "ccr train --noise 0.4, then ccr diagnose", _judges),
+    Kind(
+        "epochs",
+        "intact and mismatched pairs early, midway and late",
+        "ccr train --noise 0.4 --set judge=triangle, then ccr diagnose",
+        _epochs,
+    ),
+    Kind("uncertainty", "uncertainty of pairs", "ccr train --noise 0.4, then ccr diagnose", _uncertainty),
+    Kind("risk", "risk against coverage", "ccr train --method uml, then ccr evaluate", _risk),
+    Kind(
+        "calibration",
+        "right answers against stated confidence",
+        "ccr train --method uml, then ccr evaluate",
+        _reliability,
+    ),
+    Kind(
+        "deletion", "mAP against deletion", "ccr train --method fume, then ccr evaluate --protocol labelled", _deletion
+    ),
+    Kind("lengths", "recall by length of the query", "ccr evaluate", _lengths),
+    Kind("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise", _scored),
+    Kind("searches", "example searches", "ccr report --searches 3", _searches),
+)
+"""In the order of the page; a name with {} takes that of the figure that stands for a result."""

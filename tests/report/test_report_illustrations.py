@@ -1,0 +1,241 @@
+"""The figures that stand for those of papers: what is drawn is what the data say, and nothing without data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from ccr_cli.metrics.calibration import reliability
+from ccr_cli.report import (
+    canvas,
+    compare,
+    epochs,
+    figures,
+    illustrations,
+    lengths,
+    options_figure,
+    scored,
+    trust_figures,
+)
+from ccr_cli.report.findings import Findings
+from ccr_cli.report.material import Material
+
+
+def results(**columns: Any) -> pd.DataFrame:
+    return pd.DataFrame({"seed": 0, "noise_seed": -1, "noise": 0.4, **columns})
+
+
+def view(frame: pd.DataFrame, lang: str = "es") -> compare.View:
+    return compare.View("d test", "d", "test", lang, "target", "none", False, "caption-translation", lang, frame)
+
+
+def test_a_curve_is_of_runs_that_differ_in_one_option() -> None:
+    frame = results(run_id=list("abcdef"), label=["uml", *["uml [beta=x]"] * 4, "infonce"], SumR=[1.0, 2, 3, 4, 9, 5])
+    options: dict[str, dict[str, Any]] = {
+        run: {"beta": beta, "dim": 8, "judge": "none", "on": True}
+        for run, beta in zip("abcde", (0.1, 0.3, 0.9, 0.9, 0.5), strict=True)
+    }
+    options["e"]["dim"] = 16
+    (curve,) = options_figure.curves(frame, options)
+    assert (curve.method, curve.option, curve.noise) == ("uml", "beta", 0.4)
+    assert list(curve.frame["value"]) == [0.1, 0.3, 0.9, 0.9] and list(curve.frame["run_id"]) == list("abcd")
+    with canvas.drawing():
+        figure = options_figure.sweep([curve], "SumR", "SumR")
+    assert figure is not None
+    line = figure.axes[0].lines[0]
+    assert np.asarray(line.get_xdata()).tolist() == [0.1, 0.3, 0.9] and np.asarray(line.get_ydata()).tolist() == [
+        1.0,
+        2.0,
+        3.5,
+    ]
+    assert options_figure.curves(frame, {run: options[run] for run in "ab"}) == []
+    assert options_figure.sweep([], "SumR", "SumR") is None
+
+
+def test_an_option_over_magnitudes_has_a_logarithmic_axis() -> None:
+    frame = results(run_id=list("abc"), label="tcl", SumR=[1.0, 2.0, 3.0])
+    found = options_figure.curves(frame, {r: {"tau": t} for r, t in zip("abc", (0.01, 0.1, 1.0), strict=True)})
+    with canvas.drawing():
+        figure = options_figure.sweep(found, "SumR", "SumR")
+        assert figure is not None
+        canvas.settle(figure)
+    assert figure.axes[0].get_xscale() == "log"
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["0.01", "0.1", "1"]
+
+
+def evidence(number: int, sharp: float) -> tuple[int, pd.DataFrame]:
+    rng = np.random.default_rng(number)
+    wrong = np.arange(100) < 40
+    p = np.clip(np.where(wrong, 0.5 - sharp, 0.5 + sharp) + rng.normal(0, 0.1, 100), 0, 1)
+    slots = [f"s{i}" for i in range(100)]
+    return number, pd.DataFrame({"slot_id": slots, "p_clean": p, "sim_vt": p / 2})
+
+
+TRUTH = pd.Series(np.arange(100) < 40, index=[f"s{i}" for i in range(100)])
+
+
+@pytest.mark.parametrize(("count", "drawn"), [(1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (8, [0, 3, 7])])
+def test_three_epochs_are_drawn(count: int, drawn: list[int]) -> None:
+    told = [evidence(number + 1, 0.1 * number) for number in range(count)]
+    with canvas.drawing():
+        figure = epochs.densities(told, TRUTH, "uml")
+    assert figure is not None
+    assert [ax.get_title(loc="left") for ax in figure.axes[: len(drawn)]] == [f"epoch {n + 1}" for n in drawn]
+    for ax in figure.axes:
+        heights = [patch.get_extents().y1 for patch in ax.patches]
+        assert max(heights) <= ax.get_window_extent().y1 + 1, "nothing is cut off"
+
+
+def test_densities_have_area_one_and_say_how_far_both_are_apart() -> None:
+    with canvas.drawing():
+        figure = epochs.densities([evidence(1, 0.4)], TRUTH)
+    assert figure is not None
+    assert [text.get_text() for text in figure.axes[0].texts] == ["AUROC 1.00"]
+    outline: Any = figure.axes[0].patches[0]
+    xy = outline.get_xy()
+    assert abs(0.5 * float(np.sum(xy[:-1, 0] * xy[1:, 1] - xy[1:, 0] * xy[:-1, 1]))) == pytest.approx(1.0)
+    assert epochs.densities([evidence(1, 0.4)], TRUTH & False) is None and epochs.densities([], TRUTH) is None
+
+
+def test_uncertainties_and_losses_need_their_data() -> None:
+    pairs = pd.DataFrame({"uncertainty": np.linspace(0, 1, 100), "truth": np.where(TRUTH, "noisy", "clean")})
+    history = pd.DataFrame({"epoch": [1, 2], "loss.a": [1e3, 1.0], "loss.b": [5.0, 2.0], "loss.total": [1005.0, 3.0]})
+    with canvas.drawing():
+        figure = epochs.uncertainties({"tcl": pairs, "uml": pairs.assign(truth=None)})
+        terms = epochs.losses({"uml": history, "basic": history[["epoch"]]})
+        assert terms is not None
+        canvas.settle(terms)
+    assert figure is not None and [ax.get_title(loc="left") for ax in figure.axes] == ["tcl"]
+    assert [line.get_label() for line in terms.axes[0].lines] == ["a", "b", "sum"]
+    assert terms.axes[0].get_yscale() == "log" and "$" not in "".join(
+        t.get_text() for t in terms.axes[0].get_yticklabels()
+    )
+    assert epochs.uncertainties({"uml": pairs.assign(truth=None)}) is None and epochs.losses({}) is None
+
+
+def test_trivial_scores_stand_beside_the_uncertainty() -> None:
+    curve = {"coverage": [0.5, 1.0], "risk": [0.1, 0.4], "aurc": 0.25, "aurc_random": 0.4}
+    trivial = {"top similarity": {"coverage": [0.5, 1.0], "risk": [0.3, 0.4], "aurc": 0.35}}
+    with canvas.drawing():
+        both = trust_figures.risk({"uml": {**curve, "trivial": trivial}, "tcl": curve}, "t")
+        one = trust_figures.risk({"uml": curve, "tcl": curve})
+    assert both is not None and one is not None
+    named = {ax.get_title(loc="left"): ax.get_legend_handles_labels()[1] for ax in both.axes}
+    assert named == {"tcl": ["uncertainty (0.250)"], "uml": ["uncertainty (0.250)", "top similarity (0.350)"]}
+    assert len(one.axes) == 1 and one.axes[0].get_legend_handles_labels()[1] == ["tcl (0.250)", "uml (0.250)"]
+
+
+def test_reliability_and_deletion_draw_what_was_measured() -> None:
+    rng = np.random.default_rng(0)
+    unc = rng.random(500)
+    told = reliability(unc, np.where(rng.random(500) < unc, 2.0, 1.0))
+    point = {"rate": 0.5, "map_kept": 40.0}
+    curves = {"uncertainty": [{"rate": 0.0, "map_kept": 30.0}, point], "similarity": [{"rate": 0.9, "map_kept": None}]}
+    with canvas.drawing():
+        figure = trust_figures.reliability({"uml": told})
+        deleted = trust_figures.deletion({"fume": {"t2v": curves, "v2t": curves}})
+    assert figure is not None and deleted is not None
+    assert np.allclose(figure.axes[0].lines[1].get_ydata(), told.accuracy)
+    by_u, by_s = deleted.axes[0].lines
+    assert np.asarray(by_u.get_ydata()).tolist() == [30.0, 40.0] and np.isnan(np.asarray(by_s.get_ydata(), float)).all()
+    empty = reliability([], [])
+    assert trust_figures.reliability({"uml": empty}) is None and trust_figures.deletion({}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "lang", "count"),
+    [
+        ("un perro grande", "es", 3),
+        ("一只狗 在雪地", "zh", 6),
+        ("犬が走る", "ja", 4),
+        ("", "zh-Hans", 0),
+        ("ein", "de", 1),
+    ],
+)
+def test_length_is_in_words_or_characters(text: str, lang: str, count: int) -> None:
+    assert lengths.length(text, lang) == count
+    assert lengths.unit(lang) == ("characters" if lang[:2] in ("zh", "ja") else "words")
+
+
+def test_recall_by_length_is_that_of_each_class() -> None:
+    asked = {f"q{i}": n for i, n in enumerate([1] * 10 + [2] * 10 + [3] * 4 + [9] * 1)}
+    ids = list(asked)
+    one = pd.DataFrame({"query_id": ids, "rank": [5.0] * 10 + [6.0] * 10 + [1.0, 9, 9, 9, 1.0]})
+    two = pd.DataFrame({"query_id": ids[::-1], "rank": [9.0] * 25})
+    found = lengths.by_length({"infonce": [one, two], "gone": []}, asked)
+    assert found is not None and found.names[0] == "1" and sum(found.share) == pytest.approx(1)
+    direct = one.assign(n=[asked[i] for i in ids])
+    low = [int(name.partition("\u2013")[0]) for name in found.names]
+    high = [int(name.rpartition("\u2013")[2]) for name in found.names]
+    want = [50 * float((direct[direct["n"].between(a, b)]["rank"] <= 5).mean()) for a, b in zip(low, high, strict=True)]
+    assert found.recall["infonce"] == pytest.approx(want)
+    assert lengths.by_length({"a": [one]}, dict.fromkeys(ids, 3)) is None and lengths.by_length({}, asked) is None
+    with canvas.drawing():
+        figure = lengths.draw(
+            lengths.ByLength(["1"], np.ones(1), {"infonce": np.ones(1), "uml": np.ones(1)}), "words", "infonce"
+        )
+    assert figure is not None and len(figure.axes) == 2
+
+
+def judged(p: list[float]) -> pd.DataFrame:
+    n = len(p)
+    return pd.DataFrame(
+        {
+            "slot_id": [f"s{i}" for i in range(n)],
+            "lang": "es",
+            "translation": [f"t{i}" for i in range(n)],
+            "item_id": [f"i{i}" for i in range(n)],
+            "source_text": "a <b>dog</b> $x^2$ \u202e" * 40,
+            "back": None,
+            "truth": "noisy",
+            "p_clean": p,
+            "sim_vt": p,
+        }
+    )
+
+
+def test_pairs_are_chosen_by_rule() -> None:
+    tables = {"infonce": judged([0.9, 0.8, 0.1, 0.7, 0.9]), "uml": judged([0.9, 0.1, 0.0, 0.7, 0.9]).iloc[::-1]}
+    chosen = scored.choose(tables)
+    assert [(each.why, each.pair["slot_id"]) for each in chosen] == [
+        ("believed by all", "s4"),
+        ("where the runs differ most", "s1"),
+        ("most doubted by all", "s2"),
+    ]
+    assert chosen[1].p_clean == {"infonce": 0.8, "uml": 0.1}
+    assert scored.choose({"uml": judged([0.5])}) == []
+
+
+def test_a_pair_without_picture_and_with_odd_texts_is_drawn(tmp_path: Path) -> None:
+    Image.new("RGB", (30, 10), "red").save(tmp_path / "a.png")
+    chosen = scored.choose({"infonce": judged([0.9, 0.1]), "uml": judged([0.9, 0.2])})
+    with canvas.drawing():
+        figure = scored.draw(chosen, lambda item: tmp_path / "a.png" if item == "i0" else None, "t")
+        assert figure is not None
+        svg = canvas.to_svg(figure)
+    assert svg.count("<image ") == 1 and "no image" in [text.get_text() for text in figure.axes[0].texts]
+    assert scored.draw([], lambda item: None) is None
+
+
+def test_a_panel_a_language() -> None:
+    frame = results(run_id=list("abcd"), label=["uml", "uml", "infonce", "infonce"], SumR=[1.0, 2.0, 3.0, 4.0])
+    frame["noise"] = [0.0, 0.4] * 2
+    with canvas.drawing():
+        figure = figures.by_language([view(frame, "de"), view(frame, "fr")])
+    assert figure is not None and [ax.get_title(loc="left") for ax in figure.axes] == ["de", "fr"]
+    assert figures.by_language([view(frame)]) is None
+
+
+def test_what_is_not_there_is_named_with_its_command() -> None:
+    frame = results(run_id=["a"], label=["uml"], SumR=[1.0], signature="s", run="a")
+    seen = illustrations.Seen(Material([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    with canvas.drawing():
+        made = illustrations.drawn(seen)
+    assert set(made) == {"sumr"}
+    missing = illustrations.absent(seen, made)
+    assert len(missing) == len(illustrations.KINDS) - 1 and all(kind.command.startswith("ccr ") for kind in missing)
