@@ -261,8 +261,7 @@ def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     if len(triplets.langs) > 1:
         parts = triplets.by_language()
         alone = opinion.by_lang or [opinion.some(rows) for rows, _ in parts]
-        told = zip(triplets.langs, alone, parts, strict=True)
-        of = {"langs": {lang: quality(each, part) for lang, each, (_, part) in told}}
+        of = {"langs": {part.langs[0]: quality(each, part) for each, (_, part) in zip(alone, parts, strict=True)}}
     said: dict[str, Any] = {
         "share_noisy": float((opinion.p.VT < 0.5).mean()),
         "mean_p_clean": float(opinion.p.VT.mean()),

@@ -63,11 +63,11 @@ class Triplets:
         return np.unique(self.slot_ids, return_inverse=True)[1]
 
     def by_language(self) -> list[tuple[npt.NDArray[np.int64], Triplets]]:
-        """The triplets of each language, and which of all they are."""
+        """The triplets of each language that has some, and which of all they are."""
         if len(self.langs) == 1:
             return [(np.arange(len(self)), self)]
         found = [np.flatnonzero(self.lang_N == number) for number in range(len(self.langs))]
-        return [(rows, self._of(lang, rows)) for lang, rows in zip(self.langs, found, strict=True)]
+        return [(rows, self._of(lang, rows)) for lang, rows in zip(self.langs, found, strict=True) if len(rows)]
 
     def _of(self, lang: str, rows: npt.NDArray[np.int64]) -> Triplets:
         return replace(self.select(rows), langs=(lang,), lang_N=np.zeros(len(rows), dtype=np.int64))
