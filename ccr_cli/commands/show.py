@@ -93,7 +93,10 @@ def show_training(artifact: Artifact) -> None:
     best = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
     config = run.config(artifact)
     figure = config.get("criterion", "SumR")
+    each = {lang: best.get(f"val.langs.{lang}.{figure}") for lang in run.langs(config)}
+    told = ", ".join(f"{lang} {value:.1f}" for lang, value in each.items() if value is not None)
     reached = f", {figure} {best[f'val.{figure}']:.1f} on validation" if f"val.{figure}" in best else ""
+    reached += f": {told}" if told else ""
     if reached and config.get("validation"):
         queries, items = config["validation"]
         kind = "machine-translated" if config["select"] == "mt" else "human"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -77,9 +78,11 @@ def test_every_caption_has_a_triplet_in_each_language(root: Path) -> None:
 
 def test_the_order_of_languages_and_naming_one_twice_change_nothing(space: Path) -> None:
     options = ("--name", "again", "--epochs", "1")
-    first = toy.ok(*TRAIN, "--lang", "fr", "--lang", "es", *options, workspace=space).made
+    done = toy.ok(*TRAIN, "--lang", "fr", "--lang", "es", *options, workspace=space)
+    first, first_said = done.made, " ".join(done.err.split())
     assert toy.ok(*TRAIN, "--lang", "es+fr", *options, workspace=space).made.id == first.id
     assert first.request["lang"] == ["es", "fr"]
+    assert re.search(r"SumR \d+\.\d on validation: es \d+\.\d, fr \d+\.\d \(half of it: 20", first_said)
     twice = toy.ok(*TRAIN, "--lang", "es", "--lang", "es", "--name", "twice", workspace=space).made
     assert (twice.id, twice.files) == (made(space, "spanish").id, made(space, "spanish").files)
 

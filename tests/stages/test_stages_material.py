@@ -125,6 +125,16 @@ def test_a_mixture_is_fitted_to_each_language(judge: str, root: Path) -> None:
     np.testing.assert_allclose(opinion.similarity["ST"], (s_ND * t_ND).sum(axis=1), atol=1e-6)
 
 
+def test_a_language_that_lost_all_its_triplets_is_not_asked(root: Path) -> None:
+    triplets = material(root).triplets
+    embedded, rows = seen(triplets), np.flatnonzero(triplets.lang_N == 1)
+    left = triplets.select(rows)
+    how: dict[str, Any] = {"seed": 3, "batch_size": 16, "read": lambda sim: sim}
+    opinion = judging.ask("two-group", "cross_lingual", embedded.select(rows), left, **how)
+    assert [part.langs for _, part in left.by_language()] == [("fr",)] and len(opinion.p.VT) == len(rows) == 48
+    assert list(judging.quality(opinion, left)["langs"]) == ["fr"]
+
+
 def test_the_triangle_sees_one_language_after_the_other(root: Path) -> None:
     triplets = material(root).triplets
     embedded = seen(triplets)
