@@ -23,7 +23,7 @@ from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
-from ccr_cli.stages.search import Searcher, Wanted
+from ccr_cli.stages.search import Searcher, Wanted, sources
 from ccr_cli.stages.search_index import TYPES, Index, exact, faiss, recall
 from ccr_cli.stages.select import Inputs
 
@@ -77,16 +77,15 @@ def index(
     if not 0 < asked.recall <= 1:
         raise UsageError("--recall lies above 0 and up to 1")
     faiss()
-    searcher = Searcher(inputs, trained, wanted)
     of = {"split": wanted.split, "find": wanted.find, "lang": wanted.lang}
     request = {**of, "type": asked.kind, "recall": asked.recall}
     usual = {**request, "find": "items", "lang": None, "recall": Asked.recall}
-    data, feats = searcher.data.artifact, searcher.features
+    data, feats = sources(inputs, trained)
     other = [data.name] if data.id != trained.parent("dataset").id else []
     name = name or stem("-".join([trained.name, *other, wanted.split or "all", asked.kind]), request, usual)
     with building(inputs.workspace, "index", name, request, [trained, data, feats], force=force) as build:
         if build.done is None:
-            _build(build, searcher, asked)
+            _build(build, Searcher(inputs, trained, wanted), asked)
         assert build.done is not None
         return build.done
 

@@ -82,6 +82,17 @@ class Wanted:
     device: str = "auto"
     """`auto`, `cpu` or `cuda`."""
 
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+            UsageError: If one of them is none that there is.
+        """
+        if self.find not in FINDS:
+            raise UsageError(f"what is searched is {' or '.join(FINDS)}, not {self.find!r}")
+        if self.split not in (None, *SPLITS):
+            raise UsageError(f"there is no split {self.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
+
 
 Nearest = tuple[Tensor, Tensor, float | None]
 """Similarities and numbers of the most similar entries (K,), and how uncertain the query is."""
@@ -100,6 +111,26 @@ def searched_by(index: base.Artifact, device: str = "auto") -> Wanted:
     return Wanted(asked["split"], asked["find"], asked["lang"], device)
 
 
+def sources(
+    inputs: Inputs, trained: base.Artifact, index: base.Artifact | None = None
+) -> tuple[base.Artifact, base.Artifact]:
+    """The data set that is searched, the run's own (or the index's) or another one that was given, and its features.
+
+    Raises:
+        ArtifactError: If another data set was named, and has no features of the run's encoder, or several.
+        UsageError: If other data were named that would not be read.
+    """
+    data = inputs.parent(index or trained, "dataset")
+    feats = inputs.parent(index or trained, "features")
+    others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.id]
+    if index is not None and others:
+        raise UsageError(f"{index.path} is of {data.name}, not of {others[0].name}", hint="leave one of them out")
+    if others:
+        data, feats = others[0], like(inputs, feats, dataset.read(others[0]))
+    refuse_unread(inputs, trained, data, feats)
+    return data, feats
+
+
 class Searcher:
     """A run and what is searched with it; opened once, asked often.
 
@@ -113,7 +144,7 @@ class Searcher:
         ArtifactError: If another data set was named, and has no features of the run's encoder, or several; or there
             is nothing to be searched.
         UnavailableError: If an index was given and FAISS is not installed.
-        UsageError: If other data were named that would not be read, or there is no such split.
+        UsageError: If other data were named that would not be read.
     """
 
     def __init__(
@@ -124,20 +155,8 @@ class Searcher:
         index: base.Artifact | None = None,
     ) -> None:
         self.wanted = wanted = wanted or Wanted()
-        if wanted.find not in FINDS:
-            raise UsageError(f"what is searched is {' or '.join(FINDS)}, not {wanted.find!r}")
-        if wanted.split not in (None, *SPLITS):
-            raise UsageError(f"there is no split {wanted.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
-        source = index or trained
-        data = inputs.parent(source, "dataset")
-        own = self.features = inputs.parent(source, "features")
-        others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.id]
-        if index is not None and others:
-            raise UsageError(f"{index.path} is of {data.name}, not of {others[0].name}", hint="leave one of them out")
-        self.data = dataset.read(others[0] if others else data)
-        if others:
-            self.features = like(inputs, own, self.data)
-        refuse_unread(inputs, trained, self.data.artifact, self.features)
+        data, self.features = sources(inputs, trained, index)
+        self.data = dataset.read(data)
         self.trained = trained
         self._images: dict[str, Path | None] = {}
         self.langs = languages(inputs.workspace, trained)

@@ -83,6 +83,8 @@ def alike(one: Any, other: Any) -> bool:
 
 def test_the_chain_with_an_index(finished: Chain) -> None:
     run = finished.find("run", "uml").path
+    planned = toy.ok("index", run, "--split", "all", "--recall", "1", "--dry-run", *CPU, workspace=finished.root)
+    assert "to do" in planned.out and not (finished.root / "indexes").exists()
     done = toy.ok("index", run, "--split", "all", "--recall", "1", *CPU, workspace=finished.root)
     made = done.made
     assert done.paths == [run, finished.find("dataset").path, finished.find("features").path, made.path]
@@ -134,10 +136,12 @@ def test_captions_and_another_data_set(finished: Chain, tmp_path: Path) -> None:
     assert refused.code == 2 and "is of toy, not of other" in refused.err
 
 
-@pytest.mark.parametrize(("option", "value"), [("--type", "flat"), ("--recall", "0"), ("--recall", "1.1")])
+@pytest.mark.parametrize(
+    ("option", "value"), [("--type", "flat"), ("--recall", "0"), ("--recall", "1.1"), ("--split", "tests")]
+)
 def test_what_there_is_none_of(option: str, value: str, chain: Chain) -> None:
     done = chain.ccr("index", chain.find("run", "uml").path, option, value, *CPU)
-    assert done.code == 2 and option in done.err
+    assert done.code == 2 and option.strip("-") in done.err
 
 
 def test_without_the_package(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
