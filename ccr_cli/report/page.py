@@ -1,4 +1,7 @@
-"""The page: one HTML file that needs nothing else, no network and no script."""
+"""The page: one HTML file that needs nothing else and no network.
+
+One script, which its policy names by hash, looks through pairs.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 import ccr_cli
-from ccr_cli.report import compare, markup, provenance, published, suspects, translations
+from ccr_cli.report import compare, explorer, markup, provenance, published, suspects, translations
 from ccr_cli.report.canvas import inline_svg
+from ccr_cli.report.explorer_script import STYLE
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.illustrations import Kind
 from ccr_cli.report.material import Diagnosis, Material
@@ -54,10 +58,14 @@ def render(content: Content) -> str:
     """Writes the page."""
     found = content.findings
     title = content.material.title or _title(content)
+    views = content.views
+    pairs = explorer.section(explorer.content(content.material, views[0], found)) if views else ""
+    policy = f"{POLICY}; {explorer.POLICY}" if pairs else POLICY
     sections = [
         _result(content) if content.views else "",
         markup.section("retrieval", "Retrieval in full", [_table(content, "retrieval"), _table(content, "recovery")]),
         _detection(content),
+        pairs,
         _translations(content),
         _searches(content),
         markup.section("lengths", "Short and long queries", [_plot(content, "lengths")]),
@@ -97,10 +105,10 @@ def render(content: Content) -> str:
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{markup.text(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+        f"<title>{markup.text(title)}</title>\n<style>{CSS}{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 

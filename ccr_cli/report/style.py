@@ -4,15 +4,16 @@ from __future__ import annotations
 
 CSS = """
 :root { color-scheme: light dark; --ink: #1d2127; --faint: #5f6773; --line: #dfe3e8; --grid: #e3e7ec; --page: #f6f7f9;
-  --card: #ffffff; --accent: #0b63a5; --good: #007a57; --bad: #b84a00; --wash: #eef4fa;
+  --card: #ffffff; --accent: #0b63a5; --good: #007a57; --bad: #b84a00; --wash: #eef4fa; --edge: #0000002e;
   --blue: #0072b2; --orange: #d55e00; --grey: #737a85; --green: #009e73; --violet: #8c6bb1; --brown: #7a5c3d; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e7eb; --faint: #9aa3af; --line: #2d333b; --grid: #2d333b;
   --page: #0f1216; --card: #171b21; --accent: #6cb6ff; --good: #3ecf9b; --bad: #ff9a5c; --wash: #14202d;
+  --edge: #ffffff38;
   --blue: #4aa8ec; --orange: #ff8b45; --grey: #98a1ad; --green: #2cc398; --violet: #b596da; --brown: #b39372; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, -apple-system, "Segoe UI",
   Roboto, "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Zen Hei", sans-serif; }
-main { max-width: 1120px; margin: 0 auto; padding: 2.2rem 1.25rem 4rem; }
+main { overflow-wrap: break-word; max-width: 1120px; margin: 0 auto; padding: 2.2rem 1.25rem 4rem; }
 h1 { font-size: 1rem; font-weight: 600; color: var(--faint); margin: 0 0 .6rem; letter-spacing: .01em; }
 .headline { font-size: clamp(1.35rem, 2.6vw, 1.85rem); line-height: 1.28; font-weight: 650; margin: 0 0 .7rem;
   letter-spacing: -.012em; text-wrap: pretty; }
@@ -38,6 +39,13 @@ figcaption { color: var(--faint); font-size: .86rem; line-height: 1.45; margin-t
 .pair { display: grid; grid-template-columns: minmax(0, 1.35fr) minmax(0, 1fr); gap: 1.6rem; align-items: center; }
 @media (max-width: 860px) { .pair { grid-template-columns: minmax(0, 1fr); } section { padding: 1rem; } }
 .scroll { overflow-x: auto; }
+.scroll, figure.plot { background: linear-gradient(to right, var(--card) 40%, transparent) left / 42px 100% no-repeat
+  local, linear-gradient(to left, var(--card) 40%, transparent) right / 42px 100% no-repeat local,
+  linear-gradient(to right, var(--edge), transparent) left / 16px 100% no-repeat,
+  linear-gradient(to left, var(--edge), transparent) right / 16px 100% no-repeat; }
+@media (max-width: 700px) { figure.plot { overflow-x: auto; } figure.plot svg { max-width: none; min-width: 34rem; } }
+td bdi { overflow-wrap: anywhere; } table.suspects td bdi { display: block; max-height: 6rem; overflow-y: auto; }
+td u { text-underline-offset: 3px; text-decoration-thickness: 1.5px; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: var(--faint); font-size: .82rem; padding: .3rem .55rem;
   border-bottom: 1px solid var(--line); vertical-align: bottom; }

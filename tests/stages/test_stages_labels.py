@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
+import fakes as fake
 import pytest
 import toy
 
@@ -18,18 +18,6 @@ from ccr_cli.report.compare import is_oracle
 from ccr_cli.stages.labels import default_options, knows_truth, method_label
 from ccr_cli.stages.samples import best_runs
 from ccr_cli.stages.select import Inputs
-
-
-def _fake() -> Any:
-    path = Path(__file__).parents[1] / "report" / "fake.py"
-    spec = importlib.util.spec_from_file_location("fake_artifacts", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fake = _fake()
 
 
 def settings(method: str, preset: str | None = None, **options: Any) -> dict[str, Any]:

@@ -1,0 +1,151 @@
+"""The part of the page in which one looks through training pairs: filters, sorts, compares runs.
+
+The pairs lie in the page as data, and the script writes them as text alone; the page's policy names the script by its
+hash, so that nothing else can run, whatever a caption holds.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ccr_cli.artifacts.diagnosis import RARE
+from ccr_cli.console import plain
+from ccr_cli.report import compare, markup
+from ccr_cli.report.explorer_script import SCRIPT
+from ccr_cli.report.findings import Findings
+from ccr_cli.report.material import Diagnosis, Material
+from ccr_cli.report.summaries import percent
+from ccr_cli.report.thumbnails import Embedded
+
+WORST, DIFFERENT, OTHERS = 150, 50, 50
+"""Of each run, the pairs that it doubts most; those that runs differ on most; others, evenly through all."""
+SIDE = 72
+HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+POLICY = f"script-src 'sha256-{HASH}'"
+"""What a page's policy says beside."""
+_KEYS = ["slot_id", "translation"]
+
+
+@dataclass(frozen=True)
+class Group:
+    """The same pairs as several runs judge them."""
+
+    name: str
+    pairs: Mapping[str, pd.DataFrame]
+    """By method, in one order."""
+    lang: str
+    data: str
+
+
+def groups(material: Material, main: compare.View, found: Findings) -> list[Group]:
+    """Diagnoses of the main view's runs, together where the triplets are the same; the lowest seed of a method.
+
+    Those of the headline noise come first.
+    """
+    runs = set(main.frame["run_id"])
+    alike: dict[tuple[Any, ...], dict[str, Diagnosis]] = {}
+    for each in sorted(material.diagnoses, key=lambda d: (d.summary.get("seed") or 0, str(d.summary.get("judge")))):
+        label = material.label(each.run_id, str(each.summary["label"]))
+        if each.run_id in runs and each.summary.get("judge") != "oracle" and not compare.is_oracle(label):
+            fact = material.facts.get(each.run_id)
+            noise = round(float(each.summary.get("noise") or 0.0), 6)
+            kind = (noise, fact.noise_kind, fact.noise_seed, fact.data) if fact else (noise, "", None, "")
+            alike.setdefault(kind, {}).setdefault(label, each)
+    out = []
+    for (noise, kind, seed, data), members in sorted(alike.items(), key=lambda pair: str(pair[0])):
+        tables = {label: members[label].load_pairs() for label in sorted(members, key=compare.method_order)}
+        langs = sorted({lang for table in tables.values() for lang in table["lang"].unique()})
+        for lang in langs:
+            aligned = _aligned({k: t[t["lang"] == lang] for k, t in tables.items() if (t["lang"] == lang).any()})
+            words = [f"{percent(noise)} noise", lang, *([f"noise seed {seed}"] if seed else [])]
+            words += [kind] if kind not in ("", "none", "caption-translation") else []
+            out += [Group(", ".join(words), part, lang, str(data)) for part in aligned]
+    at = f"{percent(found.noise)} noise"
+    return sorted(out, key=lambda group: (group.lang != main.lang, not group.name.startswith(at)))
+
+
+def _aligned(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, pd.DataFrame]]:
+    """Tables of the same pairs in the order of the first; one of other pairs stands alone."""
+    left = {label: table.drop_duplicates(_KEYS).set_index(_KEYS) for label, table in tables.items()}
+    while left:
+        first = next(iter(left.values())).index
+        same = {k: t.loc[first] for k, t in left.items() if len(t) == len(first) and t.index.isin(first).all()}
+        left = {label: table for label, table in left.items() if label not in same}
+        yield {label: table.reset_index() for label, table in same.items()}
+
+
+def chosen(group: Group) -> list[int]:
+    """Rows of a group that the page holds, the most doubted first."""
+    p_RN = np.stack([table["p_clean"].to_numpy(float) for table in group.pairs.values()])
+    place_RN = np.stack([table["place"].to_numpy(int) for table in group.pairs.values()])
+    rows: list[int] = [int(row) for order in place_RN.argsort(axis=1, kind="stable") for row in order[:WORST]]
+    if len(p_RN) > 1:
+        rows += (-np.ptp(p_RN, axis=0)).argsort(kind="stable")[:DIFFERENT].tolist()
+    through = place_RN[0].argsort(kind="stable")
+    rows += through[np.linspace(0, len(through) - 1, min(OTHERS, len(through))).astype(int)].tolist()
+    best_N = place_RN.min(axis=0)
+    return sorted(dict.fromkeys(rows), key=lambda row: (int(best_N[row]), row))
+
+
+def content(material: Material, main: compare.View, found: Findings) -> dict[str, Any] | None:
+    """All that the script reads; None where there is no diagnosis."""
+    images, numbers = Embedded(SIDE), {"": -1}
+    told = []
+    for group in groups(material, main, found):
+        collection = material.collection(group.data)
+        rows, first = chosen(group), next(iter(group.pairs.values()))
+        pairs = []
+        for row in rows:
+            pair = first.iloc[row]
+            address = (images.address(collection.image(str(pair["item_id"]))) if collection else None) or ""
+            truth, back = pair["truth"], pair["back"]
+            pairs.append(
+                {
+                    "image": numbers.setdefault(address, len(numbers) - 1),
+                    "item": plain(str(pair["item_id"])),
+                    "english": plain(str(pair["source_text"])),
+                    "text": plain(str(pair["translation"])),
+                    "back": plain(back) if isinstance(back, str) else None,
+                    "truth": truth if isinstance(truth, str) else None,
+                    "rare": bool(pair["support"] < RARE),
+                    **{key: _each(group, column, row) for key, column in _FIGURES.items()},
+                    "noisy": [str(table["verdict"].iloc[row]) == "noisy" for table in group.pairs.values()],
+                }
+            )
+        runs = [plain(label) for label in group.pairs]
+        start = next((i for i, label in enumerate(group.pairs) if label == found.method), 0)
+        known = {"name": group.name, "lang": group.lang, "runs": runs, "first": start}
+        told.append({**known, "total": len(first), "pairs": pairs})
+    return {"groups": told, "images": [each for each in numbers if each]} if told else None
+
+
+_FIGURES = {"p": "p_clean", "place": "place", "uncertainty": "uncertainty", "similarity": "sim_vt"}
+
+
+def _each(group: Group, column: str, row: int) -> list[float]:
+    return [round(float(table[column].iloc[row]), 4) for table in group.pairs.values()]
+
+
+def section(told: Mapping[str, Any] | None) -> str:
+    """The part of the page, with its data and its script; empty where there are none."""
+    if not told:
+        return ""
+    data = json.dumps(told, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for char in "<>&\u2028\u2029":
+        data = data.replace(char, f"\\u{ord(char):04x}")
+    intro = markup.paragraph(
+        "Each run's most doubted training pairs, those that runs differ on, and some from all through the rest. "
+        "The lower P(clean), the more suspicious."
+    )
+    quiet = "<noscript><p class=note>Sorting and filtering need JavaScript; the lists above do not.</p></noscript>"
+    parts = [intro, quiet, '<div id="explorer" hidden></div>']
+    parts.append(f'<script type="application/json" id="explorer-data">{data}</script>\n<script>{SCRIPT}</script>')
+    return markup.section("pairs", "Look through the pairs", parts)

@@ -1,0 +1,204 @@
+"""The page in a real browser: sorting, filtering, comparing, keys, a phone, hostile captions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fakes as fake
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccr_cli.report import compose
+from ccr_cli.report.material import Diagnosis
+from ccr_cli.stages.report import gather
+from ccr_cli.stages.select import Inputs
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+HOSTILE = (
+    "</script><script>document.title='hacked'</script>",
+    "<img src=x onerror=\"document.title='hacked'\">&amp;<!--",
+    "\u202eabc\u2066def\u2028ghi",
+    "x" * 10_000,
+)
+COUNT = 230
+
+
+def judged(which: int) -> pd.DataFrame:
+    """Pairs of which the first are the most suspicious and hostile; the second run doubts every third pair."""
+    place = np.arange(COUNT)
+    p = place / COUNT if which == 0 else np.where(place % 3 == 0, 0.25, 0.75)
+    texts = [*HOSTILE, *(f"caption {i} rojo" if i % 2 else f"caption {i} azul" for i in range(4, COUNT))]
+    frame = pd.DataFrame({"slot_id": [f"s{i}" for i in place], "item_id": [f"i{i % 40}" for i in place]})
+    frame.loc[1, "item_id"] = '"><img src=x onerror="document.title=1">'
+    frame = frame.assign(lang="es", source_text=[t[::-1] for t in texts], translation=texts, back=texts)
+    frame = frame.assign(sim_vt=-p, sim_vs=p, sim_st=p, uncertainty=((place * 7) % COUNT) / COUNT, p_clean=p, p_st=p)
+    frame = frame.assign(place=np.argsort(np.argsort(p, kind="stable")) + 1, support=np.where(place % 5, 9, 1))
+    return frame.assign(verdict=np.where(p < 0.5, "noisy", "clean"), truth=np.where(place % 2, "noisy", "clean"))
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A report on two runs, both of which judged the same hostile pairs."""
+    root = tmp_path_factory.mktemp("browser")
+    workspace = fake.make(root / "workspace", ("infonce", "uml"), (0.4,), (0,), langs=("es",))
+    material, _ = gather(Inputs(workspace))
+    told = {str(d.summary["label"]): d for d in material.diagnoses}
+    diagnoses = [
+        Diagnosis(told[label].run_id, {**told[label].summary, "most_suspicious": []}, partial(judged, n))
+        for n, label in enumerate(("uml", "infonce"))
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ccr_cli.report.illustrations.drawn", lambda seen: {})
+        compose.write(replace(material, diagnoses=diagnoses), root)
+    return f"file://{root / compose.PAGE}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Seen:
+    """The page, what it said on the console, and whom it asked."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        self.context = browser.new_context(**options)
+        self.page, self.address = self.context.new_page(), address
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(address)
+        self.page.wait_for_selector("#explorer tbody tr")
+
+    def column(self, name: str) -> list[str]:
+        """The first line of each cell."""
+        cells = self.page.locator(f'#explorer td[data-name="{name}"]').all_inner_texts()
+        return [cell.strip().splitlines()[0] for cell in cells]
+
+    def shot(self, name: str) -> None:
+        """Keeps a picture of the page where `$CCR_SHOTS` says."""
+        if folder := os.environ.get("CCR_SHOTS"):
+            self.page.evaluate("document.getElementById('pairs').scrollIntoView()")
+            self.page.screenshot(path=Path(folder) / f"report-{name}.png")
+
+    def close(self) -> None:
+        """Nothing went wrong, and nobody was asked."""
+        assert self.said == [] and [url for url in self.asked if not url.startswith("data:")] == [self.address]
+        self.context.close()
+
+
+def test_pairs_are_sorted_and_filtered(browser: Any, address: str) -> None:
+    seen = Seen(browser, address, viewport={"width": 1200, "height": 900})
+    page = seen.page
+    assert page.input_value("#pairs-run") == "1", "the method that the headline speaks of"
+    shown = [float(value) for value in seen.column("P(clean)")]
+    assert len(shown) == 40 and shown == [round(i / COUNT, 3) for i in range(40)]
+    page.click('#explorer th button[data-by="uncertainty"]')
+    values = [float(value) for value in seen.column("uncertainty")]
+    assert values == sorted(values, reverse=True) and values[0] > 0.9
+    page.click('#explorer th button[data-by="uncertainty"]')
+    values = [float(value) for value in seen.column("uncertainty")]
+    assert values == sorted(values) and page.input_value("#pairs-sort") == "uncertainty"
+    assert page.get_attribute("#explorer th:has(button[data-by=uncertainty])", "aria-sort") == "ascending"
+    page.select_option("#pairs-sort", "p")
+    page.select_option("#pairs-verdict", "clean")
+    assert (
+        all(text.startswith("called clean") for text in seen.column("verdict"))
+        and float(seen.column("P(clean)")[0]) >= 0.5
+    )
+    page.select_option("#pairs-verdict", "noisy")
+    page.select_option("#pairs-truth", "clean")
+    page.fill("#pairs-words", "ROJO")
+    assert page.inner_text("#explorer [role=status]").startswith("0 of ")
+    page.select_option("#pairs-truth", "noisy")
+    assert all("rojo" in text for text in seen.column("es")) and page.locator("#explorer tbody tr").count() == 40
+    page.click(".more-pairs")
+    assert page.locator("#explorer tbody tr").count() == len(range(5, COUNT // 2, 2)) and not page.locator(".more-pairs").is_visible()
+    seen.shot("light")
+    seen.close()
+
+
+def test_runs_are_compared(browser: Any, address: str) -> None:
+    seen = Seen(browser, address, viewport={"width": 1200, "height": 900}, color_scheme="dark")
+    page = seen.page
+    assert not page.locator("#pairs-differ").is_visible()
+    page.select_option("#pairs-other", label="infonce")
+    page.check("#pairs-differ")
+    first = page.locator('#explorer td[data-name="verdict"]').first.inner_text()
+    assert "called noisy" in first and "called clean" in first
+    page.select_option("#pairs-sort", "difference")
+    lines = [text.split() for text in page.locator('#explorer td[data-name="P(clean)"]').all_inner_texts()]
+    gaps = [abs(float(words[0]) - float(words[2])) for words in lines]
+    assert gaps == sorted(gaps, reverse=True) and {words[1] for words in lines} == {"uml"}
+    seen.shot("dark")
+    page.select_option("#pairs-other", "-1")
+    assert page.input_value("#pairs-sort") == "p" and float(seen.column("P(clean)")[0]) == 0
+    seen.close()
+
+
+def test_a_hostile_caption_is_text(browser: Any, address: str) -> None:
+    seen = Seen(browser, address, viewport={"width": 1200, "height": 900})
+    page = seen.page
+    texts = page.locator('#explorer td[data-name="es"] bdi').all_text_contents()[: len(HOSTILE)]
+    assert [texts[0], texts[1], texts[3]] == [HOSTILE[0], HOSTILE[1], HOSTILE[3]]
+    assert not {"\u202e", "\u2066", "\u2028"} & set(texts[2])
+    assert page.title() == "toy-emoji: cross-lingual retrieval in es under noisy translation"
+    assert page.locator("script").count() == 2 and page.locator("[onerror]").count() == 0
+    assert page.locator("img[src=x]").count() == 0
+    assert page.get_attribute("#explorer tbody tr:nth-child(2) .thumb", "title").startswith('"><img')
+    box = page.locator("#explorer tbody tr:nth-child(4)").bounding_box()
+    assert box["height"] < 160 and page.evaluate("document.documentElement.scrollWidth") <= 1200
+    page.fill("#pairs-words", "</script>")
+    assert page.locator("#explorer tbody tr").count() == 1
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'document.title = 1'}))")
+    assert page.title() != "1", "the policy lets no other script run"
+    assert len(seen.said) == 1 and "Content Security Policy" in seen.said.pop()
+    seen.close()
+
+
+def test_a_phone(browser: Any, address: str) -> None:
+    seen = Seen(browser, address, viewport={"width": 390, "height": 844})
+    page = seen.page
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true })")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("[...document.querySelectorAll('.scroll')].some((e) => e.scrollWidth > e.clientWidth)")
+    wide = "[...document.querySelectorAll('#explorer *')].filter((e) => e.getBoundingClientRect().right > 390).length"
+    assert page.evaluate(wide) == 0 and not page.locator("#explorer thead").is_visible()
+    page.select_option("#pairs-sort", "similarity")
+    assert float(seen.column("P(clean)")[1]) > 0.9
+    seen.shot("phone")
+    seen.close()
+
+
+def test_keys(browser: Any, address: str) -> None:
+    seen = Seen(browser, address, viewport={"width": 1200, "height": 900})
+    page = seen.page
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "pairs-words"
+    page.keyboard.type("azul/")
+    assert page.input_value("#pairs-words") == "azul/"
+    page.keyboard.press("Escape")
+    assert page.input_value("#pairs-words") == "" and page.locator("#explorer tbody tr").count() == 40
+    for _ in range(20):
+        if page.evaluate("document.activeElement.dataset.by") == "similarity":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.by") == "similarity"
+    values = [float(value) for value in seen.column("similarity")]
+    assert values == sorted(values) and page.input_value("#pairs-sort") == "similarity"
+    seen.close()
