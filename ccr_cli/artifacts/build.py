@@ -23,6 +23,8 @@ from ccr_cli.console import say
 from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 
 PLAN = ".plan.json"
+IN_HAND = "last"
+"""Folder that is needed to go on with an unfinished artifact, and goes when it is finished."""
 LEASE_SECONDS = 30.0
 
 
@@ -77,6 +79,7 @@ class Build:
             path.relative_to(self.folder).as_posix()
             for path in self.folder.rglob("*")
             if path.is_file() and not path.name.startswith(".") and path.name != base.RECORD
+            if path.relative_to(self.folder).parts[0] != IN_HAND
         )
         files = [base.FileEntry(n, (self.folder / n).stat().st_size, base.sha256_file(self.folder / n)) for n in names]
         schema = base.SCHEMAS[self.kind]
@@ -96,7 +99,6 @@ class Build:
         }
         base.write_json(self.folder / base.RECORD, record)
         _swap_in(self.folder, self.final)
-        (self.final / PLAN).unlink(missing_ok=True)
         self.done = base.load(self.final, self.kind)
         return self.done
 
@@ -155,6 +157,7 @@ def building(
         workspace.planned.append(planned)
         raise planned
     if done:
+        _tidy(final)
         yield build
         return
     try:
@@ -172,7 +175,6 @@ def building(
             shutil.rmtree(build.folder)
         if _finished(build.folder, plan, False, build):  # stopped just before the rename
             _swap_in(build.folder, final)
-            (final / PLAN).unlink(missing_ok=True)
             build.done = base.load(final, kind)
             yield build
             return
@@ -272,6 +274,13 @@ def _swap_in(partial: Path, final: Path) -> None:
         os.rename(final, old)
     os.rename(partial, final)
     shutil.rmtree(old, ignore_errors=True)
+    _tidy(final)
+
+
+def _tidy(final: Path) -> None:
+    """Removes what only the making needed."""
+    (final / PLAN).unlink(missing_ok=True)
+    shutil.rmtree(final / IN_HAND, ignore_errors=True)
 
 
 def _recover(final: Path) -> None:

@@ -54,9 +54,14 @@ class Frames:
             yield self.select(rows_B)
 
     def to(self, device: torch.device | str) -> Frames:
-        """Returns the same items on ``device``."""
+        """Returns the same items on ``device``, which goes on meanwhile."""
         whole = self if self.first_V is None else self.select(torch.arange(len(self)))
-        return Frames(whole.rows_ND.to(device), whole.offsets_V1.to(device))
+        pinned = torch.device(device).type == "cuda" and not whole.rows_ND.is_cuda
+
+        def moved(part: Tensor) -> Tensor:
+            return (part.pin_memory() if pinned else part).to(device, non_blocking=True)
+
+        return Frames(moved(whole.rows_ND), moved(whole.offsets_V1))
 
     def __len__(self) -> int:
         """V, the number of items."""

@@ -52,7 +52,7 @@ def load_state(folder: Path) -> dict[str, Any] | None:
 
 def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
-        tensors[name] = value.clone()
+        tensors[name] = value.detach().to("cpu", copy=True)
         return {"$tensor": name}
     if isinstance(value, dict):
         return {"$dict": [[key, _flatten(item, f"{name}/{key}", tensors)] for key, item in value.items()]}

@@ -56,7 +56,7 @@ class Engine:
         self.weights = [*(weight for group in dense for weight in group["params"]), *self.sparse]
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual = _placed(material.triplets.visual, device)
-        self.item_N = material.triplets.item_N
+        self.item_N = material.triplets.item_N.to(device)
         self.label_V = None if material.label_V is None else material.label_V.to(device)
 
     @property
@@ -104,7 +104,8 @@ class Engine:
             judged: Whether the warm-up is over.
 
         Returns:
-            Loss terms by name, and the norm of the gradient before it is clipped, as `grad_norm`; on the device.
+            Loss terms by name, and the norm of the gradient before it is clipped, as `grad_norm`; on the device. Under
+            float16 also `skipped`: 1 where it overflowed, so that nothing moved and the norm counts as 0.
         """
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -119,7 +120,7 @@ class Engine:
             for term, value in terms.items():
                 sums[term] = sums.get(term, 0) + value.detach() / len(parts)
         self.ranks.average_sparse(self.sparse)
-        sums["grad_norm"] = self._clip()
+        sums |= self._clip()
         for optimizer in self.optimizers:
             self.scaler.step(optimizer)
         self.scaler.update()
@@ -155,11 +156,13 @@ class Engine:
 
     def _batch(self, rows: Tensor, p: Belief[Tensor], judged: bool) -> Batch:
         m, own = self.material, self.ranks.own(rows)
-        on_device = rows.to(self.device, non_blocking=True)
-        item_B = self.item_N[rows].to(self.device, non_blocking=True)
+        on_device = sent(rows, self.device)
+        item_B, own_b = self.item_N[on_device], self.ranks.own(on_device)
         source = m.source.select(own).to(self.device)
+        resident = self.visual.offsets_V1.device.type == self.device.type
+        items_b = self.item_N[own_b] if resident else m.triplets.item_N[own]
         return Batch(
-            visual=self.visual.select(self.item_N[own].to(self.visual.rows_ND.device)).to(self.device),
+            visual=self.visual.select(items_b).to(self.device),
             source=source,
             target=source if m.target is m.source else m.target.select(own).to(self.device),
             item_B=item_B,
@@ -170,30 +173,40 @@ class Engine:
             gather=self.ranks.gather if self.ranks.size > 1 else None,
         )
 
-    def _clip(self) -> Tensor:
+    def _clip(self) -> dict[str, Tensor]:
         """Returns the norm of the whole gradient, and shortens it to `clip_norm` where it is longer."""
-        for optimizer in self.optimizers:
-            self.scaler.unscale_(optimizer)
-        grads = []
-        for weight in self.weights:
+        for weight in self.sparse:
             if weight.grad is not None:
-                if weight.grad.is_sparse:
-                    weight.grad = weight.grad.coalesce()
-                grads.append(weight.grad.values() if weight.grad.is_sparse else weight.grad)
-        norm = get_total_norm(grads)
+                weight.grad = weight.grad.coalesce()
+        by_optimizer = [[_values(w) for g in o.param_groups for w in g["params"]] for o in self.optimizers]
+        by_optimizer = [[grad for grad in grads if grad is not None] for grads in by_optimizer]
+        grads = [grad for part in by_optimizer for grad in part]
+        overflow = {}
+        if self.scaler.is_enabled():  # the scaler asks of each optimiser alone: all shall know where one overflows
+            scaled = get_total_norm(grads)
+            for part in by_optimizer:
+                if part:
+                    part[0].view(-1)[:1].add_(scaled * 0)
+            for optimizer in self.optimizers:
+                self.scaler.unscale_(optimizer)
+            overflow = {"skipped": 1 - scaled.isfinite().float()}
+        norm = torch.nan_to_num(get_total_norm(grads), 0.0, 0.0, 0.0) if overflow else get_total_norm(grads)
         if self.config.clip_norm:
             torch._foreach_mul_(grads, (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0))
-        if self.scaler.is_enabled():  # where float16 overflows, the step is passed over and the scale lowered
-            norm = torch.nan_to_num(norm, 0.0, 0.0, 0.0)
-        return norm
+        return {"grad_norm": norm, **overflow}
+
+
+def sent(x: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device, which is not waited for."""
+    return x if device.type == "cpu" else x.pin_memory().to(device, non_blocking=True)
+
+
+def _values(weight: Tensor) -> Tensor | None:
+    """The gradient of a weight, of a sparse one its rows."""
+    return weight.grad.values() if weight.grad is not None and weight.grad.is_sparse else weight.grad
 
 
 def _placed(visual: Frames, device: torch.device) -> Frames:
-    """Puts features on the device where they fit, else into memory that it reads by itself."""
-    if device.type != "cuda":
-        return visual
-    if visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]:
-        return visual.to(device)
-    if visual.first_V is not None:  # pictures on the disk
-        return visual
-    return Frames(visual.rows_ND.pin_memory(), visual.offsets_V1)
+    """Puts features on the device where they fit; larger ones stay, and are sent by batch."""
+    fits = device.type == "cuda" and visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]
+    return visual.to(device) if fits else visual

@@ -125,7 +125,7 @@ class Ranks:
         names = [f"{n}.{weight}" for n, part in tables for weight, _ in part.named_parameters(recurse=False)]
         # torch averages sparse gradients with some builds of NCCL only: `average_sparse` does these
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(losses, names)  # type: ignore[no-untyped-call]
-        return DistributedDataParallel(losses, find_unused_parameters=True, gradient_as_bucket_view=True)
+        return DistributedDataParallel(losses, find_unused_parameters=True, broadcast_buffers=False)
 
     def averaging(self, losses: nn.Module, now: bool) -> AbstractContextManager[None]:
         """Within it gradients are averaged over the processes, or added up for later."""
@@ -137,8 +137,10 @@ class Ranks:
     def same_buffers(self, method: Method) -> None:
         """Gives all processes the first one's running statistics."""
         if self.size > 1:
-            for buffer in method.buffers():
-                distributed.broadcast(buffer, 0)
+            for part in method.modules():
+                if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                    for buffer in part.buffers():
+                        distributed.broadcast(buffer, 0)
 
     @torch.no_grad()
     def average_sparse(self, weights: Sequence[Tensor]) -> None:

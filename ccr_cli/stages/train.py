@@ -89,6 +89,8 @@ def make_together(inputs: Inputs, wanted: Wanted) -> base.Artifact | None:
     with together(alone=inputs.workspace.dry_run) as ranks:
         if ranks.size > 1:
             wanted = replace(wanted, device=own_device(wanted.device))
+            if wanted.device.startswith("cuda:"):
+                torch.cuda.set_device(wanted.device)
         made = make(inputs, wanted, ranks=ranks)
         return made if ranks.first else None
 

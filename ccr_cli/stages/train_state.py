@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from ccr_cli.artifacts import base
+from ccr_cli.artifacts.build import IN_HAND
 from ccr_cli.methods.base import Belief
 from ccr_cli.stages.checkpoint import load_state, save_state
-
-_FOLDER = "last"
 
 
 @dataclass
@@ -82,7 +81,7 @@ class Progress:
             "history": [json.dumps(entry) for entry in self.history],
             "timing": self.timing,
         }
-        save_state(folder / _FOLDER, f"{self.epoch:04d}-{self.step:07d}", state)
+        save_state(folder / IN_HAND, f"{self.epoch:04d}-{self.step:07d}", state)
 
     def write_history(self, folder: Path) -> None:
         """Writes a line an epoch."""
@@ -92,7 +91,7 @@ class Progress:
     @classmethod
     def load(cls, folder: Path, device: torch.device) -> tuple[Progress, dict[str, Any]] | None:
         """Reads what the last attempt saved, and the state of its engine; None where nothing is."""
-        state = load_state(folder / _FOLDER)
+        state = load_state(folder / IN_HAND)
         if state is None:
             return None
         progress = cls(

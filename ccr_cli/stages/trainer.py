@@ -6,7 +6,6 @@ Shape suffixes: N triplets, T texts, V visual items, D dimension.
 from __future__ import annotations
 
 import math
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.build import Build
@@ -75,8 +74,6 @@ class Trainer:
         if self.material.tower is not None:
             self.method.attach(self.material.tower)
         self.method.to(device)
-        if ranks.size > 1 and device.type == "cuda":  # torch has none for CPUs
-            self.method = nn.SyncBatchNorm.convert_sync_batchnorm(self.method)  # type: ignore[no-untyped-call]
         self.engine = Engine(self.method, self.material, device, dtype, ranks)
         least = 0.0 if self.material.scope == "truth" else LEAST
         self.state = Progress(p=self._to_device(self.material.first_belief(), least))
@@ -156,6 +153,7 @@ class Trainer:
         generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
         order = self.material.order(generator, epoch)
         started = time.perf_counter() - state.seconds
+        lr = self.engine.set_lr(epoch * steps - 1)  # for the history, where all steps are done
         for step in range(state.step, steps):
             lr = self.engine.set_lr((epoch - 1) * steps + step)
             parts = self.engine.rows_of(order, step)
@@ -166,19 +164,20 @@ class Trainer:
                 self._check_loss(epoch)
             if state.step % CHECK_STEPS == 0:
                 track.log({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
-            if state.step < steps and (stop.asked or due):
+            if stop.asked or due:
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
             best = f", best {self.material.criterion} {state.best:.1f}" if state.best >= 0 else ""
             advance(1, note=note + best)
-            if state.step < steps:  # the last step's is heeded when the epoch is done
-                stop.heed()
+            stop.heed()
         self._check_loss(epoch)
         self.ranks.same_buffers(self.method)
         means = state.means()
-        norm = means.pop("grad_norm")
+        norm, skipped = means.pop("grad_norm"), means.pop("skipped", 0.0)
+        norm /= max(1 - skipped, 1 / steps)
         trained = time.perf_counter() - started
         entry = {"epoch": epoch, "lr": lr, "loss": {**means, "total": sum(means.values())}, "grad_norm": norm}
+        entry |= {"skipped_steps": round(skipped * steps)} if self.engine.scaler.is_enabled() else {}
         entry["val"] = self._validate(epoch)
         entry["judge"] = self._judge(epoch)
         entry["best"] = state.best_epoch == epoch
@@ -255,7 +254,7 @@ class Trainer:
             return None
         self.method.eval()
         embedded = judging.Embedded(
-            self._visuals(self.triplets.visual),
+            self._visuals(self.engine.visual),
             self._texts(m.source),
             self._texts(m.target),
             self.triplets.item_N.to(self.device),
@@ -309,6 +308,7 @@ class Trainer:
         return time.monotonic() - self._saved >= SAVE_SECONDS * max(1.0, 2 * self._cost)
 
     def _save(self) -> None:
+        self.ranks.same_buffers(self.method)
         started, engine = time.monotonic(), self.engine.state()
         if self.ranks.first:
             self.state.save(self.build.folder, engine)
@@ -317,12 +317,12 @@ class Trainer:
 
     def _resume(self) -> None:
         loaded = Progress.load(self.build.folder, self.device)
+        if len({*self.ranks.all(loaded and (loaded[0].epoch, loaded[0].step))}) > 1:
+            raise ArtifactError(f"not all processes see the same {self.build.folder}", hint="share the workspace")
         if loaded is None:
             return
         self.state, engine = loaded
         self.engine.load(engine)
-        if len({*self.ranks.all((self.state.epoch, self.state.step))}) > 1:
-            raise ArtifactError(f"not all processes see the same {self.build.folder}", hint="share the workspace")
         if self.state.epoch < self.config.epochs:
             step = f", step {self.state.step} of {self.engine.steps} of the next" if self.state.step else ""
             say(f"going on after epoch {self.state.epoch} of {self.config.epochs}{step}")
@@ -347,8 +347,6 @@ class Trainer:
             base.write_json(self.build.folder / run.STOPPED, {"why": stopped})
         state.write_history(self.build.folder)
         save_tensors(self.build.folder / "model.safetensors", state.model)
-        if (self.build.folder / "last").exists():
-            shutil.rmtree(self.build.folder / "last")
         self.build.finish(
             {
                 "epochs": len(state.history),

@@ -114,8 +114,8 @@ def test_newer_schema(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="newer ccr") as caught:
         base.load(artifact.path)
     assert caught.value.hint == "upgrade ccr"
-    edit(artifact, schema=1, kind="index")
-    with pytest.raises(ArtifactError, match="unknown kind 'index'") as caught:
+    edit(artifact, schema=1, kind="atlas")
+    with pytest.raises(ArtifactError, match="unknown kind 'atlas'") as caught:
         base.load(artifact.path)
     assert caught.value.hint == "upgrade ccr"
 

@@ -120,6 +120,30 @@ def belief_of_all(made: Engine) -> Belief[torch.Tensor]:
     return Belief(*[torch.ones(made.triplets)] * 3)
 
 
+@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
+def test_where_float16_overflows_nothing_moves(clip_norm: float, sources: Chain) -> None:
+    made = engine(sources, clip_norm=clip_norm)
+    made.dtype, made.scaler = torch.float16, torch.amp.GradScaler("cpu", enabled=True)
+    weight = next(made.method.encoder.visual_head.parameters())
+    weight.register_hook(lambda grad: grad * math.inf)  # type: ignore[no-untyped-call]
+    before = {name: value.clone() for name, value in made.method.state_dict().items()}
+    scale = made.scaler.get_scale()
+    terms = step(made, [torch.arange(16)])
+    assert (float(terms["skipped"]), float(terms["grad_norm"])) == (1.0, 0.0)
+    for name, value in made.method.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    assert made.scaler.get_scale() == scale / 2
+
+
+@pytest.mark.parametrize("method", ["infonce", "uml", "trine"])
+def test_float16_with_a_longest_gradient(method: str, workspace: Chain) -> None:
+    options = ("--dtype", "float16", "--set", "clip_norm=2", "--epochs", "3")
+    made = toy.ok("train", "--method", method, *toy.SMALL, *options, workspace=workspace.root).made
+    history = run.history(made)
+    assert history["skipped_steps"].iloc[0] > 0 and history["skipped_steps"].iloc[-1] == 0
+    assert np.isfinite(history[["grad_norm", "loss.total"]].to_numpy()).all()
+
+
 def test_history_says_the_norm_and_the_environment_the_machine(workspace: Chain) -> None:
     made = toy.ok("train", "--method", "infonce", "--epochs", "2", *toy.SMALL, workspace=workspace.root).made
     assert (run.history(made)["grad_norm"] > 0).all()

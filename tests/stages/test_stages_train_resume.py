@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,8 +14,8 @@ import pytest
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import base
-from ccr_cli.stages import trainer
+from ccr_cli.artifacts import base, build
+from ccr_cli.stages import engine, trainer
 
 SAVES_EVERY_STEP = """
 import time
@@ -222,18 +221,41 @@ def test_stopped_at_every_write(dtype: str, workspace: Chain, monkeypatch: pytes
     assert (made.files, made.counts) == (wanted.files, wanted.counts) and base.verify(made) == []
 
 
-def test_stopped_while_the_state_is_removed(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of training: the state goes, then the record is written."""
+def test_stopped_while_its_files_are_hashed_it_is_not_trained_again(
+    workspace: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = base.sha256_file
 
-    def stops(folder: Path) -> None:
-        next(folder.glob("*.safetensors")).unlink()
+    def stops(*given: object, **named: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(shutil, "rmtree", stops)
-    assert workspace.ccr(*COMMAND, "--epochs", "2").code == 130
-    monkeypatch.undo()
+    def stops_here(path: Path) -> str:
+        if partial(workspace) in path.parents:
+            raise KeyboardInterrupt
+        return digest(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "sha256_file", stops_here)
+        assert workspace.ccr(*COMMAND, "--epochs", "2").code == 130
+    monkeypatch.setattr(engine.Engine, "step", stops)
     made = toy.ok(*COMMAND, "--epochs", "2", workspace=workspace.root).made
-    assert not made.has("last/state.json") and made.counts["epochs"] == 2
+    assert made.counts["epochs"] == 2 and not (made.path / "last").exists() and base.verify(made) == []
+
+
+def test_stopped_before_the_state_is_removed(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is written, then the state goes."""
+
+    def stops(final: Path) -> None:
+        if final.name == "mine":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "_tidy", stops)
+        assert workspace.ccr(*COMMAND, "--epochs", "2").code == 130
+    assert (workspace.root / "runs" / "mine" / "last").is_dir()
+    made = toy.ok(*COMMAND, "--epochs", "2", workspace=workspace.root).made
+    assert not any(entry.path.startswith("last/") for entry in made.files)
+    assert sorted(p.name for p in made.path.iterdir() if p.name.startswith((".", "last"))) == []
 
 
 def test_a_second_writer_is_kept_out(workspace: Chain) -> None:
