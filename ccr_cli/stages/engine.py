@@ -53,7 +53,6 @@ class Engine:
             group["initial_lr"] = group["lr"]
         self.losses = ranks.wrap(method)
         self.sparse: list[Tensor] = [weight for group in sparse for weight in group["params"]]
-        self.weights = [*(weight for group in dense for weight in group["params"]), *self.sparse]
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
         self.visual = _placed(material.triplets.visual, device)
         self.item_N = material.triplets.item_N.to(device)
@@ -178,8 +177,7 @@ class Engine:
         for weight in self.sparse:
             if weight.grad is not None:
                 weight.grad = weight.grad.coalesce()
-        by_optimizer = [[_values(w) for g in o.param_groups for w in g["params"]] for o in self.optimizers]
-        by_optimizer = [[grad for grad in grads if grad is not None] for grads in by_optimizer]
+        by_optimizer = [_gradients(optimizer) for optimizer in self.optimizers]
         grads = [grad for part in by_optimizer for grad in part]
         overflow = {}
         if self.scaler.is_enabled():  # the scaler asks of each optimiser alone: all shall know where one overflows
@@ -201,9 +199,10 @@ def sent(x: Tensor, device: torch.device) -> Tensor:
     return x if device.type == "cpu" else x.pin_memory().to(device, non_blocking=True)
 
 
-def _values(weight: Tensor) -> Tensor | None:
-    """The gradient of a weight, of a sparse one its rows."""
-    return weight.grad.values() if weight.grad is not None and weight.grad.is_sparse else weight.grad
+def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """The gradients of its weights, of sparse ones their rows."""
+    weights = (weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None)
+    return [weight.grad.values() if weight.grad.is_sparse else weight.grad for weight in weights]
 
 
 def _placed(visual: Frames, device: torch.device) -> Frames:
