@@ -18,6 +18,7 @@ from ccr_cli.nets.lora import Lora, targets_of
 from ccr_cli.nets.ragged import Texts, pad_rows
 from ccr_cli.nets.text_pooling import TextPooling
 from ccr_cli.nets.text_transformer import TransformerTextEncoder as TransformerTextEncoder
+from ccr_cli.transformers_loading import transformers_loading
 
 
 class NgramTextEncoder(nn.Module):
@@ -128,15 +129,16 @@ def build_text_encoder(
             if located is None:
                 raise OSError("not in the hub's cache")
             place = str(located.folder)
-        settings = transformers.AutoConfig.from_pretrained(place, local_files_only=True)
-        kind = _class_of(settings)
-        if pretrained:
-            model = kind.from_pretrained(place, local_files_only=True, use_safetensors=True)
-        else:
-            model = kind._from_config(settings)
-        pad_id = None
-        if pooling == "own" and settings.model_type.startswith("siglip"):  # it reads padding as text
-            pad_id = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True).pad_token_id
+        with transformers_loading():
+            settings = transformers.AutoConfig.from_pretrained(place, local_files_only=True)
+            kind = _class_of(settings)
+            if pretrained:
+                model = kind.from_pretrained(place, local_files_only=True, use_safetensors=True)
+            else:
+                model = kind._from_config(settings)
+            pad_id = None
+            if pooling == "own" and settings.model_type.startswith("siglip"):  # it reads padding as text
+                pad_id = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True).pad_token_id
     except (OSError, ValueError) as error:
         raise UnavailableError(f"no text encoder '{name}' on this machine", f"hf download {name}") from error
     encoder = TransformerTextEncoder(model, pooling, pad_id=pad_id)
@@ -182,7 +184,8 @@ def _class_of(settings: Any) -> Any:
 
 def _transformers(name: str) -> Any:
     try:
-        import transformers
+        with transformers_loading():
+            import transformers
     except ImportError as error:
         raise UnavailableError(
             f"text encoder '{name}' needs the package transformers", "pip install transformers"

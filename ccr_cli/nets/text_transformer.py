@@ -148,8 +148,14 @@ class TransformerTextEncoder(nn.Module):
         return pooled_BD if self.projection is None else self.projection(pooled_BD)
 
     def freeze(self, layers: int) -> None:
-        """Stop training the lowest `layers` layers, and what comes before them: the embeddings."""
+        """Stop training the lowest `layers` layers, and what comes before them: the embeddings.
+
+        Raises:
+            UsageError: There are fewer layers.
+        """
         stack = layers_of(self.model)
+        if layers > len(stack):
+            raise UsageError(f"frozen_layers={layers}, and the text encoder has {len(stack)} layers")
         for weight in self.before_layers():
             weight.requires_grad_(False)
         for layer in stack[:layers]:
@@ -160,16 +166,26 @@ class TransformerTextEncoder(nn.Module):
 
         Raises:
             UnavailableError: peft is not installed.
+            UsageError: No layer is left for them.
         """
+        if lora.first >= (count := len(layers_of(self.model))):
+            raise UsageError(
+                f"with frozen_layers={lora.first} of {count} layers none is left for adapters",
+                hint="lora_rank freezes all weights but its adapters by itself",
+            )
         add_lora(self.model, lora)
         self.lora = lora
         if self.projection is not None:
             self.projection.requires_grad_(False)
 
     def before_layers(self) -> list[nn.Parameter]:
-        """Weights below the lowest layer: the embeddings."""
-        first = next(layers_of(self.model).parameters())
-        return list(takewhile(lambda weight: weight is not first, self.model.parameters()))
+        """Weights below the lowest layer: the embeddings, and tables of relative places, wherever they are kept."""
+        layers = layers_of(self.model)
+        within, first = {id(weight) for weight in layers.parameters()}, next(layers.parameters())
+        below = list(takewhile(lambda weight: weight is not first, self.model.parameters()))
+        known = within | {id(weight) for weight in below}
+        tables = (part.weight for part in self.model.modules() if isinstance(part, nn.Embedding))
+        return below + [weight for weight in tables if id(weight) not in known]
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Have torch.compile make the model faster, for batches of any size; its weights keep their names."""

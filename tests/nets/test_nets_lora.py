@@ -11,7 +11,7 @@ import torch
 from towers import MODELS, VOCABULARY
 
 from ccr_cli.data.tokens import Tokens, TokenTable
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.nets.lora import Lora, targets_of
 from ccr_cli.nets.text import TransformerTextEncoder, text_encoder_from_config
 
@@ -91,6 +91,11 @@ def test_merging_gives_the_model_without_adapters_the_same_vectors(name: str) ->
 def test_frozen_layers_have_no_adapters() -> None:
     assert all(".layer.1." in key for key in trained(adapted("bert", first=1)))
     assert any(".layer.0." in key for key in trained(adapted("bert")))
+
+
+def test_adapters_without_a_layer_are_refused() -> None:
+    with pytest.raises(UsageError, match="with frozen_layers=2 of 2 layers none is left for adapters"):
+        adapted("bert", first=2)
 
 
 def test_one_seed_one_start() -> None:

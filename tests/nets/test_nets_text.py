@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 from towers import LAYERS, LONGEST, MODELS
-from transformers import BertConfig, BertModel
+from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel
 
 from ccr_cli.data.tokens import TokenTable
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.nets.text import (
     NgramTextEncoder,
     TransformerTextEncoder,
@@ -81,6 +81,19 @@ def test_freezing_leaves_the_upper_layers(name: str) -> None:
     assert layers == {"1"} and not [key for key in trained if "embed" in key or "shared" in key]
     for key, weight in encoder.named_parameters():
         assert (weight.grad is None) or weight.requires_grad, key
+
+
+def test_more_layers_than_there_are_cannot_be_frozen() -> None:
+    with pytest.raises(UsageError, match="frozen_layers=3, and the text encoder has 2 layers"):
+        TransformerTextEncoder(MODELS["bert"]()).freeze(3)
+
+
+def test_tables_of_relative_places_freeze_with_the_embeddings() -> None:
+    size = {"vocab_size": 9, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+    encoder = TransformerTextEncoder(MPNetModel(MPNetConfig(**size)))
+    encoder.freeze(1)
+    trained = [key for key, weight in encoder.named_parameters() if weight.requires_grad]
+    assert trained and not [key for key in trained if "embed" in key or "relative" in key]
 
 
 @pytest.mark.parametrize("name", MODELS)
