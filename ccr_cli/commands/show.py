@@ -127,11 +127,28 @@ def show_evaluation(artifact: Artifact) -> None:
             console.say(f"{_what(result)}: {name} {value}; {'; '.join(figures)}")
     for result in found:
         console.say(result["signature"], style="dim")
+        _break_down(result)
     told = found[0].get("intervals")
     if told:
         console.say(
             f"± half of, or in brackets, the {told['level']:.0%} bootstrap interval over {told['drawn']}", style="dim"
         )
+
+
+def _break_down(result: dict[str, Any]) -> None:
+    """Says, where more is asked for (`-v`), the figures of short and long queries, and by their translation."""
+    told = result.get("breakdown") or {}
+    lines = []
+    if told.get("length"):
+        unit = told["length"]["unit"]
+        lines += [(f"{g['low']:g} to {g['high']:g} {unit}", g) for g in told["length"]["groups"]]
+    if told.get("translation"):
+        found = told["translation"]
+        lines += [(f"translated, {name.replace('_', ' ')}", found[name]) for name in ("flagged", "not_flagged")]
+        lines += [(f"translated with chrF {g['low']:.0f} to {g['high']:.0f}", g) for g in found["groups"]]
+    for what, group in lines:
+        figures = " ".join(f"{k} {_number(group[k])}" for k in _SHOWN)
+        console.say(f"  {what}: {group['queries']} queries ({group['share']:.0%}); T2V {figures}", level=1)
 
 
 def _what(result: dict[str, Any]) -> str:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ccr_cli.metrics.scripts import has_spaces
+
 FloatArray = NDArray[np.float64]
 
 RESAMPLES = 1000
@@ -22,7 +24,6 @@ RESAMPLES = 1000
 _SEED = 12345
 """sacrebleu's."""
 _BLOCK = 8192
-_WITHOUT_SPACES = frozenset({"zh", "yue", "ja", "th", "lo", "km", "my"})
 _TOKENIZERS = {
     "zh": "zh",
     "yue": "zh",
@@ -77,7 +78,7 @@ def corpus_scores(
         raise ValueError("every translation needs a reference, and there must be one")
     cut, note = tokenizer(lang)
     metrics: list[Any] = [BLEU(tokenize=cut, force=True), CHRF()]
-    if lang.lower().replace("_", "-").partition("-")[0] not in _WITHOUT_SPACES:
+    if has_spaces(lang):
         metrics.append(CHRF(word_order=2))
     most = max(map(len, references))
     streams = [[each[i] if i < len(each) else None for each in references] for i in range(most)]

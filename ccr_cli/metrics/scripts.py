@@ -78,6 +78,18 @@ def expected_scripts(lang: str) -> frozenset[str] | None:
     return _SCRIPTS.get(subtags[0])
 
 
+WITHOUT_SPACES = frozenset({"zh", "yue", "ja", "th", "lo", "km", "my"})
+
+
+def has_spaces(lang: str) -> bool:
+    """Whether a language puts spaces between its words.
+
+    >>> has_spaces("de"), has_spaces("zh-Hant")
+    (True, False)
+    """
+    return lang.lower().replace("_", "-").partition("-")[0] not in WITHOUT_SPACES
+
+
 def is_wrong_script(text: str, scripts: frozenset[str]) -> bool:
     """True if a text has letters, but none of these scripts; numbers and emoji alone are not wrong."""
     letters = [character for character in text if character.isalpha()]

@@ -23,6 +23,7 @@ from ccr_cli.data.splits import items_of
 from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import signature as signatures
+from ccr_cli.stages.breakdown import breakdowns
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.scoring import Sides, intervals, over_folds, rank_table, right_answers, score_gallery
@@ -173,7 +174,7 @@ class Measuring:
         fusion = f"{o.beta:g}{o.fusion}" if fuses else "none"
         fused = f"{fusion}-{alone}alone" if alone else fusion
         unc = None if fuses or reading else of_folds(self.method, folds)
-        within = intervals([(fold.found, each) for fold, each in zip(folds, scored, strict=True)], o.ties)
+        parts = [(fold.found, each) for fold, each in zip(folds, scored, strict=True)]
         mismatch = self.settings["noise"]
         noise_text = "none"
         if mismatch:
@@ -219,7 +220,8 @@ class Measuring:
                 "t2v": _finite(scores.t2v),
                 "v2t": _finite(scores.v2t),
                 "SumR": scores.sum_r,
-                "intervals": within,
+                "intervals": intervals(parts, o.ties),
+                "breakdown": breakdowns(parts, lang, target.translations, o.ties),
                 "calibration": calibrations(scored, unc, o.ties, self.method.calibrated and not labelled),
             }
         )

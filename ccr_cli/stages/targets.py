@@ -8,11 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.artifacts import base, dataset, features, run, translation
+from ccr_cli.artifacts import base, dataset, features, run
 from ccr_cli.console import warn
 from ccr_cli.data.protocols import USUAL, Protocol, fold_of, read_protocols
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
+from ccr_cli.stages.breakdown import with_quality
 from ccr_cli.stages.leaks import other_leak, own_leak
 from ccr_cli.stages.measure import Options, Target, asked_for, named
 from ccr_cli.stages.select import Inputs, like, refuse_unread
@@ -39,7 +40,7 @@ def own_target(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any],
     translated, _ = translations_of(inputs.workspace, trained)
     for artifact in translated.values():
         inputs.note(artifact)
-    translations = pd.concat(map(translation.read, translated.values())) if translated else None
+    translations = pd.concat(map(with_quality, translated.values())) if translated else None
     protocol = protocol_of(data, options)
     langs = _own_languages(data, settings, options, protocol)
     folds = fold_of(items_of(data.items, protocol.split), protocol, data.name)

@@ -1,0 +1,77 @@
+"""Figures of groups of queries: short and long ones, and those that were translated well or badly.
+
+Borders depend on the queries alone, never on how they were answered: two runs that were asked the same have the same
+groups.
+
+Shape legend: Q queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ccr_cli.metrics.recall import KS
+from ccr_cli.metrics.scripts import has_spaces
+
+FloatArray = NDArray[np.float64]
+
+GROUPS = 5
+"""Most groups of a breakdown."""
+
+
+def lengths(texts: Sequence[str], lang: str) -> tuple[FloatArray, str]:
+    """How long queries are: in words, in languages without spaces between words in characters; and which it is.
+
+    >>> lengths(["a red dog"], "en"), lengths(["两只 狗"], "zh")
+    ((array([3.]), 'words'), (array([3.]), 'characters'))
+    """
+    words = [text.split() for text in texts]
+    if has_spaces(lang):
+        return np.array([len(each) for each in words], dtype=np.float64), "words"
+    return np.array([len("".join(each)) for each in words], dtype=np.float64), "characters"
+
+
+def split(value_Q: FloatArray, groups: int = GROUPS) -> list[NDArray[np.bool_]]:
+    """About equally large groups of rising values, equal values in one; queries whose value is nan are in none."""
+    known_Q = ~np.isnan(value_Q)
+    if not known_Q.any():
+        return []
+    inner = np.arange(1, groups) / groups
+    edges = np.unique(np.quantile(value_Q[known_Q], inner, method="lower"))
+    code_Q = np.where(known_Q, np.searchsorted(edges, value_Q, side="left"), -1)
+    return [code_Q == code for code in np.unique(code_Q[known_Q])]
+
+
+def figures(rank_Q: FloatArray, ap_Q: FloatArray, member_Q: NDArray[np.bool_]) -> dict[str, Any]:
+    """The figures of a group: number and share of its queries, R@K, MedR and mAP."""
+    rank, ap = rank_Q[member_Q], ap_Q[member_Q]
+    told: dict[str, Any] = {"queries": len(rank), "share": len(rank) / max(len(rank_Q), 1)}
+    told |= {f"R@{k}": 100 * float((rank <= k).mean()) if len(rank) else None for k in KS}
+    return told | {
+        "MedR": float(np.median(rank)) if len(rank) else None,
+        "mAP": 100 * float(ap.mean()) if len(rank) else None,
+    }
+
+
+def by_value(value_Q: FloatArray, rank_Q: FloatArray, ap_Q: FloatArray, groups: int = GROUPS) -> list[dict[str, Any]]:
+    """The figures of groups of rising values, each with its lowest and highest value.
+
+    Args:
+        value_Q: What tells queries apart; nan: not known.
+        rank_Q: Rank of the best positive of each.
+        ap_Q: Average precision of each.
+        groups: Most groups.
+
+    Raises:
+        ValueError: If lengths differ.
+    """
+    if not len(value_Q) == len(rank_Q) == len(ap_Q):
+        raise ValueError(f"{len(value_Q)} values, {len(rank_Q)} ranks, {len(ap_Q)} precisions")
+    return [
+        {"low": float(value_Q[m].min()), "high": float(value_Q[m].max()), **figures(rank_Q, ap_Q, m)}
+        for m in split(value_Q, groups)
+    ]
