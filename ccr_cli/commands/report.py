@@ -22,6 +22,10 @@ def report(
             help="Show so many example searches a language, with the run that is best on validation.",
         ),
     ] = 0,
+    map_: Annotated[
+        int,
+        typer.Option("--map", min=0, help="Draw so many test items with their captions as a map (t-SNE)."),
+    ] = 0,
     published: Annotated[
         bool,
         typer.Option("--published", help="Set the results beside those that papers print, and say what differs."),
@@ -45,10 +49,12 @@ def report(
     from ccr_cli.commands.show import show_report
     from ccr_cli.report.compose import overview
     from ccr_cli.stages.report import gather, write
+    from ccr_cli.stages.report_maps import sample_maps
     from ccr_cli.stages.samples import sample_searches
 
     shown = sample_searches(inputs, searches, device=device) if searches else []
-    material, parents = gather(inputs, title, shown, published)
+    maps = sample_maps(inputs, map_, device=device) if map_ else []
+    material, parents = gather(inputs, title, shown, published, maps)
     made = write(inputs, material, parents, name=name, force=force)
     show_report(overview(material), made.path / "report.html")
     c.emit(inputs, [made], json)

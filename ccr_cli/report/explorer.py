@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,9 @@ HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
 POLICY = f"script-src 'sha256-{HASH}'"
 """What a page's policy says beside."""
 _KEYS = ["slot_id", "translation"]
+_TEXTS = ["item_id", "lang", "source_text", "back", "truth", "support", "verdict"]
+_FIGURES = {"p": "p_clean", "place": "place", "uncertainty": "uncertainty", "similarity": "sim_vt"}
+_READ = [*_KEYS, *_TEXTS, *_FIGURES.values()]
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,10 @@ class Group:
     data: str
 
 
-def groups(material: Material, main: compare.View, found: Findings) -> list[Group]:
+def groups(material: Material, main: compare.View, found: Findings) -> Iterator[Group]:
     """Diagnoses of the main view's runs, together where the triplets are the same; the lowest seed of a method.
 
-    Those of the headline noise come first.
+    Those of the headline noise come first; tables are read as they are asked for, since there may be many.
     """
     runs = set(main.frame["run_id"])
     alike: dict[tuple[Any, ...], dict[str, Diagnosis]] = {}
@@ -59,17 +63,16 @@ def groups(material: Material, main: compare.View, found: Findings) -> list[Grou
             noise = round(float(each.summary.get("noise") or 0.0), 6)
             kind = (noise, fact.noise_kind, fact.noise_seed, fact.data) if fact else (noise, "", None, "")
             alike.setdefault(kind, {}).setdefault(label, each)
-    out = []
-    for (noise, kind, seed, data), members in sorted(alike.items(), key=lambda pair: str(pair[0])):
-        tables = {label: members[label].load_pairs() for label in sorted(members, key=compare.method_order)}
-        langs = sorted({lang for table in tables.values() for lang in table["lang"].unique()})
-        for lang in langs:
-            aligned = _aligned({k: t[t["lang"] == lang] for k, t in tables.items() if (t["lang"] == lang).any()})
-            words = [f"{percent(noise)} noise", lang, *([f"noise seed {seed}"] if seed else [])]
-            words += [kind] if kind not in ("", "none", "caption-translation") else []
-            out += [Group(", ".join(words), part, lang, str(data)) for part in aligned]
-    at = f"{percent(found.noise)} noise"
-    return sorted(out, key=lambda group: (group.lang != main.lang, not group.name.startswith(at)))
+    for key in sorted(alike, key=lambda key: (key[0] != found.noise, str(key))):
+        noise, kind, seed, data = key
+        words = [f"noise seed {seed}"] if seed else []
+        words += [kind] if kind not in ("", "none", "caption-translation") else []
+        tables = {k: alike[key][k].load_pairs()[_READ] for k in sorted(alike[key], key=compare.method_order)}
+        langs = {lang for table in tables.values() for lang in table["lang"].unique()}
+        for lang in sorted(langs, key=lambda lang: (lang != main.lang, lang)):
+            name = ", ".join([f"{percent(noise)} noise", lang, *words])
+            here = {k: t[t["lang"] == lang] for k, t in tables.items() if (t["lang"] == lang).any()}
+            yield from (Group(name, part, lang, str(data)) for part in _aligned(here))
 
 
 def _aligned(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, pd.DataFrame]]:
@@ -127,11 +130,9 @@ def content(material: Material, main: compare.View, found: Findings) -> dict[str
     return {"groups": told, "images": [each for each in numbers if each]} if told else None
 
 
-_FIGURES = {"p": "p_clean", "place": "place", "uncertainty": "uncertainty", "similarity": "sim_vt"}
-
-
-def _each(group: Group, column: str, row: int) -> list[float]:
-    return [round(float(table[column].iloc[row]), 4) for table in group.pairs.values()]
+def _each(group: Group, column: str, row: int) -> list[float | None]:
+    values = [float(table[column].iloc[row]) for table in group.pairs.values()]
+    return [round(value, 4) if math.isfinite(value) else None for value in values]
 
 
 def section(told: Mapping[str, Any] | None) -> str:

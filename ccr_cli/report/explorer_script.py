@@ -133,7 +133,7 @@ SCRIPT = r"""
       if (run < 0) continue;
       const line = make("div", undefined, "one");
       if (key === "p") line.append(bar(q.p[run]));
-      line.append(q[key][run].toFixed(3));
+      line.append(q[key][run] === null ? "\u2013" : q[key][run].toFixed(3));
       if (state.b >= 0 && key === "p") line.append(" ", make("small", names[run]));
       node.append(line);
     }
@@ -213,7 +213,8 @@ table.pairs img, table.pairs .thumb { width: 56px; height: 56px; object-fit: con
 table.pairs th button { font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer;
   text-decoration: underline dotted; text-underline-offset: 3px; white-space: nowrap; }
 table.pairs .none { background: var(--page); }
-table.pairs small { color: var(--faint); } table.pairs td > small { display: block; } table.pairs td[data-name=verdict] { line-height: 1.9; }
+table.pairs small { color: var(--faint); } table.pairs td > small { display: block; }
+table.pairs td[data-name=verdict] { line-height: 1.9; }
 .more-pairs { font: inherit; margin: .8rem 0 0; padding: .45rem 1.1rem; border-radius: 8px; cursor: pointer;
   border: 1px solid var(--line); background: var(--page); color: var(--ink); }
 @media (max-width: 860px) {

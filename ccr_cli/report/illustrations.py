@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.metrics.calibration import reliability as binned
-from ccr_cli.report import compare, epochs, figures, languages, lengths, options_figure, scored, trust_figures
+from ccr_cli.report import compare, epochs, figures, languages, lengths, maps, options_figure, scored, trust_figures
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.strip import strip
@@ -157,7 +157,7 @@ def _losses(seen: Seen) -> Drawing:
         label = seen.material.label(history.run_id, "run")
         if history.run_id in runs and history.noise == seen.found.noise and not compare.is_oracle(label):
             frames.setdefault(label, history.frame)
-    order = sorted(frames, key=lambda label: (label != seen.found.method, compare.method_order(label)))
+    order = sorted(frames, key=lambda k: (k != seen.found.method, k != compare.base_label(k), compare.method_order(k)))
     caption = f"Terms with their weights, {seen.at} noise; one run a method, the lowest seed."
     return Drawing(epochs.losses({label: frames[label] for label in order}), "Terms of the loss by epoch", caption)
 
@@ -292,6 +292,15 @@ def _scored(seen: Seen) -> Drawing | None:
     return Drawing(scored.draw(chosen, image, title), "Training pairs with what each run makes of them", caption)
 
 
+def _map(seen: Seen) -> Drawing:
+    caption = (
+        "t-SNE of the embeddings by cosine distance; items drawn by a fixed seed, a line from each caption to "
+        "its item. "
+        "Distances between groups mean nothing."
+    )
+    return Drawing(maps.draw(seen.material.maps), "Map of test items with their captions", caption)
+
+
 def _searches(seen: Seen) -> Drawing:
     return Drawing(strip(seen.material.searches), "Searches in several languages with the first images found")
 
@@ -328,6 +337,7 @@ KINDS = (
     ),
     Kind("lengths", "recall by length of the query", "ccr evaluate", _lengths),
     Kind("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise", _scored),
+    Kind("map", "a map of items with their captions", "ccr report --map 20", _map),
     Kind("searches", "example searches", "ccr report --searches 3", _searches),
 )
 """In the order of the page; a name with {} takes that of the figure that stands for a result."""

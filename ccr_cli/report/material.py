@@ -11,6 +11,7 @@ import pandas as pd
 
 from ccr_cli.data.published import Published
 from ccr_cli.report import compare
+from ccr_cli.report.maps import Map
 from ccr_cli.report.searches import Search
 
 
@@ -88,6 +89,7 @@ class Material:
     diagnoses: Sequence[Diagnosis] = ()
     histories: Sequence[History] = ()
     searches: Sequence[Search] = ()
+    maps: Sequence[Map] = ()
     collections: Sequence[Collection] = ()
     translations: Sequence[Translation] = ()
     origins: Sequence[Origin] = ()

@@ -68,6 +68,7 @@ def render(content: Content) -> str:
         pairs,
         _translations(content),
         _searches(content),
+        markup.section("map", "Where items and captions lie", [_plot(content, "map")]),
         markup.section("lengths", "Short and long queries", [_plot(content, "lengths")]),
         markup.section(
             "uncertainty",

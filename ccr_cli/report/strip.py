@@ -101,6 +101,7 @@ def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0) -> Figur
 
 def _gloss(search: Search) -> str:
     parts = [search.lang, *([f"“{search.gloss}”"] if search.gloss else [])]
+    parts += [] if search.uncertainty is None else [f"uncertainty {search.uncertainty:.2f}"]
     return "  ".join(parts)
 
 

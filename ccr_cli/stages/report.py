@@ -19,6 +19,7 @@ from ccr_cli.console import warn
 from ccr_cli.data import published
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.report import compare, compose, variants
+from ccr_cli.report.maps import Map
 from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
 from ccr_cli.report.searches import Search
 from ccr_cli.stages.labels import default_options, method_label
@@ -34,6 +35,7 @@ def report(
     name: str | None = None,
     title: str | None = None,
     searches: Sequence[Search] = (),
+    maps: Sequence[Map] = (),
     beside_published: bool = False,
     force: bool = False,
 ) -> base.Artifact:
@@ -49,6 +51,7 @@ def report(
             made from, so that a report on other results is another one.
         title: Heading of the page.
         searches: Searches to show.
+        maps: Maps of items and their captions to draw.
         beside_published: Set the results beside those of papers.
         force: Write it again.
 
@@ -58,7 +61,7 @@ def report(
     Raises:
         ArtifactError: If there is no evaluation and no translation.
     """
-    return write(inputs, *gather(inputs, title, searches, beside_published), name=name, force=force)
+    return write(inputs, *gather(inputs, title, searches, beside_published, maps), name=name, force=force)
 
 
 def write(
@@ -71,6 +74,8 @@ def write(
 ) -> base.Artifact:
     """Writes a report on what `gather` found; the other arguments as for `report`."""
     request = {"title": material.title, "searches": [search.request() for search in material.searches]}
+    if material.maps:
+        request["maps"] = [each.request() for each in material.maps]
     if material.published:
         request["published"] = material.published.digest
     name = name or _name(material, request, parents)
@@ -96,7 +101,11 @@ def summary(inputs: Inputs) -> compose.Overview:
 
 
 def gather(
-    inputs: Inputs, title: str | None = None, searches: Sequence[Search] = (), beside_published: bool = False
+    inputs: Inputs,
+    title: str | None = None,
+    searches: Sequence[Search] = (),
+    beside_published: bool = False,
+    maps: Sequence[Map] = (),
 ) -> tuple[Material, list[base.Artifact]]:
     """Reads all that a report shows, and says from which artifacts; arguments and errors as for `report`."""
     evaluations, diagnoses, runs = _select(inputs)
@@ -117,6 +126,7 @@ def gather(
         rankings=_rankings(evaluations),
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
         searches=searches,
+        maps=maps,
         collections=_collections(inputs, [*evaluations, *runs.values(), *translated]),
         translations=translations,
         origins=[_origin(artifact) for artifact in parents],
@@ -268,10 +278,18 @@ def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Col
         inputs.note(data)
         items = read_table(data.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
         media = dict(zip(items["item_id"], items["media"], strict=True))
-        found.append(
-            Collection(data.name, manifest, partial(_image, dataset.media_root(data), media), partial(_captions, data))
-        )
+        found.append(Collection(data.name, manifest, finder(data, media), partial(_captions, data)))
     return found
+
+
+def finder(data: base.Artifact, media: dict[str, str | None]) -> Callable[[str], Path | None]:
+    """Says where the picture of an item of a data set lies.
+
+    Args:
+        data: The data set.
+        media: Of each item, relative to the media root.
+    """
+    return partial(_image, dataset.media_root(data), media)
 
 
 def _captions(data: base.Artifact) -> pd.DataFrame:

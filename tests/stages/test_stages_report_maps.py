@@ -1,0 +1,41 @@
+"""Maps of a report, by the runs of a workspace."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.stages.report import gather
+from ccr_cli.stages.report_maps import sample_maps
+from ccr_cli.stages.select import Inputs
+
+
+def test_items_and_their_captions_are_embedded(chain: Chain) -> None:
+    one, *others = sample_maps(Inputs(Workspace(chain.root)), 4, device="cpu")
+    assert not others and one.lang == "es" and len(one.item_ids) == 4 == len(set(one.item_ids))
+    assert len(one.text_TD) == len(one.item_T) and set(one.item_T) == {0, 1, 2, 3}
+    for vectors in (one.item_VD, one.text_TD):
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    images = [one.image(item) for item in one.item_ids]
+    assert all(path is not None and path.is_file() for path in images)
+    again = sample_maps(Inputs(Workspace(chain.root)), 4, device="cpu")[0]
+    assert np.array_equal(again.text_TD, one.text_TD) and again.item_ids == one.item_ids
+    assert json.dumps(gather(Inputs(Workspace(chain.root)), maps=[one])[0].maps[0].request())
+
+
+def test_a_report_has_the_map_that_was_asked_for(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccr_cli.report import illustrations
+
+    only = [kind for kind in illustrations.KINDS if kind.name == "map"]
+    monkeypatch.setattr(illustrations, "KINDS", tuple(only))
+    shutil.copytree(chain.root, tmp_path / "workspace")
+    made = toy.ok("report", "--map", "4", "--device", "cpu", "--name", "mapped", workspace=tmp_path / "workspace").made
+    assert {f"figures/map.{end}" for end in ("svg", "pdf", "png")} <= {entry.path for entry in made.files}
+    assert "Where items and captions lie" in made.file("report.html").read_text(encoding="utf-8")
