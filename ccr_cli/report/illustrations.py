@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.metrics.calibration import reliability as binned
 from ccr_cli.report import compare, epochs, figures, languages, lengths, maps, options_figure, scored, trust_figures
@@ -262,7 +263,8 @@ def _lengths(seen: Seen) -> Drawing | None:
         return None
     lang = seen.main.lang
     own = captions[captions["lang"] == lang]
-    known = {k: lengths.length(text, lang) for k, text in zip(own["caption_id"], own["text"], strict=True)}
+    counts, counted = breakdown.lengths(list(own["text"]), lang)
+    known = dict(zip(own["caption_id"], counts.astype(int).tolist(), strict=True))
     ranks: dict[str, list[pd.DataFrame]] = {}
     for run_id, label, result in seen.results():
         part = seen.material.ranks(run_id, str(result.get("signature")), "t2v")
@@ -273,7 +275,7 @@ def _lengths(seen: Seen) -> Drawing | None:
         return None
     base = next((label for label in found.recall if label == compare.BASELINE), None)
     caption = "Mean over the runs of a method. Bars behind the lines: the share of the queries, not to scale."
-    figure = lengths.draw(found, lengths.unit(lang), base, seen.asked)
+    figure = lengths.draw(found, counted, base, seen.asked)
     return Drawing(figure, "R@5 by the length of the query", caption)
 
 

@@ -13,25 +13,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ccr_cli.metrics.breakdown import split
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import FAINT, GRID, INK, new_figure, panels, styles
 
 TOP = 5
-BINS = 6
-CHARACTERS = ("zh", "ja", "yue", "th")
-"""Languages without spaces between words: their length is counted in characters."""
-
-
-def length(text: str, lang: str) -> int:
-    """Words of a text; characters in a language that does not part its words."""
-    if lang.partition("-")[0] in CHARACTERS:
-        return sum(not char.isspace() for char in text)
-    return len(text.split())
-
-
-def unit(lang: str) -> str:
-    """What `length` counts."""
-    return "characters" if lang.partition("-")[0] in CHARACTERS else "words"
 
 
 @dataclass(frozen=True)
@@ -47,7 +33,7 @@ class ByLength:
 
 
 def by_length(ranks: Mapping[str, Sequence[pd.DataFrame]], lengths: Mapping[str, int]) -> ByLength | None:
-    """Parts the queries into classes of about equal size, and takes R@5 of each.
+    """R@5 in the classes of length into which an evaluation parts its queries.
 
     Args:
         ranks: By method, `query_id` and `rank` of each of its runs.
@@ -58,7 +44,7 @@ def by_length(ranks: Mapping[str, Sequence[pd.DataFrame]], lengths: Mapping[str,
     if not frames:
         return None
     asked = next(iter(frames.values()))[0]["query_id"].map(lengths).to_numpy(int)
-    edges = _edges(asked)
+    edges = np.array([asked[member].min() for member in split(asked.astype(float))], dtype=int)
     if len(edges) < 2:
         return None
     code = np.searchsorted(edges, asked, side="right") - 1
@@ -67,12 +53,6 @@ def by_length(ranks: Mapping[str, Sequence[pd.DataFrame]], lengths: Mapping[str,
         label: np.mean([_recall(part, lengths, edges) for part in parts], axis=0) for label, parts in frames.items()
     }
     return ByLength(_names(edges, int(asked.max())), share, recall)
-
-
-def _edges(asked: np.ndarray) -> np.ndarray:
-    """The least length of each class; at most `BINS`."""
-    inner = np.quantile(asked, np.arange(BINS) / BINS, method="lower")
-    return np.unique(inner)
 
 
 def _names(edges: np.ndarray, most: int) -> list[str]:
@@ -100,7 +80,7 @@ def draw(found: ByLength, counted: str, baseline: str | None, title: str = "") -
     labels = sorted(found.recall, key=compare.method_order)
     others = [label for label in labels if label != baseline and not compare.is_oracle(label)]
     gains = baseline in labels and bool(others)
-    figure = new_figure(9.0 if gains else 5.6, 3.7)
+    figure = new_figure(9.0 if gains else 5.6, 3.7 + 0.2 * -(-len(labels) // 5))
     axes = panels(figure, 1, 2 if gains else 1)[0]
     x = np.arange(len(found.names))
     left, look = axes[0], styles(labels)
@@ -108,13 +88,12 @@ def draw(found: ByLength, counted: str, baseline: str | None, title: str = "") -
         line: dict[str, Any] = {k: v for k, v in look[label].items() if k != "linewidth"}
         left.plot(x, found.recall[label], **line, linewidth=1.7, markersize=5, label=label, zorder=3)
     low, high = 0.0, max(float(np.max(values)) for values in found.recall.values())
-    high = max(1.25 * high, 10.0)
+    high = max(1.1 * high, 10.0)
     bars = left.bar(x, found.share * high, color=GRID, width=0.8, zorder=1)
     for bar, share in zip(bars, found.share, strict=True):
         middle = bar.get_x() + bar.get_width() / 2
         left.text(middle, 0.012 * high, f"{100 * share:.0f} %", ha="center", fontsize=8, color=FAINT, zorder=4)
     left.set(ylim=(low, high), ylabel=f"R@{TOP}, %")
-    left.legend(fontsize=8.5, loc="upper center", ncols=min(3, len(labels)))
     if gains:
         right, width = axes[1], 0.8 / len(others)
         for place, label in enumerate(others):
@@ -123,13 +102,14 @@ def draw(found: ByLength, counted: str, baseline: str | None, title: str = "") -
             right.bar(at, gain, width=0.92 * width, color=look[label]["color"], label=label, zorder=3)
         right.axhline(0, color=INK, linewidth=1)
         right.set_ylabel(f"R@{TOP} \u2212 that of {baseline}, points")
-        right.legend(fontsize=8.5, loc="best")
     for ax in axes:
         ax.set_xticks(x, found.names)
         ax.set_xlabel(
             f"{counted} of the query (bars: share of the queries)" if ax is left else f"{counted} of the query"
         )
         ax.grid(axis="x", visible=False)
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(handles, names, fontsize=8.5, loc="outside lower center", ncols=min(5, len(names)))
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     return figure

@@ -127,7 +127,10 @@ def test_pairs_are_sorted_and_filtered(browser: Any, address: str) -> None:
     page.select_option("#pairs-truth", "noisy")
     assert all("rojo" in text for text in seen.column("es")) and page.locator("#explorer tbody tr").count() == 40
     page.click(".more-pairs")
-    assert page.locator("#explorer tbody tr").count() == len(range(5, COUNT // 2, 2)) and not page.locator(".more-pairs").is_visible()
+    assert (
+        page.locator("#explorer tbody tr").count() == len(range(5, COUNT // 2, 2))
+        and not page.locator(".more-pairs").is_visible()
+    )
     seen.shot("light")
     seen.close()
 

@@ -147,21 +147,6 @@ def test_reliability_and_deletion_draw_what_was_measured() -> None:
     assert trust_figures.reliability({"uml": empty}) is None and trust_figures.deletion({}) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "lang", "count"),
-    [
-        ("un perro grande", "es", 3),
-        ("一只狗 在雪地", "zh", 6),
-        ("犬が走る", "ja", 4),
-        ("", "zh-Hans", 0),
-        ("ein", "de", 1),
-    ],
-)
-def test_length_is_in_words_or_characters(text: str, lang: str, count: int) -> None:
-    assert lengths.length(text, lang) == count
-    assert lengths.unit(lang) == ("characters" if lang[:2] in ("zh", "ja") else "words")
-
-
 def test_recall_by_length_is_that_of_each_class() -> None:
     asked = {f"q{i}": n for i, n in enumerate([1] * 10 + [2] * 10 + [3] * 4 + [9] * 1)}
     ids = list(asked)
