@@ -186,7 +186,13 @@ def _sweep(
     Whatever is asked twice is asked for by the same slices, and so rounded in the same way.
     """
     kept: dict[tuple[int, int], Tensor] = {}
+    sides = [side for side in (rows, columns) if side]
+    strips = [strip for side in sides for strip in side.strips]
+    ready = False
     for seek in (True, False):
+        if not seek:
+            for each in strips:
+                each.settle()
         for (i, row), (j, column) in itertools.product(
             enumerate(blocks(n_rows, block)), enumerate(blocks(n_columns, block))
         ):
@@ -196,6 +202,10 @@ def _sweep(
             if not any(strip and strip.shape[1] for strip in own):
                 continue
             sim_rc = kept.pop((i, j)) if (i, j) in kept else _checked(sim(row, column), row, column)
+            if not ready:  # what stays is made at once: between blocks that come and go it would tear the heap
+                for each in strips:
+                    each.prepare(sim_rc)
+                ready = True
             if seek and sim_rc.numel() <= keep:
                 kept[i, j] = sim_rc
                 keep -= sim_rc.numel()
@@ -224,20 +234,25 @@ class _Strip:
         found: NDArray[np.bool_] = (self.index >= gallery.start) & (self.index < gallery.stop)
         return found
 
+    def prepare(self, like: Tensor) -> None:
+        """Makes room for what will be found, on the device of the similarities."""
+        self.score_qM = self._empty(like)
+        self.greater_qM = torch.zeros(self.shape, dtype=torch.float64, device=like.device)
+        self.equal_qM = torch.zeros_like(self.greater_qM)
+
+    def settle(self) -> None:
+        """Sorts the similarities of the positives, once all are there."""
+        if self.score_qM is not None:  # ascending, nan (no such positive) last
+            self.score_qM, self.order_qM = self.score_qM.sort(dim=1)
+
     def seek(self, sim_qg: Tensor, gallery: slice) -> None:
         """Takes the similarities of the positives in a block."""
-        if self.score_qM is None:
-            self.score_qM = self._empty(sim_qg)
+        assert self.score_qM is not None
         self._place(self.score_qM, sim_qg, gallery, self.inside(gallery))
 
     def count(self, sim_qg: Tensor, gallery: slice) -> None:
         """Counts a block, less the positives in it."""
         assert self.score_qM is not None
-        if self.order_qM is None:
-            # ascending, nan (no such positive) last
-            self.score_qM, self.order_qM = self.score_qM.sort(dim=1)
-            self.greater_qM = torch.zeros(self.shape, dtype=torch.float64, device=sim_qg.device)
-            self.equal_qM = torch.zeros_like(self.greater_qM)
         seen, inside = [(sim_qg, 1)], self.inside(gallery)
         if inside.any():
             own_qM = self._empty(sim_qg)
