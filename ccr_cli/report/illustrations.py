@@ -312,10 +312,12 @@ KINDS = (
     Kind(
         "languages",
         "the same by language",
-        "ccr train on a translation into another language, with --noise",
+        "ccr train --lang fr --noise 0.4, then ccr evaluate",
         _languages,
     ),
-    Kind("options", "what an option does", "ccr sweep --method uml --sweep beta=0.1,0.3,0.9 --evaluate", _options),
+    Kind(
+        "options", "what an option does", "ccr train --method uml --sweep beta=0.1,0.3,0.9 | ccr evaluate -", _options
+    ),
     Kind("training", "validation by epoch", "ccr train", _training),
     Kind("losses", "terms of the loss by epoch", "ccr train", _losses),
     Kind("beliefs", "what a judge believes", "ccr diagnose", _beliefs),

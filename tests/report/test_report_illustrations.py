@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import toy
 from PIL import Image
 
 from ccr_cli.metrics.calibration import reliability
@@ -224,3 +226,15 @@ def test_what_is_not_there_is_named_with_its_command() -> None:
     assert set(made) == {"sumr"}
     missing = illustrations.absent(seen, made)
     assert len(missing) == len(illustrations.KINDS) - 1 and all(kind.command.startswith("ccr ") for kind in missing)
+
+
+def test_the_commands_that_are_named_exist() -> None:
+    known: dict[str, str] = {}
+    for kind in illustrations.KINDS:
+        for part in re.split(r", then | \| ", kind.command):
+            name, flags = part.split()[1], re.findall(r"--[a-z-]+", part)
+            if name not in known:
+                done = toy.ccr(name, "--help")
+                assert done.code == 0, part
+                known[name] = done.out
+            assert all(flag in known[name] for flag in flags), part
