@@ -87,6 +87,10 @@ def train(
         str | None,
         typer.Option("--report-to", help="Show curves meanwhile: tensorboard.", show_default="nobody"),
     ] = None,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compile", help="Let torch.compile make a transformers encoder faster; takes a minute first."),
+    ] = False,
     device: c.Device = "auto",
     dtype: c.Dtype = "float32",
     name: c.Name = None,
@@ -135,6 +139,7 @@ def train(
         name=name,
         force=force,
         report_to=report_to,
+        compiled=compiled,
     )
     if sweep:
         make_all(inputs, wanted, read_axes(sweep, once), shard, json)

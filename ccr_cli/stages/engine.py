@@ -14,9 +14,11 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from ccr_cli.data.frames import Frames
+from ccr_cli.errors import UsageError
 from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.groups import parameter_groups
 from ccr_cli.nets.row_adam import RowAdam
+from ccr_cli.nets.text_transformer import TransformerTextEncoder
 from ccr_cli.stages.material import Material
 from ccr_cli.stages.ranks import Ranks
 
@@ -192,6 +194,19 @@ class Engine:
         if self.config.clip_norm:
             torch._foreach_mul_(grads, (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0))
         return {"grad_norm": norm, **overflow}
+
+
+def compile_encoders(method: Method) -> None:
+    """Has torch.compile make the transformers encoders of texts faster.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    encoders = [part for part in method.modules() if isinstance(part, TransformerTextEncoder)]
+    if not encoders:
+        raise UsageError("there is no transformers encoder that could be compiled", hint="leave --compile out")
+    for encoder in encoders:
+        encoder.compile()
 
 
 def sent(x: Tensor, device: torch.device) -> Tensor:

@@ -59,6 +59,7 @@ class Wanted:
     name: str | None = None
     force: bool = False
     report_to: str | None = None
+    compiled: bool = False
 
     def chosen(self) -> Chosen | None:
         """Reads the list of pairs.
@@ -126,6 +127,7 @@ def make(
         force=wanted.force,
         ranks=ranks,
         report_to=wanted.report_to,
+        compiled=wanted.compiled,
     )
 
 
@@ -145,6 +147,7 @@ def train(
     force: bool = False,
     ranks: Ranks = ALONE,
     report_to: str | None = None,
+    compiled: bool = False,
 ) -> base.Artifact:
     """Trains one method.
 
@@ -163,6 +166,7 @@ def train(
         force: Train again.
         ranks: The processes that train together.
         report_to: Who gets curves while it goes on: `tensorboard`, or nobody.
+        compiled: Let `torch.compile` make transformers encoders faster.
 
     Returns:
         The run.
@@ -229,7 +233,7 @@ def train(
         build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get what it is, and no lock
         if build.done is None:
             where = choose_device(device)
-            Trainer(build, sources, module, config, request, where, DTYPES[dtype], ranks, report_to).train()
+            Trainer(build, sources, module, config, request, where, DTYPES[dtype], ranks, report_to, compiled).train()
             build.done = ranks.told(build.done)
         assert build.done is not None
         return build.done

@@ -29,7 +29,7 @@ from ccr_cli.stages import judging
 from ccr_cli.stages.checkpoint import save_tensors
 from ccr_cli.stages.collapse import Collapsed, refuse_collapse
 from ccr_cli.stages.embed import BATCH, embed_texts, embed_visuals
-from ccr_cli.stages.engine import ALONE, Engine
+from ccr_cli.stages.engine import ALONE, Engine, compile_encoders
 from ccr_cli.stages.material import gather
 from ccr_cli.stages.ranks import Ranks
 from ccr_cli.stages.scoring import Figures, over_folds, score_gallery
@@ -63,6 +63,7 @@ class Trainer:
         dtype: torch.dtype,
         ranks: Ranks = ALONE,
         report_to: str | None = None,
+        compiled: bool = False,
     ) -> None:
         self.build, self.device, self.ranks = build, device, ranks
         self.seed, self.request = int(request["seed"]), request
@@ -74,6 +75,8 @@ class Trainer:
         if self.material.tower is not None:
             self.method.attach(self.material.tower)
         self.method.to(device)
+        if compiled:
+            compile_encoders(self.method)
         self.engine = Engine(self.method, self.material, device, dtype, ranks)
         least = 0.0 if self.material.scope == "truth" else LEAST
         self.state = Progress(p=self._to_device(self.material.first_belief(), least))

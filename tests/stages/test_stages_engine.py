@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tinytext
 import torch
 import toy
+from safetensors.torch import load_file
 from toy import Chain
 
 from ccr_cli.artifacts import run
@@ -142,6 +145,30 @@ def test_float16_with_a_longest_gradient(method: str, workspace: Chain) -> None:
     history = run.history(made)
     assert history["skipped_steps"].iloc[0] > 0 and history["skipped_steps"].iloc[-1] == 0
     assert np.isfinite(history[["grad_norm", "loss.total"]].to_numpy()).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")  # torch's compiler about torch
+def test_a_compiled_encoder_trains_the_same_model(workspace: Chain, tmp_path: Path) -> None:
+    folder = tinytext.save("bert", tmp_path / "bert")
+    config = folder / "config.json"
+    sure = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config.write_text(json.dumps(json.loads(config.read_text()) | sure))
+    options = ("--set", f"text_encoder={folder}", "--set", "text_dropout=0", "--epochs", "2", *toy.SMALL)
+    command = ("train", "--method", "infonce", *options, "--set", "max_tokens=20", "--dtype", "float32")
+    plain = toy.ok(*command, "--name", "plain", workspace=workspace.root).made
+    made = toy.ok(*command, "--name", "compiled", "--compile", workspace=workspace.root).made
+    assert made.request == plain.request
+    one, two = (load_file(a.file("model.safetensors")) for a in (plain, made))
+    assert one.keys() == two.keys()
+    assert run.history(made)["loss.total"].to_numpy() == pytest.approx(run.history(plain)["loss.total"], rel=1e-4)
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_without_a_transformers_encoder_nothing_is_compiled(workspace: Chain) -> None:
+    done = workspace.ccr("train", "--method", "infonce", *toy.SMALL, "--compile")
+    assert done.code == 2 and "leave --compile out" in done.err
 
 
 def test_history_says_the_norm_and_the_environment_the_machine(workspace: Chain) -> None:
