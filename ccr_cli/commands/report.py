@@ -24,8 +24,11 @@ def report(
     ] = 0,
     map_: Annotated[
         int,
-        typer.Option("--map", min=0, help="Draw so many test items with their captions as a map (t-SNE)."),
+        typer.Option("--map", min=0, help="Draw so many items with their captions as a map (t-SNE)."),
     ] = 0,
+    split: Annotated[
+        str, typer.Option("--split", help="Whose items --searches and --map show: train, val, test, val-report.")
+    ] = "test",
     published: Annotated[
         bool,
         typer.Option("--published", help="Set the results beside those that papers print, and say what differs."),
@@ -42,7 +45,7 @@ def report(
     """Make tables, figures and one self-contained HTML page from evaluations, diagnoses and translations.
 
     With none named, from all of the workspace; translations alone make a page too. The tables are shown on standard
-    error. The example queries are human test captions drawn by a fixed seed.
+    error. The example queries are human captions drawn by a fixed seed.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -52,8 +55,8 @@ def report(
     from ccr_cli.stages.report_maps import sample_maps
     from ccr_cli.stages.samples import sample_searches
 
-    shown = sample_searches(inputs, searches, device=device) if searches else []
-    maps = sample_maps(inputs, map_, device=device) if map_ else []
+    shown = sample_searches(inputs, searches, split=split, device=device) if searches else []
+    maps = sample_maps(inputs, map_, split=split, device=device) if map_ else []
     material, parents = gather(inputs, title, shown, published, maps)
     made = write(inputs, material, parents, name=name, force=force)
     show_report(overview(material), made.path / "report.html")
@@ -64,5 +67,6 @@ EPILOG = c.examples(
     "ccr report --searches 3",
     "ccr report evaluations/a evaluations/b diagnoses/a --title 'Two methods'",
     "ccr report translations/noto-emoji/es-recorded",
+    "ccr report --searches 3 --map 20 --split val",
     "ccr report --published",
 )

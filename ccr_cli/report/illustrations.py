@@ -300,7 +300,7 @@ def _map(seen: Seen) -> Drawing:
         "its item. "
         "Distances between groups mean nothing."
     )
-    return Drawing(maps.draw(seen.material.maps), "Map of test items with their captions", caption)
+    return Drawing(maps.draw(seen.material.maps), "Map of items with their captions", caption)
 
 
 def _searches(seen: Seen) -> Drawing:

@@ -240,5 +240,5 @@ def searches(found: Sequence[Search], top: int = 3) -> Table:
             image.name if image else None,
         ]
         rows.append(Row([Cell(word) for word in words], block=search.lang))
-    notes = ["Queries drawn by a fixed seed among the human captions of test items; ✓ is the item that was meant."]
+    notes = ["Queries drawn by a fixed seed among the human captions of the items; ✓ is the item that was meant."]
     return Table("searches", "Searches", columns, rows, notes)

@@ -1,4 +1,4 @@
-"""Embeddings for a report's map: test items with their human captions, by the best run of each language."""
+"""Embeddings for a report's map: items with their human captions, by the best run of each language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Example searches for a report: human test queries drawn without looking at the results."""
+"""Example searches for a report: human queries drawn without looking at the results."""
 
 from __future__ import annotations
 

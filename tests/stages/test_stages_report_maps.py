@@ -11,9 +11,12 @@ import pytest
 import toy
 from toy import Chain
 
+from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data.splits import items_of
 from ccr_cli.stages.report import gather
 from ccr_cli.stages.report_maps import sample_maps
+from ccr_cli.stages.samples import sample_searches
 from ccr_cli.stages.select import Inputs
 
 
@@ -28,6 +31,17 @@ def test_items_and_their_captions_are_embedded(chain: Chain) -> None:
     again = sample_maps(Inputs(Workspace(chain.root)), 4, device="cpu")[0]
     assert np.array_equal(again.text_TD, one.text_TD) and again.item_ids == one.item_ids
     assert json.dumps(gather(Inputs(Workspace(chain.root)), maps=[one])[0].maps[0].request())
+
+
+def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> None:
+    inputs = Inputs(Workspace(chain.root))
+    data = dataset.read(chain.find("dataset"))
+    half = set(items_of(data.items, "val-report")["item_id"])
+    asked = {q.query for q in sample_searches(inputs, 50, split="val-report", device="cpu")}
+    human = data.captions[(data.captions["lang"] == "es") & (data.captions["k"] == 0)]
+    assert asked and asked == set(human[human["item_id"].isin(half)]["text"])
+    (drawn,) = sample_maps(inputs, 50, split="val-report", device="cpu")
+    assert set(drawn.item_ids) == half
 
 
 def test_a_report_has_the_map_that_was_asked_for(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
