@@ -28,6 +28,19 @@ RANKS = pa.schema(
 own; `rank` is 1-based, ties by the rule of the signature."""
 
 
+OUTSIDE = pa.schema(
+    [
+        pa.field("result", pa.int32(), nullable=False),
+        pa.field("direction", pa.string(), nullable=False),
+        pa.field("query_id", pa.string(), nullable=False),
+        pa.field("left_out", pa.bool_(), nullable=False),
+        pa.field("uncertainty", pa.float64(), nullable=False),
+        pa.field("entropy", pa.float64()),
+    ]
+)
+"""Queries of categories that were left out of training beside the others; `result` and `direction` as in `RANKS`."""
+
+
 def results(artifact: Artifact) -> list[dict[str, Any]]:
     """Reads the results of an evaluation."""
     value: list[dict[str, Any]] = read_json(artifact.file("metrics.json"))["results"]
@@ -64,3 +77,9 @@ def interval(result: Mapping[str, Any], figure: str, direction: str | None = Non
 def read_ranks(artifact: Artifact) -> pd.DataFrame:
     """Reads the rank of every query."""
     return read_table(artifact.file("ranks.parquet"), RANKS)
+
+
+def read_outside(artifact: Artifact) -> pd.DataFrame | None:
+    """Reads the queries of categories left out of training, beside the others; None where none were left out."""
+    path = artifact.path / "outside.parquet"
+    return read_table(path, OUTSIDE) if path.exists() else None

@@ -260,6 +260,10 @@ class Method(nn.Module, ABC):
         """Whether the uncertainty is such a probability, so that it can be held against how often hits are wrong."""
         return type(self).calibrate is not Method.calibrate
 
+    def entropy(self, query_QD: Tensor) -> Tensor | None:
+        """How evenly categories share each query (Q,), 0 to 1; None where the method knows no categories."""
+        return None
+
     def uncertainty_scope(self) -> str:
         """What the uncertainty looks at, as the signature says it: `gallery`, `topN` or `query`."""
         candidates = getattr(self.config, "candidates", 0)

@@ -9,6 +9,7 @@ Shape suffixes: B triplets, D common space, K categories, Q queries, G gallery.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -184,6 +185,17 @@ class Method(base.Method):
         else:
             u_Q = fuzzy.evidential_uncertainty(m_QK)
         return query_QD @ gallery_GD.T, u_Q
+
+    def entropy(self, query_QD: Tensor) -> Tensor:
+        """Shannon entropy of the shares of categories (Q,), by its largest value: FUME Figure 5.
+
+        The paper does not say of what it takes the entropy; here of credibility, or evidence + 1, divided by its sum.
+        """
+        m_QK = self.categories(query_QD)
+        share_QK = fuzzy.credibility(m_QK) if self.config.credibility == "fuzzy" else m_QK + 1
+        share_QK = share_QK / share_QK.sum(dim=1, keepdim=True)
+        total_Q: Tensor = torch.special.entr(share_QK).sum(dim=1)
+        return total_Q / math.log(max(share_QK.shape[1], 2))
 
     def uncertainty_scope(self) -> str:
         """The query alone."""

@@ -93,18 +93,29 @@ def uncertainties(tables: Mapping[str, pd.DataFrame], title: str = "") -> Figure
     return figure
 
 
-def two_densities(ax: Axes, values: np.ndarray, wrong_N: np.ndarray, limits: tuple[float, float], at: float) -> None:
-    """Histograms of area 1 of both kinds, and `at` a place along the axis how well the value tells them apart."""
+def two_densities(
+    ax: Axes,
+    values: np.ndarray,
+    wrong_N: np.ndarray,
+    limits: tuple[float, float],
+    at: float,
+    names: tuple[str, str] = ("intact", "mismatched"),
+    higher: bool = False,
+) -> None:
+    """Histograms of area 1 of both kinds, and `at` a place along the axis how well the value tells them apart.
+
+    With `higher` only higher values of the second kind count as such, else those on either side.
+    """
     low, high = limits
     edges = np.linspace(low, high, BINS + 1).tolist()
     inside = np.clip(values, low, high)
-    for name, rows, color, dash in (("intact", ~wrong_N, CLEAN, "-"), ("mismatched", wrong_N, NOISY, (0, (3, 1)))):
+    for name, rows, color, dash in zip(names, (~wrong_N, wrong_N), (CLEAN, NOISY), ("-", (0, (3, 1))), strict=True):
         ax.hist(inside[rows], edges, density=True, histtype="stepfilled", color=color, alpha=0.3)
         style: dict[str, Any] = {"color": color, "linewidth": 1.3, "linestyle": dash}
         ax.hist(inside[rows], edges, density=True, histtype="step", **style, label=name)
     apart = auroc(values, wrong_N)
     if apart is not None:
-        said = f"AUROC {max(apart, 1 - apart):.2f}"
+        said = f"AUROC {apart if higher else max(apart, 1 - apart):.2f}"
         ax.text(at, 0.97, said, transform=ax.transAxes, ha="center", va="top", fontsize=8.5, color=FAINT)
     ax.set_xlim(low, high)
     ax.grid(axis="x", visible=False)

@@ -13,7 +13,18 @@ from matplotlib.figure import Figure
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.metrics.calibration import reliability as binned
-from ccr_cli.report import compare, epochs, figures, languages, lengths, maps, options_figure, scored, trust_figures
+from ccr_cli.report import (
+    compare,
+    epochs,
+    figures,
+    languages,
+    lengths,
+    maps,
+    options_figure,
+    outside,
+    scored,
+    trust_figures,
+)
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.strip import strip
@@ -99,6 +110,18 @@ class Seen:
             told = None if label in out else read(run_id, result)
             if told:
                 out[label] = told
+        return out
+
+    @cached_property
+    def outside(self) -> dict[str, pd.DataFrame]:
+        """Of each method with categories left out of training, the queries of one run: least noise, lowest seed."""
+        out: dict[str, pd.DataFrame] = {}
+        order = sorted(self.material.results, key=lambda pair: (pair[1].get("noise") or 0, pair[1].get("seed") or 0))
+        for run_id, result in order:
+            load = self.material.outside.get((run_id, str(result.get("signature"))))
+            label = self.material.label(run_id, str(result["label"]))
+            if load and label not in out and (result["data"], result["lang"]) == (self.main.data, self.main.lang):
+                out[label] = load()
         return out
 
     @property
@@ -256,6 +279,21 @@ def _deletion(seen: Seen) -> Drawing:
     )
 
 
+_OUTSIDE = "Test queries; one run a method, the lowest seed."
+
+
+def _left_out(seen: Seen) -> Drawing:
+    figure = outside.densities(seen.outside, "Uncertainty in and out of distribution")
+    caption = f"AUROC: queries of categories left out of training are the more uncertain. {_OUTSIDE}"
+    return Drawing(figure, "Densities of uncertainty of queries of categories trained on and left out", caption)
+
+
+def _entropy(seen: Seen) -> Drawing:
+    figure = outside.entropy(seen.outside, "Entropy against uncertainty")
+    caption = f"Entropy of the shares of the categories, 1: all alike. At most {outside.DOTS} dots a kind. {_OUTSIDE}"
+    return Drawing(figure, "Entropy of a query's categories against its uncertainty, a dot a query", caption)
+
+
 def _lengths(seen: Seen) -> Drawing | None:
     collection = seen.material.collection(seen.main.data)
     captions = collection.captions() if collection else None
@@ -338,6 +376,18 @@ KINDS = (
     ),
     Kind(
         "deletion", "mAP against deletion", "ccr train --method fume, then ccr evaluate --protocol labelled", _deletion
+    ),
+    Kind(
+        "outside",
+        "uncertainty of categories left out of training",
+        "ccr train --method fume --set left_out=3,8, then ccr evaluate",
+        _left_out,
+    ),
+    Kind(
+        "entropy",
+        "entropy against uncertainty",
+        "ccr train --method fume --set left_out=3,8, then ccr evaluate",
+        _entropy,
     ),
     Kind("lengths", "recall by length of the query", "ccr evaluate", _lengths),
     Kind("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise", _scored),

@@ -87,6 +87,9 @@ def evaluate(
                     job.target(target, advance)
             base.write_json(build.folder / "metrics.json", {"results": job.results})
             write_table(build.folder / "ranks.parquet", pd.concat(job.ranks, ignore_index=True), evaluation.RANKS)
+            if job.outside:
+                outside = pd.concat(job.outside, ignore_index=True)
+                write_table(build.folder / "outside.parquet", outside, evaluation.OUTSIDE)
             build.finish({"results": len(job.results), "queries": sum(len(r) for r in job.ranks)})
         assert build.done is not None
         return build.done

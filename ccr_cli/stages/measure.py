@@ -28,8 +28,8 @@ from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.scoring import Sides, intervals, over_folds, rank_table, right_answers, score_gallery
 from ccr_cli.stages.triplets import Gallery, gallery, only, without
-from ccr_cli.stages.trust import deletions, out_of_distribution
-from ccr_cli.stages.uncertainty import calibrations, of_folds, query_uncertainty
+from ccr_cli.stages.trust import deletions, out_of_distribution, outside_table
+from ccr_cli.stages.uncertainty import calibrations, of_folds, query_uncertainty, with_trivial
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ class Measuring:
         self.left_out = "" if options.zero_shot else str(settings["options"].get("left_out", ""))
         self.results: list[dict[str, Any]] = []
         self.ranks: list[pd.DataFrame] = []
+        self.outside: list[pd.DataFrame] = []
 
     def target(self, target: Target, advance: Any) -> None:
         """Measures every language of one data set."""
@@ -179,6 +180,7 @@ class Measuring:
         noise_text = "none"
         if mismatch:
             noise_text = f"{mismatch['style']}-{mismatch['target']}-{mismatch['ratio']:g}-seed{mismatch['seed']}"
+        known = calibrations(scored, unc, o.ties, self.method.calibrated and not labelled)
         label = signatures.build(
             {
                 "data": named(target.data),
@@ -222,15 +224,14 @@ class Measuring:
                 "SumR": scores.sum_r,
                 "intervals": intervals(parts, o.ties),
                 "breakdown": breakdowns(parts, lang, target.translations, o.ties),
-                "calibration": calibrations(scored, unc, o.ties, self.method.calibrated and not labelled),
+                "calibration": None if fuses or reading else with_trivial(known, folds, scored, unc, o.ties),
             }
         )
         if unc is not None and labelled:
             right = right_answers(found, labelled)
             self.results[-1]["deletion"] = deletions(sides.visual_VD, sides.text_TD, unc[0], right, o.ties)
         if unc is not None and self.left_out and len(folds) == 1:
-            unknown = self._unknown(target, lang, sides.visual_VD, sides.text_TD)
-            self.results[-1]["ood"] = out_of_distribution(unc[0], unknown, self.left_out)
+            self._outside(target, lang, sides, unc[0])
         number = len(self.results) - 1
         for direction in ("t2v", "v2t"):
             for place, (fold, each) in enumerate(zip(folds, scored, strict=True)):
@@ -245,19 +246,23 @@ class Measuring:
         name = f"{name}-without-{self.left_out}" if self.left_out else name
         return signatures.protocol_value(name, target.trained_on)
 
-    def _unknown(self, target: Target, lang: str, visual_VD: Tensor, text_TD: Tensor) -> dict[str, np.ndarray]:
+    def _outside(self, target: Target, lang: str, sides: Sides, unc: Mapping[str, np.ndarray]) -> None:
         """The uncertainty of queries of the categories that were left out, against the gallery of the others."""
         found, _ = self._gallery(replace(target, data=only(target.data, self.left_out)), lang)
-        queries = {
-            "t2v": (encode_and_embed(self.method, self.tokenizer, found.texts, self.device), visual_VD),
-            "v2t": (embed_visuals(self.method, found.visual, self.device), text_TD),
-        }
-        out = {}
-        for direction, (query_QD, gallery_GD) in queries.items():
+        visual_VD = embed_visuals(self.method, found.visual, self.device)
+        outside = Sides(found, visual_VD, encode_and_embed(self.method, self.tokenizer, found.texts, self.device))
+        unknown = {}
+        for direction, query_QD, gallery_GD in (
+            ("t2v", outside.text_TD, sides.visual_VD),
+            ("v2t", visual_VD, sides.text_TD),
+        ):
             unknown_Q = query_uncertainty(self.method, query_QD, gallery_GD)
             assert unknown_Q is not None, "the method has an uncertainty of other queries"
-            out[direction] = unknown_Q
-        return out
+            unknown[direction] = unknown_Q
+        self.results[-1]["ood"] = out_of_distribution(unc, unknown, self.left_out)
+        number = len(self.results) - 1
+        self.outside.append(outside_table(number, self.method, sides, unc, left_out=False))
+        self.outside.append(outside_table(number, self.method, outside, unknown, left_out=True))
 
 
 def named(data: dataset.Dataset) -> str:

@@ -124,6 +124,7 @@ def gather(
         diagnoses=[Diagnosis(_run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
         options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
         rankings=_rankings(evaluations),
+        outside=_outside(evaluations),
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
         searches=searches,
         maps=maps,
@@ -260,6 +261,22 @@ def _rankings(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str], Cal
 def _ranks(artifact: base.Artifact, number: int) -> pd.DataFrame:
     frame = evaluation.read_ranks(artifact)
     return frame.loc[frame["result"] == number, ["direction", "query_id", "rank", "uncertainty"]]
+
+
+def _outside(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str], Callable[[], pd.DataFrame]]:
+    """Where the queries of categories left out of training are."""
+    return {
+        (_run_id(artifact), str(result["signature"])): partial(_left_out, artifact, number)
+        for artifact in evaluations
+        for number, result in enumerate(evaluation.results(artifact))
+        if "ood" in result and evaluation.read_outside(artifact) is not None
+    }
+
+
+def _left_out(artifact: base.Artifact, number: int) -> pd.DataFrame:
+    frame = evaluation.read_outside(artifact)
+    assert frame is not None
+    return frame[frame["result"] == number]
 
 
 def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Collection]:

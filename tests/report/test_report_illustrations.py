@@ -21,6 +21,7 @@ from ccr_cli.report import (
     illustrations,
     lengths,
     options_figure,
+    outside,
     scored,
     trust_figures,
 )
@@ -147,6 +148,24 @@ def test_reliability_and_deletion_draw_what_was_measured() -> None:
     assert np.asarray(by_u.get_ydata()).tolist() == [30.0, 40.0] and np.isnan(np.asarray(by_s.get_ydata(), float)).all()
     empty = reliability([], [])
     assert trust_figures.reliability({"uml": empty}) is None and trust_figures.deletion({}) is None
+
+
+def test_categories_left_out_stand_beside_the_others() -> None:
+    left_out = np.arange(100) < 30
+    unc = np.where(left_out, 0.2, 0.8) + np.linspace(0, 0.1, 100)
+    table = pd.DataFrame({"direction": "t2v", "left_out": left_out, "uncertainty": unc, "entropy": unc**2})
+    table = pd.concat([table, table.assign(direction="v2t", uncertainty=1 - unc)])
+    with canvas.drawing():
+        figure, dots = outside.densities({"fume": table}), outside.entropy({"fume": table})
+    assert figure is not None and dots is not None
+    said = [[text.get_text() for text in ax.texts] for ax in (*figure.axes, *dots.axes)]
+    assert said == [["AUROC 0.00"], ["AUROC 1.00"], ["rank correlation 1.00"], ["rank correlation -1.00"]]
+    for ax in figure.axes:
+        assert max(patch.get_extents().y1 for patch in ax.patches) <= ax.get_window_extent().y1 + 1
+    inside, strange = dots.axes[0].lines
+    assert np.allclose(np.asarray(strange.get_ydata(), float), unc[left_out] ** 2)
+    assert len(np.asarray(inside.get_xdata())) == 70
+    assert outside.densities({}) is None and outside.entropy({"fume": table.assign(entropy=np.nan)}) is None
 
 
 def test_recall_by_length_is_that_of_each_class() -> None:

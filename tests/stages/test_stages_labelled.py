@@ -14,8 +14,10 @@ from scipy.io import savemat
 from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, run
+from ccr_cli.artifacts.evaluation import read_outside
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
+from ccr_cli.losses.credibility import credibility
 from ccr_cli.metrics import signature
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.triplets import read_visuals
@@ -225,6 +227,23 @@ def test_categories_left_out_are_not_trained_on_and_told_apart(copy: Chain) -> N
     assert ood["left_out"] == [11, 14]
     assert (ood["v2t"]["known"], ood["v2t"]["unknown"]) == ((~unknown).sum(), unknown.sum())
     assert ood["v2t"]["auroc"] == pytest.approx(higher + level / 2)
+    told = read_outside(copy.find("evaluation"))
+    assert told is not None
+    own = told[told["direction"] == "v2t"]
+    assert own["left_out"].to_numpy().tolist() == sorted(unknown.tolist())
+    for column, want in (("uncertainty", u_V), ("entropy", entropies(method, every_VD))):
+        both = np.concatenate([want[~unknown], want[unknown]])
+        assert own[column].to_numpy() == pytest.approx(both, rel=1e-5), column
+    page = toy.ok("report", workspace=copy.root).made
+    assert {"outside.svg", "entropy.svg"} <= {path.name for path in page.path.joinpath("figures").iterdir()}
+
+
+def entropies(method: Any, x_VD: torch.Tensor) -> np.ndarray:
+    """Of credibilities that sum to one, over log of their number."""
+    c_VK = credibility(method.categories(x_VD)).double().numpy()
+    c_VK = c_VK / c_VK.sum(axis=1, keepdims=True)
+    found: np.ndarray = -(c_VK * np.log(c_VK)).sum(axis=1) / np.log(c_VK.shape[1])
+    return found
 
 
 def test_fewer_classes_than_categories_are_refused(copy: Chain) -> None:
