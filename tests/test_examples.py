@@ -1,0 +1,42 @@
+"""The scripts in examples/ run from end to end."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import toy
+
+from ccr_cli.artifacts.workspace import Workspace
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+
+@pytest.mark.slow
+def test_the_tour_runs_and_what_it_promises_is_there(tmp_path: Path) -> None:
+    data = toy.bilingual().write(tmp_path / "toy")
+    corrections = tmp_path / "corrections.tsv"
+    toy.write_table(corrections, ("source", "target"), [("red circle", "redondel colorado")])
+    root = tmp_path / "workspace"
+    more = {"WORKSPACE": str(root), "EPOCHS": "1", "DATA": str(data), "CORRECTIONS": str(corrections)}
+    done = subprocess.run(
+        ["bash", EXAMPLES / "emoji.sh"], env=toy.environment(root, **more), capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(Path(line.split(": ")[1].strip()).is_file() for line in done.stdout.splitlines()[-3:])
+    workspace = Workspace(root)
+    assert len(workspace.artifacts("run")) == 9 and len(workspace.artifacts("evaluation")) == 9
+    (mended,) = [t for t in workspace.artifacts("translation") if t.name == "es-corrected"]
+    captions = pd.read_parquet(mended.file("captions.parquet"))
+    assert "redondel colorado" in set(captions["text"])
+    assert workspace.artifacts("report") and workspace.artifacts("export")
+
+
+def test_scripts_parse_and_need_their_arguments() -> None:
+    for script in EXAMPLES.glob("*.sh"):
+        subprocess.run(["bash", "-n", script], check=True)
+        assert script.stat().st_mode & 0o111, f"{script.name} is not executable"
+    done = subprocess.run(["bash", EXAMPLES / "flickr8k-cn.sh"], capture_output=True, text=True)
+    assert done.returncode == 2 and "DATA_FOLDER" in done.stderr
