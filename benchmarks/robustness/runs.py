@@ -124,7 +124,8 @@ def _figures(made: list[base.Artifact]) -> dict[str, Any]:
     others |= {"source language": next(r for r in results if r["role"] == "source" and _plain(r))}
     for artifact in made[1:]:
         others |= {f"fused {r['fusion']}": r for r in evaluation.results(artifact) if r["fusion"] != "none"}
-    calibration = {d: {k: c[k] for k in ("auroc", "aurc")} for d, c in (asked["calibration"] or {}).items()}
+    known = {d: c for d, c in (asked["calibration"] or {}).items() if "auroc" in c}
+    calibration = {d: {k: c[k] for k in ("auroc", "aurc")} for d, c in known.items()}
     found = per_item(evaluation.read_ranks(made[0]), number)
     total = sum_r(found)
     assert abs(total - asked["SumR"]) < 1e-6, f"SumR {asked['SumR']} is {total} summed over items"

@@ -128,6 +128,7 @@ def show_evaluation(artifact: Artifact) -> None:
     for result in found:
         console.say(result["signature"], style="dim")
         _break_down(result)
+        _say_uncertainty(result)
     told = found[0].get("intervals")
     if told:
         console.say(
@@ -149,6 +150,25 @@ def _break_down(result: dict[str, Any]) -> None:
     for what, group in lines:
         figures = " ".join(f"{k} {_number(group[k])}" for k in _SHOWN)
         console.say(f"  {what}: {group['queries']} queries ({group['share']:.0%}); T2V {figures}", level=1)
+
+
+def _say_uncertainty(result: dict[str, Any]) -> None:
+    """Says, where more is asked for, whether the uncertainty of text queries beats what similarities tell for free."""
+    own = (result.get("calibration") or {}).get("t2v") or {}
+    others = [
+        f"{name} {_number(each['auroc'], 3)}{_verdict((each.get('gaps') or {}).get('auroc'))}"
+        for name, each in (own.get("trivial") or {}).items()
+    ]
+    if others:
+        mine = f"uncertainty {_number(own['auroc'], 3)} " if "auroc" in own else "no uncertainty of its own "
+        console.say(f"  T2V, first result wrong, AUROC: {mine}beside {', '.join(others)}", level=1)
+
+
+def _verdict(gap: list[float] | None) -> str:
+    if gap is None:
+        return ""
+    said = "beaten" if gap[0] > 0 else "is better" if gap[1] < 0 else "not beaten"
+    return f" ({said}: {gap[0]:+.3f} to {gap[1]:+.3f})"
 
 
 def _what(result: dict[str, Any]) -> str:

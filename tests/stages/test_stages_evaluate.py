@@ -179,6 +179,19 @@ def test_uncertainty_of_every_query_or_of_none(chain: Chain) -> None:
         assert ranks.loc[~ranks["result"].isin(plain), "uncertainty"].isna().all()
 
 
+def test_trivial_uncertainties_stand_beside_and_the_verdict_is_said(chain: Chain) -> None:
+    for method, said in (("uml", "uncertainty 0."), ("infonce", "no uncertainty of its own")):
+        done = toy.ok("evaluate", chain.find("run", method).path, "--force", "-v", *CPU, workspace=chain.root)
+        for result in evaluation.results(done.made):
+            if result["fusion"] == "none":
+                trivial = result["calibration"]["t2v"]["trivial"]
+                assert list(trivial) == ["top similarity", "margin"]
+                assert all(("gaps" in each) == (method == "uml") for each in trivial.values())
+            else:
+                assert result["calibration"] is None
+        assert f"AUROC: {said}" in done.err and ("beaten:" in done.err) == (method == "uml")
+
+
 def test_a_source_language_without_the_caption_set_stands_beside_with_its_own(tmp_path: Path) -> None:
     """Spanish test captions are of two sets, `human` and `more`; English ones are all of `main`."""
     root = tmp_path / "ws"

@@ -18,7 +18,7 @@ from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.stages.scoring import Figures, Scores, Sides, intervals, over_folds, score_gallery
 from ccr_cli.stages.triplets import Gallery
-from ccr_cli.stages.uncertainty import calibrations
+from ccr_cli.stages.uncertainty import calibrations, with_trivial
 
 Array = npt.NDArray[np.float64]
 WEIGHT = {"mid": 0.5, "optimistic": 0.0, "pessimistic": 1.0}
@@ -178,6 +178,45 @@ def test_calibration_takes_the_queries_of_all_folds_together() -> None:
         higher = np.mean([(b > g) + 0.5 * (b == g) for b, g in itertools.product(bad, good)])
         assert told[side]["auroc"] == pytest.approx(higher)
         assert told[side]["queries"] == len(pairs) and told[side]["aurc_random"] == pytest.approx(len(bad) / len(pairs))
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_trivial_uncertainties_are_read_off_the_similarities(first: bool) -> None:
+    sim_VT, found = problem(13, 20, first=first)
+    sim_VT += 0.1 * np.random.default_rng(2).normal(size=sim_VT.shape).round(1)
+    fold_V = np.arange(20) // 5
+    parts = scored(Sides(found, *vectors(sim_VT)), fold_V)
+    rng = np.random.default_rng(1)
+    unc = [{"t2v": rng.random(len(p.found.texts)), "v2t": rng.random(len(p.found.item_ids))} for p, _ in parts]
+    sides, each = [part for part, _ in parts], [result for _, result in parts]
+    told = with_trivial(calibrations(each, unc, "mid"), sides, each, unc, "mid")
+    alone = with_trivial(None, sides, each, None, "mid")
+    for side in ("t2v", "v2t"):
+        rows: dict[str, list[tuple[float, bool]]] = {"top similarity": [], "margin": []}
+        for fold, (_, result) in enumerate(parts):
+            at_V, at_T = np.flatnonzero(fold_V == fold), np.flatnonzero(fold_V[found.item_T] == fold)
+            if side == "v2t" and found.first_T is not None:
+                at_T = at_T[np.isin(at_T, found.first_T)]
+            block = sim_VT[np.ix_(at_V, at_T)]
+            ranks = getattr(result, f"ranks_{side}").middle
+            for sims, rank in zip(block.T if side == "t2v" else block, ranks, strict=True):
+                if not np.isnan(rank):
+                    second, top = sorted(sims)[-2:] if len(sims) > 1 else (sims[0], sims[0])
+                    rows["top similarity"].append((-top, bool(rank > 1)))
+                    rows["margin"].append((second - top, bool(rank > 1)))
+        assert list(told[side]["trivial"]) == list(rows)
+        for name, pairs in rows.items():
+            mine = told[side]["trivial"][name]
+            bad, good = ([u for u, failed in pairs if failed is wrong] for wrong in (True, False))
+            higher = np.mean([(b > g) + 0.5 * (b == g) for b, g in itertools.product(bad, good)])
+            assert mine["auroc"] == pytest.approx(higher)
+            assert mine["curve"]["coverage"][-1] == 1.0
+            assert mine["curve"]["risk"][-1] == pytest.approx(len(bad) / len(pairs))
+            for figure, (low, high) in mine["gaps"].items():
+                assert low < told[side][figure] - mine[figure] < high
+            assert alone[side]["trivial"][name] == {key: mine[key] for key in ("auroc", "aurc", "curve")}
+        assert set(alone[side]) == {"aurc_random", "aurc_best", "queries", "trivial"}
+        assert all(alone[side][key] == told[side][key] for key in ("aurc_random", "aurc_best", "queries"))
 
 
 def test_an_empty_fold_has_no_mean() -> None:
