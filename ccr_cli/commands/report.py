@@ -26,8 +26,13 @@ def report(
         int,
         typer.Option("--map", min=0, help="Draw so many items with their captions as a map (t-SNE)."),
     ] = 0,
+    inside: Annotated[
+        int,
+        typer.Option("--inside", min=0, help="Show so many examples of what models do within: soft targets."),
+    ] = 0,
     split: Annotated[
-        str, typer.Option("--split", help="Whose items --searches and --map show: train, val, test, val-report.")
+        str,
+        typer.Option("--split", help="Whose items --searches, --map and --inside show: train, val, test, val-report."),
     ] = "test",
     published: Annotated[
         bool,
@@ -52,12 +57,14 @@ def report(
     from ccr_cli.commands.show import show_report
     from ccr_cli.report.compose import overview
     from ccr_cli.stages.report import gather, write
+    from ccr_cli.stages.report_inside import sample_inside
     from ccr_cli.stages.report_maps import sample_maps
     from ccr_cli.stages.samples import sample_searches
 
     shown = sample_searches(inputs, searches, split=split, device=device) if searches else []
     maps = sample_maps(inputs, map_, split=split, device=device) if map_ else []
-    material, parents = gather(inputs, title, shown, published, maps)
+    within = sample_inside(inputs, inside, split=split, device=device) if inside else None
+    material, parents = gather(inputs, title, shown, published, maps, within)
     made = write(inputs, material, parents, name=name, force=force)
     show_report(overview(material), made.path / "report.html")
     c.emit(inputs, [made], json)

@@ -124,6 +124,16 @@ def soft_alignment(
 
 def _cross_entropy_B(log_p_BB: Tensor, log_other_BB: Tensor, mask_BB: Tensor, hard_share: float) -> Tensor:
     """-sum_j y_j log p_j of each row with y = beta_3 e_i + (1 - beta_3) p_other, over the unmasked entries."""
-    one_hot_BB = torch.eye(len(log_p_BB), dtype=log_p_BB.dtype, device=log_p_BB.device)
-    target_BB = hard_share * one_hot_BB + (1 - hard_share) * log_other_BB.detach().exp()
+    target_BB = soft_targets(log_other_BB, hard_share)
     return -(target_BB * log_p_BB.masked_fill(~mask_BB, 0.0)).sum(dim=1)
+
+
+def soft_targets(log_other_BB: Tensor, hard_share: float) -> Tensor:
+    """Y of DisNCL eq. (6), constants: beta_3 one-hot + (1 - beta_3) p.
+
+    Args:
+        log_other_BB: log p of the other direction, shape (B, B), rows and columns pairs.
+        hard_share: beta_3.
+    """
+    one_hot_BB = torch.eye(len(log_other_BB), dtype=log_other_BB.dtype, device=log_other_BB.device)
+    return hard_share * one_hot_BB + (1 - hard_share) * log_other_BB.detach().exp()

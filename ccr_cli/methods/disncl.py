@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses.mutual_information import conditional_bound, jensen_shannon, strangers
-from ccr_cli.losses.soft_margin import align, soft_alignment
+from ccr_cli.losses.soft_margin import align, soft_alignment, soft_targets
 from ccr_cli.methods import base
 from ccr_cli.nets.disentangle import Discriminator, Head
 from ccr_cli.nets.plain import Plain
@@ -156,6 +156,11 @@ class Method(base.Method):
     def readings(self) -> dict[str, base.Embedder]:
         """`exclusive`: retrieval by V_X and T_X, which should be chance."""
         return {} if self.visual_own is None else {"exclusive": Exclusive(self)}
+
+    def soft_targets(self, visual_BD: Tensor, text_BD: Tensor) -> Tensor:
+        """What L_soft asks of each text of a batch of different items, eq. (6): shares of the pictures (B, B)."""
+        forth_BB = torch.log_softmax(visual_BD @ text_BD.T / self.config.tau, dim=1)
+        return soft_targets(forth_BB, self.config.hard_share)
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Eq. (8), the margin constant in the warm-up."""

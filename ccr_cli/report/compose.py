@@ -22,8 +22,8 @@ from ccr_cli.report import (
     translations,
 )
 from ccr_cli.report.findings import Findings, findings
-from ccr_cli.report.illustrations import Drawing
 from ccr_cli.report.material import Diagnosis, Material
+from ccr_cli.report.seen import Drawing, Kind, Seen
 from ccr_cli.report.tables import FORMATS, Table
 from ccr_cli.report.translation_figures import distributions
 
@@ -86,11 +86,11 @@ def write(material: Material, folder: Path) -> dict[str, int]:
     suspects = _suspects(material, seen.views[0], seen.findings) if seen.views else []
     loaded = translations.load(material.translations)
     plots: dict[str, page.Plot] = {}
-    absent: list[illustrations.Kind] = []
+    absent: list[Kind] = []
     with canvas.drawing():
         drawn: dict[str, Drawing] = {}
         if seen.views:
-            sight = illustrations.Seen(material, seen.views, seen.findings, suspects)
+            sight = Seen(material, seen.views, seen.findings, suspects)
             drawn = illustrations.drawn(sight)
             absent = illustrations.absent(sight, drawn)
         for name, each in (drawn | _distributions(loaded)).items():

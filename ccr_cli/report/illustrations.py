@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.calibration import Reliability
@@ -25,109 +22,8 @@ from ccr_cli.report import (
     scored,
     trust_figures,
 )
-from ccr_cli.report.findings import Findings
-from ccr_cli.report.material import Diagnosis, Material
+from ccr_cli.report.seen import Drawing, Kind, Seen
 from ccr_cli.report.strip import strip
-from ccr_cli.report.summaries import percent
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure, what it shows in a sentence, and what is written under it."""
-
-    figure: Figure | None
-    alternative: str
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A figure that a report may have."""
-
-    name: str
-    what: str
-    command: str
-    """What to type for the data that it needs."""
-    draw: Callable[[Seen], Drawing | None]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What figures are drawn from."""
-
-    material: Material
-    views: Sequence[compare.View]
-    found: Findings
-    suspects: Sequence[Diagnosis]
-
-    @property
-    def main(self) -> compare.View:
-        """The main view."""
-        return self.views[0]
-
-    @property
-    def at(self) -> str:
-        """The headline noise, as it is written."""
-        return percent(self.found.noise)
-
-    @cached_property
-    def diagnoses(self) -> dict[str, Diagnosis]:
-        """One a method at the headline noise, of the main view's runs: the lowest seed; no oracle."""
-        runs = set(self.main.frame["run_id"])
-        out: dict[str, Diagnosis] = {}
-        order = sorted(self.material.diagnoses, key=lambda d: (d.summary.get("seed") or 0, str(d.summary.get("judge"))))
-        for each in order:
-            told = each.summary
-            at = round(float(told.get("noise") or 0.0), 6) == self.found.noise
-            label = self.material.label(each.run_id, str(told["label"]))
-            if at and each.run_id in runs and told.get("judge") != "oracle" and not compare.is_oracle(label):
-                out.setdefault(label, each)
-        return {label: out[label] for label in sorted(out, key=compare.method_order)}
-
-    @cached_property
-    def pairs(self) -> dict[str, pd.DataFrame]:
-        """The pairs of each of `diagnoses`, in the main view's language."""
-        tables = {label: each.load_pairs() for label, each in self.diagnoses.items()}
-        return {k: p[p["lang"] == self.main.lang] if self.main.lang in set(p["lang"]) else p for k, p in tables.items()}
-
-    @property
-    def known(self) -> dict[str, pd.DataFrame]:
-        """Those of which the truth is known, and that hold both kinds."""
-        return {k: p for k, p in self.pairs.items() if p["truth"].notna().all() and p["truth"].nunique() == 2}
-
-    def results(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """Run, label and result of the main view at the headline noise, the lowest seeds first."""
-        wanted = set(zip(self.main.frame["run_id"], self.main.frame["signature"], strict=True))
-        for run_id, result in sorted(self.material.results, key=lambda pair: pair[1].get("seed") or 0):
-            same = round(float(result.get("noise") or 0.0), 6) == self.found.noise
-            if same and (run_id, result.get("signature")) in wanted:
-                yield run_id, self.material.label(run_id, str(result["label"])), result
-
-    def first(self, read: Callable[[str, Mapping[str, Any]], Any]) -> dict[str, Any]:
-        """What the first result of each method has to say, where it has something."""
-        out: dict[str, Any] = {}
-        for run_id, label, result in self.results():
-            told = None if label in out else read(run_id, result)
-            if told:
-                out[label] = told
-        return out
-
-    @cached_property
-    def outside(self) -> dict[str, pd.DataFrame]:
-        """Of each method with categories left out of training, the queries of one run: least noise, lowest seed."""
-        out: dict[str, pd.DataFrame] = {}
-        order = sorted(self.material.results, key=lambda pair: (pair[1].get("noise") or 0, pair[1].get("seed") or 0))
-        for run_id, result in order:
-            load = self.material.outside.get((run_id, str(result.get("signature"))))
-            label = self.material.label(run_id, str(result["label"]))
-            if load and label not in out and (result["data"], result["lang"]) == (self.main.data, self.main.lang):
-                out[label] = load()
-        return out
-
-    @property
-    def asked(self) -> str:
-        """What the curves of queries are of."""
-        return f"Text queries in {self.main.lang}, {self.at} noise"
 
 
 def drawn(seen: Seen) -> dict[str, Drawing]:
@@ -345,6 +241,15 @@ def _searches(seen: Seen) -> Drawing:
     return Drawing(strip(seen.material.searches), "Searches in several languages with the first images found")
 
 
+def _targets(seen: Seen) -> Drawing:
+    caption = (
+        "Shares of the pictures in a batch of pairs, the five largest; the caption's own is framed. Captions chosen by "
+        "rule: evenly from the surest to the least sure of the batch. Drawn by a fixed seed, not noisy."
+    )
+    what = "Captions with the soft targets that the loss makes of them"
+    return Drawing(strip(seen.material.inside.targets, shares=True), what, caption)
+
+
 KINDS = (
     Kind("{}", "the headline figure against noise", "ccr train --noise 0.4, then ccr evaluate", _headline),
     Kind(
@@ -392,6 +297,7 @@ KINDS = (
     Kind("lengths", "recall by length of the query", "ccr evaluate", _lengths),
     Kind("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise", _scored),
     Kind("map", "a map of items with their captions", "ccr report --map 20", _map),
+    Kind("targets", "soft targets", "ccr train --method disncl, then ccr report --inside 3", _targets),
     Kind("searches", "example searches", "ccr report --searches 3", _searches),
 )
 """In the order of the page; a name with {} takes that of the figure that stands for a result."""

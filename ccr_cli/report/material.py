@@ -11,6 +11,7 @@ import pandas as pd
 
 from ccr_cli.data.published import Published
 from ccr_cli.report import compare
+from ccr_cli.report.inside import Inside
 from ccr_cli.report.maps import Map
 from ccr_cli.report.searches import Search
 
@@ -90,6 +91,8 @@ class Material:
     histories: Sequence[History] = ()
     searches: Sequence[Search] = ()
     maps: Sequence[Map] = ()
+    inside: Inside = field(default_factory=Inside)
+    """What models do within, where that is asked for."""
     collections: Sequence[Collection] = ()
     translations: Sequence[Translation] = ()
     origins: Sequence[Origin] = ()

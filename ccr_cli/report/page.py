@@ -15,9 +15,9 @@ from ccr_cli.report import compare, explorer, markup, provenance, published, sus
 from ccr_cli.report.canvas import inline_svg
 from ccr_cli.report.explorer_script import STYLE
 from ccr_cli.report.findings import Findings
-from ccr_cli.report.illustrations import Kind
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.searches import Search
+from ccr_cli.report.seen import Kind
 from ccr_cli.report.style import CSS
 from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import Table
@@ -68,12 +68,13 @@ def render(content: Content) -> str:
         pairs,
         _translations(content),
         _searches(content),
+        markup.section("inside", "Inside the models", [_plot(content, name) for name in ("targets",)]),
         markup.section("map", "Where items and captions lie", [_plot(content, "map")]),
         markup.section("lengths", "Short and long queries", [_plot(content, "lengths")]),
         markup.section(
             "uncertainty",
             "Does the uncertainty know when retrieval fails?",
-            [_plot(content, name) for name in ("risk", "calibration", "deletion")],
+            [_plot(content, name) for name in ("risk", "calibration", "deletion", "outside", "entropy")],
         ),
         markup.section("options", "What the options do", [_plot(content, "options")]),
         markup.section("languages", "By language", [_plot(content, "languages"), _table(content, "languages")]),

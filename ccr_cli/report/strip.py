@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ccr_cli.console import plain
-from ccr_cli.report.canvas import FAINT, GRID, INK, new_figure
+from ccr_cli.report.canvas import CLEAN, FAINT, GRID, INK, new_figure
 from ccr_cli.report.searches import Search
 from ccr_cli.report.thumbnails import thumbnail
 
@@ -18,13 +19,14 @@ RIGHT = "#009e73"
 SIDE = 160
 
 
-def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0) -> Figure | None:
+def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0, shares: bool = False) -> Figure | None:
     """Draws searches, a row a query: its text and meaning, then the images found with their similarity.
 
     Args:
         searches: The queries with their results.
         top: Most images a query.
         width: In inches.
+        shares: Whether what stands as similarity are shares of one, and drawn as bars too.
     """
     if not searches:
         return None
@@ -60,7 +62,8 @@ def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0) -> Figur
         for place, found in enumerate(search.results[:columns]):
             left = text_width + place * 1.12 + 0.14
             image = thumbnail(found.image, SIDE)
-            box = (left, left + 0.84, bottom + 0.24, bottom + 1.08)
+            foot = 0.08 if shares else 0.0
+            box = (left + foot / 2, left + 0.84 - foot / 2, bottom + 0.24 + foot, bottom + 1.08)
             if image is None:
                 axes.text(
                     left + 0.42,
@@ -86,6 +89,11 @@ def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0) -> Figur
                     zorder=3,
                 )
                 axes.add_patch(frame)
+            if shares:
+                look: dict[str, Any] = {"edgecolor": "none", "zorder": 4}
+                axes.add_patch(Rectangle((left, bottom + 0.24), 0.84, 0.05, facecolor=GRID, **look))
+                filled = 0.84 * min(max(found.similarity, 0.0), 1.0)
+                axes.add_patch(Rectangle((left, bottom + 0.24), filled, 0.05, facecolor=CLEAN, **look))
             axes.text(
                 left + 0.42,
                 bottom + 0.1,

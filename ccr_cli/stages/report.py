@@ -19,6 +19,7 @@ from ccr_cli.console import warn
 from ccr_cli.data import published
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.report import compare, compose, variants
+from ccr_cli.report.inside import Inside
 from ccr_cli.report.maps import Map
 from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
 from ccr_cli.report.searches import Search
@@ -36,6 +37,7 @@ def report(
     title: str | None = None,
     searches: Sequence[Search] = (),
     maps: Sequence[Map] = (),
+    inside: Inside | None = None,
     beside_published: bool = False,
     force: bool = False,
 ) -> base.Artifact:
@@ -52,6 +54,7 @@ def report(
         title: Heading of the page.
         searches: Searches to show.
         maps: Maps of items and their captions to draw.
+        inside: What models do within.
         beside_published: Set the results beside those of papers.
         force: Write it again.
 
@@ -61,7 +64,7 @@ def report(
     Raises:
         ArtifactError: If there is no evaluation and no translation.
     """
-    return write(inputs, *gather(inputs, title, searches, beside_published, maps), name=name, force=force)
+    return write(inputs, *gather(inputs, title, searches, beside_published, maps, inside), name=name, force=force)
 
 
 def write(
@@ -73,9 +76,11 @@ def write(
     force: bool = False,
 ) -> base.Artifact:
     """Writes a report on what `gather` found; the other arguments as for `report`."""
-    request = {"title": material.title, "searches": [search.request() for search in material.searches]}
+    request: dict[str, Any] = {"title": material.title, "searches": [search.request() for search in material.searches]}
     if material.maps:
         request["maps"] = [each.request() for each in material.maps]
+    if material.inside != Inside():
+        request["inside"] = material.inside.request()
     if material.published:
         request["published"] = material.published.digest
     name = name or _name(material, request, parents)
@@ -106,6 +111,7 @@ def gather(
     searches: Sequence[Search] = (),
     beside_published: bool = False,
     maps: Sequence[Map] = (),
+    inside: Inside | None = None,
 ) -> tuple[Material, list[base.Artifact]]:
     """Reads all that a report shows, and says from which artifacts; arguments and errors as for `report`."""
     evaluations, diagnoses, runs = _select(inputs)
@@ -128,6 +134,7 @@ def gather(
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
         searches=searches,
         maps=maps,
+        inside=inside or Inside(),
         collections=_collections(inputs, [*evaluations, *runs.values(), *translated]),
         translations=translations,
         origins=[_origin(artifact) for artifact in parents],

@@ -27,6 +27,7 @@ from ccr_cli.report import (
 )
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Material
+from ccr_cli.report.seen import Seen
 
 
 def results(**columns: Any) -> pd.DataFrame:
@@ -239,7 +240,7 @@ def test_a_panel_a_language() -> None:
 
 def test_what_is_not_there_is_named_with_its_command() -> None:
     frame = results(run_id=["a"], label=["uml"], SumR=[1.0], signature="s", run="a")
-    seen = illustrations.Seen(Material([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    seen = Seen(Material([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     with canvas.drawing():
         made = illustrations.drawn(seen)
     assert set(made) == {"sumr"}

@@ -1,0 +1,92 @@
+"""Examples from within trained models for a report: soft targets.
+
+Shape suffixes: B pairs of a batch, D embedding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, run
+from ccr_cli.artifacts.tables import read_table
+from ccr_cli.data.seeds import derive
+from ccr_cli.data.splits import items_of
+from ccr_cli.report.inside import Inside
+from ccr_cli.report.searches import Found, Search
+from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
+from ccr_cli.stages.labels import knows_truth
+from ccr_cli.stages.load import load_method
+from ccr_cli.stages.report import finder
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.triplets import read_visuals
+
+TOP = 5
+
+
+def sample_inside(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> Inside:
+    """Examples from within one run of each method that has some: the least noise, then the lowest seed.
+
+    Args:
+        inputs: The runs given, else those of the workspace.
+        count: Examples of each kind.
+        split: Of which items.
+        device: `auto`, `cpu` or `cuda`.
+    """
+    on = choose_device(device)
+    soft = _first(inputs, "soft_targets")
+    return Inside(targets=_targets(inputs, soft, count, split, on) if soft else ())
+
+
+def _first(inputs: Inputs, ability: str) -> base.Artifact | None:
+    """The run that shows what its method can do."""
+    found = []
+    for artifact in inputs.all("run"):
+        settings = run.config(artifact)
+        able = hasattr(registry.load("methods", settings["method"]).Method, ability)
+        if able and not knows_truth(settings):
+            ratio = (settings["noise"] or {}).get("ratio", 0.0)
+            found.append((float(ratio), int(settings["seed"]), artifact.name, artifact))
+    return min(found, key=lambda each: each[:3])[3] if found else None
+
+
+@torch.no_grad()
+def _targets(inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device) -> list[Search]:
+    """Human captions of a split with the shares that soft targets give to the pictures of a batch of that size.
+
+    The batch is drawn by a fixed seed, a caption an item; shown are captions from the surest to the least sure.
+    """
+    source, lang = inputs.parent(trained, "dataset"), run.langs(run.config(trained))[0]
+    data = dataset.read(source)
+    captions = data.captions[(data.captions["lang"] == lang) & (data.captions["k"] == 0)]
+    captions = captions[captions["item_id"].isin(set(items_of(data.items, split)["item_id"]))]
+    captions = captions.drop_duplicates("item_id")
+    method: Any
+    method, tokenizer = load_method(trained, device)
+    visual, ids = read_visuals(inputs.parent(trained, "features"), list(captions["item_id"]), method.config.needs())
+    if len(ids) < 2:
+        return []
+    order = np.random.default_rng(derive(0, "soft targets", lang)).permutation(len(ids))
+    rows = np.sort(order[: method.config.batch_size])
+    items = [ids[row] for row in rows]
+    text_of = dict(zip(captions["item_id"], captions["text"], strict=True))
+    english = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
+    english_of = english.drop_duplicates("item_id").set_index("item_id")["text"]
+    media = read_table(source.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
+    image = finder(source, dict(zip(media["item_id"], media["media"], strict=True)))
+    visual_BD = embed_visuals(method, visual, device, torch.from_numpy(rows))
+    text_BD = encode_and_embed(method, tokenizer, [text_of[item] for item in items], device)
+    share_BB = method.soft_targets(visual_BD, text_BD).cpu().numpy()
+    surest = np.argsort(-share_BB.diagonal(), kind="stable")
+    shown = surest[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]
+    searches = []
+    for row in shown.tolist():
+        found = [
+            Found(items[at], str(english_of.get(items[at], "")), float(share_BB[row, at]), image(items[at]), at == row)
+            for at in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()
+        ]
+        searches.append(Search(str(text_of[items[row]]), lang, found, english_of.get(items[row]), trained.name))
+    return searches

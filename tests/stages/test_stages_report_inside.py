@@ -1,0 +1,85 @@
+"""What a report shows of the inside of trained models is what they compute."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import toy
+from scipy.special import softmax
+from toy import Chain
+
+from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data.splits import items_of
+from ccr_cli.losses.soft_margin import soft_alignment
+from ccr_cli.report.inside import Inside
+from ccr_cli.stages.embed import embed_visuals, encode_and_embed
+from ccr_cli.stages.load import load_method
+from ccr_cli.stages.report import gather
+from ccr_cli.stages.report_inside import sample_inside
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.triplets import read_visuals
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def trained(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> Chain:
+    """Toy data with a short run of the method; read only."""
+    import shutil
+
+    root = tmp_path_factory.mktemp("inside") / "workspace"
+    shutil.copytree(sources.root, root)
+    chain = Chain(sources.folder, root)
+    toy.ok("train", "--method", "disncl", "--epochs", "2", *toy.SMALL, workspace=root)
+    return chain
+
+
+def test_soft_targets_are_those_of_the_loss(trained: Chain) -> None:
+    shown = sample_inside(Inputs(Workspace(trained.root)), 3, device="cpu").targets
+    method: Any
+    method, tokenizer = load_method(trained.find("run"), CPU)
+    data = dataset.read(trained.find("dataset"))
+    text_of = data.captions[(data.captions["lang"] == "es") & (data.captions["k"] == 0)].set_index("item_id")["text"]
+    visual, ids = read_visuals(trained.find("features"), list(items_of(data.items, "test")["item_id"]), frozenset())
+    assert 2 < len(ids) <= method.config.batch_size, "all of the items are one batch"
+    v_BD = embed_visuals(method, visual, CPU)
+    t_BD = encode_and_embed(method, tokenizer, [text_of[item] for item in ids], CPU)
+    sim_BB, c = v_BD.double() @ t_BD.double().T, method.config
+    forth_BB = softmax(sim_BB.numpy() / c.tau, axis=1)
+    want_BB = c.hard_share * np.eye(len(ids)) + (1 - c.hard_share) * forth_BB
+    own = want_BB.diagonal()
+    for each, place in zip(shown, (0, round((len(ids) - 1) / 2), len(ids) - 1), strict=True):
+        (right,) = [found for found in each.results if found.correct]
+        row = ids.index(right.item_id)
+        assert own[row] == pytest.approx(np.sort(own)[::-1][place], rel=1e-4)
+        assert text_of[right.item_id] == each.query and right.image is not None and right.image.is_file()
+        got = {found.item_id: found.similarity for found in each.results}
+        assert got == pytest.approx({item: want_BB[row, ids.index(item)] for item in got}, rel=1e-4)
+        assert min(got.values()) >= np.sort(want_BB[row])[-len(got)] * (1 - 1e-4)
+    back_BB = softmax(sim_BB.numpy().T / c.tau, axis=1)
+    other_BB = c.hard_share * np.eye(len(ids)) + (1 - c.hard_share) * back_BB
+    loss = -(want_BB * np.log(back_BB) + other_BB * np.log(forth_BB)).sum()
+    assert soft_alignment(sim_BB, temperature=c.tau, hard_share=c.hard_share).item() == pytest.approx(loss)
+
+
+def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
+    shown = sample_inside(Inputs(Workspace(trained.root)), 2, device="cpu")
+    assert json.dumps(gather(Inputs(Workspace(chain.root)), inside=shown)[0].inside.request())
+    assert sample_inside(Inputs(Workspace(chain.root)), 2, device="cpu") == Inside(), "no method that could"
+
+
+def test_the_figures_are_on_the_page(finished: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccr_cli.report import illustrations
+
+    names = ("targets",)
+    monkeypatch.setattr(illustrations, "KINDS", tuple(k for k in illustrations.KINDS if k.name in names))
+    toy.ok("train", "--method", "disncl", "--epochs", "1", *toy.SMALL, workspace=finished.root)
+    made = toy.ok("report", "--inside", "2", "--device", "cpu", workspace=finished.root).made
+    assert {f"figures/{name}.svg" for name in names} <= {entry.path for entry in made.files}
+    assert "Inside the models" in made.file("report.html").read_text(encoding="utf-8")
