@@ -23,7 +23,7 @@ def _results(views: Sequence[compare.View]) -> list[str]:
         markup.paragraph(
             f"Ranks count every item of the gallery; ties take the middle rank. {_meanings(views)} Only scores whose "
             "signatures agree (but for the noise and its seed) share a table. The spread is over seeds; the interval "
-            "beside each single result below is a bootstrap over test items."
+            "beside each single result below is a bootstrap over items."
         ),
         f"<p class=sign>{markup.signature(main['signature'])}</p>" if main["signature"] else "",
     ]
