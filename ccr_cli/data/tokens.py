@@ -167,6 +167,11 @@ class NgramTokenizer:
         distinct = TokenTable.from_lists(self._ids(text) for text in first)
         return _expand(distinct, rows)
 
+    def words(self, text: str) -> list[str]:
+        """Return what each token of a text is, for people."""
+        pieces = [token[0] for kind, piece in self._split(text) for token in self._tokens(kind, piece)]
+        return [piece[1:-1] if len(piece) > 2 and piece[0] == "<" else piece for piece in pieces] or [""]
+
     def config(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
         return {
@@ -250,14 +255,19 @@ class HFTokenizer:
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(self.name, local_files_only=True)
         except (OSError, ValueError) as error:
-            raise UnavailableError(
-                f"no tokenizer of model '{self.name}' on this machine", f"hf download {self.name}"
-            ) from error
+            a_place = self.name.startswith(("/", ".", "~"))
+            hint = "there is no such folder, or no tokenizer in it" if a_place else f"hf download {self.name}"
+            raise UnavailableError(f"no tokenizer of model '{self.name}' on this machine", hint) from error
 
     @property
     def vocab_size(self) -> int:
         """Return the number of ids, added tokens included."""
         return len(self._tokenizer)
+
+    def unknown(self, table: TokenTable) -> float:
+        """Return the share of a table's tokens that stand for what the vocabulary lacks."""
+        number = self._tokenizer.unk_token_id
+        return 0.0 if number is None or not len(table.ids) else float((table.ids == number).float().mean())
 
     def encode(self, texts: Sequence[str]) -> TokenTable:
         """Tokenise each distinct text once; row i of the table is text i."""
@@ -270,6 +280,11 @@ class HFTokenizer:
             out = self._tokenizer(chunk, truncation=True, max_length=self.max_length, padding=False)
             lists += out["input_ids"]
         return _expand(TokenTable.from_lists([[i] for i in ids or [self._filler()]] for ids in lists), rows)
+
+    def words(self, text: str) -> list[str]:
+        """Return what each token of a text is, for people."""
+        ids = self.encode([text]).ids.tolist()
+        return [str(token) for token in self._tokenizer.convert_ids_to_tokens(ids)]
 
     def config(self) -> dict[str, Any]:
         """Return the settings as JSON values; the vocabulary lies in its own files."""
@@ -317,6 +332,10 @@ class GivenTokenizer:
                 f"there is no feature of the text {unknown!r}", f"texts of this model are keys: {some}, ..."
             )
         return TokenTable.from_lists([[self.row_of[text]]] for text in texts)
+
+    def words(self, text: str) -> list[str]:
+        """Return the text, which is one token."""
+        return [text]
 
     def config(self) -> dict[str, Any]:
         """Return the settings as JSON values."""

@@ -203,6 +203,11 @@ class Method(base.Method):
         return terms
 
     @torch.no_grad()
+    def attention(self, source: Tokens, target: Tokens) -> Tensor:
+        """Figure 3: how much each source token reads of each translated token, the mean over heads (B, L, M)."""
+        return self.token_encoder.attention(*self._tokens(source), *self._tokens(target))
+
+    @torch.no_grad()
     def _teacher(self, x_BLD: Tensor, there_BL: Tensor) -> Tensor:
         """Eq. (6): English tokens ask, translated ones answer; pooled and mapped by g_t; unit vectors (B, D).
 

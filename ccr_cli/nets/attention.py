@@ -93,13 +93,17 @@ class TransformerBlock(nn.Module):
                 sums. `read`: the rows of `memory` themselves, by the same attention, averaged over heads. `none`:
                 nothing, as eq. (6) is printed.
         """
-        q_BHLD, k_BHMD = self._heads(query, self.query), self._heads(memory, self.key)
-        logit_BHLM = q_BHLD @ k_BHMD.transpose(2, 3) / math.sqrt(q_BHLD.shape[3])
-        share_BHLM = logit_BHLM.masked_fill(~memory.mask_BL[:, None, None, :], -torch.inf).softmax(dim=3)
+        share_BHLM = self.shares(query, memory)
         out_WD = self._merge(query, share_BHLM @ self._heads(memory, self.value))
         if residual == "read":
             out_WD = out_WD + query.taken(share_BHLM.mean(1) @ memory.padded())
         return self._finish(query, out_WD)
+
+    def shares(self, query: Ragged, memory: Ragged) -> Tensor:
+        """How much each row of `query` reads of each row of `memory`, in each head (B, H, L, M); they add up to 1."""
+        q_BHLD, k_BHMD = self._heads(query, self.query), self._heads(memory, self.key)
+        logit_BHLM = q_BHLD @ k_BHMD.transpose(2, 3) / math.sqrt(q_BHLD.shape[3])
+        return logit_BHLM.masked_fill(~memory.mask_BL[:, None, None, :], -torch.inf).softmax(dim=3)
 
     def _heads(self, x: Ragged, part: nn.Linear) -> Tensor:
         """Projected rows, padded and split: (B, H, L, D / H)."""
@@ -154,6 +158,11 @@ class SequenceEncoder(nn.Module):
         """Returns (B, D) of what the rows of `query` find in those of `memory`, by the block's own weights."""
         query, memory = self._placed(query_BLD, query_mask_BL), self._placed(memory_BMD, memory_mask_BM)
         return self._map(self.block.cross(query, memory, residual).mean())
+
+    def attention(self, query_BLD: Tensor, query_mask_BL: Tensor, memory_BMD: Tensor, memory_mask_BM: Tensor) -> Tensor:
+        """What `cross` reads by, the mean over heads: shares (B, L, M)."""
+        query, memory = self._placed(query_BLD, query_mask_BL), self._placed(memory_BMD, memory_mask_BM)
+        return self.block.shares(query, memory).mean(1)
 
     def _placed(self, x_BLD: Tensor, mask_BL: Tensor) -> Ragged:
         return placed(Ragged.of(x_BLD, mask_BL), self.position_scale)

@@ -14,6 +14,7 @@ from ccr_cli.report import (
     compare,
     epochs,
     figures,
+    inside,
     languages,
     lengths,
     maps,
@@ -250,6 +251,15 @@ def _targets(seen: Seen) -> Drawing:
     return Drawing(strip(seen.material.inside.targets, shares=True), what, caption)
 
 
+def _attention(seen: Seen) -> Drawing:
+    caption = (
+        "Share of a row's attention, the mean over heads, by the weights of the block over tokens: a row adds up to 1. "
+        "Colours run from the least to the largest share of a panel. Captions drawn by a fixed seed."
+    )
+    figure = inside.attention(seen.material.inside.attention)
+    return Drawing(figure, "What the tokens of a caption read of the tokens of its translation", caption)
+
+
 KINDS = (
     Kind("{}", "the headline figure against noise", "ccr train --noise 0.4, then ccr evaluate", _headline),
     Kind(
@@ -298,6 +308,7 @@ KINDS = (
     Kind("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise", _scored),
     Kind("map", "a map of items with their captions", "ccr report --map 20", _map),
     Kind("targets", "soft targets", "ccr train --method disncl, then ccr report --inside 3", _targets),
+    Kind("attention", "cross-attention", "ccr train --method nrccr, then ccr report --inside 3", _attention),
     Kind("searches", "example searches", "ccr report --searches 3", _searches),
 )
 """In the order of the page; a name with {} takes that of the figure that stands for a result."""

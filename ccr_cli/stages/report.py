@@ -119,7 +119,9 @@ def gather(
     if not evaluations and not translations:
         whose = "of the runs given " if inputs.given else ""
         raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
-    results = [(_run_id(e), r) for e in evaluations for r in evaluation.results(e) if not r.get("reading")]
+    results = [
+        (_run_id(e), r) for e in evaluations for r in evaluation.results(e) if not (r.get("reading") or r.get("task"))
+    ]
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {_run_id(d): str(told["label"]) for d, told in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in results}

@@ -1,6 +1,6 @@
-"""Examples from within trained models for a report: soft targets.
+"""Examples from within trained models for a report: soft targets, cross-attention.
 
-Shape suffixes: B pairs of a batch, D embedding.
+Shape suffixes: B pairs of a batch, D embedding, L tokens of a caption, M of its translation.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ import numpy as np
 import torch
 
 from ccr_cli import registry
-from ccr_cli.artifacts import base, dataset, run
+from ccr_cli.artifacts import base, dataset, run, translation
 from ccr_cli.artifacts.tables import read_table
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
-from ccr_cli.report.inside import Inside
+from ccr_cli.report.inside import Attention, Inside
 from ccr_cli.report.searches import Found, Search
 from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import knows_truth
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.report import finder
 from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.triplets import read_visuals
 
 TOP = 5
+FEWEST, LONGEST = 2, 10
+"""Tokens of a text whose attention is shown."""
 
 
 def sample_inside(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> Inside:
@@ -38,7 +41,11 @@ def sample_inside(inputs: Inputs, count: int, *, split: str = "test", device: st
     """
     on = choose_device(device)
     soft = _first(inputs, "soft_targets")
-    return Inside(targets=_targets(inputs, soft, count, split, on) if soft else ())
+    reads = _first(inputs, "attention")
+    return Inside(
+        targets=_targets(inputs, soft, count, split, on) if soft else (),
+        attention=_attention(inputs, reads, count, split, on) if reads else (),
+    )
 
 
 def _first(inputs: Inputs, ability: str) -> base.Artifact | None:
@@ -90,3 +97,30 @@ def _targets(inputs: Inputs, trained: base.Artifact, count: int, split: str, dev
         ]
         searches.append(Search(str(text_of[items[row]]), lang, found, english_of.get(items[row]), trained.name))
     return searches
+
+
+@torch.no_grad()
+def _attention(inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device) -> list[Attention]:
+    """Captions of a split with the translations of the run, drawn by a fixed seed among those of a readable length."""
+    data = dataset.read(inputs.parent(trained, "dataset"))
+    items = set(items_of(data.items, split)["item_id"])
+    captions = data.captions[(data.captions["lang"] == data.source_lang) & data.captions["item_id"].isin(items)]
+    method: Any
+    method, tokenizer = load_method(trained, device)
+    translations, _ = translations_of(inputs.workspace, trained)
+    if not translations:
+        return []
+    lang, artifact = next(iter(translations.items()))
+    table = translation.read(artifact)
+    table = table[(table["direction"] == "forward") & (table["status"] == "ok")]
+    text_of = dict(zip(table["source_caption_id"], table["text"], strict=True))
+    pairs = captions[captions["caption_id"].isin(set(text_of))]
+    found: list[Attention] = []
+    for row in np.random.default_rng(derive(0, "attention", lang)).permutation(len(pairs)):
+        text, other = str(pairs["text"].iloc[row]), text_of[pairs["caption_id"].iloc[row]]
+        words, others = tokenizer.words(text), tokenizer.words(other)
+        if len(found) < count and all(FEWEST <= len(each) <= LONGEST for each in (words, others)):
+            source, target = (tokenizer.encode([each]).select(torch.tensor([0])).to(device) for each in (text, other))
+            share_LM = method.attention(source, target)[0].float().cpu().numpy()
+            found.append(Attention(trained.name, lang, words, others, share_LM))
+    return found

@@ -17,7 +17,8 @@ from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.soft_margin import soft_alignment
-from ccr_cli.report.inside import Inside
+from ccr_cli.report import canvas
+from ccr_cli.report.inside import Inside, attention
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.report import gather
@@ -25,6 +26,7 @@ from ccr_cli.stages.report_inside import sample_inside
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.triplets import read_visuals
 
+NRCCR = ("--set", "cycle_weight=0", "--set", "heads=2")
 CPU = torch.device("cpu")
 
 
@@ -37,13 +39,14 @@ def trained(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> Chain:
     shutil.copytree(sources.root, root)
     chain = Chain(sources.folder, root)
     toy.ok("train", "--method", "disncl", "--epochs", "2", *toy.SMALL, workspace=root)
+    toy.ok("train", "--method", "nrccr", "--epochs", "1", *NRCCR, *toy.SMALL, workspace=root)
     return chain
 
 
 def test_soft_targets_are_those_of_the_loss(trained: Chain) -> None:
     shown = sample_inside(Inputs(Workspace(trained.root)), 3, device="cpu").targets
     method: Any
-    method, tokenizer = load_method(trained.find("run"), CPU)
+    method, tokenizer = load_method(trained.find("run", "disncl"), CPU)
     data = dataset.read(trained.find("dataset"))
     text_of = data.captions[(data.captions["lang"] == "es") & (data.captions["k"] == 0)].set_index("item_id")["text"]
     visual, ids = read_visuals(trained.find("features"), list(items_of(data.items, "test")["item_id"]), frozenset())
@@ -68,6 +71,31 @@ def test_soft_targets_are_those_of_the_loss(trained: Chain) -> None:
     assert soft_alignment(sim_BB, temperature=c.tau, hard_share=c.hard_share).item() == pytest.approx(loss)
 
 
+def test_attention_is_what_the_teacher_reads_by(trained: Chain) -> None:
+    shown = sample_inside(Inputs(Workspace(trained.root)), 2, device="cpu").attention
+    method: Any
+    method, tokenizer = load_method(trained.find("run", "nrccr"), CPU)
+    assert len(shown) == 2
+    block = method.token_encoder.block
+    for each in shown:
+        texts = [tokenizer.encode([" ".join(words)]) for words in (each.source, each.target)]
+        rows = [method._tokens(text.select(torch.tensor([0]))) for text in texts]
+        x, y = (method.token_encoder._placed(*row).x_WD.detach().double().numpy() for row in rows)
+        q, k = (
+            (part @ layer.weight.detach().double().numpy().T).reshape(len(part), block.heads, -1)
+            for part, layer in ((x, block.query), (y, block.key))
+        )
+        logit = np.einsum("lhd,mhd->hlm", q, k) / np.sqrt(q.shape[2])
+        assert each.share_LM == pytest.approx(softmax(logit, axis=2).mean(0), rel=1e-4)
+        assert each.share_LM.shape == (len(each.source), len(each.target))
+    with canvas.drawing():
+        figure = attention(shown)
+        assert figure is not None and attention(()) is None
+        canvas.settle(figure)
+    assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == list(shown[1].source)
+    assert figure.axes[0].texts[1].get_text() == f"{shown[0].share_LM[0, 1]:.2f}"
+
+
 def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
     shown = sample_inside(Inputs(Workspace(trained.root)), 2, device="cpu")
     assert json.dumps(gather(Inputs(Workspace(chain.root)), inside=shown)[0].inside.request())
@@ -77,9 +105,10 @@ def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
 def test_the_figures_are_on_the_page(finished: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ccr_cli.report import illustrations
 
-    names = ("targets",)
+    names = ("targets", "attention")
     monkeypatch.setattr(illustrations, "KINDS", tuple(k for k in illustrations.KINDS if k.name in names))
     toy.ok("train", "--method", "disncl", "--epochs", "1", *toy.SMALL, workspace=finished.root)
+    toy.ok("train", "--method", "nrccr", "--epochs", "1", *NRCCR, *toy.SMALL, workspace=finished.root)
     made = toy.ok("report", "--inside", "2", "--device", "cpu", workspace=finished.root).made
     assert {f"figures/{name}.svg" for name in names} <= {entry.path for entry in made.files}
     assert "Inside the models" in made.file("report.html").read_text(encoding="utf-8")
