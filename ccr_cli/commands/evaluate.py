@@ -50,6 +50,10 @@ def evaluate(
             show_default="what the method learns",
         ),
     ] = None,
+    task: Annotated[
+        str,
+        typer.Option("--task", help="visual; or text: captions search their translations, without pictures (NRCCR)."),
+    ] = "visual",
     device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
@@ -86,6 +90,7 @@ def evaluate(
         ties=ties,
         protocol=protocol or "",
         drop_leaks=drop_leaks,
+        task=task,
     )
     made = []
     for trained in runs:
@@ -107,5 +112,6 @@ EPILOG = c.examples(
     "ccr train --method uml --sweep seed=0,1,2 | ccr evaluate -",
     "ccr evaluate --protocol coco-1k-5fold",
     "ccr evaluate --zero-shot --drop-leaks",
+    "ccr evaluate --task text",
     "ccr evaluate runs/mine --split val-report --ties pessimistic --json",
 )

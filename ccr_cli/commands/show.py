@@ -123,7 +123,7 @@ def show_evaluation(artifact: Artifact) -> None:
     else:
         for result, value in zip(found, heads, strict=True):
             parts = {d: " ".join(f"{k} {_certain(result, k, d)}" for k in _SHOWN) for d in _DIRECTIONS}
-            figures = [f"{d.upper()} {text}" for d, text in parts.items()]
+            figures = [f"{_asked(result, d)} {text}" for d, text in parts.items()]
             console.say(f"{_what(result)}: {name} {value}; {'; '.join(figures)}")
     for result in found:
         console.say(result["signature"], style="dim")
@@ -175,7 +175,13 @@ def _what(result: dict[str, Any]) -> str:
     role = " (source)" if result["role"] == "source" else ""
     fusion = "" if result["fusion"] == "none" else f", fused {result['fusion']}"
     reading = f", {result['reading']} alone" if result.get("reading") else ""
-    return f"{result['data']} {result['lang']}{role}{fusion}{reading}"
+    by = f", sentences by {result['signature'].partition('|pos:')[2].partition('|')[0]}" if result.get("task") else ""
+    return f"{result['data']} {result['lang']}{role}{fusion}{reading}{by}"
+
+
+def _asked(result: dict[str, Any], direction: str) -> str:
+    """What a direction is called where it is shown; in text retrieval the source sentences stand for the pictures."""
+    return (direction.replace("v", "s") if result.get("task") else direction).upper()
 
 
 def _certain(result: dict[str, Any], name: str, direction: str | None, value: float | None = None) -> str:
@@ -203,7 +209,7 @@ def _draw(title: str, found: list[dict[str, Any]], name: str, heads: list[str]) 
         for n, direction in enumerate(_DIRECTIONS):
             cells = [_certain(result, k, direction) for k in _SHOWN]
             last = n == len(_DIRECTIONS) - 1
-            table.add_row(Text("" if n else console.plain(what)), direction.upper(), *cells, end_section=last)
+            table.add_row(Text("" if n else console.plain(what)), _asked(result, direction), *cells, end_section=last)
     console.stderr().print(table)
 
 

@@ -19,6 +19,7 @@ from ccr_cli.metrics.ranks import TIES
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.measure import Measuring, Options, Target
+from ccr_cli.stages.measure_text import measure_texts
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.targets import other_targets, own_target
@@ -57,7 +58,12 @@ def evaluate(
     if options.ties not in TIES or options.fusion not in ("raw", "minmax") or not 0 <= options.beta <= 1:
         raise UsageError("--ties is mid, optimistic or pessimistic; --fusion raw or minmax; --beta lies in 0..1")
     settings = run.config(trained)
-    usual = "labelled" if settings.get("criterion") == "mAP" else "full"
+    if options.task not in ("visual", "text"):
+        raise UsageError(f"--task is visual or text, not {options.task!r}")
+    text = options.task == "text"
+    if text and options.protocol not in ("", "full"):
+        raise UsageError(f"--task text is of sentences alone, and --protocol says {options.protocol}")
+    usual = "labelled" if not text and settings.get("criterion") == "mAP" else "full"
     options = replace(options, protocol=options.protocol or usual)
     if options.drop_leaks and not options.zero_shot:
         raise UsageError("--drop-leaks goes with --zero-shot: on its own data set a run is measured by split")
@@ -84,7 +90,7 @@ def evaluate(
             total = sum(len(t.langs) for t in targets)
             with progress(total, "evaluate", "languages") as advance:
                 for target in targets:
-                    job.target(target, advance)
+                    measure_texts(job, target, advance) if text else job.target(target, advance)
             base.write_json(build.folder / "metrics.json", {"results": job.results})
             write_table(build.folder / "ranks.parquet", pd.concat(job.ranks, ignore_index=True), evaluation.RANKS)
             if job.outside:
@@ -103,6 +109,8 @@ def _request(options: Options) -> dict[str, Any]:
         del request["split"], request["caption_set"]
     if not options.drop_leaks:
         del request["drop_leaks"]
+    if options.task == "visual":
+        del request["task"]
     return request
 
 
@@ -112,6 +120,9 @@ def _name(inputs: Inputs, trained: base.Artifact, targets: Sequence[Target], opt
     asked = _request(options)
     usually = _request(replace(Options(), zero_shot=options.zero_shot, protocol=options.protocol if named else usual))
     parts = [trained.name]
+    if options.task != "visual":
+        parts.append(options.task)
+        usually["task"] = options.task
     if options.zero_shot:
         parts.append(ZERO_SHOT)
         asked["targets"], usually["targets"] = _chosen(inputs, targets), []

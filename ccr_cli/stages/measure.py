@@ -53,6 +53,8 @@ class Options:
     protocol: str = ""
     """`full`: the query's own item is right; `labelled`: all of its category; or a name of the data set's manifest. By
     default what the method learns."""
+    task: str = "visual"
+    """`visual`, or `text`: sentences in the target language search their English ones, and back."""
     drop_leaks: bool = False
     """Of other data sets, leave out the items that the run has seen."""
 
@@ -176,51 +178,27 @@ class Measuring:
         fused = f"{fusion}-{alone}alone" if alone else fusion
         unc = None if fuses or reading else of_folds(self.method, folds)
         parts = [(fold.found, each) for fold, each in zip(folds, scored, strict=True)]
-        mismatch = self.settings["noise"]
-        noise_text = "none"
-        if mismatch:
-            noise_text = f"{mismatch['style']}-{mismatch['target']}-{mismatch['ratio']:g}-seed{mismatch['seed']}"
         known = calibrations(scored, unc, o.ties, self.method.calibrated and not labelled)
-        label = signatures.build(
-            {
-                "data": named(target.data),
-                "split": protocol.split,
-                "lang": lang,
-                "caption_set": sets,
-                "q": str(len(found.texts)),
-                "gallery": signatures.galleries([len(fold.found.item_ids) for fold in folds]),
-                "dir": "t2v+v2t",
-                "protocol": self._protocol(target),
-                "pos": {"all": "any"}.get(protocol.positives, protocol.positives),
-                "ties": o.ties,
-                "sim": f"cosine-{reading}" if reading else "cosine",
-                "fusion": fused,
-                "mt": signatures.mt_value(self.engines, lang),
-                "noise": noise_text,
-                "unc": self.method.uncertainty_scope() if unc else "none",
-                "select": self.settings["select"],
-                "leak": target.leak,
-                "ccr": ccr_cli.__version__,
-            }
+        label = self.signature(
+            target,
+            lang,
+            caption_set=sets,
+            q=str(len(found.texts)),
+            gallery=signatures.galleries([len(fold.found.item_ids) for fold in folds]),
+            dir="t2v+v2t",
+            protocol=self._protocol(target),
+            pos={"all": "any"}.get(protocol.positives, protocol.positives),
+            sim=f"cosine-{reading}" if reading else "cosine",
+            fusion=fused,
+            unc=self.method.uncertainty_scope() if unc else "none",
         )
         self.results.append(
-            {
-                "run": self.trained.name,
-                "data": target.data.name,
-                "split": protocol.split,
-                "lang": lang,
-                "caption_set": sets,
-                "role": "source" if lang == target.data.source_lang else "target",
+            self.heading(target, lang, sets, label)
+            | {
                 "fusion": fusion,
                 "reading": reading,
-                "method": self.settings["method"],
-                "label": method_label(self.settings),
-                "noise": mismatch["ratio"] if mismatch else 0.0,
-                "seed": self.settings["seed"],
-                "zero_shot": target.zero_shot,
-                "signature": label,
-                "t2v": _finite(scores.t2v),
-                "v2t": _finite(scores.v2t),
+                "t2v": finite(scores.t2v),
+                "v2t": finite(scores.v2t),
                 "SumR": scores.sum_r,
                 "intervals": intervals(parts, o.ties),
                 "breakdown": breakdowns(parts, lang, target.translations, o.ties),
@@ -237,6 +215,45 @@ class Measuring:
             for place, (fold, each) in enumerate(zip(folds, scored, strict=True)):
                 unc_Q = unc[place][direction] if unc else None
                 self.ranks.append(rank_table(number, direction, place, fold.found, each, o.ties, unc_Q))
+
+    def signature(self, target: Target, lang: str, **fields: str) -> str:
+        """The signature of a result: what is said here, and what is the same in all results on a data set."""
+        mismatch = self.settings["noise"]
+        noise = "none"
+        if mismatch:
+            noise = f"{mismatch['style']}-{mismatch['target']}-{mismatch['ratio']:g}-seed{mismatch['seed']}"
+        return signatures.build(
+            {
+                "data": named(target.data),
+                "split": target.protocol.split,
+                "lang": lang,
+                "ties": self.options.ties,
+                "mt": signatures.mt_value(self.engines, lang),
+                "noise": noise,
+                "select": self.settings["select"],
+                "leak": target.leak,
+                "ccr": ccr_cli.__version__,
+                **fields,
+            }
+        )
+
+    def heading(self, target: Target, lang: str, sets: str, label: str) -> dict[str, Any]:
+        """What a result is of."""
+        mismatch = self.settings["noise"]
+        return {
+            "run": self.trained.name,
+            "data": target.data.name,
+            "split": target.protocol.split,
+            "lang": lang,
+            "caption_set": sets,
+            "role": "source" if lang == target.data.source_lang else "target",
+            "method": self.settings["method"],
+            "label": method_label(self.settings),
+            "noise": mismatch["ratio"] if mismatch else 0.0,
+            "seed": self.settings["seed"],
+            "zero_shot": target.zero_shot,
+            "signature": label,
+        }
 
     def _protocol(self, target: Target) -> str:
         """What the signature calls the protocol."""
@@ -314,5 +331,6 @@ def _translated_queries(target: Target, found: Gallery) -> dict[int, str]:
     return {place: text_of[caption] for place, caption in enumerate(found.caption_ids) if text_of.get(caption)}
 
 
-def _finite(figures: dict[str, float]) -> dict[str, float | None]:
+def finite(figures: dict[str, float]) -> dict[str, float | None]:
+    """Figures as JSON can hold them: None where there is none."""
     return {key: value if math.isfinite(value) else None for key, value in figures.items()}

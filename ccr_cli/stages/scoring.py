@@ -162,6 +162,11 @@ def intervals(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> dict[str, An
         )
         for found, scores in folds
     ]
+    return told_intervals(galleries)
+
+
+def told_intervals(galleries: Sequence[bootstrap.Gallery]) -> dict[str, Any]:
+    """The intervals of the queries of each fold, as an evaluation keeps them."""
     made = {"level": bootstrap.LEVEL, "resamples": bootstrap.SAMPLES, "drawn": "items", "seed": INTERVAL_SEED}
     out: dict[str, Any] = {**made, **{direction: {} for direction in bootstrap.DIRECTIONS}}
     for name, found in bootstrap.intervals(galleries, seed=INTERVAL_SEED).items():
