@@ -28,7 +28,7 @@ def report(
     ] = 0,
     inside: Annotated[
         int,
-        typer.Option("--inside", min=0, help="Show so many examples of what models do within: soft targets, attention."),
+        typer.Option("--inside", min=0, help="Show so many picture queries, soft targets and attention maps."),
     ] = 0,
     split: Annotated[
         str,

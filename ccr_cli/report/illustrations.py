@@ -20,6 +20,7 @@ from ccr_cli.report import (
     maps,
     options_figure,
     outside,
+    picture_queries,
     scored,
     trust_figures,
 )
@@ -260,6 +261,14 @@ def _attention(seen: Seen) -> Drawing:
     return Drawing(figure, "What the tokens of a caption read of the tokens of its translation", caption)
 
 
+def _pictures(seen: Seen) -> Drawing:
+    caption = (
+        "The most similar captions, a tick at the picture's own; grey: their item in English. Drawn by a fixed seed."
+    )
+    figure = picture_queries.draw(seen.material.inside.pictures)
+    return Drawing(figure, "Picture queries with the captions that they find", caption)
+
+
 KINDS = (
     Kind("{}", "the headline figure against noise", "ccr train --noise 0.4, then ccr evaluate", _headline),
     Kind(
@@ -307,6 +316,7 @@ KINDS = (
     Kind("lengths", "recall by length of the query", "ccr evaluate", _lengths),
     Kind("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise", _scored),
     Kind("map", "a map of items with their captions", "ccr report --map 20", _map),
+    Kind("pictures", "picture queries", "ccr report --inside 3", _pictures),
     Kind("targets", "soft targets", "ccr train --method disncl, then ccr report --inside 3", _targets),
     Kind("attention", "cross-attention", "ccr train --method nrccr, then ccr report --inside 3", _attention),
     Kind("searches", "example searches", "ccr report --searches 3", _searches),

@@ -41,6 +41,8 @@ class Inside:
 
     targets: Sequence[Search] = ()
     """Captions with the shares that soft targets give to pictures, in place of similarities (DisNCL Figure 5)."""
+    pictures: Sequence[Search] = ()
+    """Pictures with the captions that they find (UML Figure 7, a to c)."""
     attention: Sequence[Attention] = ()
     """Captions that read their translations (NRCCR Figure 3)."""
 
@@ -48,6 +50,7 @@ class Inside:
         """What of it can change a report."""
         return {
             "targets": [each.request() for each in self.targets],
+            "pictures": [each.request() for each in self.pictures],
             "attention": [each.request() for each in self.attention],
         }
 

@@ -68,7 +68,9 @@ def render(content: Content) -> str:
         pairs,
         _translations(content),
         _searches(content),
-        markup.section("inside", "Inside the models", [_plot(content, name) for name in ("targets", "attention")]),
+        markup.section(
+            "inside", "Inside the models", [_plot(content, name) for name in ("pictures", "targets", "attention")]
+        ),
         markup.section("map", "Where items and captions lie", [_plot(content, "map")]),
         markup.section("lengths", "Short and long queries", [_plot(content, "lengths")]),
         markup.section(

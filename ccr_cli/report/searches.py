@@ -21,6 +21,8 @@ class Found:
     """Whether it is an item that the query describes."""
     lang: str = ""
     """Of the caption, where it was looked for."""
+    gloss: str | None = None
+    """A caption of the item in English, for readers."""
 
 
 @dataclass(frozen=True)

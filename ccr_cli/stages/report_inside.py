@@ -1,4 +1,4 @@
-"""Examples from within trained models for a report: soft targets, cross-attention.
+"""Examples from within trained models for a report: picture queries, soft targets, cross-attention.
 
 Shape suffixes: B pairs of a batch, D embedding, L tokens of a caption, M of its translation.
 """
@@ -21,6 +21,8 @@ from ccr_cli.stages.embed import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import knows_truth
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.report import finder
+from ccr_cli.stages.samples import best_runs
+from ccr_cli.stages.search import Searcher, Wanted
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.triplets import read_visuals
@@ -33,6 +35,8 @@ FEWEST, LONGEST = 2, 10
 def sample_inside(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> Inside:
     """Examples from within one run of each method that has some: the least noise, then the lowest seed.
 
+    Pictures are searched with by the run that example searches take.
+
     Args:
         inputs: The runs given, else those of the workspace.
         count: Examples of each kind.
@@ -43,6 +47,7 @@ def sample_inside(inputs: Inputs, count: int, *, split: str = "test", device: st
     soft = _first(inputs, "soft_targets")
     reads = _first(inputs, "attention")
     return Inside(
+        pictures=[s for lang, best in best_runs(inputs) for s in _pictures(inputs, best, lang, count, split, device)],
         targets=_targets(inputs, soft, count, split, on) if soft else (),
         attention=_attention(inputs, reads, count, split, on) if reads else (),
     )
@@ -124,3 +129,31 @@ def _attention(inputs: Inputs, trained: base.Artifact, count: int, split: str, d
             share_LM = method.attention(source, target)[0].float().cpu().numpy()
             found.append(Attention(trained.name, lang, words, others, share_LM))
     return found
+
+
+def _pictures(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str) -> list[Search]:
+    """Pictures of a split, drawn by a fixed seed among those with human captions, and the captions that they find."""
+    source = inputs.parent(trained, "dataset")
+    data = dataset.read(source)
+    items = set(items_of(data.items, split)["item_id"])
+    described = data.captions[(data.captions["lang"] == lang) & data.captions["item_id"].isin(items)]
+    ids = list(dict.fromkeys(described["item_id"]))
+    if not ids:
+        return []
+    chosen = [
+        ids[at] for at in np.sort(np.random.default_rng(derive(0, "pictures", lang)).permutation(len(ids))[:count])
+    ]
+    english = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
+    english_of = english.drop_duplicates("item_id").set_index("item_id")["text"]
+    searcher = Searcher(inputs, trained, Wanted(split, "captions", lang, device))
+    needs = load_method(trained, choose_device(device))[0].config.needs()
+    visual, known = read_visuals(inputs.parent(trained, "features"), chosen, needs)
+    searches = []
+    for row, item in enumerate(known):
+        answer = searcher.picture(visual.select(torch.tensor([row])), item, TOP)
+        found = [
+            Found(h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, english_of.get(h.item_id))
+            for h in answer.hits
+        ]
+        searches.append(Search(item, lang, found, None, trained.name, answer.uncertainty, searcher.image(item)))
+    return searches

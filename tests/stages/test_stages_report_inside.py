@@ -17,7 +17,7 @@ from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.soft_margin import soft_alignment
-from ccr_cli.report import canvas
+from ccr_cli.report import canvas, picture_queries
 from ccr_cli.report.inside import Inside, attention
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
@@ -96,16 +96,37 @@ def test_attention_is_what_the_teacher_reads_by(trained: Chain) -> None:
     assert figure.axes[0].texts[1].get_text() == f"{shown[0].share_LM[0, 1]:.2f}"
 
 
+def test_pictures_find_the_captions_that_are_most_similar(chain: Chain) -> None:
+    shown = sample_inside(Inputs(Workspace(chain.root)), 3, device="cpu").pictures
+    assert len({each.query for each in shown}) == 3
+    method, tokenizer = load_method(chain.find("run", shown[0].run), CPU)
+    data = dataset.read(chain.find("dataset"))
+    texts = data.captions[(data.captions["lang"] == "es")].merge(items_of(data.items, "test")[["item_id"]])
+    t_TD = encode_and_embed(method, tokenizer, list(texts["text"]), CPU).double().numpy()
+    for each in shown:
+        visual, _ = read_visuals(chain.find("features"), [each.query], frozenset())
+        sim_T = t_TD @ embed_visuals(method, visual, CPU)[0].double().numpy()
+        assert [f.similarity for f in each.results] == pytest.approx(np.sort(sim_T)[::-1][:5], rel=1e-4)
+        assert [f.correct for f in each.results] == [f.item_id == each.query for f in each.results]
+        assert each.image is not None and each.image.is_file() and all(f.gloss for f in each.results)
+    with canvas.drawing():
+        figure = picture_queries.draw(shown)
+    assert figure is not None and picture_queries.draw(()) is None
+    written = [text.get_text() for text in figure.axes[0].texts]
+    assert written.count("\u2713") == sum(f.correct for each in shown for f in each.results)
+
+
 def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
     shown = sample_inside(Inputs(Workspace(trained.root)), 2, device="cpu")
     assert json.dumps(gather(Inputs(Workspace(chain.root)), inside=shown)[0].inside.request())
-    assert sample_inside(Inputs(Workspace(chain.root)), 2, device="cpu") == Inside(), "no method that could"
+    other = sample_inside(Inputs(Workspace(chain.root)), 2, device="cpu")
+    assert other == Inside(pictures=other.pictures) and other.pictures, "no method with soft targets or attention"
 
 
 def test_the_figures_are_on_the_page(finished: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ccr_cli.report import illustrations
 
-    names = ("targets", "attention")
+    names = ("pictures", "targets", "attention")
     monkeypatch.setattr(illustrations, "KINDS", tuple(k for k in illustrations.KINDS if k.name in names))
     toy.ok("train", "--method", "disncl", "--epochs", "1", *toy.SMALL, workspace=finished.root)
     toy.ok("train", "--method", "nrccr", "--epochs", "1", *NRCCR, *toy.SMALL, workspace=finished.root)
