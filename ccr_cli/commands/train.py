@@ -104,7 +104,7 @@ def train(
     """Train a method on visual items, captions and their translations.
 
     Reads a dataset, a translation, features and (with --noise) a synthetic mismatch, and writes a run. Stopped at
-    any moment, the same command goes on after the last finished epoch. Without --noise training is clean. With
+    any moment, the same command goes on from the step that was saved last. Without --noise training is clean. With
     --sweep a run for each combination of values; those that are there are not made again.
     """
     c.setup(quiet, verbose)

@@ -94,6 +94,8 @@ class Config:
             raise ValueError("epochs, dim, max_tokens and accumulate >= 1, batch_size and buckets >= 2 are needed")
         if min(self.lr, self.encoder_lr, self.table_lr) <= 0 or not 0 < self.layer_decay <= 1:
             raise ValueError("lr > 0, encoder_lr > 0, table_lr > 0 and layer_decay in (0, 1] are needed")
+        if self.lora_alpha and not self.lora_rank:
+            raise ValueError("lora_alpha scales adapters, and there are none: lora_rank=8, for instance")
         if min(self.weight_decay, self.lora_rank, self.lora_alpha) < 0:
             raise ValueError("weight_decay, lora_rank and lora_alpha >= 0 are needed")
         if min(self.clip_norm, self.lr_warmup, self.lr_drop, self.frozen_layers, self.hidden) < 0:

@@ -19,7 +19,7 @@ from ccr_cli import registry
 from ccr_cli.artifacts import dataset, noise, translation
 from ccr_cli.console import say, warn
 from ccr_cli.data.seeds import derive
-from ccr_cli.data.tokens import Tokenizer, TokenTable
+from ccr_cli.data.tokens import HFTokenizer, Tokenizer, TokenTable
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.methods.base import Belief
 from ccr_cli.nets.text import TextEncoder
@@ -30,6 +30,9 @@ from ccr_cli.stages.pixels import load_tower, require_same
 from ccr_cli.stages.sources import Sources
 from ccr_cli.stages.texts import make_text_encoder, make_tokenizer
 from ccr_cli.stages.triplets import Gallery, Triplets, gallery, training_triplets, without
+
+UNKNOWN = 0.2
+"""Share of unknown tokens above which something is wrong with a tokenizer, or it is of another script."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,8 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
     tokenizer = make_tokenizer(config, whole)
     say("tokenising", level=1)
     source = tokenizer.encode(triplets.source)
+    if isinstance(tokenizer, HFTokenizer) and (unknown := tokenizer.unknown(source)) > UNKNOWN:
+        warn(f"{unknown:.0%} of the captions' tokens are unknown to the tokenizer of {config.text_encoder}")
     label_V = None
     if "labels" in needs and triplets.label_V is not None:
         found, numbers = np.unique(triplets.label_V.numpy(), return_inverse=True)

@@ -20,7 +20,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ccr_cli import console
-from ccr_cli.errors import CcrError
+from ccr_cli.errors import CcrError, Terminated
 from ccr_cli.methods.base import Batch, Method
 from ccr_cli.nets.across import across
 from ccr_cli.stages.parts import joined, rank_and_size
@@ -123,9 +123,10 @@ class Ranks:
             return losses
         tables = [(n, part) for n, part in losses.named_modules() if getattr(part, "sparse", False)]
         names = [f"{n}.{weight}" for n, part in tables for weight, _ in part.named_parameters(recurse=False)]
+        names += [name for name, _ in losses.named_buffers()]  # `same_buffers` does these, now and then
         # torch averages sparse gradients with some builds of NCCL only: `average_sparse` does these
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(losses, names)  # type: ignore[no-untyped-call]
-        return DistributedDataParallel(losses, find_unused_parameters=True, broadcast_buffers=False)
+        return DistributedDataParallel(losses, find_unused_parameters=True)
 
     def averaging(self, losses: nn.Module, now: bool) -> AbstractContextManager[None]:
         """Within it gradients are averaged over the processes, or added up for later."""
@@ -192,6 +193,9 @@ def together(alone: bool = False) -> Iterator[Ranks]:
     with joined(None, PATIENCE):
         try:
             yield Ranks(rank, size)
+        except (KeyboardInterrupt, Terminated):
+            console.verbosity = -2 if rank else console.verbosity
+            raise
         except CcrError:
             if rank:  # where the first process found the same, it says so, and torchrun ends this one
                 console.verbosity = -2

@@ -13,6 +13,7 @@ import torch
 from ccr_cli import hub, registry
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
+from ccr_cli.console import say
 from ccr_cli.data import pairs
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.embed import choose_device
@@ -175,8 +176,10 @@ def train(
         ArtifactError: If the method needs translations, and there are none.
         CcrError: If the loss stops being finite.
     """
-    if dtype not in DTYPES or select_on not in ("mt", "human"):
-        raise UsageError(f"--dtype is one of {', '.join(DTYPES)}; --select-on is mt or human")
+    if dtype not in DTYPES:
+        raise UsageError(f"--dtype is one of {', '.join(DTYPES)}, not {dtype!r}")
+    if select_on not in ("mt", "human"):
+        raise UsageError(f"--select-on is mt or human, not {select_on!r}")
     if langs not in LANGS:
         raise UsageError(f"--langs is {' or '.join(LANGS)}, not {langs!r}")
     several = len(sources.translated) > 1
@@ -235,5 +238,7 @@ def train(
             where = choose_device(device)
             Trainer(build, sources, module, config, request, where, DTYPES[dtype], ranks, report_to, compiled).train()
             build.done = ranks.told(build.done)
+        else:
+            say(f"{name} is trained already; --force trains it again")
         assert build.done is not None
         return build.done

@@ -19,7 +19,7 @@ from torch import Tensor
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.build import Build
 from ccr_cli.artifacts.tables import write_table
-from ccr_cli.console import progress, say
+from ccr_cli.console import progress, say, warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import TokenTable
@@ -78,6 +78,9 @@ class Trainer:
         if compiled:
             compile_encoders(self.method)
         self.engine = Engine(self.method, self.material, device, dtype, ranks)
+        steps = self.engine.steps * self.config.epochs
+        if self.config.lr_warmup >= steps:
+            warn(f"lr_warmup={self.config.lr_warmup}, and training has {steps} steps: its learning rate stays low")
         least = 0.0 if self.material.scope == "truth" else LEAST
         self.state = Progress(p=self._to_device(self.material.first_belief(), least))
         self._saved, self._cost = time.monotonic(), 0.0
@@ -108,7 +111,8 @@ class Trainer:
             except Collapsed as collapsed:
                 stopped = f"stopped in epoch {self.state.epoch + 1}: {collapsed}"
         if stopped and not self.state.best_epoch:
-            raise CcrError(stopped, hint=f"a lower learning rate may help: --set lr={self.config.lr / 3:.0e}")
+            lower = min(self.config.lr / 3, type(self.config)().lr)
+            raise CcrError(stopped, hint=f"a lower learning rate may help: --set lr={lower:.0e}")
         if self.ranks.first:
             self._finish(stopped)
 
@@ -327,8 +331,11 @@ class Trainer:
         self.state, engine = loaded
         self.engine.load(engine)
         if self.state.epoch < self.config.epochs:
-            step = f", step {self.state.step} of {self.engine.steps} of the next" if self.state.step else ""
-            say(f"going on after epoch {self.state.epoch} of {self.config.epochs}{step}")
+            epoch, step = self.state.epoch, self.state.step
+            where = (
+                f"after epoch {epoch}" if not step else f"after step {step} of {self.engine.steps} of epoch {epoch + 1}"
+            )
+            say(f"going on {where} of {self.config.epochs}")
 
     def _finish(self, stopped: str) -> None:
         """Writes the best epoch's weights and the record.

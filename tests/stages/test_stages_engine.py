@@ -166,6 +166,26 @@ def test_a_compiled_encoder_trains_the_same_model(workspace: Chain, tmp_path: Pa
         torch.testing.assert_close(two[name], weight, rtol=1e-3, atol=1e-4)
 
 
+def test_what_does_nothing_is_said_or_refused(workspace: Chain, tmp_path: Path) -> None:
+    command = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL)
+    done = toy.ok(*command, "--set", "lr_warmup=500", workspace=workspace.root)
+    assert "lr_warmup=500, and training has 3 steps" in done.err
+    again = toy.ok(*command, "--set", "lr_warmup=500", workspace=workspace.root)
+    assert "is trained already; --force trains it again" in again.err
+    assert "lora_rank=8" in workspace.ccr(*command, "--set", "lora_alpha=3").err
+    folder = tinytext.save("bert", tmp_path / "bert")
+    vocabulary = folder / "tokenizer.json"
+    content = json.loads(vocabulary.read_text())
+    words = content["model"]["vocab"].items()
+    content["model"]["vocab"] = {word if word.startswith("[") else f"never {word}": place for word, place in words}
+    vocabulary.write_text(json.dumps(content))
+    options = ("--set", f"text_encoder={folder}", "--set", "max_tokens=20")
+    done = toy.ok(*command, *options, workspace=workspace.root)
+    assert "of the captions' tokens are unknown to the tokenizer of" in done.err
+    absent = workspace.ccr(*command, "--set", "text_encoder=/nowhere")
+    assert absent.code == 5 and "there is no such folder" in absent.err and "hf download" not in absent.err
+
+
 def test_without_a_transformers_encoder_nothing_is_compiled(workspace: Chain) -> None:
     done = workspace.ccr("train", "--method", "infonce", *toy.SMALL, "--compile")
     assert done.code == 2 and "leave --compile out" in done.err
