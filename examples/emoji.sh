@@ -71,7 +71,10 @@ ccr diagnose "$plain" --judge two-group --export "$out/pairs.csv" >"$out/exporte
 # Here the captions that a person has corrected: the engine that answers is that person's table.
 tail -n +2 "$CORRECTIONS" | cut -f 1 | sed 's/.*/,&,/' >"$out/corrected.txt"
 { head -n 1 "$out/pairs.csv"; grep -F -f "$out/corrected.txt" "$out/pairs.csv" | sed 's/,clean,/,noisy,/'; } >"$out/wrong.csv"
-mended="$(made ccr translate "$spanish" --only "$out/wrong.csv" --engine recorded --set table="$CORRECTIONS" --name es-corrected)"
+# Its way back is the English that was corrected.
+{ cat "$CORRECTIONS"; tail -n +2 "$CORRECTIONS" | awk -F '\t' -v OFS='\t' '{ print $2, $1 }'; } >"$out/by-hand.tsv"
+mended="$(made ccr translate "$spanish" --only "$out/wrong.csv" --engine recorded --set table="$out/by-hand.tsv" \
+    --name es-corrected)"
 again="$(made "${train[@]}" "$mended" --method infonce)"
 
 step "did it help?"
@@ -81,7 +84,7 @@ ccr compare "$plain" "$again"
 
 step "report: one page, figures (SVG, PDF, PNG), tables (Markdown, CSV, LaTeX, JSON)"
 report="$(made ccr report --searches 3 --map 20 --title "Emoji, searched in Spanish and French")"
-cat "$report/tables/headline.tex"
+cat "$report/tables/sumr.tex"
 
 step "search: with words, as a contact sheet, and many at once for a program"
 ccr search "un animal con cuernos" "$robust" --top 10 --sheet "$out/search.png"
