@@ -45,7 +45,7 @@ def draw(searches: Sequence[Search]) -> Figure | None:
             mark = "\u2713" if found.correct else "\u2717"
             axes.text(1.6, y, mark, fontsize=11, va="center", color=RIGHT if found.correct else NOISY)
             axes.text(1.85, y, f"{found.similarity:.2f}", fontsize=9.5, va="center", color=color, fontweight=weight)
-            axes.text(2.4, y, wrapped(found.caption, 3.5, 0.095, 1), fontsize=10.5, va="center", fontweight=weight)
+            axes.text(2.4, y, wrapped(found.caption, 3.45, 0.112, 1), fontsize=10.5, va="center", fontweight=weight)
             axes.text(6.0, y, wrapped(found.gloss or "", 2.8, 0.085, 1), fontsize=9.5, va="center", color=FAINT)
         if number:
             axes.plot([0.12, WIDTH - 0.12], [top, top], color=GRID, linewidth=0.8)
