@@ -54,6 +54,12 @@ def evaluate(
         str,
         typer.Option("--task", help="visual; or text: captions search their translations, without pictures (NRCCR)."),
     ] = "visual",
+    corrupt: Annotated[
+        float, typer.Option("--corrupt", help="Beside it, with this share of words or features corrupted.")
+    ] = 0.0,
+    corruption: Annotated[
+        str, typer.Option("--corruption", help="drop, replace or shuffle words; or features, masked.")
+    ] = "drop",
     device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
@@ -91,6 +97,8 @@ def evaluate(
         protocol=protocol or "",
         drop_leaks=drop_leaks,
         task=task,
+        corrupt=corrupt,
+        corruption=corruption,
     )
     made = []
     for trained in runs:
@@ -113,5 +121,6 @@ EPILOG = c.examples(
     "ccr evaluate --protocol coco-1k-5fold",
     "ccr evaluate --zero-shot --drop-leaks",
     "ccr evaluate --task text",
+    "ccr evaluate --corrupt 0.3 --corruption shuffle",
     "ccr evaluate runs/mine --split val-report --ties pessimistic --json",
 )

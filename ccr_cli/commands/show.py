@@ -129,6 +129,8 @@ def show_evaluation(artifact: Artifact) -> None:
         console.say(result["signature"], style="dim")
         _break_down(result)
         _say_uncertainty(result)
+        if told := result.get("uncertainty"):
+            console.say(f"mean uncertainty: T2V {_number(told['t2v'], 3)}, V2T {_number(told['v2t'], 3)}")
     told = found[0].get("intervals")
     if told:
         console.say(
@@ -176,7 +178,8 @@ def _what(result: dict[str, Any]) -> str:
     fusion = "" if result["fusion"] == "none" else f", fused {result['fusion']}"
     reading = f", {result['reading']} alone" if result.get("reading") else ""
     by = f", sentences by {result['signature'].partition('|pos:')[2].partition('|')[0]}" if result.get("task") else ""
-    return f"{result['data']} {result['lang']}{role}{fusion}{reading}{by}"
+    worse = f", corrupted {result['corrupt']}" if result.get("corrupt") else ""
+    return f"{result['data']} {result['lang']}{role}{fusion}{reading}{by}{worse}"
 
 
 def _asked(result: dict[str, Any], direction: str) -> str:

@@ -15,6 +15,7 @@ from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
 from ccr_cli.data.protocols import USUAL, ZERO_SHOT, Protocol
 from ccr_cli.errors import UsageError
+from ccr_cli.metrics import corrupt
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.load import load_method
@@ -60,7 +61,11 @@ def evaluate(
     settings = run.config(trained)
     if options.task not in ("visual", "text"):
         raise UsageError(f"--task is visual or text, not {options.task!r}")
+    if not 0 <= options.corrupt < 1 or options.corruption not in corrupt.KINDS:
+        raise UsageError(f"--corrupt lies in 0..1, and --corruption is {', '.join(corrupt.KINDS)}")
     text = options.task == "text"
+    if text and options.corrupt:
+        raise UsageError("--corrupt goes with pictures, not with --task text")
     if text and options.protocol not in ("", "full"):
         raise UsageError(f"--task text is of sentences alone, and --protocol says {options.protocol}")
     usual = "labelled" if not text and settings.get("criterion") == "mAP" else "full"
@@ -111,6 +116,8 @@ def _request(options: Options) -> dict[str, Any]:
         del request["drop_leaks"]
     if options.task == "visual":
         del request["task"]
+    if not options.corrupt:
+        del request["corrupt"], request["corruption"]
     return request
 
 

@@ -227,7 +227,12 @@ def _facts(
         encoder=base.read_json(feats.file("encoder.json")),
         command=_command(feats),
         licence=licence,
-        results=[result for each in evaluations for result in evaluation.results(each) if not result.get("task")],
+        results=[
+            result
+            for each in evaluations
+            for result in evaluation.results(each)
+            if not (result.get("task") or result.get("corrupt"))
+        ],
         onnx=onnx,
     )
 

@@ -18,11 +18,14 @@ from torch import Tensor
 import ccr_cli
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.console import say, warn
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.protocols import USUAL, ZERO_SHOT, Protocol, first_captions, read_protocols
 from ccr_cli.data.splits import items_of
 from ccr_cli.data.tokens import Tokenizer
+from ccr_cli.errors import UsageError
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import signature as signatures
+from ccr_cli.metrics.corrupt import corrupt_texts, mask_features
 from ccr_cli.stages.breakdown import breakdowns
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
@@ -55,6 +58,10 @@ class Options:
     default what the method learns."""
     task: str = "visual"
     """`visual`, or `text`: sentences in the target language search their English ones, and back."""
+    corrupt: float = 0.0
+    """Share of the words of captions, or of features, that is corrupted in a second result."""
+    corruption: str = "drop"
+    """drop, replace or shuffle words; or features, masked."""
     drop_leaks: bool = False
     """Of other data sets, leave out the items that the run has seen."""
 
@@ -117,6 +124,8 @@ class Measuring:
             if visual is None:
                 visual = embed_visuals(self.method, found.visual, self.device)
             self._language(target, lang, sets, found, visual)
+            if self.options.corrupt:
+                self._corrupted(target, lang, sets, found, visual)
             advance(1)
 
     def _gallery(self, target: Target, lang: str) -> tuple[Gallery, str]:
@@ -156,7 +165,31 @@ class Measuring:
                 warn(f"{alone} of {len(text_TD)} {lang} queries have no translation and are not fused with one")
             self._add(target, lang, sets, Sides(found, visual_VD, text_TD, english_TD), alone=alone)
 
-    def _add(self, target: Target, lang: str, sets: str, sides: Sides, *, alone: int = 0, reading: str = "") -> None:
+    def _corrupted(self, target: Target, lang: str, sets: str, found: Gallery, visual_VD: Tensor) -> None:
+        """The same with captions, or features, made worse."""
+        o = self.options
+        if o.corruption != "features":
+            found = replace(found, texts=corrupt_texts(found.texts, o.corrupt, o.corruption, lang))
+        elif found.visual.rows_ND.ndim > 2:
+            raise UsageError("--corruption features masks features, and this run reads pictures")
+        else:
+            whole = found.visual.select(torch.arange(len(found.visual)))
+            masked = Frames(mask_features(whole.rows_ND, o.corrupt), whole.offsets_V1)
+            visual_VD = embed_visuals(self.method, masked, self.device)
+        text_TD = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
+        self._add(target, lang, sets, Sides(found, visual_VD, text_TD), worse=f"{o.corruption}{o.corrupt:g}-seed0")
+
+    def _add(
+        self,
+        target: Target,
+        lang: str,
+        sets: str,
+        sides: Sides,
+        *,
+        alone: int = 0,
+        reading: str = "",
+        worse: str = "",
+    ) -> None:
         o, protocol, found = self.options, target.protocol, sides.found
         labelled, fuses = protocol.positives == "label", sides.english_TD is not None
         folds = sides.folds(np.array([target.fold_of[item] for item in found.item_ids]), protocol.folds)
@@ -186,7 +219,7 @@ class Measuring:
             q=str(len(found.texts)),
             gallery=signatures.galleries([len(fold.found.item_ids) for fold in folds]),
             dir="t2v+v2t",
-            protocol=self._protocol(target),
+            protocol=self._protocol(target, worse),
             pos={"all": "any"}.get(protocol.positives, protocol.positives),
             sim=f"cosine-{reading}" if reading else "cosine",
             fusion=fused,
@@ -205,10 +238,15 @@ class Measuring:
                 "calibration": None if fuses or reading else with_trivial(known, folds, scored, unc, o.ties),
             }
         )
+        if worse:
+            self.results[-1]["corrupt"] = worse
+        if unc is not None and o.corrupt:
+            means = {d: float(np.concatenate([fold[d] for fold in unc]).mean()) for d in ("t2v", "v2t")}
+            self.results[-1]["uncertainty"] = means
         if unc is not None and labelled:
             right = right_answers(found, labelled)
             self.results[-1]["deletion"] = deletions(sides.visual_VD, sides.text_TD, unc[0], right, o.ties)
-        if unc is not None and self.left_out and len(folds) == 1:
+        if unc is not None and self.left_out and len(folds) == 1 and not worse:
             self._outside(target, lang, sides, unc[0])
         number = len(self.results) - 1
         for direction in ("t2v", "v2t"):
@@ -255,9 +293,9 @@ class Measuring:
             "signature": label,
         }
 
-    def _protocol(self, target: Target) -> str:
+    def _protocol(self, target: Target, worse: str) -> str:
         """What the signature calls the protocol."""
-        name = target.protocol.name
+        name = f"{target.protocol.name}-corrupt-{worse}" if worse else target.protocol.name
         if target.zero_shot:
             name = ZERO_SHOT if name == "full" else f"{ZERO_SHOT}-{name}"
         name = f"{name}-without-{self.left_out}" if self.left_out else name

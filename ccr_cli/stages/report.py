@@ -120,7 +120,10 @@ def gather(
         whose = "of the runs given " if inputs.given else ""
         raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
     results = [
-        (_run_id(e), r) for e in evaluations for r in evaluation.results(e) if not (r.get("reading") or r.get("task"))
+        (_run_id(e), r)
+        for e in evaluations
+        for r in evaluation.results(e)
+        if not (r.get("reading") or r.get("task") or r.get("corrupt"))
     ]
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {_run_id(d): str(told["label"]) for d, told in summaries}
