@@ -279,7 +279,8 @@ def _swap_in(partial: Path, final: Path) -> None:
 
 def _tidy(final: Path) -> None:
     """Removes what only the making needed."""
-    (final / PLAN).unlink(missing_ok=True)
+    if (final / PLAN).exists():  # a read-only place refuses to remove what is not there
+        (final / PLAN).unlink()
     shutil.rmtree(final / IN_HAND, ignore_errors=True)
 
 

@@ -91,7 +91,7 @@ class Config:
             ValueError: If a value makes no sense.
         """
         if min(self.epochs, self.dim, self.max_tokens, self.accumulate) < 1 or min(self.batch_size, self.buckets) < 2:
-            raise ValueError("epochs, dim, max_tokens and accumulate >= 1, batch_size and buckets >= 2 are needed")
+            raise ValueError("epochs, dim, accumulate and max_tokens >= 1, batch_size and buckets >= 2 are needed")
         if min(self.lr, self.encoder_lr, self.table_lr) <= 0 or not 0 < self.layer_decay <= 1:
             raise ValueError("lr > 0, encoder_lr > 0, table_lr > 0 and layer_decay in (0, 1] are needed")
         if self.lora_alpha and not self.lora_rank:

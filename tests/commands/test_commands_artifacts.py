@@ -73,7 +73,7 @@ def test_several_fit(command: tuple[str, ...], chain: Chain) -> None:
 
 
 def test_several_are_given(chain: Chain) -> None:
-    done = chain.ccr("diagnose", *(a.path for a in Workspace(chain.root).artifacts("run")))
+    done = chain.ccr("search", "red", *(a.path for a in Workspace(chain.root).artifacts("run")))
     assert done.code == 4 and "several run artifacts fit" in done.err
 
 
@@ -128,7 +128,8 @@ def test_verify_looks_at_every_parent(finished: Chain) -> None:
 
 @pytest.mark.parametrize("kind", sorted(FOLDERS))
 def test_a_newer_schema_is_refused(kind: str, finished: Chain) -> None:
-    made = {"report": ("report",), "export": ("export", finished.find("run", "uml").path)}
+    run = finished.find("run", "uml").path
+    made = {"report": ("report",), "export": ("export", run), "index": ("index", run)}
     if kind in made:
         toy.ok(*made[kind], workspace=finished.root)
     artifact = Workspace(finished.root).artifacts(kind)[0]
