@@ -315,7 +315,7 @@ KINDS = (
     ),
     Kind("lengths", "recall by length of the query", "ccr evaluate", _lengths),
     Kind("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise", _scored),
-    Kind("map", "a map of items with their captions", "ccr report --map 20", _map),
+    Kind("where", "a map of items with their captions", "ccr report --map 20", _map),
     Kind("pictures", "picture queries", "ccr report --inside 3", _pictures),
     Kind("targets", "soft targets", "ccr train --method disncl, then ccr report --inside 3", _targets),
     Kind("attention", "cross-attention", "ccr train --method nrccr, then ccr report --inside 3", _attention),

@@ -71,7 +71,7 @@ def render(content: Content) -> str:
         markup.section(
             "inside", "Inside the models", [_plot(content, name) for name in ("pictures", "targets", "attention")]
         ),
-        markup.section("map", "Where items and captions lie", [_plot(content, "map")]),
+        markup.section("map", "Where items and captions lie", [_plot(content, "where")]),
         markup.section("lengths", "Short and long queries", [_plot(content, "lengths")]),
         markup.section(
             "uncertainty",

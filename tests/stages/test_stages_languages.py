@@ -116,7 +116,7 @@ def test_a_draw_that_is_stopped_ends_in_the_same_bytes(space: Path, monkeypatch:
         patch.setattr(engine.Engine, "step", stops)
         assert toy.ccr(*call, workspace=space).code == 130
     finished = toy.ok(*call, workspace=space)
-    assert "going on after epoch 1 of 3, step 2 of" in finished.err
+    assert "going on after step 2 of 3 of epoch 2 of 3" in finished.err
     assert finished.made.id == made(space, "drawn").id
 
 

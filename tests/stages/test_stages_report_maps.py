@@ -47,9 +47,9 @@ def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> N
 def test_a_report_has_the_map_that_was_asked_for(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ccr_cli.report import illustrations
 
-    only = [kind for kind in illustrations.KINDS if kind.name == "map"]
+    only = [kind for kind in illustrations.KINDS if kind.name == "where"]
     monkeypatch.setattr(illustrations, "KINDS", tuple(only))
     shutil.copytree(chain.root, tmp_path / "workspace")
     made = toy.ok("report", "--map", "4", "--device", "cpu", "--name", "mapped", workspace=tmp_path / "workspace").made
-    assert {f"figures/map.{end}" for end in ("svg", "pdf", "png")} <= {entry.path for entry in made.files}
+    assert {f"figures/where.{end}" for end in ("svg", "pdf", "png")} <= {entry.path for entry in made.files}
     assert "Where items and captions lie" in made.file("report.html").read_text(encoding="utf-8")
