@@ -36,21 +36,10 @@ def search(
         Path | None,
         typer.Option("--queries", help="Search with every line of a text file; `-` is standard input."),
     ] = None,
-    find: Annotated[
-        str | None,
-        typer.Option("--find", help="What to find: items, or captions of items.", show_default="items"),
-    ] = None,
-    lang: Annotated[
-        str | None,
-        typer.Option("--lang", help="Take a run that knows this language; with --find captions, its captions alone."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option("--split", help="Items to search: train, val, test or all.", show_default="test, or the index's"),
-    ] = None,
-    index: Annotated[
-        bool, typer.Option("--index", help="Search by the workspace's index of the run; or name it as an artifact.")
-    ] = False,
+    find: c.Find = None,
+    lang: c.SearchedLang = None,
+    split: c.SearchedSplit = None,
+    index: c.ByIndex = False,
     top: Annotated[int, typer.Option("--top", min=1, help="Results.")] = 5,
     sheet: Annotated[
         Path | None,

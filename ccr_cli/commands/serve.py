@@ -16,21 +16,10 @@ from ccr_cli.errors import Terminated, UnavailableError
 @c.guarded
 def serve(
     artifacts: c.Artifacts = None,
-    find: Annotated[
-        str | None,
-        typer.Option("--find", help="What to find: items, or captions of items.", show_default="items"),
-    ] = None,
-    lang: Annotated[
-        str | None,
-        typer.Option("--lang", help="Take a run that knows this language; with --find captions, its captions alone."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option("--split", help="Items to search: train, val, test or all.", show_default="test, or the index's"),
-    ] = None,
-    index: Annotated[
-        bool, typer.Option("--index", help="Search by the workspace's index of the run; or name it as an artifact.")
-    ] = False,
+    find: c.Find = None,
+    lang: c.SearchedLang = None,
+    split: c.SearchedSplit = None,
+    index: c.ByIndex = False,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes one that is free.")] = 8000,
     token_file: Annotated[
