@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ccr_cli.data.device import sent
+
 
 @dataclass(frozen=True)
 class Frames:
@@ -56,12 +58,7 @@ class Frames:
     def to(self, device: torch.device | str) -> Frames:
         """Returns the same items on ``device``, which goes on meanwhile."""
         whole = self if self.first_V is None else self.select(torch.arange(len(self)))
-        pinned = torch.device(device).type == "cuda" and not whole.rows_ND.is_cuda
-
-        def moved(part: Tensor) -> Tensor:
-            return (part.pin_memory() if pinned else part).to(device, non_blocking=True)
-
-        return Frames(moved(whole.rows_ND), moved(whole.offsets_V1))
+        return Frames(sent(whole.rows_ND, device), sent(whole.offsets_V1, device))
 
     def __len__(self) -> int:
         """V, the number of items."""

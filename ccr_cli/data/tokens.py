@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from ccr_cli.data.device import sent
 from ccr_cli.errors import ArtifactError, UnavailableError
 
 CONFIG_NAME = "ccr_tokenizer.json"
@@ -49,12 +50,9 @@ class Tokens:
 
     def to(self, device: torch.device | str) -> Tokens:
         """Return the same batch on ``device``, which goes on meanwhile."""
-        pinned = torch.device(device).type == "cuda" and not self.ids_N.is_cuda
-
-        def moved(part: torch.Tensor) -> torch.Tensor:
-            return (part.pin_memory() if pinned else part).to(device, non_blocking=True)
-
-        return Tokens(moved(self.ids_N), moved(self.offsets_B1), moved(self.starts_N), self.lengths_B)
+        return Tokens(
+            sent(self.ids_N, device), sent(self.offsets_B1, device), sent(self.starts_N, device), self.lengths_B
+        )
 
     def join(self, other: Tokens) -> Tokens:
         """Return one batch of these texts and then the other's, so that both pass the encoder in one call."""

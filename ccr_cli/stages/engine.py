@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
+from ccr_cli.data.device import sent
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import UsageError
 from ccr_cli.methods.base import Batch, Belief, Method
@@ -207,11 +208,6 @@ def compile_encoders(method: Method) -> None:
         raise UsageError("there is no transformers encoder that could be compiled", hint="leave --compile out")
     for encoder in encoders:
         encoder.compile()
-
-
-def sent(x: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device, which is not waited for."""
-    return x if device.type == "cpu" else x.pin_memory().to(device, non_blocking=True)
 
 
 def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
