@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 import toy
+from chromium import Watched, chromium, needed
 from served import Server
 from toy import Chain
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+pytestmark = [pytest.mark.slow, needed]
 CPU = ("--device", "cpu")
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script> \u202e&amp;"
 SHOWN = HOSTILE.replace("\u202e", "\ufffd")
@@ -42,25 +41,12 @@ def root(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
-class Seen:
-    """A page, and what it said on the console."""
-
-    def __init__(self, browser: Any, address: str, **options: Any) -> None:
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(30_000)
-        self.said: list[str] = []
-        self.foreign: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.foreign.append(request.url))
-        self.page.goto(address)
+class Seen(Watched):
+    """The page of a server."""
 
     def found(self) -> list[str]:
         """Place and similarity of each result, once they are there."""
@@ -84,7 +70,7 @@ class Seen:
     def close(self, address: str) -> None:
         """Nothing went wrong, and nobody else was asked."""
         assert self.said == []
-        assert [url for url in self.foreign if not url.startswith((address, "blob:", "data:"))] == []
+        assert [url for url in self.asked if not url.startswith((address, "blob:", "data:"))] == []
         self.context.close()
 
 
@@ -171,7 +157,7 @@ def test_a_token_is_asked_for(browser: Any, root: Path, chain: Chain) -> None:
         seen.page.keyboard.press("Enter")
         assert len(seen.found()) == 10
         seen.until("[...document.images].filter(i => i.naturalWidth === 32).length >= 4")
-        assert TOKEN not in seen.page.content() and TOKEN not in "".join(seen.foreign)
+        assert TOKEN not in seen.page.content() and TOKEN not in "".join(seen.asked)
         assert all("401" in text for text in seen.said)
         seen.said.clear()
         seen.close(address)

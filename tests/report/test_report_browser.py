@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,15 +13,14 @@ import fakes as fake
 import numpy as np
 import pandas as pd
 import pytest
+from chromium import Watched, chromium, needed
 
 from ccr_cli.report import compose
 from ccr_cli.report.material import Diagnosis
 from ccr_cli.stages.report import gather
 from ccr_cli.stages.select import Inputs
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needed
 HOSTILE = (
     "</script><script>document.title='hacked'</script>",
     "<img src=x onerror=\"document.title='hacked'\">&amp;<!--",
@@ -64,24 +62,15 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
-class Seen:
-    """The page, what it said on the console, and whom it asked."""
+class Seen(Watched):
+    """The page of a report."""
 
     def __init__(self, browser: Any, address: str, **options: Any) -> None:
-        self.context = browser.new_context(**options)
-        self.page, self.address = self.context.new_page(), address
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(address)
+        super().__init__(browser, address, **options)
         self.page.wait_for_selector("#explorer tbody tr")
 
     def column(self, name: str) -> list[str]:
