@@ -63,3 +63,5 @@ if __name__ == "__main__":
                 {k: v.contiguous() for k, v in gradients(name, ranks).items()},
                 Path(sys.argv[1]) / f"{name}-{ranks.rank}.safetensors",
             )
+    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    assert not any("gloo" in thread for thread in threads), f"still at work while the interpreter ends: {threads}"

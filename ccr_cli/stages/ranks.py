@@ -8,6 +8,7 @@ Shape suffixes: B triplets of a whole batch, b those of a process, N rows of a t
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -190,6 +191,7 @@ def together(alone: bool = False) -> Iterator[Ranks]:
         return
     if rank:
         console.verbosity = -1
+    importlib.import_module("torch._dynamo")  # DDP would: imported later it keeps the group, whose threads then never end
     with joined(None, PATIENCE):
         try:
             yield Ranks(rank, size)
