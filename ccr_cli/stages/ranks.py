@@ -191,7 +191,7 @@ def together(alone: bool = False) -> Iterator[Ranks]:
         return
     if rank:
         console.verbosity = -1
-    importlib.import_module("torch._dynamo")  # DDP would: imported later it keeps the group, whose threads then never end
+    importlib.import_module("torch._dynamo")  # as DDP does: imported within, it keeps the group, and its threads, alive
     with joined(None, PATIENCE):
         try:
             yield Ranks(rank, size)
