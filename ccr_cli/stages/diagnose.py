@@ -1,6 +1,6 @@
 """diagnose: which training pairs a run does not believe, and how far that is right where the truth is known.
 
-Shape suffixes: N triplets, V visual items, K candidates, D embedding.
+Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, D embedding, B a block of rows.
 """
 
 from __future__ import annotations
@@ -139,10 +139,11 @@ def _diagnose(
 def _table(
     triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opinion, form: Callable[[Tensor], Tensor]
 ) -> pd.DataFrame:
-    v_ND, item_N = embedded.v_VD[embedded.item_N], embedded.item_N
-    own_v2t = _opinions(v_ND, embedded.t_ND, item_N, item_N, opinion.similarity["VT"], form)
-    items_V = torch.arange(len(embedded.v_VD), device=item_N.device)
-    own_t2v = _opinions(embedded.t_ND, embedded.v_VD, item_N, items_V, opinion.similarity["VT"], form)
+    v_VD, t_ND, item_N = embedded.v_VD, embedded.t_ND, embedded.item_N
+    items_V, every_N = (torch.arange(len(side), device=item_N.device) for side in (v_VD, t_ND))
+    asked_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item ask with one picture
+    own_v2t = _opinions(_nearest(v_VD[asked_Q], t_ND, asked_Q, item_N), row_N, opinion.similarity["VT"], form)
+    own_t2v = _opinions(_nearest(t_ND, v_VD, item_N, items_V), every_N, opinion.similarity["VT"], form)
     items = triplets.item_N.tolist()
     truth: Any = None
     if triplets.wrong is not None:
@@ -182,26 +183,34 @@ def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFra
 
 
 @torch.no_grad()
+def _nearest(query_QD: Tensor, gallery_GD: Tensor, query_item_Q: Tensor, gallery_item_G: Tensor) -> Tensor:
+    """Similarities of each query to its most similar candidates; what belongs to its own item is no competitor."""
+    near = []
+    for rows in torch.split(torch.arange(len(query_QD), device=query_QD.device), BLOCK):
+        sim_BG = query_QD[rows] @ gallery_GD.T
+        sim_BG.masked_fill_(query_item_Q[rows][:, None] == gallery_item_G[None, :], -torch.inf)
+        near.append(sim_BG.topk(min(CANDIDATES - 1, sim_BG.shape[1]), dim=1).values)
+    return torch.cat(near)
+
+
+@torch.no_grad()
 def _opinions(
-    query_ND: Tensor,
-    gallery_GD: Tensor,
-    query_item_N: Tensor,
-    gallery_item_G: Tensor,
-    own_N: npt.NDArray[np.float64],
-    form: Callable[[Tensor], Tensor],
+    near_QK: Tensor, row_N: Tensor, own_N: npt.NDArray[np.float64], form: Callable[[Tensor], Tensor]
 ) -> tuple[npt.NDArray[np.float64], ...]:
     """Evidence of the given pair, belief in it and uncertainty (UML eq. (1), (2)).
 
-    The candidates are the pair itself and the most similar entries of other given items: what belongs to the same
-    item is no competitor.
+    The candidates are the pair itself and the most similar entries of other given items.
+
+    Args:
+        near_QK: The latter, of each query.
+        row_N: The query of each pair.
+        own_N: The similarity of each pair.
+        form: From similarity to evidence.
     """
-    own_sim_N = torch.from_numpy(own_N).to(query_ND)
+    own_sim_N = torch.from_numpy(own_N).to(near_QK)
     own, beliefs, uncertainties = [], [], []
-    for rows in torch.split(torch.arange(len(query_ND), device=query_ND.device), BLOCK):
-        rival_BG = query_item_N[rows][:, None] != gallery_item_G[None, :]
-        sim_BG = (query_ND[rows] @ gallery_GD.T).masked_fill(~rival_BG, -torch.inf)
-        near_BK = sim_BG.topk(min(CANDIDATES - 1, sim_BG.shape[1]), dim=1).values
-        sim_BK = torch.cat([own_sim_N[rows][:, None], near_BK], dim=1)
+    for rows in torch.split(torch.arange(len(row_N), device=near_QK.device), BLOCK):
+        sim_BK = torch.cat([own_sim_N[rows][:, None], near_QK[row_N[rows]]], dim=1)
         opinion = dirichlet(form(sim_BK), sim_BK > -torch.inf)
         own.append(form(own_sim_N[rows]))
         beliefs.append(opinion.belief_BK[:, 0])
