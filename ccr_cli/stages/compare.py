@@ -23,6 +23,10 @@ from ccr_cli.stages.select import Inputs, made_from
 
 MUST_AGREE = ("data", "split", "lang", "caption_set", "q", "gallery", "dir", "protocol", "pos", "ties")
 """What two scores have in common if they are of the same queries, galleries and rules."""
+_APART = ("pos", "caption_set", "ties", "gallery", "q", "data")
+"""What tells comparisons apart that are of the same data, split, protocol and language."""
+Place = tuple[object, ...]
+"""What must agree of a result, with what one would not mix up."""
 SHOWN = ("SumR", "mAP", *(f"{d}.{name}" for d in DIRECTIONS for name in ("R@1", "R@5", "R@10", "MedR", "mAP")))
 LOW_IS_GOOD = ("MedR", "MeanR")
 _SEEDED = ("seed", "triplets", "dropped", "validation")
@@ -44,7 +48,7 @@ class Answer:
         return told | {"protocol": signature.read_protocol(told["protocol"])[0]}
 
     @property
-    def place(self) -> tuple[object, ...]:
+    def place(self) -> Place:
         """What must agree, and what one would not mix up: with or without fusion, and which reading."""
         must = tuple(self.fields[key] for key in MUST_AGREE)
         return (*must, self.result["fusion"] != "none", self.result.get("reading") or "")
@@ -55,9 +59,9 @@ class System:
     """Runs that differ in their seeds alone, with their results by place."""
 
     label: str
-    runs: Sequence[Mapping[tuple[object, ...], Answer]]
+    runs: Sequence[Mapping[Place, Answer]]
 
-    def signature(self, place: tuple[object, ...]) -> str:
+    def signature(self, place: Place) -> str:
         """That of its results; where seeds of the noise differ, all of them."""
         told = [signature.parse(each[place].result["signature"]) for each in self.runs]
         return signature.build({key: "+".join(dict.fromkeys(t[key] for t in told)) for key in signature.KEYS})
@@ -143,7 +147,8 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
     for artifact in inputs.given:
         if artifact.kind == "evaluation" and artifact.path not in used:
             warn(f"{artifact.name} is left out: the others were not asked the same")
-    return [one for place in chosen for one in _at(place, systems)]
+    names = _names(chosen, runs[0])
+    return [one for place in chosen for one in _at(place, systems, names[place])]
 
 
 def _answers(inputs: Inputs) -> dict[str, list[Answer]]:
@@ -187,7 +192,7 @@ def _systems(inputs: Inputs, answers: Mapping[str, Sequence[Answer]]) -> list[Sy
             what = [kept | {"noise": noise}, parents]
         groups.setdefault(base.canonical_json(what), []).append(run_id)
     members = list(groups.values())
-    by_place: dict[str, dict[tuple[object, ...], Answer]] = {}
+    by_place: dict[str, dict[Place, Answer]] = {}
     for run_id, found in answers.items():
         for answer in found:
             by_place.setdefault(run_id, {}).setdefault(answer.place, answer)
@@ -234,9 +239,7 @@ def _why(systems: Sequence[System]) -> str:
     return f"{head.label} and {system.label} were not asked the same: {told or 'there is nothing that all have'}"
 
 
-def _usual(
-    places: Sequence[tuple[object, ...]], first: Mapping[tuple[object, ...], Answer]
-) -> list[tuple[object, ...]]:
+def _usual(places: Sequence[Place], first: Mapping[Place, Answer]) -> list[Place]:
     """The queries of the target language as they are; where there are none, those of the source language."""
     plain = [
         place for place in places if first[place].result["fusion"] == "none" and not first[place].result.get("reading")
@@ -245,7 +248,24 @@ def _usual(
     return target or plain or list(places)
 
 
-def _at(place: tuple[object, ...], systems: Sequence[System]) -> list[Comparison]:
+def _names(places: Sequence[Place], first: Mapping[Place, Answer]) -> dict[Place, str]:
+    """What each comparison is of, in words; so much of the signature that no two are called the same."""
+    told: dict[Place, list[str]] = {}
+    for place in places:
+        result, protocol = first[place].result, first[place].fields["protocol"]
+        told[place] = [f"{result['data']} {result['split']}"] + [protocol] * (protocol != "full")
+        told[place] += [f"queries in {result['lang']}"]
+        told[place] += [f"fused {result['fusion']}"] * (result["fusion"] != "none")
+        told[place] += [f"{reading} alone" for reading in (result.get("reading"),) if reading]
+    for key in _APART:
+        shown = [", ".join(words) for words in told.values()]
+        for (place, words), name in zip(told.items(), shown, strict=True):
+            rivals = {first[p].fields[key] for p, other in zip(told, shown, strict=True) if other == name}
+            words += [f"{key} {first[place].fields[key]}"] * (len(rivals) > 1)
+    return {place: ", ".join(words) for place, words in told.items()}
+
+
+def _at(place: Place, systems: Sequence[System], what: str) -> list[Comparison]:
     """Every other system against the first, in one place."""
     read = [[_galleries(each[place]) for each in system.runs] for system in systems]
     for system, runs in zip(systems, read, strict=True):
@@ -266,10 +286,8 @@ def _at(place: tuple[object, ...], systems: Sequence[System]) -> list[Comparison
             lines.append(Line(name, values[0][name], values[n + 1][name], found[n][name], corrected))
         told = (systems[0].signature(place), system.signature(place))
         fusion = str(answer.result["fusion"])
-        parts = [f"{answer.result['data']} {answer.result['split']}", f"queries in {answer.result['lang']}"]
-        parts += [f"fused {fusion}"] * (fusion != "none") + [f"{r} alone" for r in (answer.result.get("reading"),) if r]
         lang = str(answer.result["lang"])
-        out.append(Comparison(", ".join(parts), lang, fusion, systems[0].label, system.label, lines, told))
+        out.append(Comparison(what, lang, fusion, systems[0].label, system.label, lines, told))
     return out
 
 

@@ -127,6 +127,22 @@ def test_all_that_every_system_answered(chain: Chain) -> None:
     assert [(c["lang"], c["fusion"]) for c in told] == [("es", "none"), ("es", "0.8raw"), ("en", "none")]
 
 
+def test_comparisons_are_called_by_what_tells_them_apart(trained: dict[str, Path]) -> None:
+    root, runs = trained["root"], (trained["basic0"], trained["infonce1"])
+    for run in runs:
+        for options in (("--task", "text"), ("--corrupt", "0.5"), ("--ties", "optimistic")):
+            toy.ok("evaluate", run, *options, *CPU, workspace=root)
+    told = json.loads(toy.ok("compare", *runs, "--json", workspace=root).out)["comparisons"]
+    text = "toy test, text-query-mt, queries in es, pos"
+    assert sorted(c["what"] for c in told) == [
+        "toy test, full-corrupt-drop0.5-seed0, queries in es",
+        "toy test, queries in es, ties mid",
+        "toy test, queries in es, ties optimistic",
+        f"{text} caption",
+        f"{text} item",
+    ]
+
+
 def test_what_was_not_asked_the_same_is_refused(trained: dict[str, Path], chain: Chain) -> None:
     root = trained["root"]
     done = toy.ccr("compare", trained["infonce1 test"], trained["val"], workspace=root)
