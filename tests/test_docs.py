@@ -216,6 +216,7 @@ def test_the_example_of_the_dataset_format_can_be_imported(tmp_path: Path) -> No
     toy.ok("translate", made.path, "--lang", "es", workspace=tmp_path / "workspace")
 
 
+@pytest.mark.slow
 def test_the_example_of_a_method_can_be_trained(sources: Any, tmp_path: Path) -> None:
     (example,) = [text for info, text in blocks(CHECKOUT / "CONTRIBUTING.md") if info.startswith("python ")]
     (name,) = [info.split(" ")[1] for info, _ in blocks(CHECKOUT / "CONTRIBUTING.md") if info.startswith("python ")]

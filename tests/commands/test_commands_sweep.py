@@ -187,9 +187,8 @@ def test_killed_in_the_second_run(workspace: Chain, undisturbed: list[base.Artif
     assert sorted(os.listdir(workspace.root / "runs")) == [made.name for made in undisturbed]
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupted_in_the_second_run(number: int, code: int, workspace: Chain) -> None:
     process = stop_in_the_second(workspace, number)
     out, err = process.communicate(timeout=60)

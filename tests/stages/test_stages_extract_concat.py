@@ -97,6 +97,7 @@ def test_three_at_once_and_one_after_the_other(workspace: Chain) -> None:
     assert later.files == whole.files and later.request == whole.request
 
 
+@pytest.mark.slow
 def test_features_of_videos_and_what_is_damaged_in_them(tmp_path: Path) -> None:
     """Other frames and means of them are refused with the command that helps; a damaged video stays damaged."""
     folder = toy.Folder("clips")

@@ -188,6 +188,7 @@ def test_the_protocol_can_be_chosen(copy: Chain, chain: Chain, finished: Chain) 
     assert wrong.code == 2 and "full or labelled" in wrong.err
 
 
+@pytest.mark.slow
 def test_what_stands_for_a_result_by_category_is_map(copy: Chain) -> None:
     done = toy.ok("evaluate", *CPU, workspace=copy.root)
     (only,) = results(done.made)
@@ -207,6 +208,7 @@ def test_what_stands_for_a_result_by_category_is_map(copy: Chain) -> None:
     assert "SumR (of 600)" in texts[0] and "mAP@all (of 100)" in texts[1]
 
 
+@pytest.mark.slow
 def test_categories_left_out_are_not_trained_on_and_told_apart(copy: Chain) -> None:
     shutil.rmtree(copy.root / "runs")
     made = copy.ccr("train", "--method", "fume", *SMALL, "--set", "left_out=11,14").made

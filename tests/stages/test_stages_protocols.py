@@ -322,6 +322,7 @@ def test_zero_shot_goes_by_each_collections_own_protocol(own: Chain, tmp_path: P
             assert {key: result[side][key] for key in wanted[side]} == pytest.approx(wanted[side])
 
 
+@pytest.mark.slow
 def test_a_variant_of_the_same_collection_is_measured_if_it_is_named_as_no_transfer(tmp_path: Path) -> None:
     root = tmp_path / "ws"
     for name, collection in (("toy", "c"), ("toy-more", "c"), ("other", "d")):

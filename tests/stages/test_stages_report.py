@@ -123,6 +123,7 @@ def test_the_page_needs_nothing_else_and_runs_only_its_own_script(workspace: Wor
     assert str(workspace.root) not in text
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_files_and_no_work_twice(workspace: Workspace) -> None:
     first = report(Inputs(workspace), name="r", searches=searches())
     again = report(Inputs(workspace), name="r", searches=searches())

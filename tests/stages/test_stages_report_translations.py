@@ -31,6 +31,7 @@ def workspace(sources: Chain, tmp_path: Path) -> Chain:
     return Chain(sources.folder, tmp_path / "workspace")
 
 
+@pytest.mark.slow
 def test_a_report_of_runs_shows_what_they_were_trained_on(chain: Chain, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     shutil.copytree(chain.root, root)

@@ -68,6 +68,7 @@ def test_results_come_batch_by_batch(marian: Path) -> None:
     assert sum(sizes) == len(CAPTIONS) and max(sizes) <= 6 < 24 < len(sizes)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_sees_the_same_batches(marian: Path) -> None:
     engine = translator(marian, batch_tokens=30, dtype="bfloat16")
     whole = dict(engine.translate(CAPTIONS))
@@ -276,6 +277,7 @@ def test_no_model_and_no_network_is_said_at_once(
     }
 
 
+@pytest.mark.slow
 def test_a_broken_torchvision_does_no_harm(marian: Path, tmp_path: Path) -> None:
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision" / "__init__.py").write_text("raise RuntimeError('no operator torchvision::nms')")
