@@ -60,6 +60,14 @@ def evaluate(
     corruption: Annotated[
         str, typer.Option("--corruption", help="drop, replace or shuffle words; or features, masked.")
     ] = "drop",
+    ood: Annotated[
+        str | None,
+        typer.Option(
+            "--ood",
+            help="Whether uncertainty tells queries that do not belong to the gallery: half (of it, taken out, asks "
+            "the rest), or a data set whose captions ask.",
+        ),
+    ] = None,
     device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
@@ -99,6 +107,7 @@ def evaluate(
         task=task,
         corrupt=corrupt,
         corruption=corruption,
+        ood=ood or "",
     )
     made = []
     for trained in runs:
@@ -122,5 +131,6 @@ EPILOG = c.examples(
     "ccr evaluate --zero-shot --drop-leaks",
     "ccr evaluate --task text",
     "ccr evaluate --corrupt 0.3 --corruption shuffle",
+    "ccr evaluate --ood half",
     "ccr evaluate runs/mine --split val-report --ties pessimistic --json",
 )

@@ -131,6 +131,8 @@ def show_evaluation(artifact: Artifact) -> None:
         _say_uncertainty(result)
         if told := result.get("uncertainty"):
             console.say(f"mean uncertainty: T2V {_number(told['t2v'], 3)}, V2T {_number(told['v2t'], 3)}")
+        _say_apart(f"out of distribution ({result.get('ood', {}).get('of', 'left out')})", result.get("ood"))
+        _say_apart("corrupted from intact", result.get("told_apart"))
     told = found[0].get("intervals")
     if told:
         console.say(
@@ -164,6 +166,22 @@ def _say_uncertainty(result: dict[str, Any]) -> None:
     if others:
         mine = f"uncertainty {_number(own['auroc'], 3)} " if "auroc" in own else "no uncertainty of its own "
         console.say(f"  T2V, first result wrong, AUROC: {mine}beside {', '.join(others)}", level=1)
+
+
+def _say_apart(what: str, told: dict[str, Any] | None) -> None:
+    """Says how well queries of two kinds are told apart, and whether by more than what similarities tell for free."""
+    for direction in _DIRECTIONS:
+        own = (told or {}).get(direction)
+        if own is None:
+            continue
+        others = [
+            f"{each} {_number(found['auroc'], 3)}{_verdict(found.get('gap'))}" for each, found in own["trivial"].items()
+        ]
+        mine = "no uncertainty of its own"
+        if "auroc" in own:
+            ends = own["interval"]
+            mine = f"uncertainty {_number(own['auroc'], 3)}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
+        console.say(f"{direction.upper()} {what}, AUROC: {mine} beside {', '.join(others)}")
 
 
 def _verdict(gap: list[float] | None) -> str:

@@ -21,6 +21,7 @@ from ccr_cli.stages.embed import choose_device
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.measure import Measuring, Options, Target
 from ccr_cli.stages.measure_text import measure_texts
+from ccr_cli.stages.ood import HALF, other_data
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.targets import other_targets, own_target
@@ -68,16 +69,29 @@ def evaluate(
         raise UsageError("--corrupt goes with pictures, not with --task text")
     if text and options.protocol not in ("", "full"):
         raise UsageError(f"--task text is of sentences alone, and --protocol says {options.protocol}")
+    if options.ood and (text or options.zero_shot):
+        raise UsageError(f"--ood does not go with {'--task text' if text else '--zero-shot'}")
     usual = "labelled" if not text and settings.get("criterion") == "mAP" else "full"
     options = replace(options, protocol=options.protocol or usual)
+    if options.ood and options.protocol == "labelled":
+        raise UsageError(
+            "--ood does not go with --protocol labelled, where whatever has the query's category belongs to it",
+            hint="--protocol full; or train without some categories: --set left_out=3,8 of fume",
+        )
     if options.drop_leaks and not options.zero_shot:
         raise UsageError("--drop-leaks goes with --zero-shot: on its own data set a run is measured by split")
     if options.zero_shot:
         targets = other_targets(inputs, trained, settings, options)
     else:
         targets = [own_target(inputs, trained, settings, options)]
+    other = None
+    if options.ood not in ("", HALF):
+        (target,) = targets
+        other = other_data(inputs, options.ood, target.data, target.langs, target.protocol.split)
+        options = replace(options, ood=other.name)
     request = _request(options)
     parents = [trained, *(p for t in targets for p in (t.data.artifact, t.features))]
+    parents += [other.artifact] if other else []
     name = name or _name(inputs, trained, targets, options, usual)
     with building(inputs.workspace, "evaluation", name, request, _unique(parents), force=force) as build:
         if build.done is None:
@@ -91,6 +105,7 @@ def evaluate(
                 settings,
                 trained,
                 translations_of(inputs.workspace, trained)[0],
+                other,
             )
             total = sum(len(t.langs) for t in targets)
             with progress(total, "evaluate", "languages") as advance:
@@ -118,6 +133,8 @@ def _request(options: Options) -> dict[str, Any]:
         del request["task"]
     if not options.corrupt:
         del request["corrupt"], request["corruption"]
+    if not options.ood:
+        del request["ood"]
     return request
 
 

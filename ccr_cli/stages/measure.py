@@ -26,13 +26,14 @@ from ccr_cli.errors import UsageError
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import signature as signatures
 from ccr_cli.metrics.corrupt import corrupt_texts, mask_features
+from ccr_cli.stages import ood
 from ccr_cli.stages.breakdown import breakdowns
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.labels import method_label
 from ccr_cli.stages.scoring import Sides, intervals, over_folds, rank_table, right_answers, score_gallery
 from ccr_cli.stages.triplets import Gallery, gallery, only, without
-from ccr_cli.stages.trust import deletions, out_of_distribution, outside_table
-from ccr_cli.stages.uncertainty import calibrations, of_folds, query_uncertainty, with_trivial
+from ccr_cli.stages.trust import deletions
+from ccr_cli.stages.uncertainty import calibrations, of_folds, with_trivial
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ class Options:
     """Share of the words of captions, or of features, that is corrupted in a second result."""
     corruption: str = "drop"
     """drop, replace or shuffle words; or features, masked."""
+    ood: str = ""
+    """Whether uncertainty tells queries that do not belong to the gallery: `half` of it, taken out, asks the other
+    half; or the name of a data set, whose captions ask."""
     drop_leaks: bool = False
     """Of other data sets, leave out the items that the run has seen."""
 
@@ -96,7 +100,9 @@ class Measuring:
         settings: dict[str, Any],
         trained: base.Artifact,
         translated: Mapping[str, base.Artifact],
+        other: dataset.Dataset | None = None,
     ) -> None:
+        self.other = other
         self.method, self.tokenizer, self.device = method, tokenizer, device
         self.options, self.settings, self.trained = options, settings, trained
         human = settings.get("human", [])
@@ -123,9 +129,9 @@ class Measuring:
                 warn(f"{found.missing} {protocol.split} items of {target.data.name} have no features")
             if visual is None:
                 visual = embed_visuals(self.method, found.visual, self.device)
-            self._language(target, lang, sets, found, visual)
+            sides = self._language(target, lang, sets, found, visual)
             if self.options.corrupt:
-                self._corrupted(target, lang, sets, found, visual)
+                self._corrupted(target, lang, sets, sides)
             advance(1)
 
     def _gallery(self, target: Target, lang: str) -> tuple[Gallery, str]:
@@ -145,10 +151,11 @@ class Measuring:
         asked = captions[captions["caption_id"].isin(set(found.caption_ids))]
         return found, "+".join(sorted(asked["caption_set"].unique()))
 
-    def _language(self, target: Target, lang: str, sets: str, found: Gallery, visual_VD: Tensor) -> None:
-        """The queries of one language: as they are, by every reading of the model, and fused with their translation."""
+    def _language(self, target: Target, lang: str, sets: str, found: Gallery, visual_VD: Tensor) -> Sides:
+        """The queries of one language: as they are (returned), by every reading of the model, and fused."""
         text_TD = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
-        self._add(target, lang, sets, Sides(found, visual_VD, text_TD))
+        plain = Sides(found, visual_VD, text_TD)
+        self._add(target, lang, sets, plain)
         for reading, model in self.method.readings().items():
             sides = (
                 embed_visuals(model, found.visual, self.device),
@@ -164,10 +171,11 @@ class Measuring:
             if alone:
                 warn(f"{alone} of {len(text_TD)} {lang} queries have no translation and are not fused with one")
             self._add(target, lang, sets, Sides(found, visual_VD, text_TD, english_TD), alone=alone)
+        return plain
 
-    def _corrupted(self, target: Target, lang: str, sets: str, found: Gallery, visual_VD: Tensor) -> None:
+    def _corrupted(self, target: Target, lang: str, sets: str, intact: Sides) -> None:
         """The same with captions, or features, made worse."""
-        o = self.options
+        o, found, visual_VD = self.options, intact.found, intact.visual_VD
         if o.corruption != "features":
             found = replace(found, texts=corrupt_texts(found.texts, o.corrupt, o.corruption, lang))
         elif found.visual.rows_ND.ndim > 2:
@@ -177,7 +185,13 @@ class Measuring:
             masked = Frames(mask_features(whole.rows_ND, o.corrupt), whole.offsets_V1)
             visual_VD = embed_visuals(self.method, masked, self.device)
         text_TD = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
-        self._add(target, lang, sets, Sides(found, visual_VD, text_TD), worse=f"{o.corruption}{o.corrupt:g}-seed0")
+        worse = Sides(found, visual_VD, text_TD)
+        self._add(target, lang, sets, worse, worse=f"{o.corruption}{o.corrupt:g}-seed0")
+        kinds = ([ood.asked(fold) for fold in self._folds(target, sides)] for sides in (intact, worse))
+        self.results[-1]["told_apart"], _ = ood.told_apart(self.method, *kinds)
+
+    def _folds(self, target: Target, sides: Sides) -> list[Sides]:
+        return sides.folds(np.array([target.fold_of[item] for item in sides.found.item_ids]), target.protocol.folds)
 
     def _add(
         self,
@@ -192,7 +206,7 @@ class Measuring:
     ) -> None:
         o, protocol, found = self.options, target.protocol, sides.found
         labelled, fuses = protocol.positives == "label", sides.english_TD is not None
-        folds = sides.folds(np.array([target.fold_of[item] for item in found.item_ids]), protocol.folds)
+        folds = self._folds(target, sides)
         scored = [
             score_gallery(
                 fold.found,
@@ -219,7 +233,7 @@ class Measuring:
             q=str(len(found.texts)),
             gallery=signatures.galleries([len(fold.found.item_ids) for fold in folds]),
             dir="t2v+v2t",
-            protocol=self._protocol(target, worse),
+            protocol=self._protocol(target, f"corrupt-{worse}" if worse else ""),
             pos={"all": "any"}.get(protocol.positives, protocol.positives),
             sim=f"cosine-{reading}" if reading else "cosine",
             fusion=fused,
@@ -246,9 +260,11 @@ class Measuring:
         if unc is not None and labelled:
             right = right_answers(found, labelled)
             self.results[-1]["deletion"] = deletions(sides.visual_VD, sides.text_TD, unc[0], right, o.ties)
-        if unc is not None and self.left_out and len(folds) == 1 and not worse:
-            self._outside(target, lang, sides, unc[0])
         number = len(self.results) - 1
+        if unc is not None and self.left_out and len(folds) == 1 and not worse:
+            self._left_out(target, lang, sides)
+        elif o.ood and not (fuses or reading or worse):
+            self._outside(target, lang, sides, label)
         for direction in ("t2v", "v2t"):
             for place, (fold, each) in enumerate(zip(folds, scored, strict=True)):
                 unc_Q = unc[place][direction] if unc else None
@@ -293,31 +309,41 @@ class Measuring:
             "signature": label,
         }
 
-    def _protocol(self, target: Target, worse: str) -> str:
+    def _protocol(self, target: Target, more: str) -> str:
         """What the signature calls the protocol."""
-        name = f"{target.protocol.name}-corrupt-{worse}" if worse else target.protocol.name
+        name = f"{target.protocol.name}-{more}" if more else target.protocol.name
         if target.zero_shot:
             name = ZERO_SHOT if name == "full" else f"{ZERO_SHOT}-{name}"
         name = f"{name}-without-{self.left_out}" if self.left_out else name
         return signatures.protocol_value(name, target.trained_on)
 
-    def _outside(self, target: Target, lang: str, sides: Sides, unc: Mapping[str, np.ndarray]) -> None:
+    def _left_out(self, target: Target, lang: str, sides: Sides) -> None:
         """The uncertainty of queries of the categories that were left out, against the gallery of the others."""
         found, _ = self._gallery(replace(target, data=only(target.data, self.left_out)), lang)
         visual_VD = embed_visuals(self.method, found.visual, self.device)
         outside = Sides(found, visual_VD, encode_and_embed(self.method, self.tokenizer, found.texts, self.device))
-        unknown = {}
-        for direction, query_QD, gallery_GD in (
-            ("t2v", outside.text_TD, sides.visual_VD),
-            ("v2t", visual_VD, sides.text_TD),
-        ):
-            unknown_Q = query_uncertainty(self.method, query_QD, gallery_GD)
-            assert unknown_Q is not None, "the method has an uncertainty of other queries"
-            unknown[direction] = unknown_Q
-        self.results[-1]["ood"] = out_of_distribution(unc, unknown, self.left_out)
-        number = len(self.results) - 1
-        self.outside.append(outside_table(number, self.method, sides, unc, left_out=False))
-        self.outside.append(outside_table(number, self.method, outside, unknown, left_out=True))
+        about = {"left_out": [int(label) for label in self.left_out.split(",")]}
+        self._tell(about, [ood.asked(sides)], [ood.asked(outside, sides)])
+
+    def _outside(self, target: Target, lang: str, sides: Sides, label: str) -> None:
+        """The uncertainty of queries that do not belong to the gallery: of its other half, or of another data set."""
+        what = named(self.other) if self.other else ood.HALVED
+        kinds: ood.Kinds | None = (
+            ood.strangers(self.other, lang, target.protocol.split, sides, self.method, self.tokenizer)
+            if self.other
+            else ood.halves(sides, target.data)
+        )
+        if kinds is not None:
+            sizes = signatures.galleries([len(each["v2t"].ids) for each in kinds[0]])
+            fields = signatures.parse(label) | {"protocol": self._protocol(target, f"ood-{what}"), "gallery": sizes}
+            self._tell({"of": what, "signature": signatures.build(fields)}, *kinds)
+
+    def _tell(self, about: dict[str, Any], known: list[ood.Both], unknown: list[ood.Both]) -> None:
+        """How well queries of a result are told from others that do not belong to its gallery."""
+        told, rows = ood.told_apart(self.method, known, unknown)
+        self.results[-1]["ood"] = about | told
+        if rows is not None:
+            self.outside.append(rows.assign(result=np.int32(len(self.results) - 1)))
 
 
 def named(data: dataset.Dataset) -> str:

@@ -1,4 +1,4 @@
-"""Whether uncertainty can be trusted on data with categories: deletion curves, and categories never trained on.
+"""Whether uncertainty can be trusted on data with categories: deletion curves.
 
 Shape suffixes: V visual items, T texts, D embedding, Q queries, G gallery.
 """
@@ -10,16 +10,12 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from ccr_cli.losses.credibility import pair_uncertainty
-from ccr_cli.methods.base import Method
 from ccr_cli.metrics.deletion import delete, deletion_curve
-from ccr_cli.metrics.detection import auroc
 from ccr_cli.metrics.positives import Positives
-from ccr_cli.stages.scoring import Sides
 
 LARGEST = 2**26
 """Most pairs of which deletion curves are made: they need whole matrices."""
@@ -60,47 +56,3 @@ def deletions(
         }
         for direction, (sim_QG, doubt_QG, right) in sides.items()
     }
-
-
-def out_of_distribution(
-    known: Mapping[str, np.ndarray], unknown: Mapping[str, np.ndarray], left_out: str
-) -> dict[str, Any]:
-    """How well uncertainty tells queries of categories that were left out of training from the others.
-
-    Args:
-        known: Uncertainty of the queries of known categories, by direction.
-        unknown: Of those of categories that were left out, against the same gallery.
-        left_out: These categories.
-    """
-    out: dict[str, Any] = {"left_out": [int(label) for label in left_out.split(",")]}
-    for direction, known_Q in known.items():
-        unknown_Q = unknown[direction]
-        score_Q = np.concatenate([known_Q, unknown_Q])
-        truth_Q = np.concatenate([np.zeros(len(known_Q)), np.ones(len(unknown_Q))])
-        out[direction] = {"auroc": auroc(score_Q, truth_Q), "known": len(known_Q), "unknown": len(unknown_Q)}
-    return out
-
-
-@torch.no_grad()
-def outside_table(
-    number: int, method: Method, sides: Sides, unc: Mapping[str, np.ndarray], *, left_out: bool
-) -> pd.DataFrame:
-    """Uncertainty and entropy of every query of one result, as an evaluation keeps it.
-
-    Args:
-        number: Of the result.
-        method: The model.
-        sides: The queries.
-        unc: The uncertainty of each, by direction.
-        left_out: Whether they are of categories that were left out of training.
-    """
-    parts = []
-    for direction, ids, query_QD in (
-        ("t2v", sides.found.caption_ids, sides.text_TD),
-        ("v2t", sides.found.item_ids, sides.visual_VD),
-    ):
-        entropy_Q = method.entropy(query_QD)
-        frame = pd.DataFrame({"query_id": ids, "uncertainty": unc[direction]})
-        frame["entropy"] = np.nan if entropy_Q is None else entropy_Q.double().cpu().numpy()
-        parts.append(frame.assign(result=np.int32(number), direction=direction, left_out=left_out))
-    return pd.concat(parts, ignore_index=True)

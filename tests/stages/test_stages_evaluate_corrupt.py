@@ -56,6 +56,17 @@ def test_corruption_stands_beside_what_is_intact(how: str, finished: Chain) -> N
             for side in ("t2v", "v2t"):
                 mine = ranks[(ranks["result"] == everything.index(result)) & (ranks["direction"] == side)]
                 assert result["uncertainty"][side] == pytest.approx(mine["uncertainty"].mean())
+        for side in ("t2v", "v2t"):
+            rows = ranks[ranks["direction"] == side]
+            before, after = (rows.loc[rows["result"] == everything.index(r), "uncertainty"] for r in (one, other))
+            told = other["told_apart"][side]
+            assert told["means"] == pytest.approx([before.mean(), after.mean()])
+            assert told["auroc"] == pytest.approx(
+                np.mean([(b > a) + 0.5 * (a == b) for a in before for b in after]), abs=1e-9
+            )
+            assert told["rise"][0] <= after.mean() - before.mean() <= told["rise"][1]
+            assert set(told["trivial"]) == {"top similarity", "margin"}
+        assert "told_apart" not in one
 
 
 def test_wrong_shares_are_refused(finished: Chain) -> None:
