@@ -253,7 +253,8 @@ class Searcher:
     def _indexed(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
         """Compares every query with the candidates of an index.
 
-        Where the uncertainty looks at more than some candidates there is none.
+        The uncertainty is that of the candidates found; there is none where these are fewer than it looks at, or where
+        it looks at everything.
         """
         assert self._index is not None
         found_QK = self._index.nearest(query_QD, min(len(self.ids), max(top, self._candidates)))
@@ -262,7 +263,8 @@ class Searcher:
             rows_KD = self._index.vectors(at_K).to(self._on)
             sim_1K, uncertainty_1 = self._method.score(query_D[None], rows_KD)
             best = sim_1K[0].topk(min(top, len(at_K)))
-            unsure = None if uncertainty_1 is None or not self._candidates else float(uncertainty_1[0])
+            enough = 0 < min(self._candidates, len(self.ids)) <= len(at_K)
+            unsure = float(uncertainty_1[0]) if enough and uncertainty_1 is not None else None
             yield best.values, torch.from_numpy(at_K)[best.indices.cpu()], unsure
 
     def _hit(self, place: int, at: int, similarity: float) -> Hit:

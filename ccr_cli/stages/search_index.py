@@ -104,7 +104,10 @@ class Index:
 
     def efforts(self) -> list[int]:
         """What is worth trying, the least first."""
-        return list(EFFORTS) if self.kind == "hnsw" else [2**n for n in range(self._index.nlist.bit_length())]
+        if self.kind == "hnsw":
+            return list(EFFORTS)
+        cells = int(self._index.nlist)
+        return [*(2**n for n in range((cells - 1).bit_length())), cells]
 
     def nearest(self, query_QD: Tensor, k: int) -> Numbers:
         """The numbers of the entries found for each query (Q, K), the most similar first; -1 where there are fewer."""

@@ -15,8 +15,11 @@ from toy import Chain
 
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts import index as artifact
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.search_index import Index, exact, recall
+from ccr_cli.stages.search_choose import choose
+from ccr_cli.stages.search_index import Index, exact, faiss, recall
+from ccr_cli.stages.select import Inputs
 
 CPU = ("--device", "cpu")
 
@@ -42,6 +45,15 @@ def test_recall_is_the_share_of_the_ten_most_similar_that_are_found(kind: str) -
         assert recall(made, query_QD, rows_VD, exact(query_QD, rows_VD, 10)) == pytest.approx(share, abs=1e-9)
         found.append(share)
     assert found[0] < 1 and found[-1] > 0.999, "little effort misses some, much of it nothing"
+
+
+def test_the_greatest_effort_looks_into_every_cell() -> None:
+    rows_VD, query_QD = unit(3000, 32), torch.nn.functional.normalize(torch.ones(1, 32), dim=1)
+    made = Index.build(rows_VD, "ivf")
+    assert made.efforts() == [1, 2, 4, 8, 16, 32, 64, 76], "3,000 entries, 39 a cell"
+    made.effort = made.efforts()[-1]
+    assert recall(made, query_QD, rows_VD, exact(query_QD, rows_VD, 3000)) == 1.0
+    assert Index.build(rows_VD[:40], "ivf").efforts() == [1] and Index.build(rows_VD[:80], "ivf").efforts() == [1, 2]
 
 
 def test_equal_vectors_are_all_right() -> None:
@@ -114,6 +126,22 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
     assert other.code == 4
     missing = finished.ccr("search", "rojo", finished.find("run", "infonce").path, "--index", *CPU)
     assert missing.code == 4 and "ccr index" in missing.err
+
+
+def test_too_few_candidates_have_no_uncertainty(finished: Chain) -> None:
+    run = finished.find("run", "uml").path
+    made = toy.ok("index", run, "--split", "all", *CPU, workspace=finished.root).made
+    searcher = choose(Inputs.from_paths(Workspace(finished.root), [str(made.path)]), device="cpu")
+    assert searcher._index is not None and searcher._candidates == 2
+    rows_VD = searcher._index.vectors(np.arange(48))
+    cells = faiss().IndexIVFFlat(faiss().IndexFlatIP(32), 32, 24, faiss().METRIC_INNER_PRODUCT)
+    cells.train(rows_VD.numpy())
+    cells.add(rows_VD.numpy())
+    cells.make_direct_map()
+    searcher._index = Index(cells, "ivf")  # one cell of 24 is looked into: of some queries it has one entry
+    answers = list(searcher.texts([text for text in searcher.data.captions["text"]], 10))
+    assert {len(answer.hits) > 1 for answer in answers} == {True, False}
+    assert all((answer.uncertainty is None) == (len(answer.hits) < 2) for answer in answers)
 
 
 @pytest.mark.slow
