@@ -55,6 +55,11 @@ class Eye:
     sampling: Sampling
     """Which frames of a video."""
 
+    @property
+    def stills(self) -> bool:
+        """Whether it is shown pictures, and not clips of videos alone."""
+        return self.sampling.clip_frames == 1
+
     def preprocess(self, image: Image.Image) -> Tensor:
         """Returns the levels of a picture, (3, H, W) uint8."""
         return self.recipe.levels(image)
@@ -74,7 +79,7 @@ class Eye:
         return Frames(levels_NCHW, torch.tensor([0, len(levels_NCHW)]))
 
     def image(self, image: Image.Image) -> Frames:
-        """A picture that is open, as one item."""
+        """A picture that is open, as one item; where `stills`."""
         return Frames.single(self.preprocess(image)[None])
 
 

@@ -62,14 +62,13 @@ class PictureEncoder:
         except MediaError as error:
             raise UsageError(f"{path} cannot be searched with: {error}") from None
 
-    def image(self, image: Image.Image) -> Frames:
-        """Encodes a picture that is open, as one item.
+    @property
+    def stills(self) -> bool:
+        """Whether it encodes pictures, and not clips of videos alone."""
+        return all(model.sampling.clip_frames == 1 for model, _ in self._parts)
 
-        Raises:
-            UsageError: If the encoder takes clips of a video.
-        """
-        if any(model.sampling.clip_frames > 1 for model, _ in self._parts):
-            raise UsageError("the run's encoder takes clips of a video, and this is a picture")
+    def image(self, image: Image.Image) -> Frames:
+        """Encodes a picture that is open, as one item; where `stills`."""
         return self._item([[model.preprocess(image)] for model, _ in self._parts])
 
     def _item(self, inputs: Sequence[Sequence[Tensor]]) -> Frames:

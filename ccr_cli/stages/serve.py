@@ -104,7 +104,9 @@ class Service:
         self._model, self._shown = ThreadPoolExecutor(1), ThreadPoolExecutor(2)
         self._small = lru_cache(KEPT)(self._thumbnail)
         try:
-            self.pictures = searcher.encoder is not None
+            self.pictures = searcher.encoder.stills
+            if not self.pictures:
+                warn("there is no search with pictures: the run's encoder takes clips of videos")
         except CcrError as error:
             warn(f"there is no search with pictures: {error.message}")
             self.pictures = False
