@@ -37,6 +37,8 @@ from ccr_cli.stages.triplets import Triplets, round_trips, training_triplets, wi
 
 CANDIDATES = 128
 BLOCK = 1024
+LARGEST = 2**26
+"""Most similarities held at once: fewer pairs together where there are many."""
 SUSPICIOUS = 20
 _FLOATS = (
     *("sim_vs", "sim_vt", "sim_st", "evidence_v2t", "evidence_t2v", "belief", "uncertainty"),
@@ -72,7 +74,8 @@ def diagnose(
         The diagnosis.
 
     Raises:
-        UsageError: If other data than the run's were named, or the run or the options do not allow it.
+        UsageError: If other data than the run's were named, or the run or the options do not allow it, or a side was
+            given that the judge does not read.
     """
     refuse_unread(inputs, trained)
     settings = run.config(trained)
@@ -83,10 +86,13 @@ def diagnose(
         raise UsageError(f"{trained.name} cannot be diagnosed: {config.unjudged()}", hint=hint)
     own = settings["options"]["judge"]
     judge = judge or (own if registry.load("judges", own).SCOPE in ("epoch", "triangle") else DEFAULT_JUDGE)
-    registry.load("judges", judge)
-    judge_side = judge_side or settings["options"]["judge_side"]
-    if judge_side not in ("cross_lingual", "cross_modal", "both"):
+    scope = registry.load("judges", judge).SCOPE
+    if judge_side not in (None, "cross_lingual", "cross_modal", "both"):
         raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
+    if judge_side and scope not in ("batch", "epoch"):
+        hint = "leave --judge-side out, or name another --judge"
+        raise UsageError(f"the judge {judge} chooses by itself what it reads", hint=hint)
+    judge_side = judge_side or settings["options"]["judge_side"]
     if share is not None and not 0 < share < 1:
         raise UsageError(f"a share lies between 0 and 1, not at {share:g}", hint="--share 0.05 calls 5 % noisy")
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
@@ -186,7 +192,8 @@ def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFra
 def _nearest(query_QD: Tensor, gallery_GD: Tensor, query_item_Q: Tensor, gallery_item_G: Tensor) -> Tensor:
     """Similarities of each query to its most similar candidates; what belongs to its own item is no competitor."""
     near = []
-    for rows in torch.split(torch.arange(len(query_QD), device=query_QD.device), BLOCK):
+    block = max(1, min(BLOCK, LARGEST // max(len(gallery_GD), 1)))
+    for rows in torch.split(torch.arange(len(query_QD), device=query_QD.device), block):
         sim_BG = query_QD[rows] @ gallery_GD.T
         sim_BG.masked_fill_(query_item_Q[rows][:, None] == gallery_item_G[None, :], -torch.inf)
         near.append(sim_BG.topk(min(CANDIDATES - 1, sim_BG.shape[1]), dim=1).values)

@@ -56,8 +56,9 @@ def split(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> di
     Returns:
         `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`, and which `share`; the threshold on `p_clean`
         (of a share: the largest that was called); the threshold on the similarity, `sim_st` or `sim_vt`, where the
-        judge reads one of them alone; and of a mixture `wrong`, the share that it takes for wrong, with the precision
-        and recall that it `expected` of the calls. Null where nothing is called or nothing is wrong.
+        judge reads one of them alone and one threshold divides all; and of a mixture `wrong`, the share that it takes
+        for wrong, with the precision and recall that it `expected` of the calls. Null where nothing is called or
+        nothing is wrong.
     """
     scope = registry.load("judges", judge).SCOPE
     noisy, doubt = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
@@ -75,8 +76,8 @@ def split(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> di
     found["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
     if scope == "epoch" and side in _READ and share is None:
         name = _READ[side]
-        both = 0 < len(called) < len(frame)
-        found[name] = float(called[name].max() + frame.loc[~noisy, name].min()) / 2 if both else None
+        below, above = called[name].max(), frame.loc[~noisy, name].min()
+        found[name] = float(below + above) / 2 if below <= above else None  # of languages each has its own
     if scope in MIXTURES:
         found["wrong"] = float(doubt.mean())
         found["expected"] = {

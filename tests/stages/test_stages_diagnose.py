@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import toy
@@ -26,6 +27,7 @@ from ccr_cli.artifacts.tables import read_table
 from ccr_cli.data import pairs as listing
 from ccr_cli.metrics.detection import detection
 from ccr_cli.report.diagnosed import diagnoses_frame
+from ccr_cli.stages import suspicion
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.triplets import read_visuals
 
@@ -152,11 +154,24 @@ def test_evidence_and_belief_among_other_items(form: str, finished: Chain) -> No
     np.testing.assert_allclose(pairs["uncertainty"], np.reshape(uncertainty, (-1, 2)).mean(axis=1), rtol=1e-3)
 
 
+def test_one_threshold_is_stated_only_where_it_divides_all() -> None:
+    known: dict[str, Any] = {"p_clean": [0.1, 0.9, 0.2, 0.8], "verdict": ["noisy", "clean"] * 2}
+    apart = pd.DataFrame({**known, "sim_st": [0.1, 0.3, 0.2, 0.4]})
+    assert suspicion.split(apart, "two-group", "cross_lingual", None)["sim_st"] == pytest.approx(0.25)
+    mixed = pd.DataFrame({**known, "sim_st": [0.1, 0.3, 0.5, 0.7]})  # of two languages, one after the other
+    assert suspicion.split(mixed, "two-group", "cross_lingual", None)["sim_st"] is None
+    for verdict in ("noisy", "clean"):
+        alone = apart.assign(verdict=verdict)
+        assert suspicion.split(alone, "two-group", "cross_lingual", None)["sim_st"] is None
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--judge", "nobody"), "known judges: argmax, gmm"),
         (("--judge-side", "left"), "cross_lingual, cross_modal or both"),
+        (("--judge-side", "both"), "the judge triangle chooses by itself"),
+        (("--judge", "translation", "--judge-side", "cross_modal"), "the judge translation chooses by itself"),
         (("--device", "abacus", "--judge", "gmm"), "--device is auto, cpu or cuda"),
     ],
 )
