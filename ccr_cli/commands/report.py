@@ -32,7 +32,9 @@ def report(
     ] = 0,
     split: Annotated[
         str,
-        typer.Option("--split", help="Whose items --searches, --map and --inside show: train, val, test, val-report."),
+        typer.Option(
+            "--split", help="Whose items --searches, --map and --inside show: train, val, test, val-select, val-report."
+        ),
     ] = "test",
     published: Annotated[
         bool,
@@ -55,12 +57,14 @@ def report(
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_report
+    from ccr_cli.data.splits import refuse_unknown
     from ccr_cli.report.compose import overview
     from ccr_cli.stages.report import gather, write
     from ccr_cli.stages.report_inside import sample_inside
     from ccr_cli.stages.report_maps import sample_maps
     from ccr_cli.stages.samples import sample_searches
 
+    refuse_unknown(split)
     shown = sample_searches(inputs, searches, split=split, device=device) if searches else []
     maps = sample_maps(inputs, map_, split=split, device=device) if map_ else []
     within = sample_inside(inputs, inside, split=split, device=device) if inside else None

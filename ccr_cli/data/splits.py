@@ -21,13 +21,22 @@ def items_of(items: pd.DataFrame, split: str) -> pd.DataFrame:
     Raises:
         UsageError: If there is no such split.
     """
-    if split not in SPLITS:
-        raise UsageError(f"there is no split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
+    refuse_unknown(split)
     chosen = items[items["split"] == split.split("-")[0]]
     if "-" in split:
         select = chosen["group"].map(_selects).astype(bool)
         chosen = chosen[select if split == "val-select" else ~select]
     return chosen.reset_index(drop=True)
+
+
+def refuse_unknown(split: str) -> None:
+    """Refuses the name of a split that there is not.
+
+    Raises:
+        UsageError: If it is none of `SPLITS`.
+    """
+    if split not in SPLITS:
+        raise UsageError(f"there is no split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
 
 
 def _selects(group: str) -> bool:

@@ -11,8 +11,8 @@ import itertools
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from ccr_cli.console import warn
 from ccr_cli.report.compare import BASELINE, is_oracle
 
 INK = "#23272e"
@@ -44,18 +45,18 @@ _FREE_MARKS = ("v", "P", "X", "*", "h")
 # Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
 
 _CJK = (
-    "Noto Sans CJK SC",
-    "Noto Sans CJK JP",
-    "Noto Sans SC",
-    "Noto Sans JP",
-    "Source Han Sans SC",
-    "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei",
-    "Droid Sans Fallback",
-    "IPAGothic",
-    "Hiragino Sans",
-    "PingFang SC",
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK TC", "Noto Sans CJK KR"),
+    *("Noto Sans SC", "Noto Sans JP", "Noto Sans TC", "Noto Sans KR"),
+    *("Source Han Sans SC", "Source Han Sans CN", "Source Han Sans JP", "Source Han Sans"),
+    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "AR PL UMing CN", "AR PL UKai CN"),
+    *("IPAexGothic", "IPAGothic", "TakaoPGothic", "VL Gothic", "NanumGothic", "Baekmuk Gulim"),
+    *("Hiragino Sans", "Hiragino Sans GB", "PingFang SC", "Heiti SC", "STHeiti", "Apple SD Gothic Neo"),
+    *("Microsoft YaHei", "SimHei", "SimSun", "Yu Gothic", "Meiryo", "MS Gothic", "Malgun Gothic"),
+    *("Noto Serif CJK SC", "Noto Serif CJK JP", "Unifont", "Arial Unicode MS"),
 )
+"""Families with Chinese, Japanese or Korean letters, of Linux, macOS and Windows, the most complete first."""
+INSTALL = "apt install fonts-noto-cjk"
+"""What brings all of these letters on Debian and its kin."""
 _SCRIPTS = ("Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai")
 
 Style = dict[str, Any]
@@ -63,10 +64,39 @@ Style = dict[str, Any]
 
 @cache
 def fonts() -> list[str]:
-    """Font families in order of preference: matplotlib's own, then one for each further script if installed."""
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    cjk = [name for name in _CJK if name in installed][:1]
-    return ["DejaVu Sans", *cjk, *(name for name in _SCRIPTS if name in installed)]
+    """Font families in order of preference: matplotlib's own, then those of further scripts that are installed.
+
+    A letter is drawn with the first that has it.
+    """
+    return ["DejaVu Sans", *cjk_fonts(), *(name for name in _SCRIPTS if name in _installed())]
+
+
+def cjk_fonts() -> list[str]:
+    """The installed families for Chinese, Japanese and Korean; fonts are looked for anew where none is known.
+
+    Matplotlib keeps a list of fonts that it does not renew, so one installed since is not in it.
+    """
+    if not (known := [name for name in _CJK if name in _installed()]):
+        manager = font_manager.fontManager
+        files = {font.fname for font in manager.ttflist}
+        for path in sorted(set(font_manager.findSystemFonts()) - files):
+            with suppress(OSError, RuntimeError, ValueError):  # no font, or a damaged one
+                manager.addfont(path)
+        known = [name for name in _CJK if name in _installed()]
+    return known
+
+
+def _installed() -> set[str]:
+    return {font.name for font in font_manager.fontManager.ttflist}
+
+
+def lacking(letters: Iterable[str]) -> str:
+    """A sentence on letters that no installed font has, and what to install."""
+    found = sorted(set(letters))
+    some = " ".join(found[:8]) + (" ..." if len(found) > 8 else "")
+    said = f"figures show boxes for {len(found)} letters that no installed font has: {some}"
+    cjk = any("\u2e80" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7ff" for letter in found)
+    return f"{said}; {INSTALL}" if cjk else said
 
 
 def styles(labels: Sequence[str]) -> dict[str, Style]:
@@ -84,7 +114,10 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The settings under which figures are made and saved; left as they were afterwards."""
+    """The settings under which figures are made and saved; left as they were afterwards.
+
+    Letters that no installed font has are said once, at the end.
+    """
     settings: dict[Any, Any] = {
         "font.family": fonts(),
         "font.size": 10.5,
@@ -115,14 +148,26 @@ def drawing() -> Iterator[None]:
     }
     log = logging.getLogger("matplotlib.font_manager")
     level = log.level
+    boxes: set[str] = set()
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        show = warnings.showwarning
+
+        def note(message: Warning | str, *about: Any, **more: Any) -> None:
+            if absent := re.match(r"Glyph (\d+) .*missing from", str(message)):
+                boxes.add(chr(int(absent[1])))
+            else:
+                show(message, *about, **more)
+
+        warnings.showwarning = note
+        warnings.filterwarnings("always", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
         log.setLevel(logging.ERROR)
         try:
             yield
         finally:
             log.setLevel(level)
+    if boxes:
+        warn(lacking(boxes))
 
 
 def new_figure(width: float, height: float) -> Figure:

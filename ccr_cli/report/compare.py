@@ -87,7 +87,8 @@ class View:
         """Sorts the view that a reader wants first to the front."""
         foreign = bool(self.trained_lang) and self.role == "target" and self.lang != self.trained_lang
         other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, self.split != "test")
-        return (*other, -len(self.frame), self.noise_kind != "caption-translation", self.title)
+        repaired = all(map(is_repaired, self.frame["label"]))
+        return (*other, repaired, -len(self.frame), self.noise_kind != "caption-translation", self.title)
 
 
 def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
@@ -319,6 +320,24 @@ def _extras(label: str) -> tuple[str, list[str]]:
 def is_oracle(label: str) -> bool:
     """Says whether a method knows the truth, so that it is a ceiling and no competitor."""
     return "oracle" in _extras(label)[1]
+
+
+_REPAIR = r"(?:, )?(?:\b(?:pairs|weights) |\bmended=)[0-9a-f]{6}(?:\+[0-9a-f]{6})*"
+
+
+def is_repaired(label: str) -> bool:
+    """Says whether a list of doubted pairs decided on what was trained: a variant of a method, and no method."""
+    return re.search(_REPAIR, label) is not None
+
+
+def unrepaired(label: str) -> str:
+    """The label of the same method without the repair.
+
+    >>> unrepaired("uml (paper, pairs 1a2b3c) [beta=0.5]"), unrepaired("uml [mended=1a2b3c]")
+    ('uml (paper) [beta=0.5]', 'uml')
+    """
+    text = re.sub(_REPAIR, "", label).replace("(, ", "(").replace("[, ", "[")
+    return re.sub(r" \(\)| \[\]", "", text)
 
 
 def is_plain(label: str) -> bool:

@@ -12,6 +12,7 @@ from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.report import (
     canvas,
     compare,
+    corruption,
     diagnosed,
     illustrations,
     languages,
@@ -39,7 +40,8 @@ class Overview:
     diagnoses: pd.DataFrame
     findings: Findings
     tables: dict[str, Table]
-    """By name: sumr or map, retrieval, and where there is something to say languages, recovery, detection, settings
+    """By name: sumr or map, retrieval, and where there is something to say languages, recovery, detection,
+    corruption, settings
     (and settings-map or settings-sumr where the main table is of the other figure), searches, translations,
     translation-scores, and those whose names begin with published."""
 
@@ -50,6 +52,9 @@ def overview(material: Material) -> Overview:
     views = compare.views(frame)
     diagnoses = diagnosed.diagnoses_frame([(d.run_id, d.summary) for d in material.diagnoses], material.facts)
     tables = make_tables(views, diagnoses) if views else {}
+    worse = corruption.table(material, views[0]) if views else None
+    if worse:
+        tables["corruption"] = worse
     if material.searches:
         tables["searches"] = summaries.searches(material.searches)
     for table in (translations.flags(material.translations), translation_scores.scores(material.translations)):

@@ -159,10 +159,13 @@ SCRIPT = r"""
   const draw = () => {
     if (state.b < 0 && state.by === "difference") state.by = "p";
     const g = told.groups[state.group], known = g.pairs.some((q) => q.truth), returned = g.pairs.some((q) => q.back);
+    const pictured = told.images.length > 0;
+    table.classList.toggle("plain", !pictured);
     const value = ORDERS[state.by][1], sign = state.back ? -1 : 1;
     const found = g.pairs.map((q, i) => [q, i]).filter(([q]) => wanted(q));
     found.sort((x, y) => sign * (value(x[0], state) - value(y[0], state)) || x[1] - y[1]);
-    head.replaceChildren(heading("picture"), heading("English"), heading("translation (" + g.lang + ")"),
+    head.replaceChildren(...(pictured ? [heading("picture")] : []), heading("English"),
+      heading("translation (" + g.lang + ")"),
       ...(returned ? [heading("translated back")] : []), heading("P(clean)", "p"),
       heading("uncertainty", "uncertainty"), heading("similarity", "similarity"),
       heading(known ? "verdict, truth" : "verdict"));
@@ -171,7 +174,7 @@ SCRIPT = r"""
       let picture = make("div", "no image", "thumb none");
       if (address) { picture = make("img"); picture.src = address; picture.alt = ""; picture.loading = "lazy"; }
       picture.title = q.item;
-      cell(row, "picture", picture);
+      if (pictured) cell(row, "picture", picture);
       cell(row, "English", foreign(q.english, "en"));
       cell(row, g.lang, foreign(q.text, g.lang));
       if (returned) cell(row, "back", foreign(q.back || "\u2013", "en"));
@@ -225,6 +228,10 @@ table.pairs td[data-name=verdict] { line-height: 1.9; }
   table.pairs td { display: block; border: 0; padding: 0; grid-column: 2 / -1; }
   table.pairs td[data-name=picture] { grid-column: 1; grid-row: 1 / span 4; }
   table.pairs td[data-name=uncertainty] { grid-column: 2; } table.pairs td[data-name=similarity] { grid-column: 3; }
+  table.pairs.plain tr { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
+  table.pairs.plain td { grid-column: 1 / -1; }
+  table.pairs.plain td[data-name=uncertainty] { grid-column: 1; }
+  table.pairs.plain td[data-name=similarity] { grid-column: 2; }
   table.pairs td:not([data-name=picture], [data-name=verdict])::before { content: attr(data-name); display: block;
     color: var(--faint); font-size: .74rem; }
 }

@@ -39,14 +39,17 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     """Says how the best noise-robust method stands against infonce at the headline noise ratio.
 
     The method is the best of those that are neither a plain one nor an oracle (if there is none, the best plain
-    one); the noise ratio is 40 % if it was run, else the highest.
+    one); the noise ratio is 40 % if it was run, else the highest. A run on repaired pairs or translations is a variant
+    of its method: it is spoken of by itself, unless there is nothing else.
 
     Args:
         view: The main view.
         diagnoses: A diagnoses frame, may be empty.
     """
-    noise = _headline_noise(view.frame)
-    at = view.frame[view.frame["noise"] == noise]
+    counted = view.frame[~view.frame["label"].map(compare.is_repaired).astype(bool)]
+    counted = view.frame if counted.empty else counted
+    noise = _headline_noise(counted)
+    at = counted[counted["noise"] == noise]
     means = at.groupby("label")[view.figure].mean()
     rivals = [m for m in means.index if not compare.is_oracle(m)] or list(means.index)
     robust = [m for m in rivals if not compare.is_plain(m)] or rivals
@@ -56,9 +59,11 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     stands = _mean_sd(values)
     kind = "switched translations" if view.noise_kind.endswith("translation") else "mismatched pairs"
     where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
-    chosen = f"{method} (the best of {len(robust)} noise-robust methods)" if len(robust) > 1 and win else method
+    own = _encoders(at, method)
+    chosen = f"{method} (the best of {_counted(at, robust, own)})" if len(robust) > 1 and win else method
     headline = f"{where}, {chosen} reaches {view.named} {stands}{_seeds(values)}"
-    headline += f", {_signed(win)}, which knows nothing of noise." if win else "."
+    others = _others(own, _encoders(at, win.against)) if win else ""
+    headline += f", {_signed(win)}, which knows nothing of noise{others}." if win else "."
     more = []
     if compare.counterpart(view.frame, method, compare.BASELINE) is None:
         variants = [m for m in compare.methods(view.frame) if compare.base_label(m) == compare.BASELINE]
@@ -70,10 +75,12 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     clean = recovery(view.frame, method, 0.0, figure=view.figure) if noise else None
     if clean:
         more.append(f"Without noise it is {_signed(clean)}.")
+    more += _repaired(view, noise)
     tiles = [Tile(f"{values.mean():.1f}", f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}")]
     if win:
         difference = f"{win.difference:+.1f}".replace("-", MINUS)
-        tiles.append(Tile(difference, f"against {win.against}", f"{view.named}, {_paired(win)}"))
+        detail = f"{view.named}, {_paired(win)}{', other encoders' * bool(others)}"
+        tiles.append(Tile(difference, f"against {win.against}", detail))
     if win and win.value is not None:
         tiles.append(Tile(f"{100 * win.value:.0f} %", "of the gap to the oracle recovered", _interval(win)))
     said, tile = _detection(diagnoses, view, method, noise)
@@ -87,6 +94,39 @@ def _headline_noise(frame: pd.DataFrame) -> float:
     shared, others = set(frame.loc[plain, "noise"]), set(frame.loc[~plain, "noise"])
     ratios = shared & others or set(frame["noise"])
     return HEADLINE_NOISE if HEADLINE_NOISE in ratios else float(max(ratios))
+
+
+def _encoders(at: pd.DataFrame, label: str) -> list[str]:
+    """The encoders of a method's runs, as far as they are known."""
+    own = at[at["label"] == label]
+    return sorted({str(encoder) for encoder in own["encoder"] if encoder}) if "encoder" in own else []
+
+
+def _others(own: list[str], theirs: list[str]) -> str:
+    """What is said where the baseline has other encoders."""
+    apart = bool(own and theirs) and own != theirs
+    return f" and has other encoders ({' or '.join(theirs)}, not {' or '.join(own)})" if apart else ""
+
+
+def _counted(at: pd.DataFrame, robust: list[str], own: list[str]) -> str:
+    """What a method is the best of: methods, or variants of one; and whether their encoders are the same."""
+    methods = len({compare.base_label(label) for label in robust})
+    said = f"{methods} noise-robust methods" if methods > 1 else f"{len(robust)} variants"
+    known = [_encoders(at, label) for label in robust]
+    return said + (", not all with the same encoders" if any(each and each != own for each in known) else "")
+
+
+def _repaired(view: compare.View, noise: float) -> list[str]:
+    """How variants that were trained on repaired pairs or translations stand against the method as it is."""
+    at = view.frame[view.frame["noise"] == noise]
+    labels, said = compare.methods(at), []
+    for label in (each for each in labels if compare.is_repaired(each)):
+        values = compare.replicates(at[at["label"] == label], view.figure)
+        plain = compare.unrepaired(label)
+        win = recovery(at, label, noise, figure=view.figure, against=plain) if plain in labels else None
+        than = f", {_signed(win)}" if win else ""
+        said.append(f"Repaired, {label} reaches {_mean_sd(values)}{_seeds(values)}{than}.")
+    return said
 
 
 def _mean_sd(values: pd.Series[float]) -> str:

@@ -12,6 +12,7 @@ from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.metrics.calibration import reliability as binned
 from ccr_cli.report import (
     compare,
+    corruption,
     epochs,
     figures,
     inside,
@@ -177,6 +178,27 @@ def _deletion(seen: Seen) -> Drawing:
     )
 
 
+def _corruption(seen: Seen) -> Drawing:
+    def read(run_id: str, result: Mapping[str, Any]) -> dict[corruption.Level, pd.DataFrame] | None:
+        signature = str(result.get("signature"))
+        signatures = dict(corruption.beside(seen.material, run_id, signature)) | {corruption.Level(): signature}
+        tables = {}
+        for level in corruption.shown(list(signatures)):
+            parts = [seen.material.ranks(run_id, signatures[level], direction) for direction in ("t2v", "v2t")]
+            tables[level] = pd.concat([part for part in parts if part is not None] or [pd.DataFrame()])
+        known = all(len(each) and each["uncertainty"].notna().all() for each in tables.values())
+        return tables if known else None
+
+    found = seen.first(read)
+    order = sorted(found, key=lambda label: (label != seen.found.method, compare.method_order(label)))
+    caption = (
+        "What is corrupted asks in one direction and is found in the other; area 1, scales differ between methods. "
+        f"The outermost bars hold what lies beyond. At most {corruption.MOST} methods; one run each, the lowest seed."
+    )
+    figure = corruption.densities({label: found[label] for label in order}, f"Corrupted queries, {seen.at} noise")
+    return Drawing(figure, "Densities of the uncertainty of intact and of corrupted queries, both ways", caption)
+
+
 _OUTSIDE = "Test queries; one run a method, the lowest seed."
 
 
@@ -312,6 +334,12 @@ KINDS = (
         "entropy against uncertainty",
         "ccr train --method fume --set left_out=3,8, then ccr evaluate",
         _entropy,
+    ),
+    Kind(
+        "corruption",
+        "uncertainty of corrupted queries",
+        "ccr train --method uml, then ccr evaluate --corrupt 0.3 and ccr evaluate --corrupt 0.6",
+        _corruption,
     ),
     Kind("lengths", "recall by length of the query", "ccr evaluate", _lengths),
     Kind("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise", _scored),

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from ccr_cli.console import plain
 from ccr_cli.report.tables import Table, column_groups
 
+MANY = 12
+"""With more columns a table is set closer."""
 SHORT = 28
 """Words of fewer letters stay on one line of a table."""
 
@@ -61,6 +63,7 @@ def paragraph(words: str, kind: str = "") -> str:
 def table(data: Table, *, title: bool = True, kind: str = "") -> str:
     """A table with headings over groups of columns; the best figures are bold, the second underlined, spreads small."""
     places, spans = data.places(), column_groups(data)
+    kind = kind or ("dense" if len(data.columns) > MANY else "")
     lines = [f'<figure class="table"><div class="scroll"><table{f" class={kind}" if kind else ""}>']
     if title:
         lines.insert(0, f"<h3>{text(data.title)}</h3>")
@@ -68,7 +71,7 @@ def table(data: Table, *, title: bool = True, kind: str = "") -> str:
     if any(group for group, _, _ in spans):
         heads = (f'<th colspan="{width}"{" class=group" if name else ""}>{text(name)}</th>' for name, _, width in spans)
         lines.append(f"<tr>{''.join(heads)}</tr>")
-    heads = (f'<th class="{"word" if c.text else "number"}">{text(c.title)}</th>' for c in data.columns)
+    heads = (f'<th class="{"word" if c.text else "number"}">{prose(c.title)}</th>' for c in data.columns)
     lines.append(f"<tr>{''.join(heads)}</tr></thead>\n<tbody>")
     for r, row in enumerate(data.rows):
         known = (("block", data.starts_block(r)), ("ceiling", row.ceiling), ("quoted", row.quoted))

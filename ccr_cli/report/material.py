@@ -85,7 +85,9 @@ class Material:
     """Everything that a report shows."""
 
     results: Sequence[tuple[str, Mapping[str, Any]]]
-    """Id of the run and an entry of `metrics.json`."""
+    """Id of the run and an entry of `metrics.json`, each once; of intact queries."""
+    corrupted: Sequence[tuple[str, Mapping[str, Any]]] = ()
+    """Likewise of corrupted queries."""
     facts: Mapping[str, compare.RunFacts] = field(default_factory=dict)
     diagnoses: Sequence[Diagnosis] = ()
     histories: Sequence[History] = ()

@@ -78,6 +78,9 @@ def render(content: Content) -> str:
             "Does the uncertainty know when retrieval fails?",
             [_plot(content, name) for name in ("risk", "calibration", "deletion", "outside", "entropy")],
         ),
+        markup.section(
+            "corruption", "When queries are corrupted", [_plot(content, "corruption"), _table(content, "corruption")]
+        ),
         markup.section("options", "What the options do", [_plot(content, "options")]),
         markup.section("languages", "By language", [_plot(content, "languages"), _table(content, "languages")]),
         markup.section("settings", "Other languages and settings", _settings(content)),

@@ -65,6 +65,7 @@ def recovery(
     figure: str = "SumR",
     baseline: str = BASELINE,
     oracle: str = ORACLE,
+    against: str | None = None,
 ) -> Recovery | None:
     """(method - baseline) / (oracle - baseline) in a figure, the ratio of means over paired seeds.
 
@@ -79,11 +80,12 @@ def recovery(
         figure: Which column, `SumR` or `mAP`.
         baseline: The method that knows nothing of noise; of several variants, `compare.counterpart` says which.
         oracle: The method that knows all, likewise.
+        against: The label that it is held against; by default what `compare.counterpart` finds of the baseline.
 
     Returns:
         The recovery, or None where there is no one baseline, or no seed that both have.
     """
-    against, ceiling = counterpart(frame, label, baseline), counterpart(frame, label, oracle)
+    against, ceiling = against or counterpart(frame, label, baseline), counterpart(frame, label, oracle)
     if against is None or label == against:
         return None
     both = paired(frame, [label, against], noise, figure)

@@ -58,6 +58,8 @@ tr.quoted td { background: var(--wash); } table.beside { font-size: .86rem; }
 table.beside :is(th, td) { padding-inline: .4rem; } table.beside td.word { white-space: normal; }
 table.beside td.word:nth-child(3) { white-space: nowrap; } table.beside td.words { min-width: 9rem; }
 @media (max-width: 860px) { table.beside td.words { min-width: 16rem; } }
+table.dense { font-size: .84rem; } table.dense :is(th, td) { padding-inline: .3rem; }
+table.dense td.words { min-width: 9rem; }
 td b { color: var(--good); font-weight: 700; }
 .sd { display: block; color: var(--faint); font-size: .76rem; line-height: 1.15; }
 details { border-top: 1px solid var(--line); padding: .55rem 0; } details:last-child { padding-bottom: 0; }

@@ -47,10 +47,11 @@ def _ratio_columns(view: compare.View, ratios: Sequence[float]) -> list[Column]:
 
 def _seeds(table: Any, label: str) -> Cell:
     """How many runs there are; from few to many where that depends on the noise."""
-    return _range([int(n) for n in table.loc[label, "n"]])
+    return few_to_many([int(n) for n in table.loc[label, "n"]])
 
 
-def _range(counts: Sequence[int]) -> Cell:
+def few_to_many(counts: Sequence[int]) -> Cell:
+    """How many runs are behind a row of figures."""
     if not counts:
         return Cell()
     few, many = min(counts), max(counts)
@@ -82,7 +83,7 @@ def recoveries(view: compare.View) -> Table | None:
             what, _, noise = column.key.split("_")
             win = won.get((label, float(noise)))
             cells.append(Cell() if win is None else _gain(win) if what == "gain" else _recovered(win))
-        cells.append(_range([win.seeds for (m, _), win in won.items() if m == label]))
+        cells.append(few_to_many([win.seeds for (m, _), win in won.items() if m == label]))
         rows.append(Row(cells))
     notes = [
         f"Over n pairs of equal seeds. Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of "

@@ -20,6 +20,7 @@ LARGE = 240
 _LARGE = "table.suspects img, table.suspects .thumb { width: 120px; height: 120px; }"
 MISTAKES = 12
 """How many false alarms and misses are shown."""
+NO_IMAGE = '<div class="thumb none">no image</div>'
 TRUTH = {"noisy": "mismatched", "clean": "intact"}
 
 
@@ -71,7 +72,7 @@ def _list(
 def table(
     pairs: Sequence[Mapping[Any, Any]], image: Callable[[str], Path | None], lang: str | list[str], side: int = THUMB
 ) -> str:
-    """Pairs with their pictures, as markup; empty where there are none.
+    """Pairs with their pictures, as markup; empty where there are none, and without that column where no picture is.
 
     Args:
         pairs: Rows of a diagnosis.
@@ -82,13 +83,14 @@ def table(
     images, langs = Embedded(side), [lang] if isinstance(lang, str) else lang
     known = any(pair.get("truth") for pair in pairs)
     returned = any(pair.get("back") for pair in pairs)
+    addresses = [images.address(image(str(pair["item_id"]))) for pair in pairs]
+    pictured = any(addresses)
     lines = []
-    for pair in pairs:
-        address = images.address(image(str(pair["item_id"])))
+    for pair, address in zip(pairs, addresses, strict=True):
         p, truth, uncertainty = float(pair["p_clean"]), pair.get("truth"), pair.get("uncertainty")
         doubt = 100 * max(0.0, min(1.0, 1 - p))
         cells = [
-            f'<img src="{address}" alt="">' if address else '<div class="thumb none">no image</div>',
+            *([f'<img src="{address}" alt="">' if address else NO_IMAGE] if pictured else []),
             markup.foreign(pair["source_text"], "en"),
             markup.foreign(pair["translation"], str(pair.get("lang") or langs[0])),
             *([markup.foreign(pair.get("back") or MISSING, "en")] if returned else []),
@@ -101,7 +103,8 @@ def table(
             kind = str(truth) if truth in TRUTH else "unknown"
             cells.append(f'<span class="tag {kind}">{TRUTH.get(kind, "not known")}</span>')
         lines.append(cells)
-    heads = ["picture", "English", f"translation ({' or '.join(langs)})", *(["translated back"] if returned else [])]
+    heads = [*(["picture"] if pictured else []), "English", f"translation ({' or '.join(langs)})"]
+    heads += ["translated back"] if returned else []
     heads += ["P(clean)", "uncertainty", *(["in truth"] if known else [])]
     return markup.rows(heads, lines, "suspects") if lines else ""
 

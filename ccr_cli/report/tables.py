@@ -134,6 +134,7 @@ class Table:
 
 
 _SHORT = {"text → image": "t→v", "image → text": "v→t", "SumR": "", "mAP@all": ""}
+_SHORT |= {f"uncertainty, {long}": f"unc. {short}" for long, short in list(_SHORT.items())[:2]}
 
 
 def meet(one: Cell, other: Cell) -> bool:

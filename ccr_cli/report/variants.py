@@ -23,7 +23,8 @@ def variant_labels(
     Returns:
         By id, the label, followed by the languages where they are several, and the options that vary among the runs of
         that label and are not the default, e.g. `uml [lang=de+fr, beta=0.5]`; and always by `captions=human` where
-        people wrote what was trained on in the target language, and `select=human` where that chose the epoch.
+        people wrote what was trained on in the target language, `select=human` where that chose the epoch, and
+        `mended=1a2b3c` where captions on that list were translated again.
     """
     out = {}
     for label, members in _one_table(runs):
@@ -36,6 +37,7 @@ def variant_labels(
             told = [k for k in varying if k not in known or own.get(k) != known[k]]
             parts = several(runs[run][1]) + _translations(runs[run][1], [runs[other][1] for other in members])
             parts += [f"{key.rsplit('.', 1)[-1]}={own.get(key)}" for key in told]
+            parts += [f"mended={runs[run][1].get('mended')}"] * bool(runs[run][1].get("mended"))
             parts += [f"captions={HUMAN}"] * bool(runs[run][1].get("human"))
             parts += [f"select={HUMAN}"] * (runs[run][1].get("select") == HUMAN)
             out[run] = f"{label} [{', '.join(parts)}]" if parts else label

@@ -62,6 +62,7 @@ def examine(workspace: Workspace) -> list[Row]:
         ("methods", ", ".join(registry.names("methods")), ""),
         ("judges", ", ".join(registry.names("judges")), ""),
     ]
+    rows.append(_fonts())
     rows += _space(workspace)
     offline = os.environ.get("HF_HUB_OFFLINE", "0")
     rows.append(("HF_HUB_OFFLINE", offline, ""))
@@ -106,6 +107,14 @@ def _check(group: str, name: str) -> tuple[str, str]:
     missing: Callable[[], tuple[str, str] | None] | None = getattr(module, "missing", None)
     found = missing() if missing else None
     return found if found else ("available", "")
+
+
+def _fonts() -> Row:
+    """Whether figures can show captions in Chinese, Japanese and Korean."""
+    from ccr_cli.report.canvas import INSTALL, cjk_fonts
+
+    found = cjk_fonts()
+    return ("fonts zh, ja, ko", *((found[0], "") if found else ("none: boxes in figures", INSTALL)))
 
 
 def _space(workspace: Workspace) -> list[Row]:

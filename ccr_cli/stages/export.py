@@ -207,12 +207,8 @@ def _facts(
     evaluations: list[base.Artifact],
     onnx: bool,
 ) -> Facts:
-    translations = []
-    for link in trained.parents:
-        if link.kind == "translation":
-            found = workspace.linked(trained, link)
-            engine = (found.about.get("environment") or {}).get("engine.forward") or {}
-            translations.append({"engine": found.request["engine"], **engine, "lang": found.request["lang"]})
+    links = [link for link in trained.parents if link.kind == "translation"]
+    translations = [each for link in links for each in _translators(workspace, workspace.linked(trained, link))]
     encoder, on_hub, licence = _text_encoder(trained, settings)
     langs = dict.fromkeys([data.source_lang, *(str(each["lang"]) for each in translations)])
     return Facts(
@@ -227,14 +223,29 @@ def _facts(
         encoder=base.read_json(feats.file("encoder.json")),
         command=_command(feats),
         licence=licence,
-        results=[
-            result
-            for each in evaluations
-            for result in evaluation.results(each)
-            if not (result.get("task") or result.get("corrupt"))
-        ],
+        results=list(
+            {
+                str(result["signature"]): result
+                for each in evaluations
+                for result in evaluation.results(each)
+                if not (result.get("task") or result.get("corrupt"))
+            }.values()
+        ),
         onnx=onnx,
     )
+
+
+def _translators(workspace: Workspace, found: base.Artifact) -> list[dict[str, Any]]:
+    """What made a translation; where captions of another one were translated again, what made that one first."""
+    engine = (found.about.get("environment") or {}).get("engine.forward") or {}
+    own = {"engine": found.request["engine"], **engine, "lang": found.request["lang"]}
+    if "only" not in found.request:
+        return [own]
+    try:
+        before = _translators(workspace, workspace.parent(found, "translation"))
+    except ArtifactError:  # it is gone, and is known by what it was asked for alone
+        before = [{"engine": found.request["only"]["of"]["engine"], "lang": found.request["lang"]}]
+    return [*before, own | {"again": True}]
 
 
 def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str, bool, str]:

@@ -38,7 +38,8 @@ class Facts:
     langs: Sequence[str]
     """Languages of its texts, the source's first."""
     translations: Sequence[Mapping[str, Any]]
-    """What translated the captions, one entry a language: lang, engine, model, version, licence."""
+    """What translated the captions, one entry a language: lang, engine, model, version, licence; and one more, with
+    `again`, for whatever translated some of them again."""
     encoder: Mapping[str, Any]
     """encoder.json of its features."""
     command: str
@@ -234,7 +235,7 @@ def _training(facts: Facts) -> list[str]:
     for each in facts.translations:
         made = " ".join(str(each[key]) for key in ("engine", "model", "version") if each.get(key))
         by = "people" if each["lang"] in settings.get("human", []) else "machine"
-        rows.append((f"translations into {text(each['lang'])}", f"by {by}: {text(made)}"))
+        rows.append((f"translations into {text(each['lang'])}{_again(each)}", f"by {by}: {text(made)}"))
     rows.append(("switched on purpose", _noise(settings["noise"])))
     rows.append(("method", f"{_code(str(settings['method']))}: {text(facts.about_method)}"))
     named = {_NGRAM: "hashed words and character n-grams, from scratch", _GIVEN: "none, the features are given"}
@@ -243,6 +244,10 @@ def _training(facts: Facts) -> list[str]:
     rows.append(("epoch chosen by", chosen.get(settings["select"], "nothing: the last one was kept")))
     rows.append(("seed", str(settings["seed"])))
     return [_table(rows), "All options:", fenced(settings["options"])]
+
+
+def _again(translated: Mapping[str, Any]) -> str:
+    return ", some of them again" if translated.get("again") else ""
 
 
 def _noise(mismatch: Mapping[str, Any] | None) -> str:
@@ -276,7 +281,9 @@ def _licences(facts: Facts) -> list[str]:
     rows = [(f"data: {text(e.get('what', ''))}", text(e.get("licence", ""))) for e in facts.data.get("licences") or []]
     rows = rows or [("data", text(facts.data.get("licence") or unnamed))]
     rows += [("data, attribution", text(facts.data["attribution"]))] if facts.data.get("attribution") else []
-    rows += [(f"translations into {text(t['lang'])}", text(t.get("licence") or unnamed)) for t in facts.translations]
+    for each in facts.translations:
+        what = f"translations into {text(each['lang'])}{_again(each)}"
+        rows.append((what, text(each.get("licence") or unnamed)))
     for part in facts.encoder.get("parts") or [facts.encoder]:
         rows.append((f"encoder of pictures, {text(part['encoder'])}", text(part.get("licence") or unnamed)))
     if facts.text_encoder not in (_NGRAM, _GIVEN):

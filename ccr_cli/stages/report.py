@@ -26,6 +26,7 @@ from ccr_cli.report.searches import Search
 from ccr_cli.stages.labels import default_options, method_label
 from ccr_cli.stages.report_translations import gather_translations
 from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.sources import translations_of
 
 HINT = "make one with: ccr evaluate"
 
@@ -119,18 +120,15 @@ def gather(
     if not evaluations and not translations:
         whose = "of the runs given " if inputs.given else ""
         raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
-    results = [
-        (_run_id(e), r)
-        for e in evaluations
-        for r in evaluation.results(e)
-        if not (r.get("reading") or r.get("task") or r.get("corrupt"))
-    ]
+    found = _results(evaluations)
+    results, corrupted = ([pair for pair in found if bool(pair[1].get("corrupt")) is worse] for worse in (False, True))
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {_run_id(d): str(told["label"]) for d, told in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in results}
     parents = [*evaluations, *diagnoses, *runs.values(), *translated]
     material = Material(
         results=results,
+        corrupted=corrupted,
         facts=_facts(inputs, runs, labels),
         diagnoses=[Diagnosis(_run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
         options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
@@ -161,6 +159,17 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
         fits = (lambda a: False) if alone else (lambda a: not wanted or a.id in explicit or _run_id(a) in wanted)
         kept[kind] = [a for a in inputs.all(kind, fits) if _current(inputs, a, runs, explicit)]
     return kept["evaluation"], kept["diagnosis"], runs
+
+
+def _results(evaluations: Sequence[base.Artifact]) -> list[tuple[str, dict[str, Any]]]:
+    """The results by run, each once: `ccr evaluate --corrupt` holds that of a plain evaluation too, and more of it."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for artifact in evaluations:
+        for result in evaluation.results(artifact):
+            if not (result.get("reading") or result.get("task")):
+                key = (_run_id(artifact), str(result["signature"]))
+                found[key] = found.get(key, {}) | result
+    return [(run_id, result) for (run_id, _), result in found.items()]
 
 
 def _run_id(artifact: base.Artifact) -> str:
@@ -196,7 +205,10 @@ def _facts(inputs: Inputs, runs: dict[str, base.Artifact], known: dict[str, str]
     """What the runs' configurations say; labels are told apart where runs of one label differ in their options."""
     configs = {run_id: run.config(artifact) for run_id, artifact in runs.items()}
     named = {
-        run_id: (_label(config, known[run_id]), config | {"select": _saw(runs[run_id], config)})
+        run_id: (
+            _label(config, known[run_id]),
+            config | {"select": _saw(runs[run_id], config), "mended": _mended(inputs, runs[run_id])},
+        )
         for run_id, config in configs.items()
     }
     defaults = {run_id: _defaults(config) for run_id, config in configs.items()}
@@ -223,12 +235,21 @@ def _saw(artifact: base.Artifact, config: dict[str, Any]) -> str:
     return variants.HUMAN if config.get("select") == variants.HUMAN and artifact.has_parent("translation") else ""
 
 
+def _mended(inputs: Inputs, artifact: base.Artifact) -> str:
+    """By which list translations were made anew that were trained on (`ccr translate --only`): six of its digits."""
+    with suppress(ArtifactError):
+        translations = translations_of(inputs.workspace, artifact)[0].values()
+        lists = [t.request["only"]["sha256"][:6] for t in translations if "only" in t.request]
+        return "+".join(dict.fromkeys(lists))
+    return ""
+
+
 def _encoder(inputs: Inputs, artifact: base.Artifact, config: dict[str, Any]) -> str:
     """Features and text encoder: features that were made elsewhere by the encoder that was named, others by name."""
     visual = config.get("features")
     with suppress(ArtifactError):
         asked = inputs.workspace.parent(artifact, "features").request
-        if features.FROM in asked and asked["encoder"] != features.GIVEN:
+        if features.FROM in asked and asked.get("encoder", features.GIVEN) != features.GIVEN:
             visual = asked["encoder"]
     parts = (visual, (config.get("options") or {}).get("text_encoder"))
     return " + ".join(str(part) for part in parts if part)

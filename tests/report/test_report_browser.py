@@ -46,7 +46,17 @@ def judged(which: int) -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A report on two runs, both of which judged the same hostile pairs."""
-    root = tmp_path_factory.mktemp("browser")
+    return report(tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="module")
+def pictureless(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same where no picture is, of methods with long names."""
+    return report(tmp_path_factory.mktemp("pictureless"), " (cross_lingual_weight=0.5)", collections=())
+
+
+def report(root: Path, more: str = "", **changes: Any) -> str:
+    """Writes the report, with more in the names of methods; where its page is."""
     workspace = fake.make(root / "workspace", ("infonce", "uml"), (0.4,), (0,), langs=("es",))
     material, _ = gather(Inputs(workspace))
     told = {str(d.summary["label"]): d for d in material.diagnoses}
@@ -54,9 +64,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
         Diagnosis(told[label].run_id, {**told[label].summary, "most_suspicious": []}, partial(judged, n))
         for n, label in enumerate(("uml", "infonce"))
     ]
+    facts = {run: replace(fact, label=fact.label + more) for run, fact in material.facts.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ccr_cli.report.illustrations.drawn", lambda seen: {})
-        compose.write(replace(material, diagnoses=diagnoses), root)
+        compose.write(replace(material, diagnoses=diagnoses, facts=facts, **changes), root)
     return f"file://{root / compose.PAGE}"
 
 
@@ -122,6 +133,37 @@ def test_pairs_are_sorted_and_filtered(browser: Any, address: str) -> None:
     )
     seen.shot("light")
     seen.close()
+
+
+def test_wide_tables_stay_in_their_card(browser: Any, pictureless: str) -> None:
+    sides = """() => {
+      const edge = (e) => e.getBoundingClientRect().right, card = document.getElementById("detection");
+      const scroll = card.querySelector("figure.table .scroll"), table = scroll.querySelector("table");
+      const last = table.querySelector("tbody td:last-child"), before = edge(last);
+      scroll.scrollLeft = 1e6;
+      return { page: document.documentElement.scrollWidth, card: edge(card), scroll: edge(scroll), before,
+        after: edge(last), columns: table.querySelectorAll("thead tr:last-child th").length };
+    }"""
+    for width in (1280, 390):
+        seen = Seen(browser, pictureless, viewport={"width": width, "height": 900})
+        found = seen.page.evaluate(sides)
+        assert found["columns"] == 14 and found["page"] == width and found["scroll"] < found["card"]
+        assert found["after"] <= found["scroll"] + 1, "its last column can be read"
+        assert (found["before"] <= found["scroll"] + 1) == (width == 1280), "all of it is seen where there is room"
+        seen.close()
+
+
+def test_without_any_picture_there_is_no_column_of_them(browser: Any, pictureless: str) -> None:
+    for width in (1200, 390):
+        seen = Seen(browser, pictureless, viewport={"width": width, "height": 900})
+        assert seen.page.locator("#explorer td[data-name=picture], #explorer .thumb, .suspects .thumb").count() == 0
+        assert seen.page.locator("#explorer thead th").first.text_content() == "English"
+        start = "(e) => e.getBoundingClientRect().left"
+        left, form = (seen.page.locator(s).first.evaluate(start) for s in ("#explorer td", "#explorer form"))
+        assert left == pytest.approx(form, abs=1) and float(seen.column("P(clean)")[1]) > 0
+        assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+        seen.shot(f"pictureless-{width}")
+        seen.close()
 
 
 def test_runs_are_compared(browser: Any, address: str) -> None:

@@ -21,6 +21,7 @@ from ccr_cli.errors import UsageError
 from ccr_cli.stages.listed import Chosen
 from ccr_cli.stages.material import gather
 from ccr_cli.stages.options import configure
+from ccr_cli.stages.report import gather as gather_report
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import find_sources
 from ccr_cli.stages.triplets import Triplets
@@ -249,6 +250,15 @@ def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported
     shown = toy.ok("evaluate", trained.made.path, *CPU, workspace=finished.root)
     mt = next(part for part in shown.err.replace("\n", "").split("|") if part.startswith("mt:"))
     assert mt.startswith("mt:recorded:") and "&apertium:" in mt
+    exported_as = toy.ok("export", trained.made.path, workspace=finished.root).made.path
+    card = (exported_as / "README.md").read_text(encoding="utf-8")
+    assert "| translations into es | by machine: recorded hand" in card
+    assert "| translations into es, some of them again | by machine: apertium " in card
+    assert card.count("translations into es, some of them again |") == 2, "of either licence too"
+    material, _ = gather_report(Inputs.from_paths(Workspace(finished.root), [str(trained.made.path)]))
+    (fact,) = material.facts.values()
+    digest = base.sha256_file(exported)[:6]
+    assert fact.label == f"infonce (pairs {digest}) [mended={digest}]"
 
 
 def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path, engine: Engine) -> None:

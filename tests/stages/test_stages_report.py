@@ -10,6 +10,7 @@ from pathlib import Path
 
 import fakes as fake
 import pytest
+import toy
 
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
@@ -188,7 +189,8 @@ def test_a_lost_data_set_costs_only_its_pictures(workspace: Workspace, capsys: p
     shutil.rmtree(workspace.root / "datasets")
     done = report(Inputs(workspace))
     assert "no images and no licence" in capsys.readouterr().err
-    assert "no image" in done.file("report.html").read_text(encoding="utf-8")
+    page = done.file("report.html").read_text(encoding="utf-8")
+    assert ">no image<" not in page and "<th>picture</th>" not in page, "no picture at all, no column of pictures"
 
 
 def test_a_picture_outside_the_media_root_is_never_shown(workspace: Workspace, tmp_path: Path) -> None:
@@ -235,6 +237,14 @@ def test_runs_are_named_after_their_configuration(workspace: Workspace) -> None:
     }
     assert set(frame.loc[frame["noise"] == 0.4, "noise_seed"]) == {0, 1, 5}
     assert set(frame.loc[frame["noise"] == 0, "noise_seed"]) == {-1}
+
+
+def test_a_split_that_there_is_not_is_refused(workspace: Workspace) -> None:
+    for asked in ((), ("--searches", "1")):
+        done = toy.ccr("report", "--split", "nonsense", *asked, workspace=workspace.root)
+        assert (done.code, done.out) == (2, "") and "there is no split 'nonsense'" in done.err
+        assert "splits: train, val, test, val-select, val-report" in done.err
+    assert not (workspace.root / "reports").exists()
 
 
 def test_one_evaluation_alone_makes_a_page(tmp_path: Path) -> None:
