@@ -26,6 +26,7 @@ def test_groups_are_rising_about_equal_and_never_part_equal_values() -> None:
     for one, two in itertools.pairwise(groups):
         assert value[one].max() < value[two].min()
     assert max(g.sum() for g in groups) < 350
+    assert [int(g.sum()) for g in split(rng.permutation(30).astype(float))] == [6] * 5
     assert [g.tolist() for g in split(np.array([4.0, 4.0, 4.0]))] == [[True, True, True]]
     assert split(np.array([np.nan])) == [] and split(np.zeros(0)) == []
 

@@ -22,6 +22,12 @@ def test_a_share_of_the_words_is_dropped_and_never_all() -> None:
     assert all(len(text.split()) == 1 for text in corrupt_texts(ENGLISH, 1.0, "drop", "en"))
 
 
+def test_the_share_is_right_on_average_where_no_number_of_words_is() -> None:
+    texts = ["one two three"] * 2000
+    left = [len(text.split()) for text in corrupt_texts(texts, 0.5, "drop", "en")]
+    assert set(left) == {1, 2} and abs(np.mean(left) - 1.5) < 0.05
+
+
 def test_words_are_replaced_by_words_of_all_texts() -> None:
     known = {word for text in ENGLISH for word in text.split()}
     made = corrupt_texts(ENGLISH, 0.5, "replace", "en")
