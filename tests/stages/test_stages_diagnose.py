@@ -154,6 +154,17 @@ def test_evidence_and_belief_among_other_items(form: str, finished: Chain) -> No
     np.testing.assert_allclose(pairs["uncertainty"], np.reshape(uncertainty, (-1, 2)).mean(axis=1), rtol=1e-3)
 
 
+def test_words_too_rare_to_be_known_come_behind_all_others_that_are_called() -> None:
+    frame = pd.DataFrame(
+        {
+            "p_clean": [0.1, 0.4, 0.3, 0.9, 0.7, 0.3],
+            "sim_st": [0.0, 0.0, 0.2, 0.0, 0.0, 0.1],
+            "support": [0, 9, 9, 0, 9, 9],
+        }
+    )
+    assert suspicion.places(frame).tolist() == [4, 3, 2, 6, 5, 1]
+
+
 def test_one_threshold_is_stated_only_where_it_divides_all() -> None:
     known: dict[str, Any] = {"p_clean": [0.1, 0.9, 0.2, 0.8], "verdict": ["noisy", "clean"] * 2}
     apart = pd.DataFrame({**known, "sim_st": [0.1, 0.3, 0.2, 0.4]})
