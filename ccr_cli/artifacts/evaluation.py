@@ -47,6 +47,15 @@ def results(artifact: Artifact) -> list[dict[str, Any]]:
     return value
 
 
+def run_id(artifact: Artifact) -> str:
+    """Whose results an evaluation or a diagnosis has: the id of its run.
+
+    Its own id where it has none (a model that was not trained here) or several, which are one ensemble.
+    """
+    ids = [parent.id for parent in artifact.parents if parent.kind == "run"]
+    return ids[0] if len(ids) == 1 else artifact.id
+
+
 def headline(result: Mapping[str, Any]) -> str:
     """What stands for a result: `SumR`, or `mAP` where whatever has the query's category is right."""
     return "mAP" if "|pos:label|" in str(result.get("signature")) else "SumR"

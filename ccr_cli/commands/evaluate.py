@@ -68,6 +68,9 @@ def evaluate(
             "the rest), or a data set whose captions ask.",
         ),
     ] = None,
+    ensemble: Annotated[
+        bool, typer.Option("--ensemble", help="The runs given as one: their similarities, averaged.")
+    ] = False,
     device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
@@ -80,8 +83,8 @@ def evaluate(
     """Measure retrieval in both directions, with a signature for every score.
 
     Reads a run (its parents say the rest) and writes an evaluation: R@1, R@5, R@10, MedR, MeanR, mAP, SumR, in the
-    target language and in English; of several runs that are given, one each. The table goes to standard error,
-    the path to standard output.
+    target language and in English; of several runs that are given, one each, or with --ensemble one of all. The table
+    goes to standard error, the path to standard output.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -90,9 +93,13 @@ def evaluate(
     from ccr_cli.stages.measure import Options
 
     runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
+    if ensemble and len(runs) < 2:
+        raise UsageError(
+            f"--ensemble averages several runs, and given: {len(runs)}", hint="ccr evaluate RUN RUN --ensemble"
+        )
     if len(runs) < 2:
         runs = [inputs.one("run", "", hint="ccr train --method uml")]
-    elif name is not None:
+    elif name is not None and not ensemble:
         raise UsageError(f"--name {name} names one evaluation, and {len(runs)} runs are given", hint="leave --name out")
     options = Options(
         split=split,
@@ -110,13 +117,14 @@ def evaluate(
         ood=ood or "",
     )
     made = []
-    for trained in runs:
-        inputs.note(trained)
-        for kind in ("dataset", "translation", "features"):
-            if trained.has_parent(kind):
-                inputs.parent(trained, kind)
+    for together in [runs] if ensemble else [[each] for each in runs]:
+        for trained in together:
+            inputs.note(trained)
+            for kind in ("dataset", "translation", "features"):
+                if trained.has_parent(kind):
+                    inputs.parent(trained, kind)
         with suppress(Planned):
-            made.append(stage(inputs, trained, options, device=device, name=name, force=force))
+            made.append(stage(inputs, together, options, device=device, name=name, force=force))
             show_evaluation(made[-1])
     if dry_run:
         raise inputs.workspace.planned[-1]
@@ -127,6 +135,7 @@ EPILOG = c.examples(
     "ccr evaluate",
     "ccr evaluate runs/noto-emoji-es-uml-seed0 --lang es --lang fr",
     "ccr train --method uml --sweep seed=0,1,2 | ccr evaluate -",
+    "ccr train --method uml --sweep seed=0,1,2 | ccr evaluate - --ensemble",
     "ccr evaluate --protocol coco-1k-5fold",
     "ccr evaluate --zero-shot --drop-leaks",
     "ccr evaluate --task text",

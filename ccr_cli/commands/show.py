@@ -164,8 +164,14 @@ def _say_uncertainty(result: dict[str, Any]) -> None:
         for name, each in (own.get("trivial") or {}).items()
     ]
     if others:
-        mine = f"uncertainty {_number(own['auroc'], 3)} " if "auroc" in own else "no uncertainty of its own "
+        mine = f"{_uncertainty(result)} {_number(own['auroc'], 3)} " if "auroc" in own else "no uncertainty of its own "
         console.say(f"  T2V, first result wrong, AUROC: {mine}beside {', '.join(others)}", level=1)
+
+
+def _uncertainty(result: dict[str, Any]) -> str:
+    """What an uncertainty is called: a softmax with its temperatures, where the method has none of its own."""
+    fitted = ", ".join(f"{temperature:.3f}" for temperature in result.get("temperature", ()))
+    return f"softmax at temperature {fitted}" if fitted else "uncertainty"
 
 
 def _say_apart(what: str, told: dict[str, Any] | None) -> None:
@@ -197,7 +203,8 @@ def _what(result: dict[str, Any]) -> str:
     reading = f", {result['reading']} alone" if result.get("reading") else ""
     by = f", sentences by {result['signature'].partition('|pos:')[2].partition('|')[0]}" if result.get("task") else ""
     worse = f", corrupted {result['corrupt']}" if result.get("corrupt") else ""
-    return f"{result['data']} {result['lang']}{role}{fusion}{reading}{by}{worse}"
+    several = f", mean of {len(result['ensemble'])} runs" if result.get("ensemble") else ""
+    return f"{result['data']} {result['lang']}{role}{several}{fusion}{reading}{by}{worse}"
 
 
 def _asked(result: dict[str, Any], direction: str) -> str:

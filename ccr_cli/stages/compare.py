@@ -152,20 +152,25 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
 
 
 def _answers(inputs: Inputs) -> dict[str, list[Answer]]:
-    """The results of each run, by its id, in the order in which they are given.
+    """The results of each run or ensemble, by its id, in the order in which they are given.
+
+    Of a run that comes with an evaluation nothing else is taken; beside one of an ensemble what it has by itself, if
+    anything.
 
     Raises:
         ArtifactError: If a run has none.
     """
     given = [a for a in inputs.given if a.kind == "evaluation"]
+    alone = {evaluation.run_id(a) for a in given}
     found: dict[str, list[base.Artifact]] = {}
     for artifact in inputs.given:
         if artifact.kind == "evaluation":
-            run_id = artifact.parent("run").id if artifact.has_parent("run") else artifact.id
-            found.setdefault(run_id, []).append(artifact)
-        elif artifact.kind == "run" and not any(made_from(artifact)(a) for a in given):
-            found[artifact.id] = [a for a in inputs.workspace.artifacts("evaluation") if made_from(artifact)(a)]
-            if not found[artifact.id]:
+            found.setdefault(evaluation.run_id(artifact), []).append(artifact)
+        elif artifact.kind == "run" and artifact.id not in alone:
+            own = [a for a in inputs.workspace.artifacts("evaluation") if evaluation.run_id(a) == artifact.id]
+            if own:
+                found[artifact.id] = own
+            elif not any(made_from(artifact)(a) for a in given):
                 shown = inputs.workspace.relative(artifact.path)
                 raise ArtifactError(f"{shown} was not evaluated yet", hint=f"ccr evaluate {shown}")
     for artifact in itertools.chain(*found.values()):
@@ -184,12 +189,13 @@ def _systems(inputs: Inputs, answers: Mapping[str, Sequence[Answer]]) -> list[Sy
         result = found[0].result
         what: list[Any] = [result["label"], result["noise"], found[0].fields["mt"]]
         with suppress(ArtifactError):  # a run that is gone
-            trained = inputs.parent(found[0].made, "run")
-            configs[run_id] = run.config(trained)
-            kept = {key: value for key, value in configs[run_id].items() if key not in _SEEDED}
-            noise = {k: v for k, v in (kept.get("noise") or {}).items() if k in ("style", "target", "ratio")}
-            parents = sorted(p.id for p in trained.parents if p.kind != "noise")
-            what = [kept | {"noise": noise}, parents]
+            trained = None if result.get("ensemble") else inputs.parent(found[0].made, "run")
+            if trained:
+                configs[run_id] = run.config(trained)
+                kept = {key: value for key, value in configs[run_id].items() if key not in _SEEDED}
+                noise = {k: v for k, v in (kept.get("noise") or {}).items() if k in ("style", "target", "ratio")}
+                parents = sorted(p.id for p in trained.parents if p.kind != "noise")
+                what = [kept | {"noise": noise}, parents]
         groups.setdefault(base.canonical_json(what), []).append(run_id)
     members = list(groups.values())
     by_place: dict[str, dict[Place, Answer]] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.artifacts import base, evaluation, run
+from ccr_cli.artifacts import base, evaluation
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import stem
@@ -18,32 +18,31 @@ from ccr_cli.errors import UsageError
 from ccr_cli.metrics import corrupt
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.stages.embed import choose_device
-from ccr_cli.stages.load import load_method
+from ccr_cli.stages.ensemble import Crew, Model, crew
 from ccr_cli.stages.measure import Measuring, Options, Target
 from ccr_cli.stages.measure_text import measure_texts
 from ccr_cli.stages.ood import HALF, other_data
 from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.targets import other_targets, own_target
 
 
 def evaluate(
     inputs: Inputs,
-    trained: base.Artifact,
+    trained: base.Artifact | Sequence[base.Artifact],
     options: Options | None = None,
     *,
     device: str = "auto",
     name: str | None = None,
     force: bool = False,
 ) -> base.Artifact:
-    """Evaluates a run.
+    """Evaluates a run, or several as one ensemble.
 
     The source language is reported beside the target language, and score fusion beside the plain scores where
     the translation artifact holds translated queries.
 
     Args:
         inputs: Where to look for other collections (zero-shot).
-        trained: The run.
+        trained: The run; or runs, whose similarities are averaged.
         options: What to measure.
         device: `auto`, `cpu` or `cuda`.
         name: Name of the artifact.
@@ -54,12 +53,15 @@ def evaluate(
 
     Raises:
         ArtifactError: If nothing can be evaluated, or an item to be tested was trained on.
-        UsageError: If options contradict each other, or the data set has no such protocol.
+        UsageError: If options contradict each other, the data set has no such protocol, or runs make no ensemble.
     """
     options = options or Options()
+    runs = [trained] if isinstance(trained, base.Artifact) else trained
+    lang, protocol = bool(options.langs), bool(options.protocol) or options.task == "text"
+    who = crew(inputs, runs, lang=lang, protocol=protocol, own=not options.zero_shot)
+    first, settings = who.first.artifact, who.settings
     if options.ties not in TIES or options.fusion not in ("raw", "minmax") or not 0 <= options.beta <= 1:
         raise UsageError("--ties is mid, optimistic or pessimistic; --fusion raw or minmax; --beta lies in 0..1")
-    settings = run.config(trained)
     if options.task not in ("visual", "text"):
         raise UsageError(f"--task is visual or text, not {options.task!r}")
     if not 0 <= options.corrupt < 1 or options.corruption not in corrupt.KINDS:
@@ -81,32 +83,23 @@ def evaluate(
     if options.drop_leaks and not options.zero_shot:
         raise UsageError("--drop-leaks goes with --zero-shot: on its own data set a run is measured by split")
     if options.zero_shot:
-        targets = other_targets(inputs, trained, settings, options)
+        targets = other_targets(inputs, first, settings, options)
     else:
-        targets = [own_target(inputs, trained, settings, options)]
+        targets = [own_target(inputs, first, settings, options)]
+    targets = [replace(target, beside=who.beside(inputs, target.data, target.features)) for target in targets]
     other = None
     if options.ood not in ("", HALF):
         (target,) = targets
         other = other_data(inputs, options.ood, target.data, target.langs, target.protocol.split)
         options = replace(options, ood=other.name)
-    request = _request(options)
-    parents = [trained, *(p for t in targets for p in (t.data.artifact, t.features))]
+    request = _request(options) | ({"ensemble": len(runs)} if who.several else {})
+    parents = [*(m.artifact for m in who.members), *(p for t in targets for p in (t.data.artifact, *t.each))]
     parents += [other.artifact] if other else []
-    name = name or _name(inputs, trained, targets, options, usual)
+    name = name or _name(inputs, who, targets, options, usual)
     with building(inputs.workspace, "evaluation", name, request, _unique(parents), force=force) as build:
         if build.done is None:
-            on = choose_device(device)
-            method, tokenizer = load_method(trained, on)
-            job = Measuring(
-                method,
-                tokenizer,
-                on,
-                options,
-                settings,
-                trained,
-                translations_of(inputs.workspace, trained)[0],
-                other,
-            )
+            own = inputs.workspace.parent(first, "dataset")
+            job = Measuring(Model(who, choose_device(device)), options, own, other)
             total = sum(len(t.langs) for t in targets)
             with progress(total, "evaluate", "languages") as advance:
                 for target in targets:
@@ -138,12 +131,14 @@ def _request(options: Options) -> dict[str, Any]:
     return request
 
 
-def _name(inputs: Inputs, trained: base.Artifact, targets: Sequence[Target], options: Options, usual: str) -> str:
+def _name(inputs: Inputs, who: Crew, targets: Sequence[Target], options: Options, usual: str) -> str:
     """What a person can guess, and six digits of what differs from the usual."""
     named = options.protocol not in USUAL
     asked = _request(options)
     usually = _request(replace(Options(), zero_shot=options.zero_shot, protocol=options.protocol if named else usual))
-    parts = [trained.name]
+    parts = [who.name]
+    if who.several:
+        asked["runs"], usually["runs"] = [member.artifact.name for member in who.members], []
     if options.task != "visual":
         parts.append(options.task)
         usually["task"] = options.task

@@ -30,7 +30,7 @@ from ccr_cli.stages.export_card import Facts, Model, card, joint_card
 from ccr_cli.stages.export_encode import Encoder
 from ccr_cli.stages.export_text import tokenizer_of, write_layers, write_text
 from ccr_cli.stages.load import load_method
-from ccr_cli.stages.select import Inputs, made_from, require_parent
+from ccr_cli.stages.select import Inputs, require_parent
 from ccr_cli.stages.texts import GIVEN
 from ccr_cli.stages.triplets import read_visuals
 from ccr_cli.transformers_loading import transformers_loading
@@ -80,7 +80,9 @@ def export(
         export_onnx.require(settings["text_encoder"]["kind"])
     for given in (a for a in inputs.given if a.kind == "evaluation"):
         require_parent(given, trained)
-    evaluations = inputs.all("evaluation", made_from(trained))
+        if evaluation.run_id(given) != trained.id:
+            raise UsageError(f"{given.name} is of several runs as one", hint="an export is of one run")
+    evaluations = inputs.all("evaluation", lambda a: evaluation.run_id(a) == trained.id)
     name = name or stem(trained.name + ("-onnx" if onnx else ""), {}, {})
     with building(inputs.workspace, "export", name, {"onnx": onnx}, [trained, *evaluations], force=force) as build:
         if build.done is None:

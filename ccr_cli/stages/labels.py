@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -42,6 +43,19 @@ def method_label(settings: Mapping[str, Any]) -> str:
     if chosen := settings.get("pairs"):
         extra.append(f"{'weights' if chosen['as'] == 'weights' else 'pairs'} {chosen['sha256'][:6]}")
     return f"{settings['method']} ({', '.join(extra)})" if extra else str(settings["method"])
+
+
+def ensemble_label(labels: Sequence[str]) -> str:
+    """What an ensemble of runs is called; of one run its own label.
+
+    >>> ensemble_label(["uml [beta=1]", "uml [beta=1]"]), ensemble_label(["uml", "infonce", "uml"])
+    ('uml x2 [beta=1]', 'uml x2 + infonce')
+    """
+    parts = []
+    for label, number in Counter(labels).items():
+        name, bracket, rest = label.partition(" [")
+        parts.append(f"{name} x{number}{bracket}{rest}" if number > 1 else label)
+    return " + ".join(parts)
 
 
 def knows_truth(settings: Mapping[str, Any]) -> bool:

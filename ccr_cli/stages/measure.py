@@ -6,34 +6,28 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 import ccr_cli
-from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.console import say, warn
-from ccr_cli.data.frames import Frames
 from ccr_cli.data.protocols import USUAL, ZERO_SHOT, Protocol, first_captions, read_protocols
 from ccr_cli.data.splits import items_of
-from ccr_cli.data.tokens import Tokenizer
-from ccr_cli.errors import UsageError
-from ccr_cli.methods.base import Method
 from ccr_cli.metrics import signature as signatures
-from ccr_cli.metrics.corrupt import corrupt_texts, mask_features
+from ccr_cli.metrics.corrupt import corrupt_texts
 from ccr_cli.stages import ood
 from ccr_cli.stages.breakdown import breakdowns
-from ccr_cli.stages.embed import embed_visuals, encode_and_embed
-from ccr_cli.stages.labels import method_label
+from ccr_cli.stages.ensemble import Model
 from ccr_cli.stages.scoring import Sides, intervals, over_folds, rank_table, right_answers, score_gallery
+from ccr_cli.stages.softmax import Softmax, soften
 from ccr_cli.stages.triplets import Gallery, gallery, only, without
 from ccr_cli.stages.trust import deletions
-from ccr_cli.stages.uncertainty import calibrations, of_folds, with_trivial
+from ccr_cli.stages.uncertainty import Scorer, calibrations, of_folds, query_uncertainty, with_trivial
 
 
 @dataclass(frozen=True)
@@ -86,31 +80,26 @@ class Target:
     """Whether the run was trained on another collection."""
     trained_on: str = ""
     """What the run was trained on, as a signature says it, where that is another data set."""
+    beside: tuple[base.Artifact, ...] = ()
+    """The features that the further runs of an ensemble read."""
+
+    @property
+    def each(self) -> tuple[base.Artifact, ...]:
+        """The features that each of the runs reads."""
+        return (self.features, *self.beside)
 
 
 class Measuring:
     """Collects the results of all targets."""
 
     def __init__(
-        self,
-        method: Method,
-        tokenizer: Tokenizer,
-        device: torch.device,
-        options: Options,
-        settings: dict[str, Any],
-        trained: base.Artifact,
-        translated: Mapping[str, base.Artifact],
-        other: dataset.Dataset | None = None,
+        self, model: Model, options: Options, own: base.Artifact, other: dataset.Dataset | None = None
     ) -> None:
-        self.other = other
-        self.method, self.tokenizer, self.device = method, tokenizer, device
-        self.options, self.settings, self.trained = options, settings, trained
-        human = settings.get("human", [])
-        self.engines = {
-            lang: f"{translation.HUMAN}:{_engine(artifact)}" if lang in human else _engine(artifact)
-            for lang, artifact in translated.items()
-        }
-        self.left_out = "" if options.zero_shot else str(settings["options"].get("left_out", ""))
+        """Args: the models, what is measured, the data set that they were trained on, and the one of `--ood`."""
+        self.model, self.options, self.own, self.other = model, options, own, other
+        self.trained_without = str(model.who.settings["options"].get("left_out", ""))
+        self.left_out = "" if options.zero_shot else self.trained_without
+        self.softmax: dict[str, Softmax] = {}
         self.results: list[dict[str, Any]] = []
         self.ranks: list[pd.DataFrame] = []
         self.outside: list[pd.DataFrame] = []
@@ -128,7 +117,7 @@ class Measuring:
             if found.missing:
                 warn(f"{found.missing} {protocol.split} items of {target.data.name} have no features")
             if visual is None:
-                visual = embed_visuals(self.method, found.visual, self.device)
+                visual = self.model.visuals(found, target.each)
             sides = self._language(target, lang, sets, found, visual)
             if self.options.corrupt:
                 self._corrupted(target, lang, sets, sides)
@@ -142,9 +131,8 @@ class Measuring:
             protocol = replace(protocol, caption_set=None)
         captions = captions_of(target.data, lang, protocol)
         wanted = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
-        needs = self.method.config.needs()
         what = f"human {lang} captions{wanted}"
-        found = gallery(target.data, target.features, protocol.split, captions, what, needs)
+        found = gallery(target.data, target.features, protocol.split, captions, what, self.model.needs)
         if protocol.positives == "single":
             first = set(first_captions(captions, 1)["caption_id"])
             found = replace(found, first_T=np.flatnonzero([caption in first for caption in found.caption_ids]))
@@ -153,20 +141,16 @@ class Measuring:
 
     def _language(self, target: Target, lang: str, sets: str, found: Gallery, visual_VD: Tensor) -> Sides:
         """The queries of one language: as they are (returned), by every reading of the model, and fused."""
-        text_TD = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
+        text_TD = self.model.texts(found.texts)
         plain = Sides(found, visual_VD, text_TD)
         self._add(target, lang, sets, plain)
-        for reading, model in self.method.readings().items():
-            sides = (
-                embed_visuals(model, found.visual, self.device),
-                encode_and_embed(model, self.tokenizer, found.texts, self.device),
-            )
-            self._add(target, lang, sets, Sides(found, *sides), reading=reading)
+        for reading, vectors in self.model.readings(found):
+            self._add(target, lang, sets, Sides(found, *vectors), reading=reading)
         known = _translated_queries(target, found) if lang != target.data.source_lang else {}
         if known:
             # a query without translation stands in for its own: fused with itself, it counts as it is
             english_TD = text_TD.clone()
-            english_TD[list(known)] = encode_and_embed(self.method, self.tokenizer, list(known.values()), self.device)
+            english_TD[list(known)] = self.model.texts(list(known.values()))
             alone = len(text_TD) - len(known)
             if alone:
                 warn(f"{alone} of {len(text_TD)} {lang} queries have no translation and are not fused with one")
@@ -178,17 +162,21 @@ class Measuring:
         o, found, visual_VD = self.options, intact.found, intact.visual_VD
         if o.corruption != "features":
             found = replace(found, texts=corrupt_texts(found.texts, o.corrupt, o.corruption, lang))
-        elif found.visual.rows_ND.ndim > 2:
-            raise UsageError("--corruption features masks features, and this run reads pictures")
         else:
-            whole = found.visual.select(torch.arange(len(found.visual)))
-            masked = Frames(mask_features(whole.rows_ND, o.corrupt), whole.offsets_V1)
-            visual_VD = embed_visuals(self.method, masked, self.device)
-        text_TD = encode_and_embed(self.method, self.tokenizer, found.texts, self.device)
-        worse = Sides(found, visual_VD, text_TD)
+            visual_VD = self.model.visuals(found, target.each, masked=o.corrupt)
+        worse = Sides(found, visual_VD, self.model.texts(found.texts))
         self._add(target, lang, sets, worse, worse=f"{o.corruption}{o.corrupt:g}-seed0")
         kinds = ([ood.asked(fold) for fold in self._folds(target, sides)] for sides in (intact, worse))
-        self.results[-1]["told_apart"], _ = ood.told_apart(self.method, *kinds)
+        self.results[-1]["told_apart"], _ = ood.told_apart(self._scorer(lang, intact), *kinds)
+
+    def _scorer(self, lang: str, sides: Sides) -> Scorer:
+        """Who says how unsure a query is: the method, if it can; else a softmax."""
+        alone = self.model.alone
+        if alone is not None and query_uncertainty(alone, sides.text_TD[:1], sides.visual_VD) is not None:
+            return alone
+        if lang not in self.softmax:
+            self.softmax[lang] = soften(self.model, lang, self.trained_without, self.own)
+        return self.softmax[lang]
 
     def _folds(self, target: Target, sides: Sides) -> list[Sides]:
         return sides.folds(np.array([target.fold_of[item] for item in sides.found.item_ids]), target.protocol.folds)
@@ -223,9 +211,12 @@ class Measuring:
         scores = over_folds(scored)
         fusion = f"{o.beta:g}{o.fusion}" if fuses else "none"
         fused = f"{fusion}-{alone}alone" if alone else fusion
-        unc = None if fuses or reading else of_folds(self.method, folds)
+        scorer = None if fuses or reading else self._scorer(lang, sides)
+        unc = of_folds(scorer, folds) if scorer else None
         parts = [(fold.found, each) for fold, each in zip(folds, scored, strict=True)]
-        known = calibrations(scored, unc, o.ties, self.method.calibrated and not labelled)
+        known = calibrations(scored, unc, o.ties, scorer is not None and scorer.calibrated and not labelled)
+        softmax = scorer if isinstance(scorer, Softmax) else None
+        more = softmax.disagreement if softmax else None
         label = self.signature(
             target,
             lang,
@@ -235,9 +226,9 @@ class Measuring:
             dir="t2v+v2t",
             protocol=self._protocol(target, f"corrupt-{worse}" if worse else ""),
             pos={"all": "any"}.get(protocol.positives, protocol.positives),
-            sim=f"cosine-{reading}" if reading else "cosine",
+            sim=self.model.who.similarity(reading),
             fusion=fused,
-            unc=self.method.uncertainty_scope() if unc else "none",
+            unc=scorer.uncertainty_scope() if scorer and unc else "none",
         )
         self.results.append(
             self.heading(target, lang, sets, label)
@@ -249,9 +240,11 @@ class Measuring:
                 "SumR": scores.sum_r,
                 "intervals": intervals(parts, o.ties),
                 "breakdown": breakdowns(parts, lang, target.translations, o.ties),
-                "calibration": None if fuses or reading else with_trivial(known, folds, scored, unc, o.ties),
+                "calibration": with_trivial(known, folds, scored, unc, o.ties, more) if scorer else None,
             }
         )
+        if softmax and softmax.temperatures:
+            self.results[-1]["temperature"] = list(softmax.temperatures)
         if worse:
             self.results[-1]["corrupt"] = worse
         if unc is not None and o.corrupt:
@@ -272,19 +265,16 @@ class Measuring:
 
     def signature(self, target: Target, lang: str, **fields: str) -> str:
         """The signature of a result: what is said here, and what is the same in all results on a data set."""
-        mismatch = self.settings["noise"]
-        noise = "none"
-        if mismatch:
-            noise = f"{mismatch['style']}-{mismatch['target']}-{mismatch['ratio']:g}-seed{mismatch['seed']}"
+        who = self.model.who
         return signatures.build(
             {
                 "data": named(target.data),
                 "split": target.protocol.split,
                 "lang": lang,
                 "ties": self.options.ties,
-                "mt": signatures.mt_value(self.engines, lang),
-                "noise": noise,
-                "select": self.settings["select"],
+                "mt": who.mt(lang),
+                "noise": who.noise,
+                "select": who.settings["select"],
                 "leak": target.leak,
                 "ccr": ccr_cli.__version__,
                 **fields,
@@ -293,18 +283,13 @@ class Measuring:
 
     def heading(self, target: Target, lang: str, sets: str, label: str) -> dict[str, Any]:
         """What a result is of."""
-        mismatch = self.settings["noise"]
         return {
-            "run": self.trained.name,
+            **self.model.who.heading(),
             "data": target.data.name,
             "split": target.protocol.split,
             "lang": lang,
             "caption_set": sets,
             "role": "source" if lang == target.data.source_lang else "target",
-            "method": self.settings["method"],
-            "label": method_label(self.settings),
-            "noise": mismatch["ratio"] if mismatch else 0.0,
-            "seed": self.settings["seed"],
             "zero_shot": target.zero_shot,
             "signature": label,
         }
@@ -320,27 +305,26 @@ class Measuring:
     def _left_out(self, target: Target, lang: str, sides: Sides) -> None:
         """The uncertainty of queries of the categories that were left out, against the gallery of the others."""
         found, _ = self._gallery(replace(target, data=only(target.data, self.left_out)), lang)
-        visual_VD = embed_visuals(self.method, found.visual, self.device)
-        outside = Sides(found, visual_VD, encode_and_embed(self.method, self.tokenizer, found.texts, self.device))
+        outside = Sides(found, self.model.visuals(found, target.each), self.model.texts(found.texts))
         about = {"left_out": [int(label) for label in self.left_out.split(",")]}
-        self._tell(about, [ood.asked(sides)], [ood.asked(outside, sides)])
+        self._tell(about, self._scorer(lang, sides), [ood.asked(sides)], [ood.asked(outside, sides)])
 
     def _outside(self, target: Target, lang: str, sides: Sides, label: str) -> None:
         """The uncertainty of queries that do not belong to the gallery: of its other half, or of another data set."""
         what = named(self.other) if self.other else ood.HALVED
         kinds: ood.Kinds | None = (
-            ood.strangers(self.other, lang, target.protocol.split, sides, self.method, self.tokenizer)
+            ood.strangers(self.other, lang, target.protocol.split, sides, self.model.texts)
             if self.other
             else ood.halves(sides, target.data)
         )
         if kinds is not None:
             sizes = signatures.galleries([len(each["v2t"].ids) for each in kinds[0]])
             fields = signatures.parse(label) | {"protocol": self._protocol(target, f"ood-{what}"), "gallery": sizes}
-            self._tell({"of": what, "signature": signatures.build(fields)}, *kinds)
+            self._tell({"of": what, "signature": signatures.build(fields)}, self._scorer(lang, sides), *kinds)
 
-    def _tell(self, about: dict[str, Any], known: list[ood.Both], unknown: list[ood.Both]) -> None:
+    def _tell(self, about: dict[str, Any], scorer: Scorer, known: list[ood.Both], unknown: list[ood.Both]) -> None:
         """How well queries of a result are told from others that do not belong to its gallery."""
-        told, rows = ood.told_apart(self.method, known, unknown)
+        told, rows = ood.told_apart(scorer, known, unknown)
         self.results[-1]["ood"] = about | told
         if rows is not None:
             self.outside.append(rows.assign(result=np.int32(len(self.results) - 1)))
@@ -377,13 +361,6 @@ def asked_for(data: dataset.Dataset, lang: str, protocol: Protocol) -> bool:
     """Whether the items to be measured have captions in a language that the protocol takes."""
     items = set(items_of(data.items, protocol.split)["item_id"])
     return bool(captions_of(data, lang, protocol)["item_id"].isin(items).any())
-
-
-def _engine(translated: base.Artifact) -> str:
-    """Engine and model of the translations, where some were made by another one both, the more frequent first."""
-    frame = translation.read(translated)
-    forward = frame[frame["direction"] == "forward"]
-    return "&".join((forward["engine"] + ":" + forward["model"]).value_counts().index)
 
 
 def _translated_queries(target: Target, found: Gallery) -> dict[int, str]:

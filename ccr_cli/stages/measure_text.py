@@ -24,7 +24,6 @@ from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import rank_both
 from ccr_cli.metrics.recall import summarise
 from ccr_cli.metrics.sims import dot_sim
-from ccr_cli.stages.embed import encode_and_embed
 from ccr_cli.stages.measure import Measuring, Target, captions_of, finite
 from ccr_cli.stages.scoring import Scores, rank_table, told_intervals
 from ccr_cli.stages.triplets import Gallery
@@ -95,8 +94,8 @@ def _named(both: pd.DataFrame, query_id: str, query: str, source_id: str, source
 
 def _measure(job: Measuring, target: Target, lang: str, relation: str, pairs: pd.DataFrame) -> None:
     o, n = job.options, len(pairs)
-    text_TD = encode_and_embed(job.method, job.tokenizer, list(pairs["query"]), job.device)
-    source_SD = encode_and_embed(job.method, job.tokenizer, list(pairs["source"]), job.device)
+    text_TD = job.model.texts(list(pairs["query"]))
+    source_SD = job.model.texts(list(pairs["source"]))
     sets = "+".join(sorted(set(pairs["caption_set"])))
     none = Frames.single(source_SD.new_zeros(n, 1))
     ids = list(pairs["query_id"]), list(pairs["query"])
@@ -116,7 +115,7 @@ def _measure(job: Measuring, target: Target, lang: str, relation: str, pairs: pd
             dir="t2s+s2t",
             protocol=f"text-{relation}",
             pos=which,
-            sim="cosine",
+            sim=job.model.who.similarity(),
             fusion="none",
             unc="none",
         )

@@ -7,7 +7,7 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries, G gallery.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,12 @@ from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import FOLDERS
 from ccr_cli.console import warn
 from ccr_cli.data.splits import items_of
-from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.methods.base import Method
 from ccr_cli.metrics.apart import apart
-from ccr_cli.stages.embed import encode_and_embed
 from ccr_cli.stages.leaks import group_ids
 from ccr_cli.stages.scoring import Sides
 from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.uncertainty import query_uncertainty, trivial_uncertainties
+from ccr_cli.stages.uncertainty import Scorer, query_uncertainty, trivial_uncertainties
 
 HALF = "half"
 SEED = 0
@@ -48,7 +45,7 @@ class Asked:
     query_QD: Tensor
     gallery_GD: Tensor
 
-    def scores(self, method: Method) -> dict[str, np.ndarray]:
+    def scores(self, method: Scorer) -> dict[str, np.ndarray]:
         """By name a score of every query, higher where less certain; the method's own first, where it has one."""
         own_Q = query_uncertainty(method, self.query_QD, self.gallery_GD)
         trivial = trivial_uncertainties(self.query_QD, self.gallery_GD)
@@ -95,7 +92,7 @@ def halves(sides: Sides, data: dataset.Dataset) -> Kinds:
 
 
 def told_apart(
-    method: Method, known: Sequence[Both], unknown: Sequence[Both]
+    method: Scorer, known: Sequence[Both], unknown: Sequence[Both]
 ) -> tuple[dict[str, Any], pd.DataFrame | None]:
     """How well the scores tell unknown queries from known ones, by direction.
 
@@ -127,13 +124,13 @@ def told_apart(
     return told, pd.concat(rows, ignore_index=True) if rows else None
 
 
-def _together(method: Method, kind: Sequence[Asked]) -> dict[str, np.ndarray]:
+def _together(method: Scorer, kind: Sequence[Asked]) -> dict[str, np.ndarray]:
     parts = [each.scores(method) for each in kind]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @torch.no_grad()
-def _rows(method: Method, direction: str, kind: Sequence[Asked], unc_Q: np.ndarray, *, left_out: bool) -> pd.DataFrame:
+def _rows(method: Scorer, direction: str, kind: Sequence[Asked], unc_Q: np.ndarray, *, left_out: bool) -> pd.DataFrame:
     frame = pd.DataFrame({"query_id": [one for each in kind for one in each.ids], "uncertainty": unc_Q})
     entropies = [method.entropy(each.query_QD) for each in kind]
     known = [entropy_q.double().cpu().numpy() for entropy_q in entropies if entropy_q is not None]
@@ -173,7 +170,7 @@ def other_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Sequence[
 
 
 def strangers(
-    other: dataset.Dataset, lang: str, split: str, sides: Sides, method: Method, tokenizer: Tokenizer
+    other: dataset.Dataset, lang: str, split: str, sides: Sides, embed: Callable[[Sequence[str]], Tensor]
 ) -> Kinds | None:
     """The queries of a gallery, and captions of another data set that ask it; None where it has none in the language.
 
@@ -182,15 +179,14 @@ def strangers(
         lang: Of the queries.
         split: Of both.
         sides: The gallery.
-        method: The model.
-        tokenizer: Its tokens.
+        embed: Makes vectors of texts.
     """
     rows = captions_of(other, lang, split)
     if rows.empty:
         warn(f"{other.name} has no {lang} captions for its {split} items: no --ood in {lang}")
         return None
     items = [f"{other.name}/{item}" for item in rows["item_id"]]
-    text_TD = encode_and_embed(method, tokenizer, list(rows["text"]), sides.visual_VD.device)
+    text_TD = embed(list(rows["text"]))
     return [asked(sides)], [{"t2v": Asked(list(rows["caption_id"]), items, text_TD, sides.visual_VD)}]
 
 

@@ -5,14 +5,13 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries, G gallery.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccr_cli.methods.base import Method
 from ccr_cli.metrics import calibration
 from ccr_cli.metrics.doubt import gaps
 from ccr_cli.stages.scoring import Scores, Sides
@@ -23,7 +22,24 @@ LARGEST = 2**26
 CURVE_POINTS = 50
 
 
-def uncertainties(method: Method, sides: Sides) -> dict[str, np.ndarray] | None:
+class Scorer(Protocol):
+    """What says how unsure it is of a query: a method, or a softmax in place of one."""
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether it states the probability that the first hit is wrong."""
+
+    def score(self, query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Similarities (Q, G) and the uncertainty (Q,) of each query, or None where it has none."""
+
+    def entropy(self, query_QD: Tensor) -> Tensor | None:
+        """How evenly categories share each query (Q,); None where it knows no categories."""
+
+    def uncertainty_scope(self) -> str:
+        """What the uncertainty looks at, as the signature says it."""
+
+
+def uncertainties(method: Scorer, sides: Sides) -> dict[str, np.ndarray] | None:
     """The uncertainty of every query, by direction; None as soon as the method turns out to have none."""
     out = {}
     for direction, (query_QD, gallery_GD) in _asked(sides).items():
@@ -42,7 +58,7 @@ def _asked(sides: Sides) -> dict[str, tuple[Tensor, Tensor]]:
     return {"t2v": (sides.text_TD, sides.visual_VD), "v2t": (sides.visual_VD, found_TD)}
 
 
-def of_folds(method: Method, folds: Sequence[Sides]) -> list[dict[str, np.ndarray]] | None:
+def of_folds(method: Scorer, folds: Sequence[Sides]) -> list[dict[str, np.ndarray]] | None:
     """The uncertainty of every query in its fold; None where the method has none."""
     out = []
     for sides in folds:
@@ -54,7 +70,7 @@ def of_folds(method: Method, folds: Sequence[Sides]) -> list[dict[str, np.ndarra
 
 
 @torch.no_grad()
-def query_uncertainty(method: Method, query_QD: Tensor, gallery_GD: Tensor) -> np.ndarray | None:
+def query_uncertainty(method: Scorer, query_QD: Tensor, gallery_GD: Tensor) -> np.ndarray | None:
     """The uncertainty of every query; None as soon as the method turns out to have none."""
     parts = []
     for block in _blocks(query_QD, gallery_GD):
@@ -109,6 +125,7 @@ def with_trivial(
     scores: Sequence[Scores],
     unc: Sequence[Mapping[str, np.ndarray]] | None,
     tie: str,
+    more: Callable[[Tensor, Tensor], dict[str, np.ndarray]] | None = None,
 ) -> dict[str, Any]:
     """Sets the trivial uncertainties beside the method's, or alone where it has none.
 
@@ -118,6 +135,7 @@ def with_trivial(
         scores: Of each fold.
         unc: The method's uncertainty of each query of each fold.
         tie: mid, optimistic or pessimistic.
+        more: Further ones of queries and what they search, by name.
 
     Returns:
         By direction what is known (without it, what needs no uncertainty), and `trivial`: by name `auroc`, `aurc`,
@@ -127,7 +145,7 @@ def with_trivial(
     out: dict[str, Any] = {}
     asked = [_asked(fold) for fold in folds]
     for direction, rank_Q in _ranks(scores, tie).items():
-        parts = [trivial_uncertainties(*each[direction]) for each in asked]
+        parts = [trivial_uncertainties(*pair) | (more(*pair) if more else {}) for pair in (a[direction] for a in asked)]
         found = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         valid_Q = ~np.isnan(rank_Q)
         trivial: dict[str, Any] = {}

@@ -162,34 +162,34 @@ def test_signatures_are_complete(chain: Chain) -> None:
                 "fusion": result["fusion"],
                 "mt": "recorded:hand",
                 "noise": noise,
-                "unc": "top2" if method == "uml" and result["fusion"] == "none" else "none",
+                "unc": {"uml": "top2", "infonce": "softmax"}[method] if result["fusion"] == "none" else "none",
                 "leak": "own-split",
                 "select": "mt",
             }
             assert {key: fields[key] for key in expected} == expected
 
 
-def test_uncertainty_of_every_query_or_of_none(chain: Chain) -> None:
+def test_uncertainty_of_every_query_but_fused_ones(chain: Chain) -> None:
     for method in ("uml", "infonce"):
         ranks = evaluation.read_ranks(chain.find("evaluation", method))
         plain = [n for n, r in enumerate(results(chain, method)) if r["fusion"] == "none"]
         values = ranks.loc[ranks["result"].isin(plain), "uncertainty"]
-        assert values.notna().all() if method == "uml" else values.isna().all()
-        assert values.dropna().between(0, 1).all()
+        assert values.between(0, 1).all()
         assert ranks.loc[~ranks["result"].isin(plain), "uncertainty"].isna().all()
 
 
 def test_trivial_uncertainties_stand_beside_and_the_verdict_is_said(chain: Chain) -> None:
-    for method, said in (("uml", "uncertainty 0."), ("infonce", "no uncertainty of its own")):
+    for method, said in (("uml", "uncertainty 0."), ("infonce", "softmax at temperature 0.")):
         done = toy.ok("evaluate", chain.find("run", method).path, "--force", "-v", *CPU, workspace=chain.root)
         for result in evaluation.results(done.made):
             if result["fusion"] == "none":
                 trivial = result["calibration"]["t2v"]["trivial"]
                 assert list(trivial) == ["top similarity", "margin"]
-                assert all(("gaps" in each) == (method == "uml") for each in trivial.values())
+                assert all("gaps" in each for each in trivial.values())
+                assert ("temperature" in result) == (method == "infonce")
             else:
                 assert result["calibration"] is None
-        assert f"AUROC: {said}" in done.err and ("beaten:" in done.err) == (method == "uml")
+        assert f"AUROC: {said}" in done.err and "beaten:" in done.err
 
 
 def test_a_source_language_without_the_caption_set_stands_beside_with_its_own(tmp_path: Path) -> None:

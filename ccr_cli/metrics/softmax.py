@@ -1,0 +1,88 @@
+"""How likely the first result is wrong, from similarities alone: a softmax over the gallery, its temperature fitted.
+
+The probability that entry g is the right one is p_g = softmax(sim / T)_g. A temperature of its own makes a softmax
+trustworthy (Guo et al., ICML 2017); of several models the probabilities are averaged (deep ensembles,
+Lakshminarayanan et al., NeurIPS 2017).
+
+Shape legend: M models, Q queries, G gallery entries; lower case: a block of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+COLDEST, HOTTEST = 0.005, 10.0
+"""Between these a temperature is sought: what separates its validation queries perfectly would have none."""
+BLOCK = 2**22
+"""Most entries held at once in float64."""
+
+
+def fit_temperature(sim_QG: Tensor, right_Q: Tensor) -> float:
+    """The temperature at which the right entries are likeliest: least mean of -log p, in float64.
+
+    Of a softmax over one right entry this has one minimum, since it is convex in 1/T.
+
+    Args:
+        sim_QG: Similarities.
+        right_Q: The right entry of each query.
+
+    Raises:
+        ValueError: If there is no query.
+    """
+    from scipy.optimize import minimize_scalar  # a second, for this alone
+
+    if not len(sim_QG):
+        raise ValueError("there is no query to fit a temperature to")
+    rows = max(1, BLOCK // sim_QG.shape[1])
+    blocks = list(zip(torch.split(sim_QG, rows), torch.split(right_Q, rows), strict=True))
+
+    def cost(log_t: float) -> float:
+        total = 0.0
+        for sim_qG, right_q in blocks:
+            logit_qG = sim_qG.double() / math.exp(log_t)
+            right = logit_qG.gather(1, right_q[:, None])[:, 0]
+            total += float((logit_qG.logsumexp(dim=1) - right).sum())
+        return total / len(sim_QG)
+
+    bounds = math.log(COLDEST), math.log(HOTTEST)
+    return math.exp(minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-4}).x)
+
+
+def wrong_probability(sim_QG: Tensor, temperature: float, first_Q: Tensor) -> Tensor:
+    """1 - p of an entry of each query (Q,), float64: the share of all others, so that a small one is not rounded to 0.
+
+    Args:
+        sim_QG: Similarities.
+        temperature: Of the softmax.
+        first_Q: The entry: the first result.
+    """
+    first_Q1 = first_Q[:, None]
+    logit_QG = sim_QG / temperature
+    own_Q = logit_QG.gather(1, first_Q1)[:, 0]
+    others_Q = logit_QG.scatter(1, first_Q1, -math.inf).logsumexp(dim=1)
+    return torch.sigmoid((others_Q - own_Q).double())
+
+
+def disagreement(sims: Iterable[Tensor], temperatures: Iterable[float]) -> Tensor:
+    """How far models are from each other (Q,): 0 where they say the same, 1 where each is sure of another entry.
+
+    The entropy of the mean of their probabilities minus the mean of their entropies, which is the mutual information
+    of entry and model, or the mean divergence KL of each from the mean; by its greatest value, log M. In float64: of
+    models that agree, two large numbers are subtracted.
+
+    Args:
+        sims: Similarities (Q, G) of each model, at least two.
+        temperatures: Of each.
+    """
+    mean_QG, entropy_Q, number = torch.zeros(()), torch.zeros(()), 0
+    for sim_QG, temperature in zip(sims, temperatures, strict=True):
+        p_QG = (sim_QG.double() / temperature).softmax(dim=1)
+        entropy_Q = entropy_Q.to(p_QG) + torch.special.entr(p_QG).sum(dim=1)
+        mean_QG, number = mean_QG.to(p_QG) + p_QG, number + 1
+    whole_Q = torch.special.entr(mean_QG / number).sum(dim=1)
+    share_Q: Tensor = (whole_Q - entropy_Q / number) / math.log(number)
+    return share_Q.clamp(0.0, 1.0)
