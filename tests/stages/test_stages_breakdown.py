@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 import toy
 from toy import Chain
 
 from ccr_cli.artifacts import dataset, evaluation, translation
+from ccr_cli.data.frames import Frames
+from ccr_cli.metrics.positives import Positives
+from ccr_cli.metrics.ranks import rank_queries
+from ccr_cli.metrics.recall import summarise
+from ccr_cli.metrics.sims import matrix_sim
+from ccr_cli.stages.breakdown import breakdowns
+from ccr_cli.stages.scoring import Scores
+from ccr_cli.stages.triplets import Gallery
 
 
 def test_groups_are_those_of_the_ranks(chain: Chain) -> None:
@@ -39,6 +50,21 @@ def test_groups_are_those_of_the_ranks(chain: Chain) -> None:
             chrf = rows["query_id"].map(quality["reference_chrf"].to_dict())
             for group in found["groups"]:
                 assert group["queries"] == chrf.between(group["low"] - 1e-4, group["high"] + 1e-4).sum()
+
+
+def test_a_query_without_a_translation_is_neither_flagged_nor_not() -> None:
+    sim_TV = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.6, 0.1]])
+    own = Positives.from_lists([[0], [1], [1], [0]])
+    ranks = rank_queries(matrix_sim(sim_TV), 4, 2, own)
+    none = Frames.single(torch.zeros(2, 1))
+    found = Gallery(["v", "w"], none, ["a", "b", "c", "d"], ["x", "x y", "x y z", "x"], np.array([0, 1, 1, 0]), None, 0)
+    scores = Scores(summarise(ranks), summarise(ranks), ranks, ranks)
+    made = pd.DataFrame({"source_caption_id": ["a", "b", "c"], "direction": "query", "status": ["ok", "ok", "failed"]})
+    made = made.assign(reference_chrf=[50.0, np.nan, 10.0], flagged=[False, True, False])
+    told = breakdowns([(found, scores)], "es", made, "mid")["translation"]
+    assert (told["flagged"]["queries"], told["not_flagged"]["queries"]) == (1, 1)
+    assert [(g["low"], g["high"], g["queries"]) for g in told["groups"]] == [(50.0, 50.0, 1)]
+    assert told["not_flagged"]["share"] == 0.25
 
 
 def test_more_is_said_where_it_is_asked_for(chain: Chain) -> None:
