@@ -1,4 +1,4 @@
-"""Queries of categories that were left out of training beside the others (FUME Figures 4 and 5).
+"""Queries that do not belong to a gallery beside those that do (FUME Figures 4 and 5).
 
 To be called inside `canvas.drawing`.
 """
@@ -22,7 +22,7 @@ MOST = 3
 """Methods shown."""
 DOTS = 600
 """Queries of a kind in a panel, drawn by a fixed seed."""
-NAMES = ("trained on", "left out")
+NAMES = ("of the gallery", "not of it")
 
 
 def densities(tables: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None:
@@ -41,6 +41,9 @@ def densities(tables: Mapping[str, pd.DataFrame], title: str = "") -> Figure | N
         pad = max(0.03 * (high - low), 1e-6)
         for ax, (direction, named) in zip(line, DIRECTIONS.items(), strict=True):
             own = tables[label][tables[label]["direction"] == direction]
+            if own.empty:  # captions of another data set ask in one direction
+                ax.set_visible(False)
+                continue
             wrong_N = own["left_out"].to_numpy(bool)
             limits = (low - pad, high + pad)
             two_densities(ax, own["uncertainty"].to_numpy(float), wrong_N, limits, at=0.16, names=NAMES, higher=True)

@@ -166,6 +166,9 @@ def test_categories_left_out_stand_beside_the_others() -> None:
     inside, strange = dots.axes[0].lines
     assert np.allclose(np.asarray(strange.get_ydata(), float), unc[left_out] ** 2)
     assert len(np.asarray(inside.get_xdata())) == 70
+    with canvas.drawing():
+        alone = outside.densities({"uml": table[table["direction"] == "t2v"]})
+    assert alone is not None and [ax.get_visible() for ax in alone.axes] == [True, False]
     assert outside.densities({}) is None and outside.entropy({"fume": table.assign(entropy=np.nan)}) is None
 
 

@@ -1,0 +1,170 @@
+r"""Does uncertainty rise when queries are corrupted, and does it tell queries that do not belong to the gallery?
+
+Flickr8k-CN, the reported half of validation: for every run the figures under corruption (words dropped, replaced,
+shuffled; features masked), with how well intact and corrupted queries are told apart; queries of the items taken out
+of the gallery, and captions of another data set; the spread of ten draws of the corruption; and retrieval of sentences
+by their translations (NRCCR, Table 5). Beside the method's own uncertainty stand the trivial scores.
+
+    python benchmarks/trust.py WORKSPACE --lang zh --other noto-emoji --out benchmarks/results/trust.json RUN [RUN ...]
+
+The collection is not part of this project. The evaluations are those of `ccr evaluate --corrupt`, `--ood` and `--task
+text`; what is done is not done again. The tables of docs/evaluate.md are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import ccr_cli
+from ccr_cli.artifacts import base, dataset, evaluation, run
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.metrics.corrupt import KINDS, corrupt_texts
+from ccr_cli.stages import ood
+from ccr_cli.stages.embed import embed_visuals, encode_and_embed
+from ccr_cli.stages.evaluate import evaluate
+from ccr_cli.stages.load import load_method
+from ccr_cli.stages.measure import Options
+from ccr_cli.stages.scoring import Sides, score_gallery
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.triplets import gallery
+
+SPLIT = "val-report"
+SHARES = (0.3, 0.6)
+DRAWS = 10
+CPU = torch.device("cpu")
+DIRECTIONS = ("t2v", "v2t")
+
+
+def asked(lang: str, other: str) -> Iterator[tuple[str, Options]]:
+    """What is measured, under a name."""
+    usual = Options(split=SPLIT, langs=(lang,))
+    for how in KINDS:
+        for share in SHARES:
+            yield f"{how} {share:g}", replace(usual, corrupt=share, corruption=how)
+    yield "half", replace(usual, ood=ood.HALF)
+    yield other, replace(usual, ood=other)
+    yield "text", replace(usual, task="text")
+
+
+def measure(inputs: Inputs, trained: base.Artifact, lang: str, other: str) -> Iterator[dict[str, Any]]:
+    """The results of a run in the language, a row each."""
+    settings = run.config(trained)
+    about = {"run": trained.name, "method": settings["method"], "noise": (settings["noise"] or {}).get("ratio", 0.0)}
+    for name, options in asked(lang, other):
+        for result in evaluation.results(evaluate(inputs, trained, options, device="cpu")):
+            plain = result["lang"] == lang and result["fusion"] == "none" and not result["reading"]
+            if plain and ("corrupt" in result) == bool(options.corrupt):
+                yield about | {"asked": name} | told(result)
+
+
+def told(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of a result."""
+    found = {key: result[key] for key in ("signature", "corrupt", "uncertainty", "told_apart", "ood") if key in result}
+    for direction in DIRECTIONS:
+        found[direction] = {each: result[direction][each] for each in ("R@1", "R@5", "R@10", "MedR", "mAP")}
+        found[direction]["mAP_interval"] = result["intervals"][direction]["mAP"]
+    kept: dict[str, Any] = rounded(found | {"SumR": result["SumR"], "SumR_interval": result["intervals"]["SumR"]})
+    return kept
+
+
+def draws(inputs: Inputs, trained: base.Artifact, lang: str) -> dict[str, Any]:
+    """Deviation, over draws of the words that are dropped, of SumR and of the mean of every score."""
+    method, tokenizer = load_method(trained, CPU)
+    data = dataset.read(inputs.parent(trained, "dataset"))
+    captions = data.captions[data.captions["lang"] == lang]
+    feats = inputs.parent(trained, "features")
+    found = gallery(data, feats, SPLIT, captions, f"{lang} captions", method.config.needs())
+    visual_VD = embed_visuals(method, found.visual, CPU)
+    values: dict[str, list[float]] = {}
+    for seed in range(DRAWS):
+        texts = corrupt_texts(found.texts, SHARES[0], "drop", lang, seed)
+        text_TD = encode_and_embed(method, tokenizer, texts, CPU)
+        sides = Sides(replace(found, texts=texts), visual_VD, text_TD)
+        values.setdefault("SumR", []).append(score_gallery(sides.found, visual_VD, text_TD).sum_r)
+        for direction, queries in ood.asked(sides).items():
+            for name, score_Q in queries.scores(method).items():
+                values.setdefault(f"{direction} {name}", []).append(float(score_Q.mean()))
+    spread = {name: [float(np.mean(each)), float(np.std(each, ddof=1))] for name, each in values.items()}
+    return {"run": trained.name, "draws": DRAWS, "corrupt": f"drop{SHARES[0]:g}", "mean_sd": rounded(spread)}
+
+
+def rounded(value: Any) -> Any:
+    """The same with numbers of five digits."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, Mapping):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def tables(rows: Sequence[Mapping[str, Any]], other: str) -> Iterator[str]:
+    """The tables of docs/evaluate.md."""
+    scores = "uncertainty | top similarity | margin"
+    for name in dict.fromkeys(row["run"] for row in rows):
+        own = [row for row in rows if row["run"] == name and "told_apart" in row]
+        yield f"\n**{_named(own[0])}: intact or corrupted?**\n"
+        yield f"| corrupted | SumR | AUROC, captions: {scores} | pictures: {scores} |\n| --- |{' ---: |' * 7}"
+        for row in own:
+            yield f"| {row['asked']} | {row['SumR']:.0f} | {_cells(row['told_apart'])}"
+    yield "\n**Does the query belong to the gallery?**\n"
+    yield f"| | | captions: {scores} | pictures: {scores} |\n| --- | --- |{' ---: |' * 6}"
+    for row in rows:
+        if row["asked"] in (ood.HALF, other):
+            yield f"| {_named(row)} | {row['asked']} | {_cells(row['ood'])}"
+    yield "\n**Sentences find their translations**\n"
+    yield f"| | right | mAP | R@1 | R@5 | R@10 | mAP, the other way |\n| --- | --- |{' ---: |' * 5}"
+    for row in rows:
+        if row["asked"] == "text":
+            own, (low, high) = row["t2v"], row["t2v"]["mAP_interval"]
+            right = "its own" if "|pos:caption|" in row["signature"] else "any of the picture's"
+            recalls = " | ".join(f"{own[figure]:.1f}" for figure in ("R@1", "R@5", "R@10"))
+            told = f"{own['mAP']:.1f} ± {(high - low) / 2:.1f} | {recalls} | {row['v2t']['mAP']:.1f}"
+            yield f"| {_named(row)} | {right} | {told} |"
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return f"`{row['method']}`, {row['noise']:.0%}"
+
+
+def _cells(told: Mapping[str, Any]) -> str:
+    """AUROC of every score, both ways; * the method's own is above it, ! below it."""
+    cells = []
+    for direction in DIRECTIONS:
+        found = told.get(direction)
+        cells.append(f"{found['auroc']:.3f}" if found and "auroc" in found else "")
+        for each in found["trivial"].values() if found else ({}, {}):
+            low, high = each.get("gap") or (0, 0)
+            cells.append(f"{each['auroc']:.3f}{'*' if low > 0 else '!' if high < 0 else ''}" if each else "")
+    return " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("runs", nargs="+")
+    parser.add_argument("--lang", required=True)
+    parser.add_argument("--other", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    workspace = Workspace(given.workspace.absolute())
+    inputs = Inputs(workspace)
+    runs = [base.load(workspace.root / "runs" / name, "run") for name in given.runs]
+    rows = [row for trained in runs for row in measure(inputs, trained, given.lang, given.other)]
+    spread = [draws(inputs, trained, given.lang) for trained in runs]
+    what = "uncertainty of corrupted queries and of queries that do not belong to the gallery; text to text"
+    base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows, "draws": spread})
+    print("\n".join(tables(rows, given.other)))
+    for each in spread:
+        print(each)
+
+
+if __name__ == "__main__":
+    main()
