@@ -96,7 +96,7 @@ def lacking(letters: Iterable[str]) -> str:
     some = " ".join(found[:8]) + (" ..." if len(found) > 8 else "")
     said = f"figures show boxes for {len(found)} letters that no installed font has: {some}"
     cjk = any("\u2e80" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7ff" for letter in found)
-    return f"{said}; {INSTALL}" if cjk else said
+    return f"{said}; try: {INSTALL}" if cjk else said
 
 
 def styles(labels: Sequence[str]) -> dict[str, Style]:

@@ -180,7 +180,8 @@ def _panel(ax: Axes, found: Mapping[Level, pd.DataFrame], direction: str, edges:
         drawn[each.name] = cast(Any, patches)[0]
         means.append(float(values.mean()))
     said = f"mean {' → '.join(f'{mean:.3g}' for mean in means)}"
-    ax.text(0.97, 0.97, said, transform=ax.transAxes, ha="right", va="top", fontsize=8.5, color=FAINT)
+    look: dict[str, Any] = {"ha": "right", "va": "top", "fontsize": 8.5, "color": FAINT}
+    ax.text(0.98, 0.97, said, transform=ax.transAxes, bbox={"facecolor": "#ffffff", "linewidth": 0, "pad": 2}, **look)
     ax.grid(axis="x", visible=False)
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     ax.set_xlim(edges[0], edges[-1])

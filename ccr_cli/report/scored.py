@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from PIL import Image
 
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import FAINT, GRID, INK, new_figure, styles
@@ -84,7 +86,7 @@ def choose(tables: Mapping[str, pd.DataFrame]) -> list[Scored]:
 
 
 def draw(chosen: Sequence[Scored], image: Callable[[str], Path | None], title: str = "") -> Figure | None:
-    """A column a pair: picture, English, translation, the way back; under them a bar a run.
+    """A column a pair: picture (where there is any), English, translation, the way back; under them a bar a run.
 
     Args:
         chosen: The pairs.
@@ -97,36 +99,46 @@ def draw(chosen: Sequence[Scored], image: Callable[[str], Path | None], title: s
     look = styles(labels)
     cell, line = 3.1, 0.27
     width, foot = cell * len(chosen), 0.42 + line * len(labels)
-    height = 0.4 + 1.5 + 1.72 + foot
+    pictures = [thumbnail(image(str(each.pair["item_id"])), SIDE) for each in chosen]
+    beside, head = (1.42, 1.5) if any(picture is not None for picture in pictures) else (0.0, 0.95)
+    height = 0.4 + head + 1.72 + foot
     figure = new_figure(width, height)
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(0, height))
     axes.axis("off")
     axes.text(0.1, height - 0.2, title, fontsize=11, fontweight="bold", va="center")
-    for column, each in enumerate(chosen):
+    for column, (each, picture) in enumerate(zip(chosen, pictures, strict=True)):
         left, top = column * cell + 0.1, height - 0.4
-        picture = thumbnail(image(str(each.pair["item_id"])), SIDE)
-        box = (left, left + 1.3, top - 1.38, top - 0.08)
-        if picture is not None:
-            axes.imshow(squared(np.asarray(picture)), extent=box, aspect="auto", interpolation="lanczos", zorder=2)
-        axes.add_patch(Rectangle((left, top - 1.38), 1.3, 1.3, fill=False, edgecolor=GRID, linewidth=0.8, zorder=3))
-        if picture is None:
-            axes.text(left + 0.65, top - 0.73, "no image", fontsize=8.5, ha="center", va="center", color=FAINT)
-        axes.text(left + 1.42, top - 0.14, wrapped(each.why, 1.45, 0.085, 3), fontsize=9.5, va="top", fontweight="bold")
+        if beside:
+            _picture(axes, picture, left, top)
+        words = cell - 0.23 - beside
+        axes.text(
+            left + beside, top - 0.14, wrapped(each.why, words, 0.085, 3), fontsize=9.5, va="top", fontweight="bold"
+        )
         truth = TRUTH.get(str(each.pair.get("truth")), "")
-        axes.text(left + 1.42, top - 0.78, wrapped(truth, 1.45, 0.08, 2), fontsize=9, va="top", color=FAINT)
-        down = top - 1.5
+        below = 0.78 if beside else 0.42
+        axes.text(left + beside, top - below, wrapped(truth, words, 0.08, 2), fontsize=9, va="top", color=FAINT)
+        down = top - head
         texts = (("English", "source_text"), (str(each.pair["lang"]), "translation"), ("back", "back"))
         for name, key in texts:
             axes.text(left, down, name, fontsize=8, va="top", color=FAINT)
             axes.text(
-                left + 0.52, down, wrapped(str(each.pair.get(key) or "\u2013"), 2.35, 0.082, 3), fontsize=9.5, va="top"
+                left + 0.52, down, wrapped(str(each.pair.get(key) or "\u2013"), 2.35, 0.088, 3), fontsize=9.5, va="top"
             )
             down -= 0.55
         _bars(axes, each, labels, look, (left, foot))
     axes.set(xlim=(0, width), ylim=(0, height))
     return figure
+
+
+def _picture(axes: Axes, picture: Image.Image | None, left: float, top: float) -> None:
+    if picture is None:
+        axes.text(left + 0.65, top - 0.73, "no image", fontsize=8.5, ha="center", va="center", color=FAINT)
+    else:
+        box = (left, left + 1.3, top - 1.38, top - 0.08)
+        axes.imshow(squared(np.asarray(picture)), extent=box, aspect="auto", interpolation="lanczos", zorder=2)
+    axes.add_patch(Rectangle((left, top - 1.38), 1.3, 1.3, fill=False, edgecolor=GRID, linewidth=0.8, zorder=3))
 
 
 def _bars(axes: Any, each: Scored, labels: Sequence[str], look: Mapping[str, Any], corner: tuple[float, float]) -> None:
@@ -137,7 +149,9 @@ def _bars(axes: Any, each: Scored, labels: Sequence[str], look: Mapping[str, Any
     axes.text(left + 2.86, top - 0.1, "similarity", fontsize=8, color=FAINT, va="center", ha="right")
     for place, label in enumerate(labels):
         y = top - 0.34 - 0.27 * place
-        axes.text(start - 0.08, y, wrapped(label, 0.92, 0.075, 1), fontsize=8.5, ha="right", va="center")
+        size, lines = (8.5, 1) if len(label) < 13 else (7, 2)
+        name = wrapped(label, 0.92, 0.0088 * size, lines)
+        axes.text(start - 0.08, y, name, fontsize=size, ha="right", va="center", linespacing=1.0)
         axes.add_patch(Rectangle((start, y - 0.065), room, 0.13, facecolor=GRID, edgecolor="none"))
         color = look[label]["color"]
         axes.add_patch(

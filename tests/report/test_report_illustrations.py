@@ -230,6 +230,10 @@ def test_a_pair_without_picture_and_with_odd_texts_is_drawn(tmp_path: Path) -> N
         svg = canvas.to_svg(figure)
     assert svg.count("<image ") == 1 and "no image" in [text.get_text() for text in figure.axes[0].texts]
     assert scored.draw([], lambda item: None) is None
+    with canvas.drawing():
+        bare = scored.draw(chosen, lambda item: None)
+    assert bare is not None and "no image" not in [text.get_text() for text in bare.axes[0].texts]
+    assert bare.get_figheight() < figure.get_figheight(), "no room is left for what none of them has"
 
 
 def test_a_panel_a_language() -> None:
