@@ -199,17 +199,20 @@ def _corruption(seen: Seen) -> Drawing:
     return Drawing(figure, "Densities of the uncertainty of intact and of corrupted queries, both ways", caption)
 
 
-_OUTSIDE = "Test queries; one run a method, the lowest seed."
+_OUTSIDE = "One run a method, the lowest seed."
 
 
 def _left_out(seen: Seen) -> Drawing:
-    figure = outside.densities(seen.outside, "Uncertainty in and out of distribution")
-    caption = f"AUROC: queries of categories left out of training are the more uncertain. {_OUTSIDE}"
-    return Drawing(figure, "Densities of uncertainty of queries of categories trained on and left out", caption)
+    kind, tables = seen.outside
+    figure = outside.densities(tables, "Uncertainty in and out of distribution")
+    what = {"": "queries of categories left out of training", "half": "queries whose items were taken out"}
+    strange = what.get(kind.partition("-seed")[0], f"captions of {kind.partition('@')[0]}")
+    caption = f"Not of the gallery: {strange}; AUROC: these are the more uncertain. {_OUTSIDE}"
+    return Drawing(figure, f"Densities of uncertainty of queries of the gallery and of {strange}", caption)
 
 
 def _entropy(seen: Seen) -> Drawing:
-    figure = outside.entropy(seen.outside, "Entropy against uncertainty")
+    figure = outside.entropy(seen.outside[1], "Entropy against uncertainty")
     caption = f"Entropy of the shares of the categories, 1: all alike. At most {outside.DOTS} dots a kind. {_OUTSIDE}"
     return Drawing(figure, "Entropy of a query's categories against its uncertainty, a dot a query", caption)
 
@@ -325,8 +328,8 @@ KINDS = (
     ),
     Kind(
         "outside",
-        "uncertainty of categories left out of training",
-        "ccr train --method fume --set left_out=3,8, then ccr evaluate",
+        "uncertainty of queries that do not belong to the gallery",
+        "ccr train --method uml, then ccr evaluate --ood half",
         _left_out,
     ),
     Kind(

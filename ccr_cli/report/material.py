@@ -103,8 +103,9 @@ class Material:
     """By run, all options in effect."""
     rankings: Mapping[tuple[str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
     """By run and signature, the rank of every query of a result: direction, query_id, rank, uncertainty."""
-    outside: Mapping[tuple[str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
-    """In the same way the queries of categories left out of training, beside the others, where there are some."""
+    outside: Mapping[tuple[str, str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
+    """By run, signature and what they are (empty: categories left out of training), queries that do not belong to the
+    gallery beside those that do."""
     published: Published | None = None
     """What results are set beside, where that is asked for."""
 

@@ -296,10 +296,12 @@ def _ranks(artifact: base.Artifact, number: int) -> pd.DataFrame:
     return frame.loc[frame["result"] == number, ["direction", "query_id", "rank", "uncertainty"]]
 
 
-def _outside(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str], Callable[[], pd.DataFrame]]:
-    """Where the queries of categories left out of training are."""
+def _outside(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str, str], Callable[[], pd.DataFrame]]:
+    """Where the queries are that do not belong to a gallery."""
     return {
-        (_run_id(artifact), str(result["signature"])): partial(_left_out, artifact, number)
+        (_run_id(artifact), str(result["signature"]), str(result["ood"].get("of", ""))): partial(
+            _left_out, artifact, number
+        )
         for artifact in evaluations
         for number, result in enumerate(evaluation.results(artifact))
         if "ood" in result and evaluation.read_outside(artifact) is not None
