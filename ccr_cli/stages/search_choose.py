@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ccr_cli.artifacts import base
 from ccr_cli.errors import UsageError
@@ -52,15 +52,28 @@ def choose(
         run = inputs.parent(found, "run")
     else:
         run = chosen_run(inputs, lang)
-        found = inputs.one("index", f"of {run.name}", made_from(run), hint=f"ccr index {run.path}")
+
+        def fits(index: base.Artifact) -> bool:
+            return made_from(run)(index) and (bool(given) or not any(_others(index, split, find, lang)))
+
+        options = {"--split": split, "--find": find, "--lang": lang if find == "captions" else None}
+        told = " ".join(f"{option} {value}" for option, value in options.items() if value)
+        what = " with ".join([f"of {run.name}", *([told] if told else [])])
+        found = inputs.one("index", what, fits, hint=f"ccr index {run.path} {told}".rstrip())
     require_parent(found, run)
-    own = searched_by(found, device)
-    asked = {"--split": (split, own.split or "all"), "--find": (find, own.find)}
-    if own.find == "captions":
-        asked["--lang"] = (lang, own.lang or "any language")
-    for option, (value, there) in asked.items():
-        if value not in (None, there):
-            raise UsageError(f"{found.path} is of {there}, not of {option} {value}", hint="leave one of them out")
+    for option, value, there in _others(found, split, find, lang):
+        raise UsageError(f"{found.path} is of {there}, not of {option} {value}", hint="leave one of them out")
     if lang and lang not in languages(inputs.workspace, run):
         raise UsageError(f"{run.name} does not know {lang}")
-    return Searcher(inputs, run, own, found)
+    return Searcher(inputs, run, searched_by(found, device), found)
+
+
+def _others(
+    index: base.Artifact, split: str | None, find: str | None, lang: str | None
+) -> Iterator[tuple[str, str, str]]:
+    """The options that ask for something else than an index is of: name, value, and what the index is of."""
+    own = searched_by(index)
+    asked = [("--split", split, own.split or "all"), ("--find", find, own.find)]
+    if own.find == "captions":
+        asked.append(("--lang", lang, own.lang or "any language"))
+    yield from ((option, value, there) for option, value, there in asked if value not in (None, there))

@@ -122,6 +122,12 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
     ):
         refused = finished.ccr("search", "rojo", made.path, *options, *CPU)
         assert refused.code == 2 and said in refused.err
+    toy.ok("index", run, *CPU, workspace=finished.root)
+    several = finished.ccr("search", "rojo", run, "--index", *CPU)
+    assert several.code == 4 and "several index artifacts" in several.err
+    assert alike(search(finished, "rojo", run, "--index", "--split", "all"), search(finished, "rojo", made.path))
+    absent = finished.ccr("search", "rojo", run, "--index", "--find", "captions", *CPU)
+    assert absent.code == 4 and f"ccr index {run} --find captions" in absent.err.replace("\n", "")
     other = finished.ccr("search", "rojo", finished.find("run", "infonce").path, made.path, *CPU)
     assert other.code == 4
     missing = finished.ccr("search", "rojo", finished.find("run", "infonce").path, "--index", *CPU)
