@@ -134,6 +134,14 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
     assert missing.code == 4 and "ccr index" in missing.err
 
 
+def test_the_effort_is_the_least_that_reaches_the_recall_asked_for(finished: Chain) -> None:
+    run, efforts = finished.find("run", "uml").path, {}
+    for asked in ("0.3", "1"):  # 120 captions, three cells
+        options = ("--split", "all", "--find", "captions", "--recall", asked)
+        efforts[asked] = artifact.about(toy.ok("index", run, *options, *CPU, workspace=finished.root).made)["effort"]
+    assert efforts["0.3"] == 1 < efforts["1"] <= 3, efforts
+
+
 def test_too_few_candidates_have_no_uncertainty(finished: Chain) -> None:
     run = finished.find("run", "uml").path
     made = toy.ok("index", run, "--split", "all", *CPU, workspace=finished.root).made
