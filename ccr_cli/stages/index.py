@@ -77,7 +77,7 @@ def index(
     if not 0 < asked.recall <= 1:
         raise UsageError("--recall lies above 0 and up to 1")
     faiss()
-    of = {"split": wanted.split, "find": wanted.find, "lang": wanted.lang}
+    of = {"split": wanted.split, "find": wanted.find, "lang": wanted.lang if wanted.find == "captions" else None}
     request = {**of, "type": asked.kind, "recall": asked.recall}
     usual = {**request, "find": "items", "lang": None, "recall": Asked.recall}
     data, feats = sources(inputs, trained)

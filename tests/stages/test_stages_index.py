@@ -113,8 +113,9 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
         assert alike(search(finished, query, run, "--index"), plain)
     picture = finished.folder / "media" / "red-ring.png"
     assert search(finished, "--image", picture, made.path)["hits"][0]["item_id"] == "red-ring"
-    again = toy.ok("index", run, "--split", "all", "--recall", "1", *CPU, workspace=finished.root)
-    assert again.made.id == made.id
+    for lang in ((), ("--lang", "es")):  # it chooses the run; items have no language
+        again = toy.ok("index", run, "--split", "all", "--recall", "1", *lang, *CPU, workspace=finished.root)
+        assert again.made.id == made.id
     for options, said in (
         (("--split", "test"), "is of all, not of --split test"),
         (("--find", "captions"), "is of items, not of --find captions"),
