@@ -246,6 +246,8 @@ def _title(row: pd.Series[Any], kind: str) -> str:
         parts.append(f"{how} {signature.data_name(row['trained_on'])}")
     if row["fusion"] != "none":
         parts.append(f"fused with their translation ({row['fusion']})")
+    if together := re.fullmatch(r"cosine-mean(\d+)", _fields(row["signature"]).get("sim", "")):
+        parts.append(f"{together[1]} runs as one")
     named = _protocol(row["signature"])
     if named:
         parts.append(f"protocol {named}")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ccr_cli.report.inside import Inside
 from ccr_cli.report.maps import Map
 from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
 from ccr_cli.report.searches import Search
-from ccr_cli.stages.labels import default_options, method_label
+from ccr_cli.stages.labels import default_options, ensemble_label, method_label
 from ccr_cli.stages.report_translations import gather_translations
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import translations_of
@@ -123,14 +124,14 @@ def gather(
     found = _results(evaluations)
     results, corrupted = ([pair for pair in found if bool(pair[1].get("corrupt")) is worse] for worse in (False, True))
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
-    labels = {_run_id(d): str(told["label"]) for d, told in summaries}
+    labels = {evaluation.run_id(d): str(told["label"]) for d, told in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in results}
     parents = [*evaluations, *diagnoses, *runs.values(), *translated]
     material = Material(
         results=results,
         corrupted=corrupted,
-        facts=_facts(inputs, runs, labels),
-        diagnoses=[Diagnosis(_run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
+        facts=_facts(inputs, runs, labels, evaluations),
+        diagnoses=[Diagnosis(evaluation.run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
         options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
         rankings=_rankings(evaluations),
         outside=_outside(evaluations),
@@ -150,13 +151,17 @@ def gather(
 def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], dict[str, base.Artifact]]:
     """Evaluations, diagnoses, and their runs by id."""
     given = {kind: [a for a in inputs.given if a.kind == kind] for kind in ("run", "evaluation", "diagnosis")}
-    wanted = {a.id for a in given["run"]} | {_run_id(a) for k in ("evaluation", "diagnosis") for a in given[k]}
+    wanted = {a.id for a in given["run"]} | {
+        evaluation.run_id(a) for k in ("evaluation", "diagnosis") for a in given[k]
+    }
     explicit = {a.id for artifacts in given.values() for a in artifacts}
     runs: dict[str, base.Artifact] = {}
     kept: dict[str, list[base.Artifact]] = {}
     alone = not explicit and any(a.kind == "translation" for a in inputs.given)
     for kind in ("evaluation", "diagnosis"):
-        fits = (lambda a: False) if alone else (lambda a: not wanted or a.id in explicit or _run_id(a) in wanted)
+        fits = (
+            (lambda a: False) if alone else (lambda a: not wanted or a.id in explicit or evaluation.run_id(a) in wanted)
+        )
         kept[kind] = [a for a in inputs.all(kind, fits) if _current(inputs, a, runs, explicit)]
     return kept["evaluation"], kept["diagnosis"], runs
 
@@ -167,53 +172,49 @@ def _results(evaluations: Sequence[base.Artifact]) -> list[tuple[str, dict[str, 
     for artifact in evaluations:
         for result in evaluation.results(artifact):
             if not (result.get("reading") or result.get("task")):
-                key = (_run_id(artifact), str(result["signature"]))
+                key = (evaluation.run_id(artifact), str(result["signature"]))
                 found[key] = found.get(key, {}) | result
     return [(run_id, result) for (run_id, _), result in found.items()]
 
 
-def _run_id(artifact: base.Artifact) -> str:
-    """The id of the run behind an artifact; its own where it has none (a model that was not trained here)."""
-    return artifact.parent("run").id if artifact.has_parent("run") else artifact.id
-
-
 def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artifact], explicit: set[str]) -> bool:
-    """Notes an artifact's run and says whether the artifact speaks of it as it is now.
+    """Notes an artifact's run, or runs, and says whether the artifact speaks of them as they are now.
 
     A run that was deleted leaves its evaluation as it is; one that was trained anew makes it stale.
 
     Raises:
         ArtifactError: If an artifact that was given is stale.
     """
-    if not artifact.has_parent("run") or _run_id(artifact) in runs:
-        return True
-    try:
-        runs[_run_id(artifact)] = inputs.parent(artifact, "run")
-    except ArtifactError as error:
-        link = artifact.parent("run")
-        if not (inputs.workspace.root / link.path).exists():
-            warn(f"{link.path} is gone: {artifact.name} is reported without its training")
-            return True
-        if artifact.id in explicit:
-            raise
-        warn(f"{artifact.name} is left out: {error.message}")
-        return False
+    for link in [link for link in artifact.parents if link.kind == "run" and link.id not in runs]:
+        try:
+            runs[link.id] = inputs.workspace.linked(artifact, link)
+            inputs.note(runs[link.id])
+        except ArtifactError as error:
+            if not (inputs.workspace.root / link.path).exists():
+                warn(f"{link.path} is gone: {artifact.name} is reported without its training")
+            elif artifact.id in explicit:
+                raise
+            else:
+                warn(f"{artifact.name} is left out: {error.message}")
+                return False
     return True
 
 
-def _facts(inputs: Inputs, runs: dict[str, base.Artifact], known: dict[str, str]) -> dict[str, compare.RunFacts]:
+def _facts(
+    inputs: Inputs, runs: dict[str, base.Artifact], known: dict[str, str], evaluations: Sequence[base.Artifact]
+) -> dict[str, compare.RunFacts]:
     """What the runs' configurations say; labels are told apart where runs of one label differ in their options."""
     configs = {run_id: run.config(artifact) for run_id, artifact in runs.items()}
     named = {
         run_id: (
-            _label(config, known[run_id]),
+            _label(config, known.get(run_id, str(config["method"]))),
             config | {"select": _saw(runs[run_id], config), "mended": _mended(inputs, runs[run_id])},
         )
         for run_id, config in configs.items()
     }
     defaults = {run_id: _defaults(config) for run_id, config in configs.items()}
     labels = variants.variant_labels(named, defaults)
-    return {
+    facts = {
         run_id: compare.RunFacts(
             run=runs[run_id].name,
             label=labels[run_id],
@@ -225,6 +226,25 @@ def _facts(inputs: Inputs, runs: dict[str, base.Artifact], known: dict[str, str]
         )
         for run_id, config in configs.items()
     }
+    return facts | {
+        e.id: _together(e, facts) for e in evaluations if evaluation.run_id(e) == e.id and _members(e) & set(facts)
+    }
+
+
+def _members(artifact: base.Artifact) -> set[str]:
+    """The runs of an ensemble."""
+    return {link.id for link in artifact.parents if link.kind == "run"}
+
+
+def _together(artifact: base.Artifact, facts: Mapping[str, compare.RunFacts]) -> compare.RunFacts:
+    """What is known of an ensemble: what its runs have in common, under a label of all."""
+    each = [facts[link.id] for link in artifact.parents if link.kind == "run" and link.id in facts]
+    result = evaluation.results(artifact)[0]
+    label = ensemble_label([fact.label for fact in each]) if len(each) == len(_members(artifact)) else result["label"]
+    langs = dict.fromkeys(fact.lang for fact in each)
+    encoders = " & ".join(dict.fromkeys(fact.encoder for fact in each if fact.encoder))
+    lang = next(iter(langs)) if len(langs) == 1 else ""
+    return replace(each[0], run=str(result["run"]), label=label, lang=lang, encoder=encoders)
 
 
 def _saw(artifact: base.Artifact, config: dict[str, Any]) -> str:
@@ -285,7 +305,7 @@ def _evidence(artifact: base.Artifact, lang: str) -> Iterator[tuple[int, pd.Data
 def _rankings(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str], Callable[[], pd.DataFrame]]:
     """Where the ranks of each result are; an evaluation of nothing has none."""
     return {
-        (_run_id(artifact), str(result["signature"])): partial(_ranks, artifact, number)
+        (evaluation.run_id(artifact), str(result["signature"])): partial(_ranks, artifact, number)
         for artifact in evaluations
         for number, result in enumerate(evaluation.results(artifact))
     }
@@ -299,7 +319,7 @@ def _ranks(artifact: base.Artifact, number: int) -> pd.DataFrame:
 def _outside(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str, str], Callable[[], pd.DataFrame]]:
     """Where the queries are that do not belong to a gallery."""
     return {
-        (_run_id(artifact), str(result["signature"]), str(result["ood"].get("of", ""))): partial(
+        (evaluation.run_id(artifact), str(result["signature"]), str(result["ood"].get("of", ""))): partial(
             _left_out, artifact, number
         )
         for artifact in evaluations
