@@ -14,14 +14,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pytest
 import toy
-import transformers
-import videos
 from fastapi import HTTPException
 from PIL import Image
 from rows import in_npz
@@ -378,26 +375,3 @@ def test_features_of_others_leave_words_alone(workspace: Chain, tmp_path: Path) 
     with pytest.raises(HTTPException) as refusal:
         asyncio.run(service.picture(picture(), 3))
     assert refusal.value.status_code == 501 and str(tmp_path) not in refusal.value.detail
-
-
-def test_an_encoder_of_clips_is_not_asked_for_pictures(tmp_path: Path) -> None:
-    small: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
-    config = transformers.VideoMAEConfig(**small, num_attention_heads=2, image_size=32, patch_size=16, num_frames=2)
-    transformers.VideoMAEModel(config).save_pretrained(tmp_path / "videomae")
-    said = {"image_processor_type": "VideoMAEImageProcessor", "size": {"shortest_edge": 32}, "crop_size": 32}
-    (tmp_path / "videomae" / "preprocessor_config.json").write_text(json.dumps(said))
-    folder = toy.toy("clips")
-    for item in folder.items:
-        item[2:4] = ["video", "one.mp4"]
-    place, root = folder.write(tmp_path / "clips", pictures=False), tmp_path / "workspace"
-    videos.write_video(place / "media" / "one.mp4", 12)
-    toy.ok("data", "import", place, workspace=root)
-    toy.ok("extract", "--encoder", "video", "--set", f"model={tmp_path / 'videomae'}", *CPU, workspace=root)
-    toy.ok("translate", "--lang", "es", workspace=root)
-    toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root)
-    service = Service(choose(Inputs(Workspace(root)), device="cpu"))
-    assert service.about()["pictures"] is False
-    with pytest.raises(HTTPException) as refusal:
-        asyncio.run(service.picture(picture(), 3))
-    assert refusal.value.status_code == 501
-    assert len(asyncio.run(service.text("rojo", 3, "es"))["hits"]) == 3

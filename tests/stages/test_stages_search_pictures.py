@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 import toy
+import transformers
 import videos
+from fastapi import HTTPException
 from PIL import Image
 from rows import in_npz
 from toy import Chain
@@ -22,7 +26,10 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.search_choose import choose
 from ccr_cli.stages.search_picture import PictureEncoder
+from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.serve import Service
 from ccr_cli.stages.triplets import read_visuals
 
 CPU = ("--device", "cpu")
@@ -174,3 +181,29 @@ def test_a_video_is_a_query_where_videos_are_searched(pool: str, tmp_path: Path)
     assert len(encoder.file(still).rows_ND) == 1
     with pytest.raises(UsageError, match="cannot be searched with"):
         encoder.file(tmp_path / "none.mp4")
+
+
+@pytest.mark.slow
+def test_an_encoder_of_clips_is_not_asked_for_pictures(tmp_path: Path) -> None:
+    small: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    config = transformers.VideoMAEConfig(**small, num_attention_heads=2, image_size=32, patch_size=16, num_frames=2)
+    transformers.VideoMAEModel(config).save_pretrained(tmp_path / "videomae")
+    said = {"image_processor_type": "VideoMAEImageProcessor", "size": {"shortest_edge": 32}, "crop_size": 32}
+    (tmp_path / "videomae" / "preprocessor_config.json").write_text(json.dumps(said))
+    folder = toy.toy("clips")
+    for item in folder.items:
+        item[2:4] = ["video", "one.mp4"]
+    place, root = folder.write(tmp_path / "clips", pictures=False), tmp_path / "workspace"
+    videos.write_video(place / "media" / "one.mp4", 12)
+    toy.ok("data", "import", place, workspace=root)
+    toy.ok("extract", "--encoder", "video", "--set", f"model={tmp_path / 'videomae'}", *CPU, workspace=root)
+    toy.ok("translate", "--lang", "es", workspace=root)
+    toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root)
+    still = io.BytesIO()
+    toy.draw("red-ring").save(still, "png")
+    service = Service(choose(Inputs(Workspace(root)), device="cpu"))
+    assert service.about()["pictures"] is False
+    with pytest.raises(HTTPException) as refusal:
+        asyncio.run(service.picture(still.getvalue(), 3))
+    assert refusal.value.status_code == 501
+    assert len(asyncio.run(service.text("rojo", 3, "es"))["hits"]) == 3
