@@ -91,6 +91,8 @@ def _lines(path: Path, stack: ExitStack) -> Iterator[str]:
         yield from (line.strip() for line in stream if line.strip())
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8") from None
 

@@ -58,6 +58,7 @@ def test_more_queries_than_are_answered_together(chain: Chain) -> None:
         (("rojo", "--sheet", "a.pdf"), ".html or .png"),
         (("--image", "a.png", "--queries", "b.txt"), "one of them"),
         (("--queries", "none.txt"), "there is no file"),
+        (("--queries", "/"), "/ cannot be read: Is a directory"),
         (("-", "--queries", "-"), "not both"),
         (("rojo", "--find", "nothing"), "items or captions"),
         (("rojo", "--split", "tests"), "there is no split"),
