@@ -147,7 +147,7 @@ def densities(tables: Mapping[str, Mapping[Level, pd.DataFrame]], title: str = "
     rows = list(tables.items())[:MOST]
     if not rows:
         return None
-    figure = new_figure(8.0, 2.7 * len(rows) + 0.4)
+    figure = new_figure(8.0, 2.85 * len(rows) + 0.4)
     axes = panels(figure, len(rows), 2, sharex="row", sharey="row")
     names: dict[str, Any] = {}
     for line, (label, found) in zip(axes, rows, strict=True):
@@ -157,7 +157,7 @@ def densities(tables: Mapping[str, Mapping[Level, pd.DataFrame]], title: str = "
         edges = np.linspace(low - pad, high + pad, BINS + 1).tolist()
         for ax, (direction, named) in zip(line, DIRECTIONS.items(), strict=True):
             names |= _panel(ax, found, direction, edges)
-            ax.set_title(f"{label}: {named}")
+            ax.set_title(f"{label if ax is line[0] else ''}\n{named}")  # a long name has the room of both
         line[0].set_ylabel("density")
         line[0].set_ylim(0, 1.22 * line[0].get_ylim()[1])
     for ax in axes[-1]:
