@@ -10,17 +10,16 @@ Shapes: H height, W width, C colours.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
+from ccr_cli.data.pictures import upright_rgb
 from ccr_cli.encoders._loading import preparing
-from ccr_cli.encoders.base import rgb_on_white
 from ccr_cli.errors import UsageError
 from ccr_cli.nets.tower import scaled
 from ccr_cli.transformers_loading import transformers_loading
@@ -30,16 +29,6 @@ _SQUASHING_TORCHVISION = {"DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFas
 _SLENDER = 16
 """Where a picture, resized, is so many times what the crop shows of it, the rest is not made."""
 _IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
-
-
-def upright_rgb(image: Image.Image) -> Image.Image:
-    """Returns the picture as a viewer shows it: turned as its EXIF data say, as RGB, laid on white.
-
-    EXIF data that cannot be read say nothing; the picture itself may be whole.
-    """
-    with suppress(Exception):  # Pillow raises anything there, SyntaxError for one
-        image = ImageOps.exif_transpose(image)
-    return rgb_on_white(image)
 
 
 @dataclass(frozen=True)

@@ -102,18 +102,3 @@ def sha256_of(paths: Iterable[Path]) -> str:
     if len(digests) == 1:
         return next(iter(digests.values()))
     return sha256_text("".join(f"{name} {digest}\n" for name, digest in sorted(digests.items())))
-
-
-def rgb_on_white(image: Image.Image) -> Image.Image:
-    """Returns the picture as RGB; one with transparency is laid on white, as on a page.
-
-    A plain `convert("RGB")` would show whatever colour hides under the transparent pixels, mostly black.
-    16-bit grey (modes `I` and `I;16...`) is scaled to 8 bits, where Pillow would clip it.
-    """
-    if image.mode.startswith("I"):
-        image = image.convert("I").point(lambda value: value / 256).convert("L")
-    if image.has_transparency_data:
-        picture = image.convert("RGBA")
-        page = Image.new("RGBA", picture.size, (255, 255, 255, 255))
-        return Image.alpha_composite(page, picture).convert("RGB")
-    return image.convert("RGB")

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ccr_cli.encoders._pictures import upright_rgb
+from ccr_cli.data.pictures import upright_rgb
 from ccr_cli.encoders.base import PictureConfig, sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 

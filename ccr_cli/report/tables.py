@@ -292,6 +292,8 @@ def to_latex(table: Table) -> str:
         for c in range(n):
             font = _LATEX_FONTS.get(places.get((r, c), 0), r"\textit" if row.ceiling or row.quoted else "")
             cells.append(f"{font}{{{latex_text(table.printed(r, c))}}}" if font else latex_text(table.printed(r, c)))
+        if cells[0].startswith(("[", "*")):  # which the line break before would take for its argument
+            cells[0] = f"{{{cells[0]}}}"
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     if table.notes:

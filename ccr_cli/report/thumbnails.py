@@ -9,12 +9,14 @@ from pathlib import Path
 
 from PIL import Image
 
+from ccr_cli.data.pictures import upright_rgb
+
 MAX_PIXELS = 100_000_000
 """Larger images are not opened (a small file can unpack to gigabytes)."""
 
 
 def thumbnail(path: Path | None, side: int, most: int | None = None) -> Image.Image | None:
-    """Opens an image, shrinks it to fit a square, and puts it on white.
+    """Opens an image, as a viewer shows it, and shrinks it to fit a square.
 
     Args:
         path: Where it lies.
@@ -33,13 +35,12 @@ def thumbnail(path: Path | None, side: int, most: int | None = None) -> Image.Im
                 if image.width * image.height > (most or MAX_PIXELS):
                     return None
                 image.draft("RGB", (side, side))
-                rgba = image.convert("RGBA")
+                picture = upright_rgb(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
-    if max(rgba.size) > side:
-        rgba.thumbnail((side, side), Image.Resampling.LANCZOS)
-    white = Image.new("RGBA", rgba.size, "white")
-    return Image.alpha_composite(white, rgba).convert("RGB")
+    if max(picture.size) > side:
+        picture.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return picture
 
 
 def small(path: Path, side: int, most: int | None = None) -> tuple[str, bytes] | None:

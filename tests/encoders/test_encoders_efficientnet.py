@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import extract_flickr8k
 
+from ccr_cli.data import pictures
 from ccr_cli.encoders import base
 from ccr_cli.encoders import efficientnet_lite0 as lite0
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
@@ -152,21 +153,21 @@ def test_transparency_shows_white(mode: str) -> None:
     picture = Image.new("RGBA", (4, 4), (255, 0, 0, 0))
     picture.putpixel((0, 0), (0, 0, 0, 255))
     converted = picture.quantize() if mode == "P" else picture.convert(mode)
-    result = base.rgb_on_white(converted)
+    result = pictures.rgb_on_white(converted)
     assert result.mode == "RGB"
     assert result.getpixel((3, 3)) == (255, 255, 255) and result.getpixel((0, 0)) == (0, 0, 0)
 
 
 def test_half_transparent_palette_grey_and_depth() -> None:
-    assert base.rgb_on_white(Image.new("RGBA", (1, 1), (0, 0, 0, 128))).getpixel((0, 0)) == (127, 127, 127)
+    assert pictures.rgb_on_white(Image.new("RGBA", (1, 1), (0, 0, 0, 128))).getpixel((0, 0)) == (127, 127, 127)
     palette = Image.new("P", (1, 1), 0)
     palette.putpalette([9, 8, 7])
     palette.info["transparency"] = 0
-    assert base.rgb_on_white(palette).getpixel((0, 0)) == (255, 255, 255)
+    assert pictures.rgb_on_white(palette).getpixel((0, 0)) == (255, 255, 255)
     deep = Image.fromarray(np.array([[0, 32768, 65535]], dtype=np.uint16))
-    assert [base.rgb_on_white(deep).getpixel((x, 0)) for x in range(3)] == [(0,) * 3, (128,) * 3, (255,) * 3]
-    assert base.rgb_on_white(Image.new("CMYK", (1, 1))).mode == "RGB"
-    assert base.rgb_on_white(Image.new("1", (1, 1), 1)).getpixel((0, 0)) == (255, 255, 255)
+    assert [pictures.rgb_on_white(deep).getpixel((x, 0)) for x in range(3)] == [(0,) * 3, (128,) * 3, (255,) * 3]
+    assert pictures.rgb_on_white(Image.new("CMYK", (1, 1))).mode == "RGB"
+    assert pictures.rgb_on_white(Image.new("1", (1, 1), 1)).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_describe(encoder: lite0.Encoder) -> None:

@@ -14,6 +14,7 @@ import transformers as tr
 from PIL import Image
 from torch.nn.functional import interpolate
 
+from ccr_cli.data import pictures
 from ccr_cli.encoders import _pictures
 from ccr_cli.errors import ArtifactError, UsageError
 
@@ -121,7 +122,7 @@ def test_a_model_published_for_torchvision_alone(tmp_path: Path) -> None:
 
 
 def shown(image: Image.Image) -> list[list[tuple[int, ...]]]:
-    rgb = _pictures.upright_rgb(image)
+    rgb = pictures.upright_rgb(image)
     assert rgb.mode == "RGB"
     return [[rgb.getpixel((x, y)) for x in range(rgb.width)] for y in range(rgb.height)]  # type: ignore[misc]
 
@@ -147,7 +148,7 @@ def test_a_picture_with_broken_exif_data_is_shown_as_it_is(name: str, tmp_path: 
     noise(64, 48).save(tmp_path / name, exif=b"Exif\0\0garbage-garbage")
     with Image.open(tmp_path / name) as image:
         image.load()
-        assert _pictures.upright_rgb(image).tobytes() == image.convert("RGB").tobytes()
+        assert pictures.upright_rgb(image).tobytes() == image.convert("RGB").tobytes()
 
 
 def test_deep_grey_and_transparent_pictures() -> None:

@@ -221,6 +221,20 @@ def test_thumbnails_are_small_and_forgiving(tmp_path: Path) -> None:
     assert str(images.address(tmp_path / "clear.png")).startswith("data:image/png;base64,")
 
 
+def test_a_thumbnail_stands_as_the_picture_is_shown(tmp_path: Path) -> None:
+    """Turned by its EXIF data, and with all levels of deep grey."""
+    picture, exif = Image.new("RGB", (60, 20), "red"), Image.Exif()
+    picture.paste("blue", (0, 0, 30, 20))
+    exif[0x0112] = 6  # the stored left is the top
+    picture.save(tmp_path / "turned.png", exif=exif)
+    turned = thumbnail(tmp_path / "turned.png", 30)
+    assert turned is not None and turned.size == (10, 30)
+    assert turned.getpixel((5, 3)) == (0, 0, 255) and turned.getpixel((5, 27)) == (255, 0, 0)
+    Image.fromarray(np.full((4, 4), 32768, dtype=np.uint16)).save(tmp_path / "deep.png")
+    deep = thumbnail(tmp_path / "deep.png", 30)
+    assert deep is not None and deep.getpixel((0, 0)) == (128, 128, 128)
+
+
 def test_an_image_that_unpacks_to_too_many_pixels_is_not_opened(tmp_path: Path) -> None:
     Image.new("L", (50, 50)).save(tmp_path / "big.png")
     assert thumbnail(tmp_path / "big.png", 10, most=100) is None and thumbnail(tmp_path / "big.png", 10) is not None

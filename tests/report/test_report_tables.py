@@ -152,6 +152,12 @@ def test_latex_escapes_every_special_character() -> None:
     assert latex_text("&%$#_{}~^") == r"\&\%\$\#\_\{\}\textasciitilde{}\textasciicircum{}"
 
 
+@pytest.mark.parametrize("name", ["[mine]", "*mine"])
+def test_a_first_cell_is_no_argument_of_the_line_before(name: str) -> None:
+    text = to_latex(Table("t", "", [Column("a", "a", text=True)], [Row([Cell("x")]), Row([Cell(name)])]))
+    assert f"\n{{{name}}} \\\\\n" in text
+
+
 def test_the_terminal_gets_plain_text() -> None:
     out = io.StringIO()
     Console(file=out, width=200, force_terminal=False).print(to_rich(sample()))
