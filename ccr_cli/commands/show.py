@@ -170,8 +170,9 @@ def _say_uncertainty(result: dict[str, Any]) -> None:
 
 def _uncertainty(result: dict[str, Any]) -> str:
     """What an uncertainty is called: a softmax with its temperatures, where the method has none of its own."""
-    fitted = ", ".join(f"{temperature:.3f}" for temperature in result.get("temperature", ()))
-    return f"softmax at temperature {fitted}" if fitted else "uncertainty"
+    if "|unc:softmax|" not in result["signature"]:
+        return "uncertainty"
+    return f"softmax at temperature {', '.join(f'{each:.3f}' for each in result['temperature'])}"
 
 
 def _say_apart(what: str, told: dict[str, Any] | None) -> None:

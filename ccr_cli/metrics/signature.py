@@ -35,6 +35,7 @@ _PARTIAL = "-partial"
 _FROM = "-from:"
 """No protocol has a colon in its name."""
 _WITH = "+"
+_COSINE = "cosine"
 _NAMED = re.compile("[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8})*=")
 _OTHER = re.compile(rf"\+(?={_NAMED.pattern})")
 # what would break a line or a field: the separator, the escape itself, control characters, line separators
@@ -175,6 +176,27 @@ def read_mt(value: str) -> tuple[str, tuple[str, ...]]:
     if _NAMED.match(own):
         return value, ()
     return own, tuple(other.partition("=")[0] for other in others)
+
+
+def sim_value(reading: str = "", runs: int = 1) -> str:
+    """The value of `sim`: by which reading of a model, or of how many runs the mean is taken.
+
+    >>> sim_value(), sim_value("exclusive"), sim_value(runs=3)
+    ('cosine', 'cosine-exclusive', 'cosine-mean3')
+    """
+    if runs > 1:
+        return f"{_COSINE}-mean{runs}"
+    return f"{_COSINE}-{reading}" if reading else _COSINE
+
+
+def read_runs(value: str) -> int:
+    """Of how many runs `sim` says that it is the mean.
+
+    >>> read_runs("cosine-mean3"), read_runs("cosine"), read_runs("cosine-exclusive")
+    (3, 1, 1)
+    """
+    found = re.fullmatch(rf"{_COSINE}-mean(\d+)", value)
+    return int(found[1]) if found else 1
 
 
 def galleries(sizes: Sequence[int]) -> str:

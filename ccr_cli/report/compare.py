@@ -97,8 +97,30 @@ def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
 
 
 def base_label(label: str) -> str:
-    """The label without the options that tell its variants apart."""
-    return label.partition(" [")[0]
+    """The label without the options that tell its variants apart; one of several methods together as it is.
+
+    >>> base_label("uml x3 [beta=0.5]"), base_label("infonce [beta=0.5] + uml")
+    ('uml x3', 'infonce [beta=0.5] + uml')
+    """
+    return label if _AND in label else label.partition(" [")[0]
+
+
+_AND = " + "
+_TIMES = re.compile(r" x\d+(?= \[|$)")
+
+
+def members(label: str) -> list[str]:
+    """The labels of the runs of an ensemble, each once; of one run its own.
+
+    >>> members("uml (oracle) x2 [beta=1] + infonce"), members("uml")
+    (['uml (oracle) [beta=1]', 'infonce'], ['uml'])
+    """
+    return [_TIMES.sub("", part) for part in label.split(_AND)]
+
+
+def is_ensemble(label: str) -> bool:
+    """Says whether several runs are measured as one."""
+    return members(label) != [label]
 
 
 def counterpart(frame: pd.DataFrame, label: str, base: str) -> str | None:
@@ -207,6 +229,8 @@ def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, str]:
         kind, seed = (told[1] if kind == "none" else kind), int(told[2])
     fields["protocol"] = signature.read_protocol(fields["protocol"])[0]
     fields["mt"] = signature.read_mt(fields["mt"])[0]
+    if signature.read_runs(fields["sim"]) > 1:  # an ensemble has a row of its own, beside its runs
+        fields["sim"] = signature.sim_value()
     rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": row["trained_on"]}
     return kind, seed, "|".join(f"{key}:{value}" for key, value in rest.items())
 
@@ -246,8 +270,6 @@ def _title(row: pd.Series[Any], kind: str) -> str:
         parts.append(f"{how} {signature.data_name(row['trained_on'])}")
     if row["fusion"] != "none":
         parts.append(f"fused with their translation ({row['fusion']})")
-    if together := re.fullmatch(r"cosine-mean(\d+)", _fields(row["signature"]).get("sim", "")):
-        parts.append(f"{together[1]} runs as one")
     named = _protocol(row["signature"])
     if named:
         parts.append(f"protocol {named}")
@@ -320,8 +342,8 @@ def _extras(label: str) -> tuple[str, list[str]]:
 
 
 def is_oracle(label: str) -> bool:
-    """Says whether a method knows the truth, so that it is a ceiling and no competitor."""
-    return "oracle" in _extras(label)[1]
+    """Says whether a method, or one of an ensemble, knows the truth, so that it is a ceiling and no competitor."""
+    return any("oracle" in _extras(each)[1] for each in members(label))
 
 
 _REPAIR = r"(?:, )?(?:\b(?:pairs|weights) |\bmended=)[0-9a-f]{6}(?:\+[0-9a-f]{6})*"
@@ -344,14 +366,14 @@ def unrepaired(label: str) -> str:
 
 def is_plain(label: str) -> bool:
     """Says whether a method knows nothing of noise, whatever its options; one with a judge does."""
-    method, extras = _extras(label)
-    return method in PLAIN and all("=" in extra for extra in extras)
+    each = [_extras(one) for one in members(label)]
+    return all(method in PLAIN and all("=" in extra for extra in extras) for method, extras in each)
 
 
 def method_order(label: str) -> tuple[int, str]:
     """Sorts the plain methods first, the ceilings last."""
     if is_plain(label):
-        return PLAIN.index(_extras(label)[0]), label
+        return PLAIN.index(_extras(members(label)[0])[0]), label
     return (9 if is_oracle(label) else 5), label
 
 

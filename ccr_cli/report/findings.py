@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from ccr_cli.report import compare
@@ -40,13 +41,14 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
 
     The method is the best of those that are neither a plain one nor an oracle (if there is none, the best plain
     one); the noise ratio is 40 % if it was run, else the highest. A run on repaired pairs or translations is a variant
-    of its method: it is spoken of by itself, unless there is nothing else.
+    of its method, and so is an ensemble of its runs: they are spoken of by themselves, unless there is nothing else.
 
     Args:
         view: The main view.
         diagnoses: A diagnoses frame, may be empty.
     """
-    counted = view.frame[~view.frame["label"].map(compare.is_repaired).astype(bool)]
+    apart = [compare.is_repaired(label) or compare.is_ensemble(label) for label in view.frame["label"]]
+    counted = view.frame[~np.array(apart, dtype=bool)]
     counted = view.frame if counted.empty else counted
     noise = _headline_noise(counted)
     at = counted[counted["noise"] == noise]
@@ -75,7 +77,7 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     clean = recovery(view.frame, method, 0.0, figure=view.figure) if noise else None
     if clean:
         more.append(f"Without noise it is {_signed(clean)}.")
-    more += _repaired(view, noise)
+    more += [*_repaired(view, noise), *_together(view, noise)]
     tiles = [Tile(f"{values.mean():.1f}", f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}")]
     if win:
         difference = f"{win.difference:+.1f}".replace("-", MINUS)
@@ -126,6 +128,18 @@ def _repaired(view: compare.View, noise: float) -> list[str]:
         win = recovery(at, label, noise, figure=view.figure, against=plain) if plain in labels else None
         than = f", {_signed(win)}" if win else ""
         said.append(f"Repaired, {label} reaches {_mean_sd(values)}{_seeds(values)}{than}.")
+    return said
+
+
+def _together(view: compare.View, noise: float) -> list[str]:
+    """How ensembles stand against single runs of the same methods, where there are some."""
+    at = view.frame[view.frame["noise"] == noise]
+    means, said = at.groupby("label")[view.figure].mean(), []
+    for label in (each for each in compare.methods(at) if compare.is_ensemble(each)):
+        alone = means.reindex(compare.members(label)).mean(skipna=False)
+        sign = "above" if means[label] > alone else "below"
+        than = f", {abs(means[label] - alone):.1f} {sign} the mean of single runs" if alone == alone else ""
+        said.append(f"As an ensemble, {label} reaches {means[label]:.1f}{than}.")
     return said
 
 

@@ -143,7 +143,9 @@ def _curve(run_id: str, result: Mapping[str, Any]) -> dict[str, Any] | None:
         for name, each in (told.get("trivial") or {}).items()
         if each.get("curve")
     }
-    return {**told["curve"], "aurc_random": told.get("aurc_random"), "aurc": told.get("aurc"), "trivial": trivial}
+    named = "softmax" if "|unc:softmax|" in str(result.get("signature")) else "uncertainty"
+    areas = {key: told.get(key) for key in ("aurc_random", "aurc")}
+    return {**told["curve"], **areas, "named": named, "trivial": trivial}
 
 
 def _calibration(result: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -208,6 +208,9 @@ def _differences(found: Match, rows: pd.DataFrame) -> Iterator[Difference]:
     yours, theirs = _texts(ours["encoder"]), _texts(rows["backbone"])
     if not theirs or _encoders(yours) != _encoders(theirs):
         yield Difference("encoders", "; ".join(yours) or "not known", "; ".join(theirs) or "not named")
+    runs = sorted({signature.read_runs(text) for text in ours["sign.sim"]} - {1})
+    if runs:
+        yield Difference("models", "; ".join(f"{number} runs averaged" for number in runs), "not stated")
     yield from _captions(ours, about, _texts(rows["task"]))
     engines = _texts(ours["sign.mt"])
     if any(about["translation"].split()[0].lower() not in engine.lower() for engine in engines):

@@ -62,7 +62,7 @@ def recoveries(view: compare.View) -> Table | None:
     """What each method wins back of what noise costs infonce; None where there is nothing to compare with."""
     frame = view.frame
     ratios = sorted(set(frame["noise"]))
-    rivals = (m for m in compare.methods(frame) if not compare.is_oracle(m))
+    rivals = (m for m in compare.methods(frame) if not (compare.is_oracle(m) or compare.is_ensemble(m)))
     labels = [m for m in rivals if compare.base_label(m) != compare.BASELINE]
     each = ((m, n, recovery(frame, m, n, figure=view.figure)) for m in labels for n in ratios)
     won = {(m, n): win for m, n, win in each if win is not None}

@@ -24,8 +24,8 @@ def risk(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | N
     """Risk against coverage: how often the first result is wrong when only the surest queries are answered.
 
     Args:
-        curves: By method, `coverage`, `risk`, the overall failure rate `aurc_random`, the area `aurc`, and `trivial`:
-            by name, `coverage`, `risk` and `aurc` of scores that need no uncertainty.
+        curves: By method, `coverage`, `risk`, the overall failure rate `aurc_random`, the area `aurc`, what the
+            uncertainty is called (`named`), and `trivial`: by name, `coverage`, `risk` and `aurc` of others.
         title: Over the figure.
     """
     if not curves:
@@ -39,7 +39,12 @@ def risk(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | N
     for place, (name, look) in enumerate(styles(order).items()):
         ax, curve = axes[place if beside else 0], curves[name]
         line: dict[str, Any] = {"color": look["color"], "linestyle": look["linestyle"], "linewidth": 1.9}
-        ax.plot(curve["coverage"], curve["risk"], **line, label=_area("uncertainty" if beside else name, curve))
+        ax.plot(
+            curve["coverage"],
+            curve["risk"],
+            **line,
+            label=_area(curve.get("named", "uncertainty") if beside else name, curve),
+        )
         for dash, (other, told) in zip(DASHES, (curve.get("trivial") or {}).items(), strict=False):
             ax.plot(told["coverage"], told["risk"], color=FAINT, linestyle=dash, **TRIVIAL, label=_area(other, told))
         if curve.get("aurc_random") is not None:

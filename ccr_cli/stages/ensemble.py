@@ -144,9 +144,7 @@ class Crew:
 
     def similarity(self, reading: str = "") -> str:
         """What a signature calls the similarity."""
-        if self.several:
-            return f"cosine-mean{len(self.members)}"
-        return f"cosine-{reading}" if reading else "cosine"
+        return signature.sim_value(reading, len(self.members))
 
     def heading(self) -> dict[str, Any]:
         """What a result says of them."""

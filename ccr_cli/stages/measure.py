@@ -174,6 +174,10 @@ class Measuring:
         alone = self.model.alone
         if alone is not None and query_uncertainty(alone, sides.text_TD[:1], sides.visual_VD) is not None:
             return alone
+        return self._softmax(lang)
+
+    def _softmax(self, lang: str) -> Softmax:
+        """Fitted once to each language of queries."""
         if lang not in self.softmax:
             self.softmax[lang] = soften(self.model, lang, self.trained_without, self.own)
         return self.softmax[lang]
@@ -215,8 +219,8 @@ class Measuring:
         unc = of_folds(scorer, folds) if scorer else None
         parts = [(fold.found, each) for fold, each in zip(folds, scored, strict=True)]
         known = calibrations(scored, unc, o.ties, scorer is not None and scorer.calibrated and not labelled)
-        softmax = scorer if isinstance(scorer, Softmax) else None
-        more = softmax.disagreement if softmax else None
+        softmax = self._softmax(lang) if scorer else None
+        more = None if softmax is None else softmax.disagreement if softmax is scorer else softmax.stated
         label = self.signature(
             target,
             lang,

@@ -149,7 +149,7 @@ def gather(
 
 
 def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], dict[str, base.Artifact]]:
-    """Evaluations, diagnoses, and their runs by id."""
+    """Evaluations, diagnoses, and their runs by id; an ensemble is of the runs given if all of its runs are."""
     given = {kind: [a for a in inputs.given if a.kind == kind] for kind in ("run", "evaluation", "diagnosis")}
     wanted = {a.id for a in given["run"]} | {
         evaluation.run_id(a) for k in ("evaluation", "diagnosis") for a in given[k]
@@ -159,9 +159,10 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
     kept: dict[str, list[base.Artifact]] = {}
     alone = not explicit and any(a.kind == "translation" for a in inputs.given)
     for kind in ("evaluation", "diagnosis"):
-        fits = (
-            (lambda a: False) if alone else (lambda a: not wanted or a.id in explicit or evaluation.run_id(a) in wanted)
-        )
+
+        def fits(a: base.Artifact) -> bool:
+            return not alone and (not wanted or a.id in explicit or (_members(a) or {a.id}) <= wanted)
+
         kept[kind] = [a for a in inputs.all(kind, fits) if _current(inputs, a, runs, explicit)]
     return kept["evaluation"], kept["diagnosis"], runs
 
@@ -232,7 +233,7 @@ def _facts(
 
 
 def _members(artifact: base.Artifact) -> set[str]:
-    """The runs of an ensemble."""
+    """The runs of an ensemble; of anything else the one that there is, if any."""
     return {link.id for link in artifact.parents if link.kind == "run"}
 
 

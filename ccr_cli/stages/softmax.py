@@ -19,6 +19,7 @@ from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.softmax import BLOCK, disagreement, fit_temperature, wrong_probability
 from ccr_cli.stages.ensemble import Model
 from ccr_cli.stages.triplets import gallery, without
+from ccr_cli.stages.uncertainty import query_uncertainty
 
 HALF = "val-select"
 """The half of validation that chose the epoch: what is reported sees neither test items nor the other half."""
@@ -53,6 +54,11 @@ class Softmax:
     def uncertainty_scope(self) -> str:
         """A softmax is over the whole gallery."""
         return "softmax"
+
+    def stated(self, query_QD: Tensor, gallery_GD: Tensor) -> dict[str, np.ndarray]:
+        """The same probability (Q,), to be set beside another uncertainty; nothing where no temperature is known."""
+        wrong_Q = query_uncertainty(self, query_QD, gallery_GD)
+        return {} if wrong_Q is None else {"softmax": wrong_Q}
 
     @torch.no_grad()
     def disagreement(self, query_QD: Tensor, gallery_GD: Tensor) -> dict[str, np.ndarray]:

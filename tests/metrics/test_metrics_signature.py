@@ -18,6 +18,8 @@ from ccr_cli.metrics.signature import (
     protocol_value,
     read_galleries,
     read_protocol,
+    read_runs,
+    sim_value,
 )
 
 # The order that the artifact contract fixes.
@@ -93,6 +95,11 @@ def test_differences_name_the_fields() -> None:
 def test_sizes_of_galleries_are_read_back(sizes: list[int], text: str) -> None:
     assert galleries(sizes) == text
     assert read_galleries(text) == (len(sizes), min(sizes), max(sizes))
+
+
+def test_similarities_say_of_how_many_runs() -> None:
+    assert [sim_value(), sim_value("exclusive"), sim_value(runs=12)] == ["cosine", "cosine-exclusive", "cosine-mean12"]
+    assert [read_runs(each) for each in ("cosine", "cosine-exclusive", "cosine-mean12")] == [1, 1, 12]
 
 
 @pytest.mark.parametrize("text", ["", "x5", "5x", "5x1000x2", "many", "1-"])

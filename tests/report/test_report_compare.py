@@ -286,8 +286,15 @@ def test_infonce_with_another_loss_term_is_never_the_baseline() -> None:
 
 
 def test_oracles_never_compete_whatever_their_preset() -> None:
-    assert all(map(compare.is_oracle, ("infonce (oracle)", "uml (paper, oracle)", "uml (oracle) [beta=1]")))
-    assert not any(map(compare.is_oracle, ("uml", "uml (paper)", "infonce [judge_side=oracle]")))
+    oracles = (
+        "infonce (oracle)",
+        "uml (paper, oracle)",
+        "uml (oracle) [beta=1]",
+        "uml (oracle) x3",
+        "uml + uml (oracle)",
+    )
+    assert all(map(compare.is_oracle, oracles))
+    assert not any(map(compare.is_oracle, ("uml", "uml (paper) x3", "infonce [judge_side=oracle]")))
     rows = [result("uml (paper, oracle)", 0.4, 0, 90.0), result("uml", 0.4, 0, 50.0), result("infonce", 0.4, 0, 40.0)]
     view = compare.views(compare.results_frame(rows))[0]
     assert findings(view, diagnosed.diagnoses_frame([])).method == "uml"

@@ -20,11 +20,14 @@ from sklearn.metrics import roc_auc_score
 from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, translation
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.metrics import signature
 from ccr_cli.metrics.softmax import fit_temperature
 from ccr_cli.stages import uncertainty
 from ccr_cli.stages.embed import embed_visuals, encode_and_embed
 from ccr_cli.stages.load import load_method
+from ccr_cli.stages.report import summary
+from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.triplets import gallery
 
 Array = npt.NDArray[np.float64]
@@ -278,7 +281,7 @@ def test_without_validation_there_is_no_softmax(tmp_path: Path) -> None:
     assert "no uncertainty of its own" in done.err and "no temperature, and no uncertainty: toy has no" in done.err
 
 
-def test_an_ensemble_is_compared_with_runs_and_is_none_of_them(several: Chain, tmp_path: Path) -> None:
+def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     shutil.copytree(several.root, root)
     paths = [root / "runs" / a.name for a in runs(several)]
@@ -298,3 +301,17 @@ def test_an_ensemble_is_compared_with_runs_and_is_none_of_them(several: Chain, t
         "infonce x3",
         "1",
     )
+    seen = summary(Inputs.from_paths(Workspace(root), map(str, paths)))
+    table: Any = {row.cells[0].value: [cell.value for cell in row.cells[1:]] for row in seen.tables["sumr"].rows}
+    whole, alone = evaluation.results(made)[0]["SumR"], table["infonce"][0]
+    assert table["infonce x3"] == [whole, 1] and table["infonce"][1] == 3
+    assert "infonce reaches SumR" in seen.findings.headline, "an ensemble is no method"
+    gap = f"{abs(whole - alone):.1f} {'above' if whole > alone else 'below'} the mean of single runs"
+    assert f"As an ensemble, infonce x3 reaches {whole:.1f}, {gap}." in seen.findings.more
+    only = summary(Inputs.from_paths(Workspace(root), [str(made.path)]))
+    assert [row.cells[0].value for row in only.tables["sumr"].rows] == ["infonce x3"]
+    assert only.findings.headline.startswith("Without synthetic noise, infonce x3 reaches")
+    card = toy.ok("export", paths[0], workspace=root).made
+    assert [p.id for p in card.parents if p.kind == "evaluation"] != [] and made.id not in {p.id for p in card.parents}
+    refused = toy.ccr("export", paths[0], made.path, "--name", "x", workspace=root)
+    assert refused.code == 2 and "is of several runs as one" in refused.err

@@ -14,8 +14,9 @@ from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
 from ccr_cli.metrics import signature
+from ccr_cli.report import compare
 from ccr_cli.report.compare import is_oracle
-from ccr_cli.stages.labels import default_options, knows_truth, method_label
+from ccr_cli.stages.labels import default_options, ensemble_label, knows_truth, method_label
 from ccr_cli.stages.samples import best_runs
 from ccr_cli.stages.select import Inputs
 
@@ -45,6 +46,23 @@ def settings(method: str, preset: str | None = None, **options: Any) -> dict[str
 def test_labels(config: dict[str, Any], label: str) -> None:
     assert method_label(config) == label
     assert is_oracle(label) == knows_truth(config) == (config["options"]["judge"] == "oracle")
+
+
+@pytest.mark.parametrize(
+    ("labels", "label", "members"),
+    [
+        (["uml"], "uml", ["uml"]),
+        (["uml [beta=1]"] * 3, "uml x3 [beta=1]", ["uml [beta=1]"]),
+        (["uml (oracle)", "infonce", "uml (oracle)"], "uml (oracle) x2 + infonce", ["uml (oracle)", "infonce"]),
+        (["infonce [lang=de+fr]"] * 2 + ["uml"], "infonce x2 [lang=de+fr] + uml", ["infonce [lang=de+fr]", "uml"]),
+    ],
+)
+def test_labels_of_ensembles(labels: list[str], label: str, members: list[str]) -> None:
+    assert ensemble_label(labels) == label and compare.members(label) == members
+    assert compare.is_ensemble(label) == (len(labels) > 1)
+    assert compare.is_oracle(label) == any("oracle" in each for each in labels)
+    plain = all(map(compare.is_plain, labels))
+    assert compare.is_plain(label) == plain and compare.base_label(label) != "infonce"
 
 
 def test_a_method_that_is_not_here() -> None:
