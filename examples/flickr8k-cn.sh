@@ -70,6 +70,15 @@ robust="$(made "${train[@]}" "$google" --method uml --noise 0.4)"
 step "evaluate: Chinese queries that people wrote, on the half of validation that chose nothing"
 ccr evaluate - --split val-report <"$out/runs.txt" >"$out/evaluated.txt"
 
+step "trust: does uncertainty rise where queries are corrupted, and does it tell those whose picture is not there?"
+for share in 0.3 0.6; do
+    ccr evaluate "$robust" --split val-report --lang zh --corrupt "$share" >>"$out/evaluated.txt"
+done
+ccr evaluate "$robust" --split val-report --lang zh --ood half >>"$out/evaluated.txt"
+
+step "without pictures: do Chinese sentences find the English ones that they were translated from?"
+ccr evaluate "$plain" "$robust" --split val-report --task text >>"$out/evaluated.txt"
+
 step "compare: is uml better than infonce where translations are switched?"
 ccr compare "$noisy" "$robust"
 
