@@ -58,8 +58,9 @@ def evaluate(
         float, typer.Option("--corrupt", help="Beside it, with this share of words or features corrupted.")
     ] = 0.0,
     corruption: Annotated[
-        str, typer.Option("--corruption", help="drop, replace or shuffle words; or features, masked.")
-    ] = "drop",
+        str | None,
+        typer.Option("--corruption", help="drop, replace or shuffle words; or features, masked.", show_default="drop"),
+    ] = None,
     ood: Annotated[
         str | None,
         typer.Option(
@@ -93,6 +94,8 @@ def evaluate(
     from ccr_cli.stages.measure import Options
 
     runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
+    if corruption and not corrupt:
+        raise UsageError(f"--corruption {corruption} corrupts nothing by itself", hint="add --corrupt 0.3")
     if ensemble and len(runs) < 2:
         raise UsageError(
             f"--ensemble averages several runs, and given: {len(runs)}", hint="ccr evaluate RUN RUN --ensemble"
@@ -113,7 +116,7 @@ def evaluate(
         drop_leaks=drop_leaks,
         task=task,
         corrupt=corrupt,
-        corruption=corruption,
+        corruption=corruption or "drop",
         ood=ood or "",
     )
     made = []

@@ -247,9 +247,10 @@ def show_diagnosis(artifact: Artifact) -> None:
     from ccr_cli.artifacts.diagnosis import summary
 
     found = summary(artifact)
+    side = f" ({found['judge_side']})" if found["judge_side"] else ""
     console.say(
         f"{found['called_noisy']} of {found['pairs']} training pairs ({found['share_noisy']:.1%}) are called "
-        f"mismatched by {found['judge']} ({found['judge_side']}), {found['called_noisy_rare']} of them "
+        f"mismatched by {found['judge']}{side}, {found['called_noisy_rare']} of them "
         "for words too rare to be known"
     )
     if "expected" in found["split"]:

@@ -44,7 +44,6 @@ _FLOATS = (
     *("sim_vs", "sim_vt", "sim_st", "evidence_v2t", "evidence_t2v", "belief", "uncertainty"),
     *("p_vs", "p_clean", "p_st"),
 )
-DEFAULT_JUDGE = "two-group"
 
 
 def diagnose(
@@ -84,20 +83,19 @@ def diagnose(
     if config.unjudged():
         hint = f"train it without that option: ccr train --method {method}"
         raise UsageError(f"{trained.name} cannot be diagnosed: {config.unjudged()}", hint=hint)
-    own = settings["options"]["judge"]
-    judge = judge or (own if registry.load("judges", own).SCOPE in ("epoch", "triangle") else DEFAULT_JUDGE)
-    scope = registry.load("judges", judge).SCOPE
+    own, own_side = suspicion.usual(settings["options"])
+    judge = judge or own
     if judge_side not in (None, "cross_lingual", "cross_modal", "both"):
         raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
-    if judge_side and scope not in ("batch", "epoch"):
+    if judge_side and not _has_sides(judge):
         hint = "leave --judge-side out, or name another --judge"
         raise UsageError(f"the judge {judge} chooses by itself what it reads", hint=hint)
-    judge_side = judge_side or settings["options"]["judge_side"]
+    judge_side = judge_side or own_side
     if share is not None and not 0 < share < 1:
         raise UsageError(f"a share lies between 0 and 1, not at {share:g}", hint="--share 0.05 calls 5 % noisy")
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
     request |= {} if share is None else {"share": share}
-    name = name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"})
+    name = name or stem(trained.name, request, {"judge": suspicion.DEFAULT_JUDGE, "judge_side": "cross_lingual"})
     with building(inputs.workspace, "diagnosis", name, request, [trained], force=force) as build:
         if build.done is None:
             _diagnose(build, inputs, trained, settings, choose_device(device))
@@ -242,11 +240,16 @@ def _summary(
         "seed": settings["seed"],
         "lang": settings["lang"],
         "judge": request["judge"],
-        "judge_side": request["judge_side"],
+        "judge_side": request["judge_side"] if _has_sides(request["judge"]) else "",
         **_figures(frame, request),
         **({"langs": of_each} if len(langs) > 1 else {}),
         "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }
+
+
+def _has_sides(judge: str) -> bool:
+    """Whether one says what the judge reads; others choose by themselves."""
+    return registry.load("judges", judge).SCOPE in ("batch", "epoch")
 
 
 def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from ccr_cli.stages.measure_text import measure_texts
 from ccr_cli.stages.ood import HALF, other_data
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.targets import other_targets, own_target
+from ccr_cli.stages.texts import GIVEN
 
 
 def evaluate(
@@ -66,6 +67,10 @@ def evaluate(
         raise UsageError(f"--task is visual or text, not {options.task!r}")
     if not 0 <= options.corrupt < 1 or options.corruption not in corrupt.KINDS:
         raise UsageError(f"--corrupt lies in 0..1, and --corruption is {', '.join(corrupt.KINDS)}")
+    wordless = [m.artifact.name for m in who.members if m.settings["text_encoder"]["kind"] == GIVEN]
+    if options.corrupt and options.corruption != "features" and wordless:
+        hint = "--corruption features"
+        raise UsageError(f"{wordless[0]} reads texts as features, which have no words to corrupt", hint=hint)
     text = options.task == "text"
     if text and options.corrupt:
         raise UsageError("--corrupt goes with pictures, not with --task text")

@@ -93,6 +93,10 @@ def test_every_side(side: str, finished: Chain) -> None:
     made = diagnose(finished, "uml", "--judge", "gmm", "--judge-side", side)
     assert diagnosis.summary(made)["judge_side"] == side
     assert made.request == {"judge": "gmm", "judge_side": side}
+    assert f"by gmm ({side}), " in toy.ok("show", made.path, workspace=finished.root).err
+    triangle = diagnose(finished, "uml", "--judge", "triangle")
+    assert diagnosis.summary(triangle)["judge_side"] == ""
+    assert "by triangle, " in toy.ok("show", triangle.path, workspace=finished.root).err
 
 
 def test_the_most_suspicious_come_first(chain: Chain) -> None:

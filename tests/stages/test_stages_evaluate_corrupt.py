@@ -73,3 +73,5 @@ def test_wrong_shares_are_refused(finished: Chain) -> None:
     for options in (("--corrupt", "1.5"), ("--corrupt", "0.3", "--corruption", "burn")):
         done = finished.ccr("evaluate", finished.find("run", "uml").path, *options)
         assert done.code == 2 and "--corrupt lies in 0..1" in done.err
+    done = finished.ccr("evaluate", finished.find("run", "uml").path, "--corruption", "shuffle")
+    assert done.code == 2 and "--corruption shuffle corrupts nothing by itself" in done.err

@@ -284,6 +284,9 @@ def test_texts_that_are_features(tmp_path: Path) -> None:
     (result,) = results(done.made)
     assert (result["lang"], result["caption_set"]) == ("und", "features")
     assert min(result["t2v"]["mAP"], result["v2t"]["mAP"]) > 60, "three separate clouds, by chance 33"
+    done = toy.ccr("evaluate", "--corrupt", "0.3", *CPU, workspace=tmp_path / "moved")
+    assert done.code == 2 and "reads texts as features, which have no words to corrupt" in done.err
+    toy.ok("evaluate", "--corrupt", "0.3", "--corruption", "features", *CPU, workspace=tmp_path / "moved")
     found = toy.ccr("search", "some-61", *CPU, workspace=tmp_path / "moved")
     assert found.code == 0 and "some-" in found.out
     unknown = toy.ccr("search", "a dog", *CPU, workspace=tmp_path / "moved")
