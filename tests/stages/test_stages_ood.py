@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,6 +85,10 @@ def test_half_of_the_items_taken_out_ask_the_others(name: str, finished: Chain) 
     ]
     assert own["uncertainty"].to_numpy() == pytest.approx(wanted, rel=1e-4)
     assert own["left_out"].to_list() == [False] * 12 + [True] * 12
+    page = toy.ok("report", workspace=finished.root).made
+    assert "figures/outside.svg" in {file.path for file in page.files}
+    html = page.file("report.html").read_text(encoding="utf-8")
+    assert "Not of the gallery: queries whose items were taken out" in html
 
 
 def test_a_query_meets_its_item_once_and_once_not(chain: Chain) -> None:
@@ -156,3 +161,19 @@ def test_items_of_the_gallery_are_no_strangers(finished: Chain) -> None:
     toy.ok("data", "import", same.write(finished.root / "source"), workspace=finished.root)
     done = finished.ccr("evaluate", finished.find("run", "uml").path, "--ood", "same")
     assert done.code == 4 and "12 groups of same (test) are in toy too" in done.err
+
+
+def test_folds_and_single_answers(tmp_path: Path) -> None:
+    folder = toy.toy("cut")
+    folder.extra = '[[protocols]]\nname = "cut"\nfolds = 3\npositives = "single"'
+    toy.ok("data", "import", folder.write(tmp_path / "cut"), workspace=tmp_path)
+    toy.ok("translate", "--lang", "es", workspace=tmp_path)
+    toy.ok("extract", *toy.ENCODER, workspace=tmp_path)
+    toy.ok("train", "--method", "uml", "--epochs", "1", *toy.SMALL, workspace=tmp_path)
+    options = ("--protocol", "cut", "--lang", "en", "--ood", "half", "--corrupt", "0.5")
+    intact, worse = evaluation.results(toy.ok("evaluate", *options, *CPU, workspace=tmp_path).made)
+    assert [signature.parse(r["signature"])["gallery"] for r in (intact, intact["ood"], worse)] == ["3x4", "2x6", "3x4"]
+    for told in (intact["ood"], worse["told_apart"]):
+        # two captions an item ask; an item asks once and finds one caption of each
+        assert [(told[d]["known"], told[d]["unknown"]) for d in ("t2v", "v2t")] == [(24, 24), (12, 12)]
+    assert "ood" not in worse and "told_apart" not in intact
