@@ -1,0 +1,98 @@
+"""What averaging runs is worth, and which uncertainty knows that the first result is wrong.
+
+Flickr8k-CN, the reported half of validation: every run by itself, the runs of each method as one, and all of them.
+AUROC and AURC of the method's own uncertainty, of a softmax, of the disagreement of the runs and of the trivial scores.
+
+    python benchmarks/ensembles.py WORKSPACE --lang zh --out benchmarks/results/ensembles.json RUN [RUN ...]
+
+The collection is not part of this project. The evaluations are those of `ccr evaluate` and `ccr evaluate --ensemble`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ccr_cli
+from ccr_cli.artifacts import base, evaluation, run
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.stages.evaluate import evaluate
+from ccr_cli.stages.measure import Options
+from ccr_cli.stages.select import Inputs
+
+SPLIT = "val-report"
+DIRECTIONS = ("t2v", "v2t")
+SCORES = ("own", "softmax", "top similarity", "margin", "disagreement")
+
+
+def groups(runs: Sequence[base.Artifact]) -> Iterator[list[base.Artifact]]:
+    """Each run alone, those of a method together, and all."""
+    by: dict[str, list[base.Artifact]] = {}
+    for each in runs:
+        by.setdefault(run.config(each)["method"], []).append(each)
+        yield [each]
+    yield from (group for group in (*by.values(), list(runs)) if len(group) > 1)
+
+
+def measure(inputs: Inputs, runs: Sequence[base.Artifact], lang: str) -> dict[str, Any]:
+    """What is kept of the result in the language."""
+    made = evaluate(inputs, runs, Options(split=SPLIT, langs=(lang,)), device="cpu")
+    found = next(
+        r for r in evaluation.results(made) if r["lang"] == lang and r["fusion"] == "none" and not r["reading"]
+    )
+    kept = {key: found[key] for key in ("run", "label", "noise", "SumR", "temperature", "signature")}
+    kept["SumR_interval"] = found["intervals"]["SumR"]
+    for direction in DIRECTIONS:
+        told = found["calibration"][direction]
+        main = "softmax" if "|unc:softmax|" in found["signature"] else "own"
+        kept[direction] = {
+            "R@1": found[direction]["R@1"],
+            "ece": told.get("ece"),
+            main: {key: told[key] for key in ("auroc", "aurc")},
+            **{
+                name: {key: each.get(key) for key in ("auroc", "aurc", "gaps")}
+                for name, each in told["trivial"].items()
+            },
+        }
+    return kept
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The table of docs/evaluate.md: runs alone, and as one; `*`: the main uncertainty is above it, `!`: below."""
+    heads = " | ".join(f"{name}, {direction}" for direction in DIRECTIONS for name in SCORES)
+    yield f"| | SumR | {heads} | ECE, t2v |\n| --- | ---: |{' ---: |' * (2 * len(SCORES) + 1)}"
+    for row in rows:
+        cells = []
+        for direction in DIRECTIONS:
+            for name in SCORES:
+                each = row[direction].get(name)
+                low, high = ((each or {}).get("gaps") or {}).get("auroc") or (0, 0)
+                cells.append(f"{each['auroc']:.3f}{'*' if low > 0 else '!' if high < 0 else ''}" if each else "")
+        low, high = row["SumR_interval"]
+        ece = row["t2v"]["ece"]
+        told = [f"{row['SumR']:.1f} ± {(high - low) / 2:.1f}", *cells, "" if ece is None else f"{ece:.3f}"]
+        yield f"| `{row['label']}` | {' | '.join(told)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("runs", nargs="+")
+    parser.add_argument("--lang", required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    workspace = Workspace(given.workspace.absolute())
+    runs = [base.load(workspace.root / "runs" / name, "run") for name in given.runs]
+    rows = [measure(Inputs(workspace), group, given.lang) for group in groups(runs)]
+    what = "runs alone and averaged, and what their uncertainty knows of a wrong first result"
+    base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows})
+    print("\n".join(table(rows)))
+
+
+if __name__ == "__main__":
+    main()
