@@ -85,10 +85,11 @@ def test_half_of_the_items_taken_out_ask_the_others(name: str, finished: Chain) 
     ]
     assert own["uncertainty"].to_numpy() == pytest.approx(wanted, rel=1e-4)
     assert own["left_out"].to_list() == [False] * 12 + [True] * 12
-    page = toy.ok("report", workspace=finished.root).made
-    assert "figures/outside.svg" in {file.path for file in page.files}
-    html = page.file("report.html").read_text(encoding="utf-8")
-    assert "Not of the gallery: queries whose items were taken out" in html
+    if name == "uml":
+        page = toy.ok("report", workspace=finished.root).made
+        assert "figures/outside.svg" in {file.path for file in page.files}
+        html = page.file("report.html").read_text(encoding="utf-8")
+        assert "Not of the gallery: queries whose items were taken out" in html
 
 
 def test_a_query_meets_its_item_once_and_once_not(chain: Chain) -> None:
