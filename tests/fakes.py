@@ -128,7 +128,7 @@ def make_run(
                 "seed": seed,
                 "noise": mismatch(noise, seed),
                 "preset": None,
-                "options": {"epochs": 12, "judge": judge, **options},
+                "options": {"epochs": 12, "judge": judge, "judge_side": "cross_lingual", **options},
                 "select": select,
                 "criterion": criterion,
                 "triplets": triplets,
@@ -210,14 +210,25 @@ def make_evaluation(
         return build.done
 
 
-def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: float, seed: int) -> base.Artifact:
-    """A diagnosis of three hundred pairs; the first translation is hostile."""
+def make_diagnosis(
+    workspace: Workspace,
+    run: base.Artifact,
+    label: str,
+    noise: float,
+    seed: int,
+    judge: str = "",
+    share: float | None = None,
+) -> base.Artifact:
+    """A diagnosis of three hundred pairs; the first translation is hostile. The judge `none` believes all."""
+    usual = "triangle" if label.startswith("uml") else "two-group"
+    judge = judge or usual
+    name = run.name + (f"-{judge}" if judge != usual else "") + (f"-share{share:g}" if share else "")
     rng = np.random.default_rng([seed, int(1000 * noise), 7])
     n = 300
     wrong = rng.random(n) < noise
     sharp = 0.18 if label == "uml" else 0.3
     sim_st = np.clip(np.where(wrong, 0.05, 0.72) + rng.normal(0, sharp, n), -1, 1)
-    p = 1 / (1 + np.exp(-(sim_st - 0.35) * 14))
+    p = np.ones(n) if judge == "none" else 1 / (1 + np.exp(-(sim_st - 0.35) * 14))
     texts = [WORDS[i % 4] for i in range(n)]
     frame = pd.DataFrame(
         {
@@ -246,6 +257,8 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
     )
     frame.loc[frame["p_clean"].idxmin(), ["translation", "source_text"]] = HOSTILE
     frame = frame.assign(**dict.fromkeys(diagnosis.TRAJECTORY))
+    if share:
+        frame["verdict"] = np.where(frame["place"] <= round(share * n), "noisy", "clean")
     called = frame["verdict"] == "noisy"
     found: dict[str, Any] | None = None
     if noise:
@@ -253,7 +266,7 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
         found = {
             "auroc": 0.97,
             "average_precision": 0.95,
-            "precision": float((called & true).sum() / called.sum()),
+            "precision": float((called & true).sum() / max(called.sum(), 1)),
             "recall": float((called & true).sum() / true.sum()),
             "f1": 0.9,
             "false_alarms": float((called & ~true).sum() / (~true).sum()),
@@ -268,8 +281,9 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
         "noise": noise,
         "seed": seed,
         "lang": "es",
-        "judge": "triangle",
+        "judge": judge,
         "judge_side": "cross_lingual",
+        "split": {"by": "share", "share": share} if share else {"by": "mixture"},
         "pairs": n,
         "called_noisy": int(called.sum()),
         "called_noisy_rare": 0,
@@ -279,7 +293,7 @@ def make_diagnosis(workspace: Workspace, run: base.Artifact, label: str, noise: 
         "uncertainty": {"clean": 0.2, "noisy": 0.4},
         "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }
-    with building(workspace, "diagnosis", run.name, {"judge": "triangle"}, [run]) as build:
+    with building(workspace, "diagnosis", name, {"judge": judge, "share": share}, [run]) as build:
         if build.done is None:
             floats = {f.name: np.float32 for f in diagnosis.PAIRS if str(f.type) == "float"}
             write_table(build.folder / "pairs.parquet", frame.astype(floats), diagnosis.PAIRS)

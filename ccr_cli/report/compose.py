@@ -15,6 +15,7 @@ from ccr_cli.report import (
     corruption,
     diagnosed,
     illustrations,
+    judges,
     languages,
     page,
     published,
@@ -50,7 +51,9 @@ def overview(material: Material) -> Overview:
     """Computes the sentences and tables of a report; `material` has at least one result or translation."""
     frame = compare.results_frame(material.results, material.facts)
     views = compare.views(frame)
-    diagnoses = diagnosed.diagnoses_frame([(d.run_id, d.summary) for d in material.diagnoses], material.facts)
+    diagnoses = diagnosed.diagnoses_frame(
+        [(d.run_id, d.summary) for d in judges.by_choice(material.diagnoses)], material.facts
+    )
     tables = make_tables(views, diagnoses) if views else {}
     worse = corruption.table(material, views[0]) if views else None
     if worse:
@@ -140,12 +143,12 @@ def make_tables(views: list[compare.View], diagnoses: pd.DataFrame) -> dict[str,
 
 
 def _suspects(material: Material, main: compare.View, found: Findings) -> list[Diagnosis]:
-    """The headline method's diagnoses, one a noise ratio (lowest seed); without any, another method's."""
+    """The headline method's diagnoses, one a noise ratio; without any, another method's."""
     runs = set(main.frame["run_id"])
     mine = [d for d in material.diagnoses if d.run_id in runs and d.summary.get("judge") != "oracle"]
     own = [d for d in mine if material.label(d.run_id, str(d.summary["label"])) == found.method]
     first: dict[float, Diagnosis] = {}
-    for each in sorted(own or mine, key=lambda d: (d.summary.get("seed") or 0, str(d.summary.get("judge")))):
+    for each in judges.by_choice(own or mine):
         first.setdefault(round(float(each.summary.get("noise") or 0.0), 6), each)
     return [first[noise] for noise in sorted(first)]
 

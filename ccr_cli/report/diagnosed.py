@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.report import compare
+from ccr_cli.report import compare, judges
 
 DETECTION = ("recall", "false_alarms", "precision", "f1", "auroc", "average_precision")
 FIGURES = (*DETECTION, "ece", "share_noisy", "uncertainty.clean", "uncertainty.noisy")
@@ -42,7 +42,7 @@ def diagnoses_frame(
                 "lang": lang,
                 "data": fact.data,
                 "noise_kind": fact.noise_kind,
-                "judge": _judge(summary),
+                "judge": judges.judge(summary),
                 "judge_side": summary.get("judge_side"),
                 "pairs": summary.get("pairs"),
                 "share_noisy": summary.get("share_noisy"),
@@ -56,12 +56,6 @@ def diagnoses_frame(
     for name in FIGURES:
         frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
     return frame.drop_duplicates([name for name in _TOLD if name in frame], ignore_index=True)
-
-
-def _judge(summary: Mapping[str, Any]) -> str:
-    """The judge, and how many it was asked to call where its own threshold did not decide."""
-    share = (summary.get("split") or {}).get("share")
-    return f"{summary.get('judge')}" + ("" if share is None else f", first {100 * share:g} %")
 
 
 _TOLD = ("run_id", "lang", "judge", "judge_side")

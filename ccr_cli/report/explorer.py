@@ -19,7 +19,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.console import plain
-from ccr_cli.report import compare, markup
+from ccr_cli.report import compare, judges, markup
 from ccr_cli.report.explorer_script import SCRIPT
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
@@ -45,18 +45,20 @@ class Group:
     name: str
     pairs: Mapping[str, pd.DataFrame]
     """By method, in one order."""
+    runs: Mapping[str, str]
+    """By method, what its run is called: with the judge where that is not its own."""
     lang: str
     data: str
 
 
 def groups(material: Material, main: compare.View, found: Findings) -> Iterator[Group]:
-    """Diagnoses of the main view's runs, together where the triplets are the same; the lowest seed of a method.
+    """Diagnoses of the main view's runs, together where the triplets are the same; one a method (`judges.by_choice`).
 
     Those of the headline noise come first; tables are read as they are asked for, since there may be many.
     """
     runs = set(main.frame["run_id"])
     alike: dict[tuple[Any, ...], dict[str, Diagnosis]] = {}
-    for each in sorted(material.diagnoses, key=lambda d: (d.summary.get("seed") or 0, str(d.summary.get("judge")))):
+    for each in judges.by_choice(material.diagnoses):
         label = material.label(each.run_id, str(each.summary["label"]))
         if each.run_id in runs and each.summary.get("judge") != "oracle" and not compare.is_oracle(label):
             fact = material.facts.get(each.run_id)
@@ -72,7 +74,8 @@ def groups(material: Material, main: compare.View, found: Findings) -> Iterator[
         for lang in sorted(langs, key=lambda lang: (lang != main.lang, lang)):
             name = ", ".join([f"{percent(noise)} noise", lang, *words])
             here = {k: t[t["lang"] == lang] for k, t in tables.items() if (t["lang"] == lang).any()}
-            yield from (Group(name, part, lang, str(data)) for part in _aligned(here))
+            named = {label: judges.named(label, each) for label, each in alike[key].items()}
+            yield from (Group(name, part, named, lang, str(data)) for part in _aligned(here))
 
 
 def _aligned(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, pd.DataFrame]]:
@@ -123,7 +126,7 @@ def content(material: Material, main: compare.View, found: Findings) -> dict[str
                     "noisy": [str(table["verdict"].iloc[row]) == "noisy" for table in group.pairs.values()],
                 }
             )
-        runs = [plain(label) for label in group.pairs]
+        runs = [plain(group.runs[label]) for label in group.pairs]
         start = next((i for i, label in enumerate(group.pairs) if label == found.method), 0)
         known = {"name": group.name, "lang": group.lang, "runs": runs, "first": start}
         told.append({**known, "total": len(first), "pairs": pairs})

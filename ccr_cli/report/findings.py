@@ -45,7 +45,7 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
 
     Args:
         view: The main view.
-        diagnoses: A diagnoses frame, may be empty.
+        diagnoses: A diagnoses frame in the order of `judges.by_choice`, may be empty.
     """
     apart = [compare.is_repaired(label) or compare.is_ensemble(label) for label in view.frame["label"]]
     counted = view.frame[~np.array(apart, dtype=bool)]
@@ -194,12 +194,13 @@ def _detection(diagnoses: pd.DataFrame, view: compare.View, method: str, noise: 
     rows = rows[rows["run_id"].isin(set(view.frame["run_id"])) & (rows["judge"] != "oracle")]
     if rows.empty:
         return [], []
-    judge = str(rows["judge"].mode().iloc[0])
-    rows = rows[rows["judge"] == judge]
+    judge = str(rows["judge"].iloc[0])
+    rows = rows[(rows["judge"] == judge) & (rows["judge_side"] == rows["judge_side"].iloc[0])]
     found, alarms, auroc = (float(rows[name].mean()) for name in ("recall", "false_alarms", "auroc"))
     if not math.isfinite(found):
         called = 100 * float(rows["share_noisy"].mean())
-        return [f"It calls {called:.1f} % of the training pairs noisy, although none was mismatched on purpose."], []
+        said = f"It calls {called:.1f} % of the training pairs noisy (judge {judge}), although none was mismatched on "
+        return [f"{said}purpose."], []
     said = f"It finds {100 * found:.0f} % of the mismatched training pairs"
     said += f" with {100 * alarms:.1f} % false alarms" if math.isfinite(alarms) else ""
     said += f" (AUROC {auroc:.3f}, judge {judge})." if math.isfinite(auroc) else f" (judge {judge})."

@@ -16,6 +16,7 @@ from ccr_cli.report import (
     epochs,
     figures,
     inside,
+    judges,
     languages,
     lengths,
     maps,
@@ -92,12 +93,12 @@ def _beliefs(seen: Seen) -> Drawing | None:
     label = seen.material.label(each.run_id, str(each.summary["label"]))
     title = f"{label}, {seen.at} noise, seed {each.summary.get('seed')}"
     what = f"Histograms of what {label} believes of intact and of mismatched training pairs at {seen.at} noise"
-    caption = f"Judge: {each.summary.get('judge')}. Pairs left of the dotted line are called noisy."
+    caption = f"Judge: {judges.judge(each.summary)}. Pairs left of the dotted line are called noisy."
     return Drawing(figures.beliefs(each.load_pairs(), title), what, caption)
 
 
 def _judges(seen: Seen) -> Drawing:
-    figure = figures.judges(seen.pairs, f"Finding the mismatched pairs, {seen.at} noise")
+    figure = figures.judges(seen.judged(seen.pairs), f"Finding the mismatched pairs, {seen.at} noise")
     return Drawing(figure, "ROC and precision-recall curves of the judges", "One run a method, the lowest seed.")
 
 
@@ -243,7 +244,7 @@ def _lengths(seen: Seen) -> Drawing | None:
 
 
 def _scored(seen: Seen) -> Drawing | None:
-    chosen = scored.choose({label: table for label, table in list(seen.pairs.items())[: scored.MOST]})
+    chosen = scored.choose(seen.judged(dict(list(seen.pairs.items())[: scored.MOST])))
     if not chosen:
         return None
     first = next(iter(seen.diagnoses.values()))

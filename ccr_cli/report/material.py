@@ -23,6 +23,8 @@ class Diagnosis:
     run_id: str
     summary: Mapping[str, Any]
     load_pairs: Callable[[], pd.DataFrame]
+    usual: tuple[str, str] = ("", "")
+    """Judge and side that the run is diagnosed with where none is named; empty where that is not known."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ccr_cli.report import compare
+from ccr_cli.report import compare, judges
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.summaries import percent
@@ -57,11 +57,10 @@ class Seen:
 
     @cached_property
     def diagnoses(self) -> dict[str, Diagnosis]:
-        """One a method at the headline noise, of the main view's runs: the lowest seed; no oracle."""
+        """One a method at the headline noise, of the main view's runs, as `judges.by_choice` has it; no oracle."""
         runs = set(self.main.frame["run_id"])
         out: dict[str, Diagnosis] = {}
-        order = sorted(self.material.diagnoses, key=lambda d: (d.summary.get("seed") or 0, str(d.summary.get("judge"))))
-        for each in order:
+        for each in judges.by_choice(self.material.diagnoses):
             told = each.summary
             at = round(float(told.get("noise") or 0.0), 6) == self.found.noise
             label = self.material.label(each.run_id, str(told["label"]))
@@ -74,6 +73,10 @@ class Seen:
         """The pairs of each of `diagnoses`, in the main view's language."""
         tables = {label: each.load_pairs() for label, each in self.diagnoses.items()}
         return {k: p[p["lang"] == self.main.lang] if self.main.lang in set(p["lang"]) else p for k, p in tables.items()}
+
+    def judged(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+        """Tables of `pairs` under names that say who judged, where that is not the run's own judge."""
+        return {judges.named(label, self.diagnoses[label]): table for label, table in tables.items()}
 
     @property
     def known(self) -> dict[str, pd.DataFrame]:

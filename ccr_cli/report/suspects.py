@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts.diagnosis import RARE
-from ccr_cli.report import markup
+from ccr_cli.report import judges, markup
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.sheet import document
@@ -34,7 +34,7 @@ def lists(material: Material, diagnosis: Diagnosis, found: Findings) -> list[str
     """
     summary = diagnosis.summary
     noise = round(float(summary.get("noise") or 0.0), 6)
-    label = material.label(diagnosis.run_id, str(summary.get("label")))
+    label = judges.named(material.label(diagnosis.run_id, str(summary.get("label"))), diagnosis)
     worst = summary.get("most_suspicious") or []
     if not noise:
         title = f"Least believed pairs of {label} without synthetic noise: errors of the translation, or rare words"

@@ -28,6 +28,7 @@ from ccr_cli.stages.labels import default_options, ensemble_label, method_label
 from ccr_cli.stages.report_translations import gather_translations
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sources import translations_of
+from ccr_cli.stages.suspicion import usual as usual_judge
 
 HINT = "make one with: ccr evaluate"
 
@@ -131,7 +132,7 @@ def gather(
         results=results,
         corrupted=corrupted,
         facts=_facts(inputs, runs, labels, evaluations),
-        diagnoses=[Diagnosis(evaluation.run_id(d), told, partial(diagnosis.read_pairs, d)) for d, told in summaries],
+        diagnoses=[_diagnosis(d, told, runs.get(evaluation.run_id(d))) for d, told in summaries],
         options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
         rankings=_rankings(evaluations),
         outside=_outside(evaluations),
@@ -288,6 +289,14 @@ def _label(config: dict[str, Any], known: str) -> str:
         return method_label(config)
     except UsageError:
         return known
+
+
+def _diagnosis(artifact: base.Artifact, told: dict[str, Any], trained: base.Artifact | None) -> Diagnosis:
+    usual = ("", "")
+    if trained is not None:
+        with suppress(UsageError, KeyError):  # a judge that is not installed here, or a run of an older version
+            usual = usual_judge(run.config(trained)["options"])
+    return Diagnosis(evaluation.run_id(artifact), told, partial(diagnosis.read_pairs, artifact), usual)
 
 
 def _history(run_id: str, artifact: base.Artifact) -> History:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,23 @@ from ccr_cli.artifacts import diagnosis
 
 MIXTURES = ("epoch", "triangle", "text")
 """What judges read that fit a mixture of right and wrong pairs, so that P(clean) is its posterior."""
+DEFAULT_JUDGE = "two-group"
+"""Who judges where the run's own judge reads no whole epoch."""
 _READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
+
+
+def usual(options: Mapping[str, Any]) -> tuple[str, str]:
+    """The judge of a run's pairs and the side that it reads, where nobody names others.
+
+    Args:
+        options: The options of the run.
+
+    Raises:
+        UsageError: If the run's judge is not known here.
+    """
+    own = str(options["judge"])
+    known = registry.load("judges", own).SCOPE in ("epoch", "triangle")
+    return own if known else DEFAULT_JUDGE, str(options["judge_side"])
 
 
 def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:

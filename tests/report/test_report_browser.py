@@ -16,7 +16,6 @@ import pytest
 from chromium import Watched, chromium, needed
 
 from ccr_cli.report import compose
-from ccr_cli.report.material import Diagnosis
 from ccr_cli.stages.report import gather
 from ccr_cli.stages.select import Inputs
 
@@ -61,7 +60,7 @@ def report(root: Path, more: str = "", **changes: Any) -> str:
     material, _ = gather(Inputs(workspace))
     told = {str(d.summary["label"]): d for d in material.diagnoses}
     diagnoses = [
-        Diagnosis(told[label].run_id, {**told[label].summary, "most_suspicious": []}, partial(judged, n))
+        replace(told[label], summary={**told[label].summary, "most_suspicious": []}, load_pairs=partial(judged, n))
         for n, label in enumerate(("uml", "infonce"))
     ]
     facts = {run: replace(fact, label=fact.label + more) for run, fact in material.facts.items()}

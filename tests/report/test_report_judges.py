@@ -1,0 +1,83 @@
+"""Of several diagnoses of a run its own judge's is shown, and another judge is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fakes as fake
+import pandas as pd
+import pytest
+
+from ccr_cli.artifacts import base, diagnosis
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.report import canvas, compare, compose, explorer, illustrations, judges
+from ccr_cli.report.material import Diagnosis, Material
+from ccr_cli.report.seen import Seen
+from ccr_cli.stages.report import gather
+from ccr_cli.stages.select import Inputs
+
+
+def material(root: Path, *more: dict[str, Any], own: bool = True) -> tuple[Material, base.Artifact]:
+    """A run of uml at 40 %, with further diagnoses."""
+    workspace: Workspace = fake.make(root, ("infonce", "uml"), (0.4,), (0,), langs=("es",), diagnosed=False)
+    run = base.load(workspace.place("run", "toy-emoji-es-uml-noise0.4-seed0"), "run")
+    for each in [*([{}] if own else []), *more]:
+        fake.make_diagnosis(workspace, run, "uml", 0.4, 0, **each)
+    return gather(Inputs(workspace))[0], run
+
+
+OTHERS = ({"judge": "none"}, {"judge": "gmm"}, {"share": 0.05}, {"judge": "gmm", "share": 0.05})
+
+
+def told(found: Material) -> tuple[dict[str, Any], Seen]:
+    """The explorer's data, and what the figures see."""
+    seen = compose.overview(found)
+    pairs = explorer.content(found, seen.views[0], seen.findings)
+    assert pairs is not None
+    suspects = compose._suspects(found, seen.views[0], seen.findings)
+    return pairs["groups"][0], Seen(found, seen.views, seen.findings, suspects)
+
+
+def test_the_own_judge_stands_for_a_run_whatever_others_said(tmp_path: Path) -> None:
+    found, run = material(tmp_path, *OTHERS)
+    group, seen = told(found)
+    assert group["runs"] == ["uml"], "nothing is said of the own judge"
+    own = diagnosis.read_pairs(base.load(Workspace(tmp_path).place("diagnosis", run.name), "diagnosis"))
+    called = int((own["verdict"] == "noisy").sum())
+    assert called > 50 and seen.pairs["uml"]["verdict"].eq("noisy").sum() == called
+    assert sum(q["noisy"][0] for q in group["pairs"]) > 0
+    assert [(d.summary["judge"], d.summary["split"]) for d in seen.suspects] == [("triangle", {"by": "mixture"})]
+    assert any("judge triangle)" in said for said in seen.found.more)
+
+
+@pytest.mark.parametrize(
+    ("others", "name", "said"),
+    [
+        (({"judge": "none"}, {"judge": "gmm"}), "uml [judge gmm]", "judge gmm)"),
+        (({"judge": "gmm", "share": 0.05}, {"share": 0.05}), "uml [judge triangle, first 5 %]", "triangle, first 5 %)"),
+    ],
+)
+def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ...], name: str, said: str) -> None:
+    found, _ = material(tmp_path, *others, own=False)
+    group, seen = told(found)
+    assert group["runs"] == [name] and any(said in words for words in seen.found.more)
+    with canvas.drawing():
+        drawn = illustrations.drawn(seen)
+    figure, beliefs = drawn["judges"].figure, drawn["beliefs"].caption
+    assert figure is not None and figure.axes[0].get_legend_handles_labels()[1] == [name]
+    assert name.partition("[judge ")[2].rstrip("]") in beliefs
+    assert not compare.is_oracle(name)
+
+
+def test_the_seed_comes_first() -> None:
+    def of(seed: int, judge: str) -> Diagnosis:
+        return Diagnosis("r", {"seed": seed, "judge": judge}, pd.DataFrame, ("gmm", "None"))
+
+    found = judges.by_choice([of(1, "gmm"), of(0, "two-group"), of(0, "gmm"), of(0, "argmax")])
+    assert [(d.summary["seed"], d.summary["judge"]) for d in found] == [
+        (0, "gmm"),
+        (0, "argmax"),
+        (0, "two-group"),
+        (1, "gmm"),
+    ]
