@@ -15,10 +15,11 @@ import torch
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError
+from ccr_cli.metrics.doubt import gaps
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.stages.scoring import Figures, Scores, Sides, intervals, over_folds, score_gallery
 from ccr_cli.stages.triplets import Gallery
-from ccr_cli.stages.uncertainty import calibrations, with_trivial
+from ccr_cli.stages.uncertainty import calibrations, trivial_uncertainties, with_trivial
 
 Array = npt.NDArray[np.float64]
 WEIGHT = {"mid": 0.5, "optimistic": 0.0, "pessimistic": 1.0}
@@ -217,6 +218,27 @@ def test_trivial_uncertainties_are_read_off_the_similarities(first: bool) -> Non
             assert alone[side]["trivial"][name] == {key: mine[key] for key in ("auroc", "aurc", "curve")}
         assert set(alone[side]) == {"aurc_random", "aurc_best", "queries", "trivial"}
         assert all(alone[side][key] == told[side][key] for key in ("aurc_random", "aurc_best", "queries"))
+
+
+def test_items_of_different_folds_are_different_items() -> None:
+    sim_VT, found = problem(17, 16, first=False)
+    parts = scored(Sides(found, *vectors(sim_VT)), np.arange(16) // 8)
+    rng = np.random.default_rng(3)
+    unc = [{"t2v": rng.random(len(p.found.texts)), "v2t": rng.random(len(p.found.item_ids))} for p, _ in parts]
+    sides, each = [part for part, _ in parts], [result for _, result in parts]
+    told = with_trivial(calibrations(each, unc, "mid"), sides, each, unc, "mid")
+    for side in ("t2v", "v2t"):
+        rank = np.concatenate([getattr(result, f"ranks_{side}").middle for result in each])
+        known, items, rivals = ~np.isnan(rank), [], []
+        for fold in sides:
+            ids = [int(name[1:]) for name in fold.found.item_ids]  # of the whole gallery: no two folds share one
+            items += [ids[v] for v in fold.found.item_T] if side == "t2v" else ids
+            asked = (fold.text_TD, fold.visual_VD)
+            rivals.append(trivial_uncertainties(*(asked if side == "t2v" else asked[::-1])))
+        others = {name: np.concatenate([fold[name] for fold in rivals])[known] for name in rivals[0]}
+        own = np.concatenate([fold[side] for fold in unc])
+        expected = gaps(own[known], others, rank[known], np.array(items)[known])
+        assert {name: trivial["gaps"] for name, trivial in told[side]["trivial"].items()} == expected
 
 
 def test_an_empty_fold_has_no_mean() -> None:
