@@ -30,7 +30,7 @@ class Deletion:
     """Retrieval over what a threshold keeps."""
 
     threshold: float | None
-    """pairs at or above it are deleted; None: nothing is"""
+    """pairs above it are deleted, as FUME says (what "exceeds" it); None: nothing is"""
     rate: float
     """share of the pairs that are deleted, FUME eq. (11)"""
     pairs: int
@@ -48,7 +48,7 @@ class Deletion:
 def delete(
     sim_QG: Tensor, doubt_QG: Tensor, positives: Positives, threshold: float | None, *, tie: str = "mid"
 ) -> Deletion:
-    """Deletes every pair whose doubt is at or above the threshold, and ranks what is left.
+    """Deletes every pair whose doubt exceeds the threshold, and ranks what is left.
 
     Average precision is over the right answers that are kept.
 
@@ -66,7 +66,7 @@ def delete(
         raise ValueError(f"doubt {tuple(doubt_QG.shape)}, similarities {tuple(sim_QG.shape)}, {len(positives)} queries")
     if bool(doubt_QG.isnan().any()):
         raise ValueError("NaN among what decides on deletion")
-    kept_QG = torch.ones_like(doubt_QG, dtype=torch.bool) if threshold is None else doubt_QG < threshold
+    kept_QG = torch.ones_like(doubt_QG, dtype=torch.bool) if threshold is None else doubt_QG <= threshold
     row = np.repeat(np.arange(len(positives)), positives.counts)
     there = kept_QG.cpu().numpy()[row, positives.index]
     left = Positives(
@@ -94,7 +94,7 @@ def deletion_curve(
 ) -> list[Deletion]:
     """Deletes growing shares of the pairs, the most doubtful first.
 
-    Pairs of equal doubt go together, so the share deleted may be larger than was asked for.
+    Pairs of equal doubt stay together, so the share deleted may be smaller than was asked for.
 
     Args:
         sim_QG: As in `delete`.
@@ -112,6 +112,6 @@ def deletion_curve(
     curve = []
     for rate in rates:
         keep = math.ceil((1 - rate) * len(sorted_N) - 1e-9)
-        threshold = None if keep >= len(sorted_N) else float(sorted_N[keep])
+        threshold = None if keep >= len(sorted_N) else float(sorted_N[keep - 1])
         curve.append(delete(sim_QG, doubt_QG, positives, threshold, tie=tie))
     return curve

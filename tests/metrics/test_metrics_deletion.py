@@ -21,7 +21,7 @@ def oracle(
     aps: list[float | None] = []
     pairs = positives = 0
     for q in range(len(sim)):
-        kept = [g for g in range(sim.shape[1]) if not doubt[q, g] >= threshold]
+        kept = [g for g in range(sim.shape[1]) if doubt[q, g] <= threshold]
         pairs += len(kept)
         hits = [place for place, g in enumerate(sorted(kept, key=lambda g: -sim[q, g]), start=1) if g in right[q]]
         positives += len(hits)
@@ -72,7 +72,7 @@ def test_curve_deletes_the_shares_asked_for_and_the_doubtful_first(
     assert [point.rate for point in curve] == pytest.approx(RATES)
     assert curve[0].threshold is None
     for point in curve[1:]:
-        assert point.threshold is not None and point.pairs == int((doubt < point.threshold).sum())
+        assert point.threshold is not None and point.pairs == int((doubt <= point.threshold).sum())
 
 
 def test_a_mean_that_rises_as_queries_vanish() -> None:
@@ -85,12 +85,21 @@ def test_a_mean_that_rises_as_queries_vanish() -> None:
     assert after == Deletion(0.5, 0.5, 2, 1, 1, 100.0, 50.0)
 
 
-def test_equal_doubts_go_together_and_nothing_may_be_left() -> None:
+def test_what_lies_at_the_threshold_is_kept_and_what_exceeds_it_is_not() -> None:
+    sim, above = torch.rand(1, 3), float(np.nextafter(np.float32(0.5), np.float32(1)))
+    found = delete(sim, torch.tensor([[0.25, 0.5, above]]), Positives.from_lists([[1, 2]]), 0.5)
+    assert (found.pairs, found.positives) == (2, 1)
+
+
+def test_equal_doubts_stay_together_and_nothing_may_be_left() -> None:
     sim, same = torch.rand(3, 4), torch.full((3, 4), 0.5)
     positives = Positives.from_lists([[0], [1], []])
-    whole, half = deletion_curve(sim, same, positives, rates=(0.0, 0.5))
-    assert (whole.pairs, half.pairs, half.rate) == (12, 0, 1.0)
-    assert (half.map_kept, half.map_all) == (None, 0.0)
+    same[0, 0] = 0.25
+    whole, half, most = deletion_curve(sim, same, positives, rates=(0.0, 0.5, 0.95))
+    assert (whole.pairs, half.pairs, half.threshold) == (12, 12, 0.5)
+    assert (most.pairs, most.threshold) == (1, 0.25)
+    gone = delete(sim, same, positives, 0.2)
+    assert (gone.pairs, gone.rate, gone.map_kept, gone.map_all) == (0, 1.0, None, 0.0)
     nobody = delete(sim, same, Positives.from_lists([[], [], []]), None)
     assert (nobody.map_kept, nobody.map_all, nobody.queries) == (None, None, 0)
 

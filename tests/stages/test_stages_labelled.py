@@ -161,9 +161,9 @@ def test_labelled_figures_are_those_of_sorted_lists(copy: Chain) -> None:
     assert result["t2v"]["mAP"] == pytest.approx(naive_map(sim.T, t_label, v_label))
     best = t_label[sim.argmax(axis=1)] == v_label
     assert result["v2t"]["R@1"] == pytest.approx(100 * best.mean())
-    # deletion: the pairs kept below an uncertainty of 0.5, eq. (10)
+    # deletion: the pairs kept whose uncertainty does not exceed 0.5, eq. (10)
     u_V, u_T = (method.score(x, x)[1].double().numpy() for x in (v_VD, t_TD))
-    kept = 1 - (1 - u_V[:, None]) * (1 - u_T[None, :]) < 0.5
+    kept = 1 - (1 - u_V[:, None]) * (1 - u_T[None, :]) <= 0.5
     at = result["deletion"]["v2t"]["threshold"]
     assert (at["pairs"], at["rate"]) == (int(kept.sum()), pytest.approx(1 - kept.mean()))
     for kind in ("uncertainty", "similarity"):
