@@ -17,7 +17,8 @@ positives in descending order, k = 1..m (tied ones in any order, the sum is the 
 
     AP = 1/m * sum_k  k / (k + greater_k + ties_k / 2)
 
-which without ties is the usual AP over all positives; 0 * ties and 1 * ties give its two bounds.
+which without ties is the usual AP over all positives; 0 * ties and 1 * ties give its two bounds. The interpolated
+precision at recall r is the greatest of the precisions in this sum with k/m >= r.
 
 Similarities in half precision tie by rounding, so they are refused. A similarity function that does not
 return bit-equal numbers for equal gallery entries breaks their tie by rounding: that is its doing.
@@ -43,6 +44,8 @@ from ccr_cli.metrics.sims import SimBlock, blocks
 FloatArray = NDArray[np.float64]
 
 TIES = ("mid", "optimistic", "pessimistic")
+TENTHS = 10
+"""A curve of precision against recall has the recalls 0, 1/10, ... 1."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Ranks:
     """(Q,) AP with tied competitors below"""
     average_precision_pessimistic: FloatArray
     """(Q,) AP with tied competitors above"""
+    precision: FloatArray
+    """(Q, 11) interpolated precision in [0, 1] at the recalls 0, 0.1, ... 1; (Q, 0) where it was not asked for"""
     positives: IntArray
     """(Q,) number of right answers"""
     gallery: int
@@ -120,6 +125,7 @@ def rank_queries(
     *,
     block: int = 1024,
     keep: int = 2**26,
+    curve: str = "",
 ) -> Ranks:
     """Rank every query's positives in the whole gallery, on the device where `sim` answers.
 
@@ -134,6 +140,7 @@ def rank_queries(
         positives: The right answers; a query may have none (nan) or several.
         block: Most queries and most gallery entries asked for at once.
         keep: Most similarities kept between the passes.
+        curve: The tie rule of `Ranks.precision`; empty leaves it out.
 
     Raises:
         ValueError: If a similarity is NaN, half precision or of the wrong shape, or positives do not fit.
@@ -142,7 +149,7 @@ def rank_queries(
         raise ValueError(f"positives are given for {len(positives)} queries, there are {n_queries}")
     rows = _Side(positives, n_gallery, block)
     _sweep(sim, n_queries, n_gallery, rows, None, block, keep)
-    return rows.ranks()
+    return rows.ranks(curve)
 
 
 def rank_both(
@@ -153,6 +160,7 @@ def rank_both(
     *,
     block: int = 1024,
     keep: int = 2**26,
+    curve: str = "",
 ) -> tuple[Ranks, Ranks]:
     """Both directions of one similarity, each block computed once for both: text to visual, and visual to text.
 
@@ -163,6 +171,7 @@ def rank_both(
         visual_of_text: For each text the visual items that it describes.
         block: As in `rank_queries`.
         keep: As in `rank_queries`.
+        curve: As in `rank_queries`.
 
     Returns:
         The ranks with texts as queries (t2v), then those with visual items as queries (v2t).
@@ -175,7 +184,7 @@ def rank_both(
     texts = _Side(visual_of_text, n_visual, block)
     visual = _Side(visual_of_text.reversed(n_visual), n_texts, block)
     _sweep(sim_VT, n_visual, n_texts, visual, texts, block, keep)
-    return texts.ranks(), visual.ranks()
+    return texts.ranks(curve), visual.ranks(curve)
 
 
 def _sweep(
@@ -296,11 +305,11 @@ class _Side:
             for part in blocks(len(counts), block)
         ]
 
-    def ranks(self) -> Ranks:
+    def ranks(self, curve: str) -> Ranks:
         """What it came to."""
         counts = [strip.counts() for strip in self.strips] or [(np.zeros(0), np.zeros(0))]
         greater_P, ties_P = (np.concatenate(each) for each in zip(*counts, strict=True))
-        return _finish(greater_P, ties_P, self.positives, self.n_gallery)
+        return _finish(greater_P, ties_P, self.positives, self.n_gallery, curve)
 
 
 def _checked(sim_qg: Tensor, queries: slice, gallery: slice) -> Tensor:
@@ -317,8 +326,8 @@ def _checked(sim_qg: Tensor, queries: slice, gallery: slice) -> Tensor:
     return sim_qg
 
 
-def _finish(greater_P: FloatArray, ties_P: FloatArray, positives: Positives, n_gallery: int) -> Ranks:
-    """Ranks and average precision from the two counts of every positive."""
+def _finish(greater_P: FloatArray, ties_P: FloatArray, positives: Positives, n_gallery: int, curve: str) -> Ranks:
+    """Ranks, average precision and precision at recalls from the two counts of every positive."""
     m_Q = positives.counts
     valid_Q = m_Q > 0
     row_P = np.repeat(np.arange(len(m_Q)), m_Q)
@@ -342,15 +351,30 @@ def _finish(greater_P: FloatArray, ties_P: FloatArray, positives: Positives, n_g
     k_P = np.arange(len(row_P)) - start_P + 1.0
     greater_Q, ties_Q = first(greater_P), first(ties_P)
     middle_Q = 1.0 + greater_Q + ties_Q / 2.0
+    mid_P, high_P, low_P = (k_P / (k_P + greater_P + weight * ties_P) for weight in (0.5, 0.0, 1.0))
     return Ranks(
         middle=middle_Q,
         optimistic=1.0 + greater_Q,
         pessimistic=1.0 + greater_Q + ties_Q,
         ties=ties_Q,
         reciprocal=1.0 / middle_Q,
-        average_precision=over_queries(k_P / (k_P + greater_P + ties_P / 2.0)),
-        average_precision_optimistic=over_queries(k_P / (k_P + greater_P)),
-        average_precision_pessimistic=over_queries(k_P / (k_P + greater_P + ties_P)),
+        average_precision=over_queries(mid_P),
+        average_precision_optimistic=over_queries(high_P),
+        average_precision_pessimistic=over_queries(low_P),
+        precision=_interpolated(_pick(curve, mid_P, high_P, low_P), positives) if curve else np.empty((len(m_Q), 0)),
         positives=m_Q.astype(np.int64),
         gallery=n_gallery,
     )
+
+
+def _interpolated(precision_P: FloatArray, positives: Positives) -> FloatArray:
+    """(Q, 11) the greatest precision at a recall of at least 0, 0.1, ... 1, from that at every positive."""
+    valid_Q, m_Q, start_Q = positives.counts > 0, positives.counts, positives.offsets[:-1]
+    out_QR = np.full((len(m_Q), TENTHS + 1), np.nan)
+    padded = np.append(precision_P, 0.0)  # `reduceat` wants the last end to be an entry
+    for tenth in range(TENTHS + 1):
+        needed_Q = np.maximum(1, -(-tenth * m_Q // TENTHS))  # of m positives so many are a recall of that: exact
+        ends = np.stack([start_Q + needed_Q - 1, start_Q + m_Q], axis=1)[valid_Q].ravel()
+        if len(ends):
+            out_QR[valid_Q, tenth] = np.maximum.reduceat(padded, ends)[::2]
+    return out_QR

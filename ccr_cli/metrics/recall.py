@@ -49,6 +49,16 @@ def summarise(ranks: Ranks, *, tie: str = "mid", ks: Sequence[int] = KS) -> dict
     return out
 
 
+def precision_recall(folds: Sequence[Ranks]) -> list[float]:
+    """The precision of one direction at the recalls 0, 0.1, ... 1, in percent: mean over queries, then over folds.
+
+    Args:
+        folds: Ranks of each fold, made with a `curve`; queries without a positive are left out.
+    """
+    means = [each.precision[each.valid].mean(axis=0) for each in folds if each.valid.any()]
+    return [100.0 * float(value) for value in np.mean(means, axis=0)] if len(means) == len(folds) else []
+
+
 def mean_of_folds(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The figures of one direction over folds: the mean of each, every fold counting the same; counts are sums.
 

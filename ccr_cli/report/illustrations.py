@@ -171,6 +171,15 @@ def _reliability(seen: Seen) -> Drawing:
     return Drawing(figure, "Share of right first results against stated confidence", caption)
 
 
+def _precision(seen: Seen) -> Drawing:
+    curves = seen.first(lambda run_id, result: result.get("precision"))
+    figure = trust_figures.precision(curves, f"Right answers of the query's category, {seen.at} noise")
+    caption = (
+        "The greatest precision at this recall or a higher one, mean over queries. One run a method, the lowest seed."
+    )
+    return Drawing(figure, "Precision against recall by category, both directions", caption)
+
+
 def _deletion(seen: Seen) -> Drawing:
     curves = seen.first(lambda run_id, result: result.get("deletion"))
     caption = "Average precision over the right answers that are kept, mean over queries that keep one."
@@ -325,6 +334,12 @@ KINDS = (
         "right answers against stated confidence",
         "ccr train --method uml, then ccr evaluate",
         _reliability,
+    ),
+    Kind(
+        "precision",
+        "precision against recall",
+        "ccr train --method fume, then ccr evaluate --protocol labelled",
+        _precision,
     ),
     Kind(
         "deletion", "mAP against deletion", "ccr train --method fume, then ccr evaluate --protocol labelled", _deletion

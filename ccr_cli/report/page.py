@@ -63,7 +63,11 @@ def render(content: Content) -> str:
     policy = f"{POLICY}; {explorer.POLICY}" if pairs else POLICY
     sections = [
         _result(content) if content.views else "",
-        markup.section("retrieval", "Retrieval in full", [_table(content, "retrieval"), _table(content, "recovery")]),
+        markup.section(
+            "retrieval",
+            "Retrieval in full",
+            [_table(content, "retrieval"), _plot(content, "precision"), _table(content, "recovery")],
+        ),
         _detection(content),
         pairs,
         _translations(content),

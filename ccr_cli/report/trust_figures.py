@@ -103,6 +103,34 @@ def reliability(found: Mapping[str, Reliability], title: str = "") -> Figure | N
 DIRECTIONS = {"t2v": "text queries", "v2t": "picture queries"}
 
 
+def precision(curves: Mapping[str, Mapping[str, Sequence[float]]], title: str = "") -> Figure | None:
+    """Interpolated precision against recall by category, a panel a direction.
+
+    Args:
+        curves: By method, what an evaluation holds as `precision`.
+        title: Over the figure.
+    """
+    if not curves:
+        return None
+    figure = new_figure(8.6, 3.8 + 0.25 * (len(curves) // 2))
+    axes = panels(figure, 1, 2, sharey=True)[0]
+    for ax, (direction, named) in zip(axes, DIRECTIONS.items(), strict=True):
+        for name, look in styles(sorted(curves, key=compare.method_order)).items():
+            told = curves[name]
+            style: dict[str, Any] = {"color": look["color"], "linestyle": look["linestyle"], "marker": look["marker"]}
+            if told.get(direction):
+                ax.plot(told["recall"], told[direction], **style, linewidth=1.7, markersize=5, label=name)
+        ax.set(xlabel="recall", xlim=(-0.02, 1.02), ylim=(0, 102), title=named)
+        ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        ax.yaxis.set_major_formatter(PercentFormatter(100, decimals=0))
+    axes[0].set_ylabel("precision")
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    return figure
+
+
 def deletion(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | None:
     """How mAP grows with the share of pairs deleted, by uncertainty and by similarity (FUME Figure 3).
 

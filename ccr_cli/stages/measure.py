@@ -23,7 +23,15 @@ from ccr_cli.metrics.corrupt import corrupt_texts
 from ccr_cli.stages import ood
 from ccr_cli.stages.breakdown import breakdowns
 from ccr_cli.stages.ensemble import Model
-from ccr_cli.stages.scoring import Sides, intervals, over_folds, rank_table, right_answers, score_gallery
+from ccr_cli.stages.scoring import (
+    Sides,
+    intervals,
+    over_folds,
+    precision_curves,
+    rank_table,
+    right_answers,
+    score_gallery,
+)
 from ccr_cli.stages.softmax import Softmax, soften
 from ccr_cli.stages.triplets import Gallery, gallery, only, without
 from ccr_cli.stages.trust import deletions
@@ -254,6 +262,8 @@ class Measuring:
         if unc is not None and o.corrupt:
             means = {d: float(np.concatenate([fold[d] for fold in unc]).mean()) for d in ("t2v", "v2t")}
             self.results[-1]["uncertainty"] = means
+        if labelled:
+            self.results[-1]["precision"] = precision_curves(scored)
         if unc is not None and labelled:
             right = right_answers(found, labelled)
             self.results[-1]["deletion"] = deletions(sides.visual_VD, sides.text_TD, unc[0], right, o.ties)

@@ -17,8 +17,8 @@ from torch import Tensor
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
-from ccr_cli.metrics.recall import mean_of_folds, sum_recall, summarise
+from ccr_cli.metrics.ranks import TENTHS, Ranks, rank_both, rank_queries
+from ccr_cli.metrics.recall import mean_of_folds, precision_recall, sum_recall, summarise
 from ccr_cli.metrics.sims import SimBlock, columns, dot_sim, fused, minmax
 from ccr_cli.stages.triplets import Gallery
 
@@ -54,6 +54,13 @@ class Scores(Figures):
 
     ranks_t2v: Ranks
     ranks_v2t: Ranks
+
+
+def precision_curves(folds: Sequence[Scores]) -> dict[str, list[float]]:
+    """Precision against recall by category, as an evaluation keeps it: the recalls, and by direction the precisions."""
+    both = {"t2v": [fold.ranks_t2v for fold in folds], "v2t": [fold.ranks_v2t for fold in folds]}
+    recalls = {"recall": [tenth / TENTHS for tenth in range(TENTHS + 1)]}
+    return recalls | {direction: precision_recall(ranks) for direction, ranks in both.items()}
 
 
 def over_folds(folds: Sequence[Figures]) -> Figures:
@@ -133,7 +140,8 @@ def score_gallery(
     sim = similarity(gallery, visual_VD, text_TD, english_TD=english_TD, beta=beta, fusion=fusion)
     n_visual, n_texts = len(gallery.item_ids), len(gallery.texts)
     block = BLOCK_CUDA if visual_VD.is_cuda else BLOCK
-    t2v, v2t = rank_both(sim, n_visual, n_texts, right_answers(gallery, labelled), block=block)
+    right, curve = right_answers(gallery, labelled), tie if labelled else ""
+    t2v, v2t = rank_both(sim, n_visual, n_texts, right, block=block, curve=curve)
     first = gallery.first_T
     if first is not None:
         right = Positives.from_lists([[int(item)] for item in gallery.item_T[first]]).reversed(n_visual)

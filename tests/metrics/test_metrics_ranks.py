@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from sklearn.metrics import average_precision_score
 from ccr_cli.metrics import counting
 from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
-from ccr_cli.metrics.recall import summarise
+from ccr_cli.metrics.recall import precision_recall, summarise
 from ccr_cli.metrics.sims import matrix_sim
 
 FIELDS = (
@@ -52,7 +54,7 @@ def check(ranks: Ranks, sim_QG: NDArray[np.float64], lists: list[list[int]]) -> 
         np.testing.assert_allclose(getattr(ranks, name), expected, rtol=1e-12, err_msg=name)
 
 
-def rank(sim_QG: NDArray[np.float64] | torch.Tensor, lists: list[list[int]], **options: int) -> Ranks:
+def rank(sim_QG: NDArray[np.float64] | torch.Tensor, lists: list[list[int]], **options: Any) -> Ranks:
     sim = torch.as_tensor(sim_QG)
     return rank_queries(matrix_sim(sim), sim.shape[0], sim.shape[1], Positives.from_lists(lists), **options)
 
@@ -100,6 +102,44 @@ def test_many_positives_take_the_binned_count_and_agree(keep: int) -> None:
     assert positives.counts.max() > counting.COUNT_EACH
     ranks = rank_queries(matrix_sim(torch.from_numpy(sim)), 50, 120, positives, block=17, keep=keep)
     check(ranks, sim, [np.flatnonzero(labels == label).tolist() for label in labels[:50]])
+
+
+def precision_at(sim_QG: NDArray[np.float64], lists: list[list[int]], weight: float) -> NDArray[np.float64]:
+    """Interpolated precision at recalls 0, 0.1, ... 1, by its definition, entry by entry of the full matrix."""
+    rows = []
+    for sim_G, right in zip(sim_QG, lists, strict=True):
+        wrong = np.delete(sim_G, right)
+        points = []
+        for s in sim_G[right]:
+            found = int((sim_G[right] >= s).sum())
+            points.append((found, found / (found + (wrong > s).sum() + weight * (wrong == s).sum())))
+        row = [max((p for k, p in points if 10 * k >= tenth * len(right)), default=np.nan) for tenth in range(11)]
+        rows.append(row)
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(("block", "keep"), [(1024, 2**26), (7, 0), (13, 500)])
+@pytest.mark.parametrize(("tie", "weight"), [("mid", 0.5), ("optimistic", 0.0), ("pessimistic", 1.0)])
+def test_precision_at_eleven_recalls(block: int, keep: int, tie: str, weight: float) -> None:
+    rng = np.random.default_rng(6)
+    labels, asked = rng.integers(0, 4, size=61), rng.integers(0, 5, size=40)  # the last category is not there
+    sim = np.round(rng.normal(size=(40, 61)) + (asked[:, None] == labels), 1)
+    positives = Positives.from_ids(asked.tolist(), labels.tolist())
+    lists = [np.flatnonzero(labels == label).tolist() for label in asked]
+    each, (rows, columns) = (
+        rank_queries(matrix_sim(torch.from_numpy(sim)), 40, 61, positives, block=block, keep=keep, curve=tie),
+        rank_both(matrix_sim(torch.from_numpy(sim.T)), 61, 40, positives, block=block, keep=keep, curve=tie),
+    )
+    expected = precision_at(sim, lists, weight)
+    assert np.isnan(expected).any() and (np.diff(expected[each.valid]) <= 0).all()
+    np.testing.assert_allclose(each.precision, expected, rtol=1e-12)
+    np.testing.assert_allclose(rows.precision, expected, rtol=1e-12)
+    back = [np.flatnonzero(asked == label).tolist() for label in labels]
+    np.testing.assert_allclose(columns.precision, precision_at(sim.T, back, weight), rtol=1e-12)
+    assert precision_recall([each]) == pytest.approx(100 * np.nanmean(expected, axis=0))
+    plain = rank_queries(matrix_sim(torch.from_numpy(sim)), 40, 61, positives)
+    assert plain.precision.shape == (40, 0), "not asked for"
+    assert precision_recall([each, each.take(~each.valid)]) == [], "a fold without an answer has no mean"
 
 
 def test_the_two_ways_of_counting_agree_with_infinities(monkeypatch: pytest.MonkeyPatch) -> None:

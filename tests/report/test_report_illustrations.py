@@ -151,6 +151,19 @@ def test_reliability_and_deletion_draw_what_was_measured() -> None:
     assert trust_figures.reliability({"uml": empty}) is None and trust_figures.deletion({}) is None
 
 
+def test_precision_is_drawn_against_recall() -> None:
+    recalls = [tenth / 10 for tenth in range(11)]
+    told = {"recall": recalls, "t2v": [90.0 - 5 * n for n in range(11)], "v2t": [80.0 - 5 * n for n in range(11)]}
+    with canvas.drawing():
+        figure = trust_figures.precision({"infonce": told, "fume": told}, "t")
+    assert figure is not None
+    for ax, side in zip(figure.axes, ("t2v", "v2t"), strict=True):
+        assert [line.get_label() for line in ax.lines] == ["infonce", "fume"]
+        for line in ax.lines:
+            assert list(np.asarray(line.get_xdata())) == recalls and list(np.asarray(line.get_ydata())) == told[side]
+    assert trust_figures.precision({}) is None
+
+
 def test_categories_left_out_stand_beside_the_others() -> None:
     left_out = np.arange(100) < 30
     unc = np.where(left_out, 0.2, 0.8) + np.linspace(0, 0.1, 100)

@@ -129,6 +129,17 @@ def naive_map(sim_QG: np.ndarray, query: np.ndarray, gallery: np.ndarray) -> flo
     return 100 * float(np.mean(total))
 
 
+def naive_curve(sim_QG: np.ndarray, query: np.ndarray, gallery: np.ndarray) -> list[float]:
+    """Interpolated precision at recalls 0, 0.1, ... 1, from sorted lists; no ties."""
+    rows = []
+    for scores, label in zip(sim_QG, query, strict=True):
+        right = gallery[np.argsort(-scores)] == label
+        found = np.cumsum(right)
+        precision = found / np.arange(1, len(right) + 1)
+        rows.append([precision[10 * found >= tenth * found[-1]].max() for tenth in range(11)])
+    return [100 * float(value) for value in np.mean(rows, axis=0)]
+
+
 def embedded(chain: Chain, split: str, left_out: tuple[int, ...] = ()) -> tuple[Any, ...]:
     """Method, item vectors and labels, text vectors and labels of a split's English side."""
     data = dataset.read(chain.find("dataset"))
@@ -161,6 +172,9 @@ def test_labelled_figures_are_those_of_sorted_lists(copy: Chain) -> None:
     assert result["t2v"]["mAP"] == pytest.approx(naive_map(sim.T, t_label, v_label))
     best = t_label[sim.argmax(axis=1)] == v_label
     assert result["v2t"]["R@1"] == pytest.approx(100 * best.mean())
+    for side, (sim_QG, own, other) in {"v2t": (sim, v_label, t_label), "t2v": (sim.T, t_label, v_label)}.items():
+        assert result["precision"][side] == pytest.approx(naive_curve(sim_QG, own, other))
+    assert result["precision"]["recall"] == [tenth / 10 for tenth in range(11)]
     # deletion: the pairs kept whose uncertainty does not exceed 0.5, eq. (10)
     u_V, u_T = (method.score(x, x)[1].double().numpy() for x in (v_VD, t_TD))
     kept = 1 - (1 - u_V[:, None]) * (1 - u_T[None, :]) <= 0.5
@@ -178,7 +192,7 @@ def test_the_protocol_can_be_chosen(copy: Chain, chain: Chain, finished: Chain) 
     assert full.name != usual.name
     (result,) = results(full)
     fields = signature.parse(result["signature"])
-    assert (fields["protocol"], fields["pos"]) == ("full", "any") and "deletion" not in result
+    assert (fields["protocol"], fields["pos"]) == ("full", "any") and not {"deletion", "precision"} & set(result)
     made = finished.ccr("evaluate", finished.find("run", "infonce").path, *CPU, "--protocol", "labelled").made
     assert {signature.parse(r["signature"])["protocol"] for r in results(made)} == {"labelled"}
     # every toy item is its own category: both protocols agree

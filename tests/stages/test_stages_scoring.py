@@ -229,7 +229,8 @@ def test_items_of_different_folds_are_different_items() -> None:
     told = with_trivial(calibrations(each, unc, "mid"), sides, each, unc, "mid")
     for side in ("t2v", "v2t"):
         rank = np.concatenate([getattr(result, f"ranks_{side}").middle for result in each])
-        known, items, rivals = ~np.isnan(rank), [], []
+        known, rivals = ~np.isnan(rank), []
+        items: list[int] = []
         for fold in sides:
             ids = [int(name[1:]) for name in fold.found.item_ids]  # of the whole gallery: no two folds share one
             items += [ids[v] for v in fold.found.item_T] if side == "t2v" else ids
