@@ -100,9 +100,10 @@ def diagnose(
     if export is not None:
         pairs_file.write(export, diagnosis.read_pairs(made[0]))
         console.say(f"  every pair with its verdict: {export}")
-    rows = look(made[0], inputs.parent(runs[0], "dataset"), worst or 20) if worst or sheet else []
+    data = inputs.parent(runs[0], "dataset")
+    rows = look(made[0], data, worst or 20) if worst or sheet else []
     if sheet is not None:
-        write_sheet(sheet, rows, made[0])
+        write_sheet(sheet, rows, made[0], data)
         console.say(f"  the sheet: {sheet}")
     if worst is None:
         c.emit(inputs, made, json)

@@ -117,7 +117,7 @@ def content(material: Material, main: compare.View, found: Findings) -> dict[str
                 {
                     "image": numbers.setdefault(address, len(numbers) - 1),
                     "item": plain(str(pair["item_id"])),
-                    "english": plain(str(pair["source_text"])),
+                    "source": plain(str(pair["source_text"])),
                     "text": plain(str(pair["translation"])),
                     "back": plain(back) if isinstance(back, str) else None,
                     "truth": truth if isinstance(truth, str) else None,
@@ -129,6 +129,7 @@ def content(material: Material, main: compare.View, found: Findings) -> dict[str
         runs = [plain(group.runs[label]) for label in group.pairs]
         start = next((i for i, label in enumerate(group.pairs) if label == found.method), 0)
         known = {"name": group.name, "lang": group.lang, "runs": runs, "first": start}
+        known |= {"source": collection.source_lang if collection else ""}
         told.append({**known, "total": len(first), "pairs": pairs})
     return {"groups": told, "images": [each for each in numbers if each]} if told else None
 

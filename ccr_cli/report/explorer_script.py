@@ -105,7 +105,7 @@ SCRIPT = r"""
     tick.hidden = state.b < 0;
     differ.checked = state.differ;
   };
-  const wanted = (q) => (!state.words || [q.english, q.text, q.back || "", q.item].some((t) =>
+  const wanted = (q) => (!state.words || [q.source, q.text, q.back || "", q.item].some((t) =>
     t.toLowerCase().includes(state.words))) && (!state.verdict || q.noisy[state.a] === (state.verdict === "noisy"))
     && (!state.truth || q.truth === state.truth) && (!state.differ || q.noisy[state.a] !== q.noisy[state.b]);
   const foreign = (words, lang) => {
@@ -164,8 +164,8 @@ SCRIPT = r"""
     const value = ORDERS[state.by][1], sign = state.back ? -1 : 1;
     const found = g.pairs.map((q, i) => [q, i]).filter(([q]) => wanted(q));
     found.sort((x, y) => sign * (value(x[0], state) - value(y[0], state)) || x[1] - y[1]);
-    head.replaceChildren(...(pictured ? [heading("picture")] : []), heading("English"),
-      heading("translation (" + g.lang + ")"),
+    head.replaceChildren(...(pictured ? [heading("picture")] : []),
+      heading(g.source ? "source (" + g.source + ")" : "source"), heading("translation (" + g.lang + ")"),
       ...(returned ? [heading("translated back")] : []), heading("P(clean)", "p"),
       heading("uncertainty", "uncertainty"), heading("similarity", "similarity"),
       heading(known ? "verdict, truth" : "verdict"));
@@ -175,9 +175,9 @@ SCRIPT = r"""
       if (address) { picture = make("img"); picture.src = address; picture.alt = ""; picture.loading = "lazy"; }
       picture.title = q.item;
       if (pictured) cell(row, "picture", picture);
-      cell(row, "English", foreign(q.english, "en"));
+      cell(row, g.source || "source", foreign(q.source, g.source));
       cell(row, g.lang, foreign(q.text, g.lang));
-      if (returned) cell(row, "back", foreign(q.back || "\u2013", "en"));
+      if (returned) cell(row, "back", foreign(q.back || "\u2013", g.source));
       const p = cell(row, "P(clean)", figure(q, "p", g.runs));
       if (q.rare) p.append(make("small", "rare words"));
       cell(row, "uncertainty", figure(q, "uncertainty", g.runs));

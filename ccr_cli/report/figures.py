@@ -252,7 +252,7 @@ def beliefs(pairs: pd.DataFrame, title: str = "", width: float = 8.6, height: fl
     )
     figure = new_figure(width, height)
     columns = {
-        "sim_st": "similarity of English\nand its translation",
+        "sim_st": "similarity of source\nand translation",
         "sim_vt": "similarity of picture\nand translation",
         "p_clean": "P(clean)",
     }

@@ -264,7 +264,10 @@ def _scored(seen: Seen) -> Drawing | None:
     caption = (
         "Chosen by rule: from the upper quarter of all, by the largest difference of P(clean), by the lowest mean."
     )
-    return Drawing(scored.draw(chosen, image, title), "Training pairs with what each run makes of them", caption)
+    source = collection.source_lang if collection else ""
+    return Drawing(
+        scored.draw(chosen, image, title, source), "Training pairs with what each run makes of them", caption
+    )
 
 
 def _map(seen: Seen) -> Drawing:

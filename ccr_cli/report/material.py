@@ -53,6 +53,11 @@ class Collection:
     captions: Callable[[], pd.DataFrame] = pd.DataFrame
     """The human captions: caption_id, lang, text."""
 
+    @property
+    def source_lang(self) -> str:
+        """The language that was translated from."""
+        return str(self.manifest.get("source_lang", "en"))
+
 
 @dataclass(frozen=True)
 class Translation:

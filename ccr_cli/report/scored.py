@@ -85,13 +85,16 @@ def choose(tables: Mapping[str, pd.DataFrame]) -> list[Scored]:
     ]
 
 
-def draw(chosen: Sequence[Scored], image: Callable[[str], Path | None], title: str = "") -> Figure | None:
-    """A column a pair: picture (where there is any), English, translation, the way back; under them a bar a run.
+def draw(
+    chosen: Sequence[Scored], image: Callable[[str], Path | None], title: str = "", source: str = ""
+) -> Figure | None:
+    """A column a pair: picture (where there is any), source, translation, the way back; under them a bar a run.
 
     Args:
         chosen: The pairs.
         image: Where the picture of an item lies.
         title: Over the figure.
+        source: Language of the source captions, or empty.
     """
     if not chosen:
         return None
@@ -120,7 +123,7 @@ def draw(chosen: Sequence[Scored], image: Callable[[str], Path | None], title: s
         below = 0.78 if beside else 0.42
         axes.text(left + beside, top - below, wrapped(truth, words, 0.08, 2), fontsize=9, va="top", color=FAINT)
         down = top - head
-        texts = (("English", "source_text"), (str(each.pair["lang"]), "translation"), ("back", "back"))
+        texts = ((source or "source", "source_text"), (str(each.pair["lang"]), "translation"), ("back", "back"))
         for name, key in texts:
             axes.text(left, down, name, fontsize=8, va="top", color=FAINT)
             axes.text(

@@ -65,12 +65,22 @@ def _list(
     fact = material.facts.get(diagnosis.run_id)
     collection = material.collection(fact.data) if fact else None
     image = collection.image if collection else lambda item_id: None
-    shown = table(list(pairs), image, diagnosis.summary.get("lang") or "")
+    source = collection.source_lang if collection else ""
+    shown = table(list(pairs), image, diagnosis.summary.get("lang") or "", source)
     return markup.details(title, shown, open_=open_) if shown else ""
 
 
+def source_head(lang: str) -> str:
+    """The head of the column of source captions."""
+    return f"source ({lang})" if lang else "source"
+
+
 def table(
-    pairs: Sequence[Mapping[Any, Any]], image: Callable[[str], Path | None], lang: str | list[str], side: int = THUMB
+    pairs: Sequence[Mapping[Any, Any]],
+    image: Callable[[str], Path | None],
+    lang: str | list[str],
+    source: str,
+    side: int = THUMB,
 ) -> str:
     """Pairs with their pictures, as markup; empty where there are none, and without that column where no picture is.
 
@@ -78,6 +88,7 @@ def table(
         pairs: Rows of a diagnosis.
         image: Where the picture of an item lies.
         lang: Language of the translations, or several.
+        source: Language that they were made from, or empty.
         side: Of a picture, in pixels.
     """
     images, langs = Embedded(side), [lang] if isinstance(lang, str) else lang
@@ -91,9 +102,9 @@ def table(
         doubt = 100 * max(0.0, min(1.0, 1 - p))
         cells = [
             *([f'<img src="{address}" alt="">' if address else NO_IMAGE] if pictured else []),
-            markup.foreign(pair["source_text"], "en"),
+            markup.foreign(pair["source_text"], source),
             markup.foreign(pair["translation"], str(pair.get("lang") or langs[0])),
-            *([markup.foreign(pair.get("back") or MISSING, "en")] if returned else []),
+            *([markup.foreign(pair.get("back") or MISSING, source)] if returned else []),
             f'<span class="one"><span class="bar"><i style="width:{doubt:.0f}%"></i></span>{p:.3f}</span>',
             MISSING if uncertainty is None else f"{float(uncertainty):.3f}",
         ]
@@ -103,14 +114,18 @@ def table(
             kind = str(truth) if truth in TRUTH else "unknown"
             cells.append(f'<span class="tag {kind}">{TRUTH.get(kind, "not known")}</span>')
         lines.append(cells)
-    heads = [*(["picture"] if pictured else []), "English", f"translation ({' or '.join(langs)})"]
+    heads = [*(["picture"] if pictured else []), source_head(source), f"translation ({' or '.join(langs)})"]
     heads += ["translated back"] if returned else []
     heads += ["P(clean)", "uncertainty", *(["in truth"] if known else [])]
     return markup.rows(heads, lines, "suspects") if lines else ""
 
 
 def page(
-    pairs: Sequence[Mapping[Any, Any]], image: Callable[[str], Path | None], lang: str | list[str], title: str
+    pairs: Sequence[Mapping[Any, Any]],
+    image: Callable[[str], Path | None],
+    lang: str | list[str],
+    source: str,
+    title: str,
 ) -> str:
     """A contact sheet of pairs, as one HTML file; arguments as for `table`."""
-    return document(title, table(pairs, image, lang, LARGE), _LARGE)
+    return document(title, table(pairs, image, lang, source, LARGE), _LARGE)

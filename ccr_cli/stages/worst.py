@@ -33,8 +33,8 @@ def worst(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str
     return [{str(k): v for k, v in row.items()} | {"image": image(str(row["item_id"]))} for row in rows]
 
 
-def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact) -> None:
-    """Writes rows of `worst` with their pictures as one HTML file that needs nothing else.
+def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:
+    """Writes rows of `worst` with their pictures as one HTML file that needs nothing else; arguments as for `worst`.
 
     Raises:
         UsageError: If there is no such folder, or there are too many rows.
@@ -47,7 +47,7 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact) -> 
     told = diagnosis.summary(made)
     title = f"{told['run']}: the {len(rows):,} least believed of {told['pairs']:,} training pairs"
     with base.atomic_open(path, "w") as handle:
-        handle.write(suspects.page(rows, found.get, told["lang"], title))
+        handle.write(suspects.page(rows, found.get, told["lang"], dataset.read(data).source_lang, title))
 
 
 def _finder(data: base.Artifact) -> Any:

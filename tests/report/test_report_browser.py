@@ -16,6 +16,7 @@ import pytest
 from chromium import Watched, chromium, needed
 
 from ccr_cli.report import compose
+from ccr_cli.report.material import Collection
 from ccr_cli.stages.report import gather
 from ccr_cli.stages.select import Inputs
 
@@ -46,6 +47,13 @@ def judged(which: int) -> pd.DataFrame:
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A report on two runs, both of which judged the same hostile pairs."""
     return report(tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="module")
+def german(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same of translations from German."""
+    known = [Collection("toy-emoji", {"name": "toy-emoji", "source_lang": "de"})]
+    return report(tmp_path_factory.mktemp("german"), collections=known)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +106,18 @@ class Seen(Watched):
         """Nothing went wrong, and nobody was asked."""
         assert self.said == [] and [url for url in self.asked if not url.startswith("data:")] == [self.address]
         self.context.close()
+
+
+def test_texts_are_in_the_languages_of_the_data(browser: Any, german: str) -> None:
+    seen = Seen(browser, german, viewport={"width": 1200, "height": 900})
+    cells = "(cells) => [...new Set(cells.map((cell) => cell.lang))]"
+    assert "source (de)" in seen.page.locator("#explorer thead th").all_text_contents()
+    for name, lang in (("de", "de"), ("back", "de"), ("es", "es")):
+        assert seen.page.locator(f'#explorer td[data-name="{name}"] bdi').evaluate_all(cells) == [lang]
+    seen.page.fill("#pairs-words", judged(0)["source_text"].iloc[9])
+    assert seen.page.locator("#explorer tbody tr").count() == 1, "words are looked for in the source too"
+    seen.shot("german")
+    seen.close()
 
 
 def test_pairs_are_sorted_and_filtered(browser: Any, address: str) -> None:
@@ -156,7 +176,7 @@ def test_without_any_picture_there_is_no_column_of_them(browser: Any, pictureles
     for width in (1200, 390):
         seen = Seen(browser, pictureless, viewport={"width": width, "height": 900})
         assert seen.page.locator("#explorer td[data-name=picture], #explorer .thumb, .suspects .thumb").count() == 0
-        assert seen.page.locator("#explorer thead th").first.text_content() == "English"
+        assert seen.page.locator("#explorer thead th").first.text_content() == "source"
         start = "(e) => e.getBoundingClientRect().left"
         left, form = (seen.page.locator(s).first.evaluate(start) for s in ("#explorer td", "#explorer form"))
         assert left == pytest.approx(form, abs=1) and float(seen.column("P(clean)")[1]) > 0

@@ -238,10 +238,10 @@ def test_a_pair_without_picture_and_with_odd_texts_is_drawn(tmp_path: Path) -> N
     Image.new("RGB", (30, 10), "red").save(tmp_path / "a.png")
     chosen = scored.choose({"infonce": judged([0.9, 0.1]), "uml": judged([0.9, 0.2])})
     with canvas.drawing():
-        figure = scored.draw(chosen, lambda item: tmp_path / "a.png" if item == "i0" else None, "t")
+        figure = scored.draw(chosen, lambda item: tmp_path / "a.png" if item == "i0" else None, "t", "de")
         assert figure is not None
         svg = canvas.to_svg(figure)
-    assert svg.count("<image ") == 1 and "no image" in [text.get_text() for text in figure.axes[0].texts]
+    assert svg.count("<image ") == 1 and {"no image", "de", "es"} <= {text.get_text() for text in figure.axes[0].texts}
     assert scored.draw([], lambda item: None) is None
     with canvas.drawing():
         bare = scored.draw(chosen, lambda item: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from ccr_cli.artifacts import base, diagnosis
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.report import canvas, compare, compose, explorer, illustrations, judges
+from ccr_cli.report import canvas, compare, compose, explorer, illustrations, judges, suspects
 from ccr_cli.report.material import Diagnosis, Material
 from ccr_cli.report.seen import Seen
 from ccr_cli.stages.report import gather
@@ -68,6 +69,24 @@ def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ..
     assert figure is not None and figure.axes[0].get_legend_handles_labels()[1] == [name]
     assert name.partition("[judge ")[2].rstrip("]") in beliefs
     assert not compare.is_oracle(name)
+
+
+@pytest.mark.parametrize(("source", "head"), [("de", "source (de)"), ("", "source")])
+def test_a_list_says_what_was_translated_from(source: str, head: str) -> None:
+    pair = {"item_id": "i", "source_text": "Hund", "translation": "perro", "back": "Hündin", "p_clean": 0.1}
+    shown = suspects.table([pair], lambda item: None, "es", source)
+    attribute = f' lang="{source}"' if source else ""
+    assert f"<th>{head}</th>" in shown and "English" not in shown
+    assert all(f'<bdi dir="auto"{attribute}>{word}</bdi>' in shown for word in ("Hund", "Hündin"))
+
+
+def test_the_page_takes_the_language_of_the_data_set(tmp_path: Path) -> None:
+    found, _ = material(tmp_path)
+    (collection,) = found.collections
+    found = replace(found, collections=[replace(collection, manifest={**collection.manifest, "source_lang": "de"})])
+    group, seen = told(found)
+    assert group["source"] == "de"
+    assert "<th>source (de)</th>" in suspects.lists(found, seen.suspects[0], seen.found)[0]
 
 
 def test_the_seed_comes_first() -> None:

@@ -304,6 +304,7 @@ def test_the_sheet_shows_the_worst_and_runs_nothing(chain: Chain, tmp_path: Path
     assert page.count('src="data:image/png') == 5 and "default-src 'none'" in page and "<script" not in page
     for _, pair in pairs.sort_values("place").head(5).iterrows():
         assert pair["translation"] in page and pair["back"] in page
+    assert "<th>source (en)</th>" in page
     refused = chain.ccr("diagnose", trained, "--sheet", tmp_path / "worst.pdf", *CPU)
     assert refused.code == 2 and "--sheet writes .html" in refused.err
 
