@@ -59,7 +59,11 @@ def evaluate(
     ] = 0.0,
     corruption: Annotated[
         str | None,
-        typer.Option("--corruption", help="drop, replace or shuffle words; or features, masked.", show_default="drop"),
+        typer.Option(
+            "--corruption",
+            help="drop, replace or shuffle words; features, masked; or both, words dropped and features masked.",
+            show_default="drop",
+        ),
     ] = None,
     ood: Annotated[
         str | None,

@@ -11,7 +11,8 @@ from torch import Tensor
 from ccr_cli.metrics.scripts import has_spaces
 
 TEXTS = ("drop", "replace", "shuffle")
-KINDS = (*TEXTS, "features")
+KINDS = (*TEXTS, "features", "both")
+"""Of words; of the features of items, masked; and `both`, words dropped and features masked at the same share."""
 
 
 def corrupt_texts(texts: Sequence[str], share: float, how: str, lang: str, seed: int = 0) -> list[str]:

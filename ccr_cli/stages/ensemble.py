@@ -254,7 +254,7 @@ class Model:
         for (method, _), own in zip(self._parts, features, strict=True):
             visual = self._read(method, own, found, features[0])
             if masked and visual.rows_ND.ndim > 2:
-                raise UsageError("--corruption features masks features, and this run reads pictures")
+                raise UsageError("only features can be masked, and this run reads pictures", hint="--corruption drop")
             if masked:
                 whole = visual.select(torch.arange(len(visual)))
                 visual = Frames(mask_features(whole.rows_ND, masked), whole.offsets_V1)

@@ -64,7 +64,7 @@ class Options:
     corrupt: float = 0.0
     """Share of the words of captions, or of features, that is corrupted in a second result."""
     corruption: str = "drop"
-    """drop, replace or shuffle words; or features, masked."""
+    """drop, replace or shuffle words; features, masked; or both, words dropped and features masked."""
     ood: str = ""
     """Whether uncertainty tells queries that do not belong to the gallery: `half` of it, taken out, asks the other
     half; or the name of a data set, whose captions ask."""
@@ -166,11 +166,12 @@ class Measuring:
         return plain
 
     def _corrupted(self, target: Target, lang: str, sets: str, intact: Sides) -> None:
-        """The same with captions, or features, made worse."""
+        """The same with captions, features or both made worse."""
         o, found, visual_VD = self.options, intact.found, intact.visual_VD
         if o.corruption != "features":
-            found = replace(found, texts=corrupt_texts(found.texts, o.corrupt, o.corruption, lang))
-        else:
+            how = "drop" if o.corruption == "both" else o.corruption
+            found = replace(found, texts=corrupt_texts(found.texts, o.corrupt, how, lang))
+        if o.corruption in ("features", "both"):
             visual_VD = self.model.visuals(found, target.each, masked=o.corrupt)
         worse = Sides(found, visual_VD, self.model.texts(found.texts))
         self._add(target, lang, sets, worse, worse=f"{o.corruption}{o.corrupt:g}-seed0")
