@@ -204,7 +204,7 @@ def _corruption(seen: Seen) -> Drawing:
     found = seen.first(read)
     order = sorted(found, key=lambda label: (label != seen.found.method, compare.method_order(label)))
     caption = (
-        "What is corrupted asks in one direction and is found in the other; area 1, scales differ between methods. "
+        "What is corrupted asks in one direction and is found in the other (`both`: each time); area 1, scales differ. "
         f"The outermost bars hold what lies beyond. At most {corruption.MOST} methods; one run each, the lowest seed."
     )
     figure = corruption.densities({label: found[label] for label in order}, f"Corrupted queries, {seen.at} noise")
