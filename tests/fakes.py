@@ -282,7 +282,7 @@ def make_diagnosis(
         "seed": seed,
         "lang": "es",
         "judge": judge,
-        "judge_side": "cross_lingual",
+        "judge_side": "" if judge in ("triangle", "none") else "cross_lingual",
         "split": {"by": "share", "share": share} if share else {"by": "mixture"},
         "pairs": n,
         "called_noisy": int(called.sum()),

@@ -23,9 +23,16 @@ def by_choice(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
 
     def order(each: Diagnosis) -> tuple[Any, ...]:
         told, share = each.summary, _share(each.summary)
-        judge, side = str(told.get("judge")), str(told.get("judge_side"))
-        other = (judge != each.usual[0], side != each.usual[1])
-        return int(told.get("seed") or 0), *other, share is not None, judge, side, share or 0.0
+        judge, side = str(told.get("judge")), _other_side(each)
+        return (
+            int(told.get("seed") or 0),
+            judge != each.usual[0],
+            side != "",
+            share is not None,
+            judge,
+            side,
+            share or 0,
+        )
 
     return sorted(diagnoses, key=order)
 
@@ -38,12 +45,18 @@ def named(label: str, diagnosis: Diagnosis) -> str:
     ('uml [judge gmm]', 'uml [beta=0.5, judge gmm]')
     """
     told = diagnosis.summary
-    side = str(told.get("judge_side"))
-    asked = "" if side == diagnosis.usual[1] else f", {side}"
-    if str(told.get("judge")) == diagnosis.usual[0] and not asked and _share(told) is None:
+    side = _other_side(diagnosis)
+    if str(told.get("judge")) == diagnosis.usual[0] and not side and _share(told) is None:
         return label
+    said = ", ".join(each for each in (judge(told), side) if each)
     method, _, options = label.partition(" [")
-    return f"{method} [{', '.join([*([options.rstrip(']')] if options else []), f'judge {judge(told)}{asked}'])}]"
+    return f"{method} [{', '.join([*([options.rstrip(']')] if options else []), f'judge {said}'])}]"
+
+
+def _other_side(diagnosis: Diagnosis) -> str:
+    """The side that was read where the run's own is another; empty also of a judge that chooses by itself."""
+    side = str(diagnosis.summary.get("judge_side") or "")
+    return "" if side == diagnosis.usual[1] else side
 
 
 def _share(summary: Mapping[str, Any]) -> float | None:

@@ -167,7 +167,7 @@ def detection(frame: pd.DataFrame) -> Table:
     for key, line in compare.aggregate(frame, by, figures).iterrows():
         data, lang, noise, kind, label, judge, side = cast(tuple[Any, ...], key)
         shown = " ".join([percent(noise), *([data] if several else []), *([kind] if kind not in _USUAL else [])])
-        name = str(judge) if side == "cross_lingual" else f"{judge}, {side}"
+        name = str(judge) if side in ("", "cross_lingual") else f"{judge}, {side}"
         cells = [
             Cell(float(noise), shown=shown),
             *([Cell(lang)] if several else []),

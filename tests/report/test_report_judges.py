@@ -50,6 +50,11 @@ def test_the_own_judge_stands_for_a_run_whatever_others_said(tmp_path: Path) -> 
     assert sum(q["noisy"][0] for q in group["pairs"]) > 0
     assert [(d.summary["judge"], d.summary["split"]) for d in seen.suspects] == [("triangle", {"by": "mixture"})]
     assert any("judge triangle)" in said for said in seen.found.more)
+    detection = compose.overview(found).tables["detection"]
+    shown = [detection.printed(row, 2) for row in range(len(detection.rows))]
+    assert shown == ["gmm", "gmm, first 5 %", "none", "triangle", "triangle, first 5 %"], (
+        "a judge without a side is bare"
+    )
 
 
 @pytest.mark.parametrize(
