@@ -256,8 +256,9 @@ def show_diagnosis(artifact: Artifact) -> None:
     if "expected" in found["split"]:
         hopes = found["split"]["expected"]
         console.say(
-            f"split by {_threshold(found['split'])}; the mixture itself takes {found['split']['wrong']:.1%} for wrong, "
-            f"and expects precision {_number(hopes['precision'], 2)}, recall {_number(hopes['recall'], 2)}"
+            f"split by {_threshold(found['split'])}; if the mixture that was fitted were the truth, "
+            f"{found['split']['wrong']:.1%} would be wrong, and these calls have precision "
+            f"{_number(hopes['precision'], 2)}, recall {_number(hopes['recall'], 2)}"
         )
     if found["detection"]:
         d = found["detection"]
