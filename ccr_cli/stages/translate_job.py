@@ -114,6 +114,7 @@ class Job:
         self.request = request | options_in_request(identified(self._module, self._config))
         if self.mending:
             self.mending.refuse_same(self.request)
+            say(f"{len(self.mending.captions)} captions of {self.mending.first.name} are translated again")
         rounds = "-only" if self.mending else f"-rounds{wanted.rounds}" if wanted.rounds > 1 else ""
         self.name = wanted.name or stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
         if wanted.rounds > 1:

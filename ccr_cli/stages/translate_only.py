@@ -77,7 +77,22 @@ class Mending:
         frame = pd.concat([kept, made[translation.CAPTIONS.names]], ignore_index=True)
         places = [place_of.get(caption, len(place_of)) for caption in frame["caption_id"]]
         ordered: pd.DataFrame = frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True)
+        self._compare(before, ordered)
         return ordered
+
+    def _compare(self, before: pd.DataFrame, after: pd.DataFrame) -> None:
+        """Says how many captions have another translation now."""
+
+        def texts(frame: pd.DataFrame) -> set[tuple[str, str]]:
+            rows = frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
+            rows = rows[rows["source_caption_id"].isin(self.captions)]
+            return set(zip(rows["source_caption_id"], rows["text"], strict=True))
+
+        different = len(texts(after) - texts(before))
+        if different:
+            say(f"{different} of {len(self.captions)} captions have another translation now")
+        else:
+            warn(f"none of {len(self.captions)} captions has another translation now: ask another engine, or model")
 
 
 def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Mending:
@@ -126,7 +141,6 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Mending:
             )
         if passed := rows["source_caption_id"].nunique() - len(named):
             warn(f"{passed} captions have another translation than the one that was judged, and are passed over")
-    say(f"{len(named)} captions of {first.name} are translated again")
     return Mending(first, frozenset(named), listed.sha256)
 
 
