@@ -61,6 +61,9 @@ def search(
     """
     c.setup(quiet, verbose)
     if image is not None or queries is not None:
+        if query not in (None, "-") and not any(Path(folder, str(query)).exists() for folder in (".", workspace)):
+            other = "--image" if image is not None else "--queries"
+            raise UsageError(f"{query!r} and {other}: one of them is searched with, and {query!r} is no artifact")
         artifacts, query = [*([] if query is None else [query]), *(artifacts or [])], None
     if (query is None) + (image is None) + (queries is None) != 2:
         raise UsageError("search with words, --image or --queries, one of them", hint='ccr search "gato"')

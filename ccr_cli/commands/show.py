@@ -222,7 +222,7 @@ def _certain(result: dict[str, Any], name: str, direction: str | None, value: fl
     if ends is None or shown == "-":
         return shown
     low, high = ends
-    return f"{shown} [{low:g}, {high:g}]" if name == "MedR" else f"{shown} ± {(high - low) / 2:.1f}"
+    return f"{shown} [{low:.1f}, {high:.1f}]" if name == "MedR" else f"{shown} ± {(high - low) / 2:.1f}"
 
 
 def _draw(title: str, found: list[dict[str, Any]], name: str, heads: list[str]) -> None:
@@ -248,10 +248,11 @@ def show_diagnosis(artifact: Artifact) -> None:
 
     found = summary(artifact)
     side = f" ({found['judge_side']})" if found["judge_side"] else ""
+    told = found["judge"] == "oracle"
+    rare = "" if told else f", {found['called_noisy_rare']} of them with words too rare to be known"
     console.say(
         f"{found['called_noisy']} of {found['pairs']} training pairs ({found['share_noisy']:.1%}) are called "
-        f"mismatched by {found['judge']}{side}, {found['called_noisy_rare']} of them "
-        "for words too rare to be known"
+        f"mismatched by {found['judge']}{side}{rare}"
     )
     if "expected" in found["split"]:
         hopes = found["split"]["expected"]

@@ -136,8 +136,11 @@ def read(path: Path) -> Listed:
     except (pa.ArrowException, csv.Error, ValueError) as error:
         raise UsageError(f"{path} is no list of pairs: {error}") from None
     listed = Listed(path, frame, hashlib.sha256(content).hexdigest())
-    if frame.empty:
+    if not content or (len(frame.columns) and frame.empty):
         raise UsageError(f"{path} is empty: it names no pair")
+    if not {"slot_id", "source_caption_id"} & set(frame.columns):
+        hint = "ccr diagnose RUN --export pairs.csv writes such a list"
+        raise UsageError(f"{path} is no list of pairs: it has no column slot_id or source_caption_id", hint=hint)
     _refuse(listed, "verdict", ~frame["verdict"].isin(VERDICTS) if "verdict" in frame else None, "clean or noisy")
     for name in ("p_vs", "p_clean", "p_st"):
         if name in frame:

@@ -137,7 +137,8 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
     answers = _answers(inputs)
     systems = _systems(inputs, answers)
     if len(systems) < 2:
-        raise UsageError("there are not two to compare", hint="ccr compare RUN RUN, or evaluations of two runs")
+        why = "there are not two to compare" + (": all that is given is of one run" if answers else "")
+        raise UsageError(why, hint="ccr compare RUN RUN, or evaluations of two runs")
     runs = [each for system in systems for each in system.runs]
     places = [place for place in runs[0] if all(place in each for each in runs)]
     if not places:

@@ -17,7 +17,8 @@ def chosen_run(inputs: Inputs, lang: str | None) -> base.Artifact:
         return lang in languages(inputs.workspace, run)
 
     fits: Callable[[base.Artifact], bool] = knows if lang else lambda run: True
-    return inputs.one("run", f"that knows {lang}" if lang else "", fits, hint="ccr train --method uml")
+    hint = f"ccr translate --lang {lang} | ccr train - --method uml" if lang else "ccr train --method uml"
+    return inputs.one("run", f"that knows {lang}" if lang else "", fits, hint=hint)
 
 
 def choose(

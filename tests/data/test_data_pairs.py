@@ -67,6 +67,8 @@ def test_a_list_written_by_hand(tmp_path: Path) -> None:
     [
         ("", "is empty: it names no pair"),
         ("slot_id,verdict\n", "is empty: it names no pair"),
+        ("a,b\n1,2\n", "is no list of pairs: it has no column slot_id"),
+        ("verdict\nclean\n", "is no list of pairs: it has no column slot_id"),
         ("slot_id,verdict\na,clean\nb,perhaps\n", "row 2: verdict 'perhaps' is not clean or noisy"),
         ("slot_id,p_clean\na,1.5\n", "row 1: p_clean '1.5' is not a probability"),
         ("slot_id,p_clean\na,nan\n", "row 1: p_clean 'nan' is not a probability"),

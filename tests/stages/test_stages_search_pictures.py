@@ -102,6 +102,9 @@ def test_a_language_chooses_run_and_captions(chain: Chain) -> None:
     assert chain.ccr("search", "red", run, "--lang", "en", *CPU).code == 0
     done = chain.ccr("search", "rouge", run, "--lang", "fr", *CPU)
     assert (done.code, done.out) == (4, "") and "is no run that knows fr" in done.err
+    assert "ccr translate --lang fr | ccr train - --method uml" in done.err.replace("\n", " ")
+    done = chain.ccr("search", "rouge", run, "--image", "red.png", *CPU)
+    assert done.code == 2 and "'rouge' and --image: one of them is searched with" in done.err
     assert "several run artifacts fit that knows es" in chain.ccr("search", "rojo", "--lang", "es", *CPU).err
     assert "there is no run that knows fr" in chain.ccr("search", "rouge", "--lang", "fr", *CPU).err
 
