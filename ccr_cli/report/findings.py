@@ -23,6 +23,8 @@ class Tile:
     value: str
     what: str
     detail: str = ""
+    open: bool = False
+    """It may be chance."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     chosen = f"{method} (the best of {_counted(at, robust, own)})" if len(robust) > 1 and win else method
     headline = f"{where}, {chosen} reaches {view.named} {stands}{_seeds(values)}"
     others = _others(own, _encoders(at, win.against)) if win else ""
-    headline += f", {_signed(win)}, which knows nothing of noise{others}." if win else "."
+    headline += f", {_signed(win)}, which knows nothing of noise{others}{_chance(win)}." if win else "."
     more = []
     if compare.counterpart(view.frame, method, compare.BASELINE) is None:
         variants = [m for m in compare.methods(view.frame) if compare.base_label(m) == compare.BASELINE]
@@ -76,15 +78,15 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
         more.append(gap)
     clean = recovery(view.frame, method, 0.0, figure=view.figure) if noise else None
     if clean:
-        more.append(f"Without noise it is {_signed(clean)}.")
+        more.append(f"Without noise it is {_signed(clean)}{_chance(clean)}.")
     more += [*_repaired(view, noise), *_together(view, noise)]
     tiles = [Tile(f"{values.mean():.1f}", f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}")]
     if win:
         difference = f"{win.difference:+.1f}".replace("-", MINUS)
         detail = f"{view.named}, {_paired(win)}{', other encoders' * bool(others)}"
-        tiles.append(Tile(difference, f"against {win.against}", detail))
+        tiles.append(Tile(difference, f"against {win.against}", detail, win.open))
     if win and win.value is not None:
-        tiles.append(Tile(f"{100 * win.value:.0f} %", "of the gap to the oracle recovered", _interval(win)))
+        tiles.append(Tile(f"{100 * win.value:.0f} %", "of the gap to the oracle recovered", _interval(win), win.open))
     said, tile = _detection(diagnoses, view, method, noise)
     more += said
     return Findings(headline, tuple(more), (*tiles, *tile), method, noise)
@@ -126,7 +128,7 @@ def _repaired(view: compare.View, noise: float) -> list[str]:
         values = compare.replicates(at[at["label"] == label], view.figure)
         plain = compare.unrepaired(label)
         win = recovery(at, label, noise, figure=view.figure, against=plain) if plain in labels else None
-        than = f", {_signed(win)}" if win else ""
+        than = f", {_signed(win)}{_chance(win)}" if win else ""
         said.append(f"Repaired, {label} reaches {_mean_sd(values)}{_seeds(values)}{than}.")
     return said
 
@@ -158,10 +160,15 @@ def _seeds(values: pd.Series[float]) -> str:
 def _signed(win: Recovery) -> str:
     """How far above or below the baseline; level with it where the difference is within its own spread over seeds."""
     spread = f" ± {win.difference_sd:.1f}" if win.difference_sd is not None else ""
-    if abs(win.difference) < 0.05 or abs(win.difference) <= (win.difference_sd or 0.0):
+    if win.level:
         sign = "+" if win.difference >= 0 else MINUS
         return f"level with {win.against} ({sign}{abs(win.difference):.1f}{spread})"
     return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'} {win.against}"
+
+
+def _chance(win: Recovery) -> str:
+    """What is said of a difference between two results that their intervals do not tell apart."""
+    return "; that may be chance: their 95 % intervals overlap" if win.overlap and not win.level else ""
 
 
 def _recovered(win: Recovery | None) -> str | None:
@@ -171,7 +178,7 @@ def _recovered(win: Recovery | None) -> str | None:
     interval = _interval(win)
     return (
         f"Of what an oracle that knows the mismatched pairs would gain, it wins {share}"
-        f"{f' ({interval})' if interval else ''}."
+        f"{f' ({interval})' if interval else ''}{', which may be chance too' * win.open}."
     )
 
 
@@ -184,7 +191,8 @@ def _interval(win: Recovery) -> str:
 
 def _paired(win: Recovery) -> str:
     spread = f"sd {win.difference_sd:.1f}, " if win.difference_sd is not None else ""
-    return f"paired; {spread}n = {win.seeds}"
+    chance = "; may be chance: 95 % intervals overlap" if win.overlap else "; within 1 sd: may be chance" * win.open
+    return f"paired; {spread}n = {win.seeds}{chance}"
 
 
 def _detection(diagnoses: pd.DataFrame, view: compare.View, method: str, noise: float) -> tuple[list[str], list[Tile]]:

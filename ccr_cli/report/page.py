@@ -96,7 +96,7 @@ def render(content: Content) -> str:
     ]
     links = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in _contents(sections))
     tiles = "".join(
-        f"<div class=tile><b>{markup.prose(t.value)}</b><span>{markup.prose(t.what)}</span>"
+        f"<div class=tile><b{' class=open' * t.open}>{markup.prose(t.value)}</b><span>{markup.prose(t.what)}</span>"
         f"<small>{markup.prose(t.detail)}</small></div>"
         for t in found.tiles
     )

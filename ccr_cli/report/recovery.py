@@ -41,6 +41,18 @@ class Recovery:
     high: float | None = None
     value_seeds: int = 0
     """Pairs behind the share: those that the oracle has too."""
+    overlap: bool = False
+    """Of one pair: the 95 % intervals over items that the two results hold overlap."""
+
+    @property
+    def level(self) -> bool:
+        """The difference is within its standard deviation over seeds, or next to nothing."""
+        return abs(self.difference) < 0.05 or abs(self.difference) <= (self.difference_sd or 0.0)
+
+    @property
+    def open(self) -> bool:
+        """What the results hold does not tell the two apart."""
+        return self.level or self.overlap
 
 
 def paired(frame: pd.DataFrame, labels: list[str], noise: float, figure: str) -> pd.DataFrame:
@@ -92,7 +104,8 @@ def recovery(
     if both.empty:
         return None
     delta_S = (both[label] - both[against]).to_numpy(float)
-    plain = Recovery(against, float(delta_S.mean()), _sd(delta_S), len(delta_S))
+    overlap = len(delta_S) == 1 and _overlap(frame, both, noise, figure)
+    plain = Recovery(against, float(delta_S.mean()), _sd(delta_S), len(delta_S), overlap=overlap)
     if noise == 0 or ceiling is None or label == ceiling:
         return plain
     table = paired(frame, [label, against, ceiling], noise, figure)
@@ -104,6 +117,16 @@ def recovery(
         return plain
     low, high = _interval(gain_S, gap_S)
     return replace(plain, value=float(gain_S.mean() / gap_S.mean()), low=low, high=high, value_seeds=len(gain_S))
+
+
+def _overlap(frame: pd.DataFrame, pair: pd.DataFrame, noise: float, figure: str) -> bool:
+    """Says whether the intervals of the two results of one pair overlap; not where one has none."""
+    if not {"low", "high", "figure"} <= set(frame):
+        return False
+    rows = frame[(frame["noise"] == noise) & frame["label"].isin(pair.columns) & (frame["figure"] == figure)]
+    here = (rows[list(REPLICATE)] == pair.reset_index()[list(REPLICATE)].iloc[0]).all(axis=1)
+    ends = rows[here].groupby("label")[["low", "high"]].mean().dropna()
+    return len(ends) == 2 and bool(ends["low"].max() <= ends["high"].min())
 
 
 def _interval(gain_S: FloatArray, gap_S: FloatArray) -> tuple[float | None, float | None]:

@@ -22,7 +22,7 @@ h1 { font-size: 1rem; font-weight: 600; color: var(--faint); margin: 0 0 .6rem; 
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(180px, 1fr)); gap: .8rem; margin: 1.5rem 0 0; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: .85rem 1rem .8rem; }
 .tile b { display: block; font-size: 1.9rem; line-height: 1.1; font-weight: 680; letter-spacing: -.02em;
-  font-variant-numeric: tabular-nums; color: var(--accent); }
+  font-variant-numeric: tabular-nums; color: var(--accent); } .tile b.open { color: var(--faint); font-weight: 400; }
 .tile span { display: block; font-size: .92rem; margin-top: .3rem; }
 .tile small { color: var(--faint); font-size: .82rem; }
 nav { margin: 1.5rem 0 0; font-size: .92rem; display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; }

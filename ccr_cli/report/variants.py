@@ -22,26 +22,49 @@ def variant_labels(
 
     Returns:
         By id, the label, followed by the languages where they are several, and the options that vary among the runs of
-        that label and are not the default, e.g. `uml [lang=de+fr, beta=0.5]`; and always by `captions=human` where
-        people wrote what was trained on in the target language, `select=human` where that chose the epoch, and
+        one label and are not the default, e.g. `uml [lang=de+fr, beta=0.5]`: of that label, or of another one on the
+        same data set and language, so that what one label says no other leaves out; and always by `captions=human`
+        where people wrote what was trained on in the target language, `select=human` where that chose the epoch, and
         `mended=1a2b3c` where captions on that list were translated again.
     """
     out = {}
-    for label, members in _one_table(runs):
-        usual = {run: {f"options.{k}": v for k, v in ((defaults or {}).get(run) or {}).items()} for run in members}
-        settings = {run: usual[run] | _settings(runs[run][1]) for run in members}
-        keys = sorted({key for each in settings.values() for key in each})
-        varying = [k for k in keys if len({repr(settings[run].get(k)) for run in members}) > 1]
+    usual = {run: {f"options.{k}": v for k, v in ((defaults or {}).get(run) or {}).items()} for run in runs}
+    settings = {run: usual[run] | _settings(config) for run, (_, config) in runs.items()}
+    groups = _one_table(runs)
+    varying = [_varying([settings[run] for run in members]) for _, members in groups]
+    for (label, members), own_keys in zip(groups, varying, strict=True):
+        others = {key for (_, m), keys in zip(groups, varying, strict=True) if _meet(runs, members, m) for key in keys}
+        borne = {key for key in others - own_keys if key == "preset" or f"{_short(key)}=" in label}
         for run in members:
             own, known = settings[run], usual[run] | {"dtype": DTYPE}
-            told = [k for k in varying if k not in known or own.get(k) != known[k]]
+            there = sorted(own_keys | (others - borne) & set(own))
+            told = [k for k in there if k not in known or own.get(k) != known[k]]
             parts = several(runs[run][1]) + _translations(runs[run][1], [runs[other][1] for other in members])
-            parts += [f"{key.rsplit('.', 1)[-1]}={own.get(key)}" for key in told]
+            parts += [f"{_short(key)}={own.get(key)}" for key in told]
             parts += [f"mended={runs[run][1].get('mended')}"] * bool(runs[run][1].get("mended"))
             parts += [f"captions={HUMAN}"] * bool(runs[run][1].get("human"))
             parts += [f"select={HUMAN}"] * (runs[run][1].get("select") == HUMAN)
             out[run] = f"{label} [{', '.join(parts)}]" if parts else label
     return out
+
+
+def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The options in which runs differ."""
+    keys = {key for each in settings for key in each}
+    return {key for key in keys if len({repr(each.get(key)) for each in settings}) > 1}
+
+
+def _short(key: str) -> str:
+    return key.rsplit(".", 1)[-1]
+
+
+def _meet(runs: Mapping[str, tuple[str, Mapping[str, Any]]], some: Sequence[str], others: Sequence[str]) -> bool:
+    """Says whether two groups of runs may stand in one table: of one data set, and a language of both."""
+    (data, langs), (other_data, other_langs) = (
+        (runs[group[0]][1].get("data"), {lang for run in group for lang in _langs(runs[run][1])})
+        for group in (some, others)
+    )
+    return bool(data == other_data and langs & other_langs)
 
 
 def _one_table(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[tuple[str, list[str]]]:

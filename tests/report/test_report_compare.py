@@ -156,9 +156,9 @@ def test_runs_of_one_label_with_other_options_are_told_apart() -> None:
         return {"data": "d", "lang": "es", "preset": None, "options": {"beta": beta, "lr": lr}}
 
     runs = {"a": ("uml", config(0.3)), "b": ("uml", config(0.5)), "c": ("basic", config(0.3, 0.2))}
-    assert variant_labels(runs) == {"a": "uml [beta=0.3]", "b": "uml [beta=0.5]", "c": "basic"}
+    assert variant_labels(runs) == {"a": "uml [beta=0.3]", "b": "uml [beta=0.5]", "c": "basic [beta=0.3]"}
     assert variant_labels({"a": runs["a"], "d": runs["a"]}) == {"a": "uml", "d": "uml"}
-    usual = {"a": {"beta": 0.3, "lr": 0.1}, "b": {"beta": 0.3, "lr": 0.1}}
+    usual = {run: {"beta": 0.3, "lr": 0.1} for run in runs}
     assert variant_labels(runs, usual) == {"a": "uml", "b": "uml [beta=0.5]", "c": "basic"}
 
 

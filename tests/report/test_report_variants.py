@@ -51,3 +51,30 @@ def test_a_result_stands_with_those_of_its_language() -> None:
     assert list(frame["trained_lang"]) == ["de", "de", "de+fr", ""]
     assert frame["key"][0] == frame["key"][1] and frame["key"].nunique() == 3
     assert frame["label"][3] == "uml [lang=de+fr, captions=human]"
+
+
+def test_what_one_label_says_no_other_label_leaves_out() -> None:
+    def config(epochs: int, lang: str = "es", data: str = "d", **more: object) -> dict[str, Any]:
+        return {"data": data, "lang": lang, "options": {"epochs": epochs, **more}}
+
+    runs = {
+        "short": ("uml", config(3, beta=0.5)),
+        "long": ("uml", config(12, beta=0.3)),
+        "plain": ("infonce", config(3)),
+        "oracle": ("infonce (oracle)", config(12)),
+        "german": ("infonce", config(3, lang="de")),
+        "other": ("infonce", config(3, data="e")),
+        "weighted": ("infonce (beta=0.5)", config(12, beta=0.5)),
+    }
+    usual = {run: {"epochs": 12} for run in runs} | {run: {"epochs": 12, "beta": 0.3} for run in ("short", "long")}
+    assert variant_labels(runs, usual | {"weighted": {"epochs": 12, "beta": 0.0}}) == {
+        "short": "uml [beta=0.5, epochs=3]",
+        "long": "uml",
+        "plain": "infonce [epochs=3]",
+        "oracle": "infonce (oracle)",
+        "german": "infonce",
+        "other": "infonce",
+        "weighted": "infonce (beta=0.5)",
+    }
+    del runs["long"]
+    assert variant_labels(runs, usual)["plain"] == "infonce", "no label says it"

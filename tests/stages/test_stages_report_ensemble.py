@@ -43,7 +43,7 @@ def test_an_ensemble_is_not_taken_for_its_first_run(ensemble: Chain) -> None:
     assert dict(own)[f"infonce x2 {OPTIONS}"] == together.id and dict(own)[f"infonce {OPTIONS}"] in runs
     views = {view.title: set(view.frame["label"]) for view in compare.views(frame)}
     assert {f"infonce x2 {OPTIONS}", f"infonce {OPTIONS}"} < views["toy test, queries in es"], "beside its runs"
-    assert summary(Inputs(workspace)).findings.method == "uml"
+    assert summary(Inputs(workspace)).findings.method == "uml [epochs=6, lr=0.02]", "as infonce of these options"
     given = Inputs.from_paths(workspace, [str(together.path)])
     assert [run_id for run_id, _ in gather(given)[0].results if run_id != together.id] == []
 
