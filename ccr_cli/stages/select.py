@@ -85,7 +85,7 @@ class Inputs:
             shown = "\n  ".join(self.workspace.relative(a.path) for a in found)
             raise ArtifactError(
                 f"several {kind} artifacts fit {asked}".rstrip() + f":\n  {shown}",
-                hint="name the one you mean",
+                hint=f"name the one you mean: {self.workspace.relative(found[-1].path)} for one",
             )
         if found:
             self.note(found[0])
@@ -200,11 +200,11 @@ def _refuse_other(workspace: Workspace, place: Path, path: str) -> None:
         )
     if not place.exists():
         folder = Path(path).parts[0] if Path(path).parts else ""
-        shown = [
-            workspace.relative(found)
-            for kind, found in workspace.places()
-            if FOLDERS[kind] == (folder if folder in FOLDERS.values() else FOLDERS["dataset"])
-        ]
+        places = [(FOLDERS[kind], found) for kind, found in workspace.places()]
+        near = [found for _, found in places if Path(path).name in found.name]
+        if folder in FOLDERS.values() or not near:
+            near = [found for kind, found in places if kind == (folder if folder in FOLDERS.values() else "datasets")]
+        shown = [workspace.relative(found) for found in near]
         if shown:
             more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
             raise ArtifactError(f"{place} does not exist", hint=f"there are: {', '.join(shown[:20])}{more}")

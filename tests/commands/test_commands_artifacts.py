@@ -72,6 +72,12 @@ def test_several_fit(command: tuple[str, ...], chain: Chain) -> None:
     assert "name the one you mean" in done.err
 
 
+def test_a_name_without_its_folder_is_looked_for(chain: Chain) -> None:
+    run = chain.find("run", "uml")
+    done = chain.ccr("evaluate", run.name)
+    assert (done.code, done.out) == (4, "") and f"there are: runs/{run.name}" in done.err.replace("\n", " ")
+
+
 def test_several_are_given(chain: Chain) -> None:
     done = chain.ccr("search", "red", *(a.path for a in Workspace(chain.root).artifacts("run")))
     assert done.code == 4 and "several run artifacts fit" in done.err
