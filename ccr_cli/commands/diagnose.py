@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -71,7 +72,7 @@ def diagnose(
     from ccr_cli.commands.show import show_diagnosis
     from ccr_cli.data import pairs as pairs_file
     from ccr_cli.stages.diagnose import diagnose as stage
-    from ccr_cli.stages.worst import SHOWN, write_sheet
+    from ccr_cli.stages.worst import SHOWN, read_by_a_person, write_sheet
     from ccr_cli.stages.worst import worst as look
 
     runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
@@ -110,7 +111,8 @@ def diagnose(
     elif json:
         c.show_json({"diagnosis": str(made[0].path), "worst": [_facts(row) for row in rows]})
     else:
-        c.show_table([*SHOWN, "image"], [[_cell(row[name]) for name in (*SHOWN, "image")] for row in rows])
+        columns = read_by_a_person(rows) if sys.stdout.isatty() else SHOWN
+        c.show_table(columns, [[_cell(row[name]) for name in columns] for row in rows])
 
 
 def _facts(row: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +120,7 @@ def _facts(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cell(value: object) -> object:
-    return f"{value:.3f}" if isinstance(value, float) else value
+    return f"{value:.3f}" if isinstance(value, float) else ("", "yes")[value] if isinstance(value, bool) else value
 
 
 EPILOG = c.examples(

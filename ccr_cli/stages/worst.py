@@ -11,7 +11,8 @@ from ccr_cli.artifacts.tables import read_table
 from ccr_cli.errors import UsageError
 from ccr_cli.report import suspects
 
-SHOWN = ("place", "p_clean", "verdict", "slot_id", "source_text", "translation", "back", "truth")
+SHOWN = ("place", "p_clean", "verdict", "rare", "slot_id", "source_text", "translation", "back", "truth", "image")
+"""Columns of a table, for a program."""
 MOST = 5_000
 """Pictures on one sheet."""
 
@@ -25,12 +26,22 @@ def worst(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str
         count: How many.
 
     Returns:
-        The columns of `pairs.parquet`, None where it has none, and `image`: where the picture lies, or None.
+        The columns of `pairs.parquet`, None where it has none, `rare`: whether the words are too rare to be known, and
+        `image`: where the picture lies, or None.
     """
     pairs = diagnosis.read_pairs(made).sort_values("place").head(count)
     image = _finder(data)
     rows = pairs.astype(object).where(pairs.notna(), None).to_dict("records")
-    return [{str(k): v for k, v in row.items()} | {"image": image(str(row["item_id"]))} for row in rows]
+    return [
+        {str(k): v for k, v in row.items()}
+        | {"rare": bool(row["support"] < diagnosis.RARE), "image": image(str(row["item_id"]))}
+        for row in rows
+    ]
+
+
+def read_by_a_person(rows: list[dict[str, Any]]) -> list[str]:
+    """The columns that fit on a terminal: without ids and paths, and what no row has."""
+    return [name for name in SHOWN if name not in ("slot_id", "image") and any(row[name] for row in rows)]
 
 
 def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:

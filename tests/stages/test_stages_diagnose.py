@@ -30,6 +30,7 @@ from ccr_cli.report.diagnosed import diagnoses_frame
 from ccr_cli.stages import suspicion
 from ccr_cli.stages.load import load_method
 from ccr_cli.stages.triplets import read_visuals
+from ccr_cli.stages.worst import SHOWN, read_by_a_person
 
 CPU = ("--device", "cpu")
 
@@ -290,8 +291,11 @@ def test_the_worst_are_printed_with_picture_and_texts(chain: Chain) -> None:
     for name in ("slot_id", "source_text", "translation", "back", "verdict"):
         assert [row[name] for row in rows] == list(pairs[name])
     assert [row["place"] for row in rows] == [str(n) for n in range(1, 8)]
+    assert [row["rare"] == "yes" for row in rows] == list(pairs["support"] < diagnosis.RARE)
     assert all(Path(row["image"]).name == f"{item}.png" for row, item in zip(rows, pairs["item_id"], strict=True))
     assert all(Path(row["image"]).is_file() for row in rows)
+    shown = read_by_a_person([{name: row[name] for name in SHOWN} | {"back": None} for row in rows])
+    assert {"slot_id", "image", "back"} & {*shown} == set() and {"source_text", "translation"} < {*shown}
     told = json.loads(toy.ok("diagnose", trained, "--worst", "7", "--json", *CPU, workspace=chain.root).out)
     assert told["diagnosis"] == str(made.path) and [row["slot_id"] for row in told["worst"]] == list(pairs["slot_id"])
 
