@@ -143,7 +143,8 @@ def losses(histories: Mapping[str, pd.DataFrame]) -> Figure | None:
         return None
     columns = across(len(shown))
     rows = -(-len(shown) // columns)
-    figure = new_figure(max(3.3 * columns, 4.6), 2.7 * rows)
+    lines = max(-(-terms.shape[1] // 2) for _, terms in shown)
+    figure = new_figure(max(3.3 * columns, 4.6), (2.7 + 0.17 * lines) * rows)
     axes = [ax for line in panels(figure, rows, columns) for ax in line]
     for ax, (label, terms) in zip(axes, shown, strict=False):
         for place, name in enumerate(n for n in terms if n != "total" or terms.shape[1] == 1):
@@ -160,7 +161,8 @@ def losses(histories: Mapping[str, pd.DataFrame]) -> Figure | None:
         ax.set_title(label)
         ax.set_xlabel("epoch")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-        ax.legend(fontsize=8, handlelength=2.4, labelspacing=0.3)
+        below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}  # never over a curve
+        ax.legend(fontsize=8, handlelength=2.4, labelspacing=0.3, columnspacing=1.0, borderpad=0, **below)
     for ax in axes[len(shown) :]:
         ax.set_visible(False)
     for place in range(0, len(shown), columns):

@@ -13,12 +13,17 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
+from numpy.typing import NDArray
 
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import CLEAN, FAINT, INK, NOISY, across, new_figure, panels, styles
 
+FloatArray = NDArray[np.float64]
+
 PLAIN_NAMES = {"caption-translation": "switched translations", "image-translation": "switched translations"}
+NAME: Mapping[str, Any] = {"va": "center", "fontweight": "bold", "fontsize": 10}
 QUERIES = {"mt": "machine-translated", "human": "human"}
 
 
@@ -39,6 +44,7 @@ def by_noise(view: compare.View, width: float = 6.8, height: float = 4.2) -> Fig
         axes.set_xlabel(_cut(f"{view.named}, {100 * ratios[0]:.3g} % noise", axes.get_xlim()))
     else:
         ends = {}
+        hidden = _hidden(table, [label for label in labels if not compare.is_oracle(label)])
         for label, style in styles(labels).items():
             line = table.loc[label]
             x, mean, sd = (np.asarray(v, dtype=float) for v in (100 * line.index, line["mean"], line["sd"]))
@@ -47,7 +53,9 @@ def by_noise(view: compare.View, width: float = 6.8, height: float = 4.2) -> Fig
             edge: dict[str, Any] = {"markersize": 5.5, "markeredgecolor": "#ffffff", "markeredgewidth": 0.8}
             if len(x) == 1 and not style["marker"]:  # a line of one point would be nothing
                 style, edge = style | {"marker": "_"}, {"markersize": 14, "markeredgewidth": 1.6}
-            axes.plot(x, mean, **style, **edge, clip_on=False)
+            edge["zorder"] = 3 if len(x) == 1 else 2  # no line hides a lone point
+            under = [hidden.get((label, ratio), 0) for ratio in line.index]
+            _line(axes, x, mean, under, style | edge)
             ends[label] = (x[-1], mean[-1], style["color"])
         axes.set_xticks([100 * r for r in ratios])
         axes.xaxis.set_major_formatter(PercentFormatter(decimals=0))
@@ -135,26 +143,40 @@ def _dots(axes: Axes, table: Any, labels: Sequence[str]) -> None:
     axes.margins(x=0.15)
 
 
-def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 0.062) -> None:
-    """Names each line at its right end, moved apart where the ends are close."""
-    low, high = axes.get_ylim()
-    order = sorted(ends, key=lambda label: ends[label][1])
-    wanted = [(ends[label][1] - low) / (high - low) for label in order]
-    placed = apart(wanted, gap)
-    for label, at in zip(order, placed, strict=True):
-        _, y, color = ends[label]
-        axes.annotate(
-            label,
-            (1.0, (y - low) / (high - low)),
-            (1.035, at),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            color=color,
-            va="center",
-            fontweight="bold",
-            fontsize=10,
-            annotation_clip=False,
+def _line(axes: Axes, x: FloatArray, y: FloatArray, under: Sequence[int], look: Mapping[str, Any]) -> None:
+    """A line with its markers: a ring where others lie under one, so that they are seen."""
+    axes.plot(x, y, **look, markevery=[place for place, n in enumerate(under) if not n], clip_on=False)
+    for place in (place for place, n in enumerate(under) if n):
+        ring = {**look, "linestyle": "", "markersize": 5.5 + 3.5 * min(under[place], 2), "markerfacecolor": "none"}
+        axes.plot(
+            x[place], y[place], **ring | {"markeredgecolor": look["color"], "markeredgewidth": 1.4}, clip_on=False
         )
+
+
+def _hidden(table: Any, labels: Sequence[str], near: float = 0.02) -> dict[tuple[str, float], int]:
+    """How many markers are drawn before at the place of a point: within a share `near` of the height."""
+    means = table["mean"]
+    reach = near * float(means.max() - means.min())
+    out: dict[tuple[str, float], int] = {}
+    for place, label in enumerate(labels):
+        for ratio, mean in means.loc[label].items():
+            before = [other for other in labels[:place] if (other, ratio) in means.index]
+            out[label, ratio] = sum(abs(means.loc[(other, ratio)] - mean) <= reach for other in before)
+    return out
+
+
+def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]], gap: float = 0.062) -> None:
+    """Names each line where it ends: right of the axes, or beside its last point; moved apart where ends are close."""
+    (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+    last = max(x for x, _, _ in ends.values())
+    for end in sorted({x for x, _, _ in ends.values()}):
+        order = sorted((label for label in ends if ends[label][0] == end), key=lambda label: ends[label][1])
+        placed = apart([(ends[label][1] - low) / (high - low) for label in order], gap)
+        across = 1.035 if end == last else (end - left) / (right - left) + 0.025
+        for label, at in zip(order, placed, strict=True):
+            text = axes.text(across, at, label, color=ends[label][2], transform=axes.transAxes, **NAME)
+            if end < last:
+                text.set_path_effects([withStroke(linewidth=3, foreground="#ffffff")])
 
 
 def apart(wanted: Sequence[float], gap: float) -> list[float]:

@@ -8,9 +8,10 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from PIL import Image
 
-from ccr_cli.report import canvas, compare, figures, trust_figures
+from ccr_cli.report import canvas, compare, epochs, figures, trust_figures
 from ccr_cli.report.searches import Found, Search
 from ccr_cli.report.strip import strip
 from ccr_cli.report.thumbnails import Embedded, thumbnail
@@ -93,6 +94,50 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
     assert figure is not None
     lone = [line for line in figure.axes[0].lines if np.size(line.get_xdata()) == 1]
     assert [line.get_marker() for line in lone] == ["_"]
+
+
+def _drawn(points: list[tuple[str, float, float]]) -> Axes:
+    frame = pd.DataFrame([(*point, 0) for point in points], columns=["label", "noise", "SumR", "seed"])
+    with canvas.drawing():
+        figure = figures.by_noise(compare.View(**{**vars(view()), "frame": frame}))
+    assert figure is not None
+    return figure.axes[0]
+
+
+def test_a_method_is_named_where_it_ends() -> None:
+    whole = [("uml", 0.0, 90.0), ("uml", 0.4, 50.0)]
+    axes = _drawn([*whole, ("tcl", 0.0, 80.0), ("tcl", 0.2, 70.0), ("basic", 0.0, 20.0), ("basic [a=1]", 0.0, 20.1)])
+    places = {text.get_text(): text.get_position() for text in axes.texts}
+    assert places["uml"][0] > 1 and 0.45 < places["tcl"][0] < 0.6
+    assert places["basic"][0] == places["basic [a=1]"][0] < 0.1
+    assert places["basic [a=1]"][1] - places["basic"][1] > 0.06, "apart"
+
+
+def test_a_marker_on_another_is_a_ring() -> None:
+    def rings(clean: float, noisy: float) -> list[tuple[float, float]]:
+        axes = _drawn([("infonce", 0.0, 90.0), ("infonce", 0.4, 50.0), ("uml", 0.0, clean), ("uml", 0.4, noisy)])
+        hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
+        assert all(line.get_marker() == "^" and line.get_markersize() > 5.5 for line in hollow)
+        (whole,) = (line for line in axes.lines if line.get_marker() == "^" and np.size(line.get_xdata()) == 2)
+        filled: object = whole.get_markevery()
+        assert isinstance(filled, list) and len(filled) + len(hollow) == 2, "each point once"
+        return [(float(np.ravel(line.get_xdata())[0]), float(np.ravel(line.get_ydata())[0])) for line in hollow]
+
+    assert rings(90.2, 60.0) == [(0.0, 90.2)]
+    assert rings(85.0, 50.1) == [(40.0, 50.1)] and rings(85.0, 60.0) == []
+
+
+def test_no_legend_lies_over_the_terms_of_a_loss() -> None:
+    names = ["epoch", *(f"loss.term_{n}" for n in range(6)), "loss.total"]
+    short = pd.DataFrame(np.arange(3 * len(names)).reshape(3, -1), columns=names)
+    with canvas.drawing():
+        figure = epochs.losses({"uml": short, "infonce": short.iloc[:, :3], "tcl": short, "trine": short})
+        assert figure is not None
+        canvas.settle(figure)
+        for axes in figure.axes:
+            legend, label = axes.get_legend(), axes.xaxis.label.get_window_extent()
+            assert legend is not None
+            assert legend.get_window_extent().y1 <= label.y1 - label.height / 2 < axes.get_window_extent().y0
 
 
 @pytest.mark.parametrize("ratios", [(0.4,), (0.0, 0.4)])
