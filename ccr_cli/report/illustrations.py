@@ -157,6 +157,8 @@ def _calibration(result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _reliability(seen: Seen) -> Drawing:
     def read(run_id: str, result: Mapping[str, Any]) -> Reliability | None:
+        if _calibration(result).get("ece") is None:  # its uncertainty is no probability
+            return None
         ranks = seen.material.ranks(run_id, str(result.get("signature")), "t2v")
         known = ranks[ranks["uncertainty"].notna()] if ranks is not None else None
         if known is None or known.empty or not known["uncertainty"].between(0, 1).all():
@@ -165,8 +167,8 @@ def _reliability(seen: Seen) -> Drawing:
 
     figure = trust_figures.reliability(seen.first(read), seen.asked)
     caption = (
-        "Ten classes of equally many queries. Only some methods state a probability; of others the figure shows how "
-        "far their uncertainty is from one. ECE: mean distance from the diagonal. One run a method, the lowest seed."
+        "Ten classes of equally many queries, of methods whose uncertainty states a probability. ECE: mean distance "
+        "from the diagonal. One run a method, the lowest seed."
     )
     return Drawing(figure, "Share of right first results against stated confidence", caption)
 
@@ -335,7 +337,7 @@ KINDS = (
     Kind(
         "calibration",
         "right answers against stated confidence",
-        "ccr train --method uml, then ccr evaluate",
+        "ccr train --method infonce, then ccr evaluate",
         _reliability,
     ),
     Kind(

@@ -151,6 +151,32 @@ def test_reliability_and_deletion_draw_what_was_measured() -> None:
     assert trust_figures.reliability({"uml": empty}) is None and trust_figures.deletion({}) is None
 
 
+def test_only_stated_probabilities_are_held_against_what_happens() -> None:
+    frame = results(run_id=["a", "b"], label=["uml", "infonce"], SumR=[1.0, 2.0], signature="s", run="a", noise=0.4)
+    ranks = pd.DataFrame({"direction": "t2v", "rank": [1.0, 2.0] * 10, "uncertainty": [0.1, 0.8] * 10})
+    known = [
+        (
+            run,
+            {
+                "label": label,
+                "data": "d",
+                "lang": "es",
+                "noise": 0.4,
+                "signature": "s",
+                "calibration": {"t2v": {"auroc": 0.7} | told},
+            },
+        )
+        for run, label, told in (("a", "uml", {}), ("b", "infonce", {"ece": 0.1}))
+    ]
+    material = Material(known, rankings={(run, "s"): lambda: ranks for run in "ab"})
+    with canvas.drawing():
+        made = illustrations.drawn(Seen(material, [view(frame)], Findings("", (), (), "uml", 0.4), []))
+    figure = made["calibration"].figure
+    assert figure is not None
+    names = figure.axes[0].get_legend_handles_labels()[1]
+    assert len(names) == 1 and names[0].startswith("infonce (ECE ")
+
+
 def test_precision_is_drawn_against_recall() -> None:
     recalls = [tenth / 10 for tenth in range(11)]
     told = {"recall": recalls, "t2v": [90.0 - 5 * n for n in range(11)], "v2t": [80.0 - 5 * n for n in range(11)]}
