@@ -52,13 +52,15 @@ TRAJECTORY = PAIRS.names[-8:]
 
 THRESHOLD = 0.5
 """A pair is noisy if its P(clean) is below: whatever made it is then more probable under the mixture's wrong part."""
+WITHOUT_SIDE = ("oracle", "translation", "triangle")
+"""Judges that choose by themselves what they read."""
 RARE = 3
 
 
 def summary(artifact: Artifact) -> dict[str, Any]:
-    """Reads the summary of a diagnosis."""
+    """Reads the summary of a diagnosis; early ones name a side that their judge did not have."""
     value: dict[str, Any] = read_json(artifact.file("summary.json"))
-    return value
+    return value | {"judge_side": ""} if value.get("judge") in WITHOUT_SIDE else value
 
 
 def read_pairs(artifact: Artifact) -> pd.DataFrame:

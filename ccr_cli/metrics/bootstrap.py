@@ -119,11 +119,16 @@ class Gallery:
 
     def draw(self, rng: np.random.Generator, samples: int) -> Iterator[IntArray]:
         """Resamples of the items, blocks (R, I) of how often each was drawn."""
-        rows = max(1, ROOM // self.n_items)
-        for start in range(0, samples, rows):
-            drawn_RI = rng.integers(0, self.n_items, (min(rows, samples - start), self.n_items))
-            drawn_RI += np.arange(len(drawn_RI))[:, None] * self.n_items
-            yield np.bincount(drawn_RI.ravel(), minlength=drawn_RI.size).reshape(drawn_RI.shape)
+        return resamples(self.n_items, rng, samples)
+
+
+def resamples(n_items: int, rng: np.random.Generator, samples: int) -> Iterator[IntArray]:
+    """Resamples of so many items, blocks (R, I) of how often each was drawn."""
+    rows = max(1, ROOM // n_items)
+    for start in range(0, samples, rows):
+        drawn_RI = rng.integers(0, n_items, (min(rows, samples - start), n_items))
+        drawn_RI += np.arange(len(drawn_RI))[:, None] * n_items
+        yield np.bincount(drawn_RI.ravel(), minlength=drawn_RI.size).reshape(drawn_RI.shape)
 
 
 def combined(sides: Sequence[FloatArray]) -> FloatArray:

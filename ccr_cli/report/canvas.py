@@ -25,7 +25,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from ccr_cli.console import warn
-from ccr_cli.report.compare import BASELINE, is_oracle
+from ccr_cli.report.compare import BASELINE, is_oracle, method
 
 INK = "#23272e"
 FAINT = "#6b7280"
@@ -43,6 +43,9 @@ _CYCLE = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
 _MARKS = {"basic": "o", BASELINE: "s", "uml": "^", "trine": "D"}
 _FREE_MARKS = ("v", "P", "X", "*", "h")
 # Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
+_DASHES: Sequence[Any] = ((0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (2.5, 1)))
+_VARIANT_MARKS = ("o", "v", "P", "X", "s", "*", "h")
+"""What variants of a method are told apart by, beside the one that is drawn as the method."""
 
 _CJK = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK TC", "Noto Sans CJK KR"),
@@ -100,15 +103,25 @@ def lacking(letters: Iterable[str]) -> str:
 
 
 def styles(labels: Sequence[str]) -> dict[str, Style]:
-    """Colour, marker and line of each method; the same whatever else is drawn, as far as colours reach."""
+    """Colour, marker and line of each method; the same whatever else is drawn, as far as colours reach.
+
+    Variants of a method have its colour, with dashes and markers of their own; one of them is drawn as the method
+    itself: that without options, else the first.
+    """
     free = iter(zip(itertools.cycle(_CYCLE), itertools.cycle(_FREE_MARKS)))
-    out: dict[str, Style] = {}
+    methods: dict[str, list[str]] = {}
+    out: dict[str, Style] = {label: {} for label in labels}
     for label in labels:
         if is_oracle(label):
             out[label] = {"color": INK, "linestyle": (0, (4, 2)), "marker": "", "linewidth": 1.6}
-            continue
-        color, marker = (_FIXED[label], _MARKS[label]) if label in _FIXED else next(free)
-        out[label] = {"color": color, "linestyle": "-", "marker": marker, "linewidth": 2.0}
+        else:
+            methods.setdefault(method(label), []).append(label)
+    for name, variants in methods.items():
+        color, marker = (_FIXED[name], _MARKS[name]) if name in _FIXED else next(free)
+        others = (mark for mark in _VARIANT_MARKS if mark != marker)
+        looks = itertools.chain([("-", marker)], zip(itertools.cycle(_DASHES), itertools.cycle(others)))
+        for label, (dash, mark) in zip(sorted(variants, key=lambda label: label != name), looks, strict=False):
+            out[label] = {"color": color, "linestyle": dash, "marker": mark, "linewidth": 2.0}
     return out
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from ccr_cli.artifacts import evaluation
 from ccr_cli.metrics import signature
+from ccr_cli.report import words
 from ccr_cli.report.variants import HUMAN
 
 RECALLS = ("R@1", "R@5", "R@10")
@@ -116,6 +117,15 @@ def members(label: str) -> list[str]:
     (['uml (oracle) [beta=1]', 'infonce'], ['uml'])
     """
     return [_TIMES.sub("", part) for part in label.split(_AND)]
+
+
+def method(label: str) -> str:
+    """The method without preset, judge, options and the number of runs: what has one colour in every figure.
+
+    >>> method("uml (paper, pairs 1a2b3c) [beta=0.5]"), method("uml, no S-T"), method("infonce [beta=1] + uml")
+    ('uml', 'uml', 'infonce + uml')
+    """
+    return _AND.join(dict.fromkeys(_extras(each)[0].partition(", ")[0] for each in members(label)))
 
 
 def is_ensemble(label: str) -> bool:
@@ -269,12 +279,12 @@ def _title(row: pd.Series[Any], kind: str) -> str:
         how = "zero-shot from" if row["zero_shot"] else "trained on"
         parts.append(f"{how} {signature.data_name(row['trained_on'])}")
     if row["fusion"] != "none":
-        parts.append(f"fused with their translation ({row['fusion']})")
+        parts.append(f"fused with their translation ({words.fusion(str(row['fusion']))})")
     named = _protocol(row["signature"])
     if named:
         parts.append(f"protocol {named}")
     if kind not in ("none", "caption-translation"):
-        parts.append(f"{kind} noise")
+        parts.append(words.noise(kind))
     return ", ".join(parts)
 
 
@@ -285,18 +295,13 @@ def _protocol(text: str) -> str:
     return "" if name in ("full", "labelled") else name
 
 
-_WORDS = {"trained_lang": "trained for {}", "trained_on": "trained on {}"}
-
-
 def _tell_apart(found: Sequence[View]) -> list[View]:
-    """Appends what differs to titles that several views share."""
+    """Appends what differs, in words, to titles that several views share."""
     out = []
     for view in found:
         same = [v for v in found if v.title == view.title]
         keys = [dict(p.partition(":")[::2] for p in str(v.frame["key"].iloc[0]).split("|")) for v in same]
-        varying = [k for k in keys[0] if len({key.get(k) for key in keys}) > 1]
-        own = keys[next(i for i, v in enumerate(same) if v is view)]
-        extra = "; ".join(_WORDS.get(k, f"{k} {{}}").format(own.get(k)) for k in varying)
+        extra = words.apart(keys, keys[next(i for i, v in enumerate(same) if v is view)])
         out.append(View(**{**vars(view), "title": f"{view.title} ({extra})"}) if extra else view)
     return out
 

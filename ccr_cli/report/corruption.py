@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import CLEAN, FAINT, NOISY, new_figure, panels
+from ccr_cli.report.lettering import heading
 from ccr_cli.report.material import Material
 from ccr_cli.report.summaries import SPREAD_NOTE, few_to_many, percent, spread
 from ccr_cli.report.tables import Cell, Column, Row, Table
@@ -163,8 +164,7 @@ def densities(tables: Mapping[str, Mapping[Level, pd.DataFrame]], title: str = "
     for ax in axes[-1]:
         ax.set_xlabel("uncertainty")
     figure.legend(list(names.values()), list(names), loc="outside upper right", ncols=len(names), fontsize=9.5)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    heading(figure, title)
     return figure
 
 

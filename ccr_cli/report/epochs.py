@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from ccr_cli.metrics.detection import auroc
 from ccr_cli.report.canvas import CLEAN, FAINT, NOISY, across, new_figure, panels
+from ccr_cli.report.lettering import heading
 
 BINS = 32
 TERMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7a5c3d", "#56b4e9", "#e69f00")
@@ -126,8 +127,7 @@ def finish(figure: Figure, ax: Axes, title: str) -> None:
     """The legend of both kinds, and the title at the left."""
     handles, labels = ax.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=9.5)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    heading(figure, title)
 
 
 def losses(histories: Mapping[str, pd.DataFrame]) -> Figure | None:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.console import plain
-from ccr_cli.report import compare, judges, markup
+from ccr_cli.report import compare, judges, markup, words
 from ccr_cli.report.explorer_script import SCRIPT
 from ccr_cli.report.findings import Findings
 from ccr_cli.report.material import Diagnosis, Material
@@ -67,12 +67,12 @@ def groups(material: Material, main: compare.View, found: Findings) -> Iterator[
             alike.setdefault(kind, {}).setdefault(label, each)
     for key in sorted(alike, key=lambda key: (key[0] != found.noise, str(key))):
         noise, kind, seed, data = key
-        words = [f"noise seed {seed}"] if seed else []
-        words += [kind] if kind not in ("", "none", "caption-translation") else []
+        told = [f"noise seed {seed}"] if seed else []
+        told += [words.noise(kind)] if kind not in ("", "none", "caption-translation") else []
         tables = {k: alike[key][k].load_pairs()[_READ] for k in sorted(alike[key], key=compare.method_order)}
         langs = {lang for table in tables.values() for lang in table["lang"].unique()}
         for lang in sorted(langs, key=lambda lang: (lang != main.lang, lang)):
-            name = ", ".join([f"{percent(noise)} noise", lang, *words])
+            name = ", ".join([f"{percent(noise)} noise", lang, *told])
             here = {k: t[t["lang"] == lang] for k, t in tables.items() if (t["lang"] == lang).any()}
             named = {label: judges.named(label, each) for label, each in alike[key].items()}
             yield from (Group(name, part, named, lang, str(data)) for part in _aligned(here))

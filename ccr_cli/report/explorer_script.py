@@ -14,6 +14,7 @@ SCRIPT = r"""
     return node;
   };
   const STEP = 40;
+  let held = false;
   const ORDERS = {
     p: ["most suspicious", (q, s) => q.place[s.a]],
     uncertainty: ["most uncertain", (q, s) => -q.uncertainty[s.a]],
@@ -86,7 +87,10 @@ SCRIPT = r"""
   root.hidden = false;
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
-    if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey) { event.preventDefault(); search.focus(); }
+    held = held && event.repeat;
+    if (event.key === "/" && (held || !typing) && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault(); search.focus(); held = true;
+    }
     if (event.key === "Escape" && event.target === search) { search.value = ""; set({ words: "" }); }
   });
 
@@ -123,7 +127,7 @@ SCRIPT = r"""
   };
   const bar = (value) => {
     const outer = make("span", undefined, "bar"), inner = make("i");
-    inner.style.width = Math.round(100 * Math.min(1, Math.max(0, 1 - value))) + "%";
+    inner.style.width = Math.round(100 * Math.min(1, Math.max(0, value))) + "%";
     outer.append(inner);
     return outer;
   };

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import CLEAN, FAINT, INK, NOISY, across, new_figure, panels, styles
+from ccr_cli.report.lettering import heading, legend_columns, wrapped
 
 FloatArray = NDArray[np.float64]
 
@@ -65,7 +66,7 @@ def by_noise(view: compare.View, width: float = 6.8, height: float = 4.2) -> Fig
         axes.set_ylabel(_cut(view.named, axes.get_ylim()))
         axes.grid(axis="x", visible=False)
         _label_ends(axes, ends)
-    axes.set_title(view.title, fontsize=11)
+    heading(figure, view.title)
     n = sorted({int(v) for v in table["n"]})
     spread = ["band: ± 1 sd" if len(ratios) > 1 else "bar: ± 1 sd"] if n[-1] > 1 else []
     notes = [*spread, f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"]
@@ -105,7 +106,8 @@ def by_language(views: Sequence[compare.View]) -> Figure | None:
     for place in range(0, len(views), columns):
         axes[place].set_ylabel(views[0].named)
     handles = [axes[0].plot([], [], **look[label], label=label)[0] for label in labels]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), 5), fontsize=9.5)
+    ncols = legend_columns(labels, figure.get_figwidth(), 9.5)
+    figure.legend(handles=handles, loc="outside upper center", ncols=ncols, fontsize=9.5)
     return figure
 
 
@@ -137,7 +139,7 @@ def _dots(axes: Axes, table: Any, labels: Sequence[str]) -> None:
             ha="center",
             fontsize=9,
         )
-    axes.set_yticks(places, list(labels))
+    axes.set_yticks(places, [wrapped(label, 2.6, 0.095, 3) for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.15)
@@ -247,7 +249,8 @@ def training(histories: Sequence[Mapping[str, Any]], figure: str = "SumR", width
     if judged:
         axes[1][0].set_ylabel("judge's AUROC")
     handles = [top.plot([], [], **{**style[m], "marker": ""}, label=m)[0] for m in labels]
-    drawn.legend(handles=handles, loc="outside upper center", ncols=min(len(labels), 5), fontsize=9.5)
+    ncols = legend_columns(labels, drawn.get_figwidth(), 9.5)
+    drawn.legend(handles=handles, loc="outside upper center", ncols=ncols, fontsize=9.5)
     return drawn
 
 
@@ -300,8 +303,7 @@ def beliefs(pairs: pd.DataFrame, title: str = "", width: float = 8.6, height: fl
     axes[2].set_title("log scale above 10", fontsize=8.5, fontweight="normal", color=FAINT, loc="right")
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=9.5)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    heading(figure, title)
     return figure
 
 
@@ -334,8 +336,7 @@ def judges(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None
         ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     roc.legend(loc="lower right", fontsize=9)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    heading(figure, title)
     return figure
 
 

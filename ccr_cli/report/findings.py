@@ -14,6 +14,7 @@ from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import MINUS
 
 HEADLINE_NOISE = 0.4
+CHANCE = "; that may be chance: their 95 % intervals overlap"
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,18 @@ def _together(view: compare.View, noise: float) -> list[str]:
         alone = means.reindex(compare.members(label)).mean(skipna=False)
         sign = "above" if means[label] > alone else "below"
         than = f", {abs(means[label] - alone):.1f} {sign} the mean of single runs" if alone == alone else ""
+        than += CHANCE if than and _overlap(at, label) else ""
         said.append(f"As an ensemble, {label} reaches {means[label]:.1f}{than}.")
     return said
+
+
+def _overlap(at: pd.DataFrame, label: str) -> bool:
+    """Whether the interval of an ensemble meets that of single runs, the mean of theirs; not where one has none."""
+    if not {"low", "high"} <= set(at):
+        return False
+    ends = at.groupby("label")[["low", "high"]].mean()
+    own, alone = ends.loc[label], ends.reindex(compare.members(label)).mean(skipna=False)
+    return bool(max(own["low"], alone["low"]) <= min(own["high"], alone["high"]))
 
 
 def _mean_sd(values: pd.Series[float]) -> str:
@@ -168,7 +179,7 @@ def _signed(win: Recovery) -> str:
 
 def _chance(win: Recovery) -> str:
     """What is said of a difference between two results that their intervals do not tell apart."""
-    return "; that may be chance: their 95 % intervals overlap" if win.overlap and not win.level else ""
+    return CHANCE if win.overlap and not win.level else ""
 
 
 def _recovered(win: Recovery | None) -> str | None:

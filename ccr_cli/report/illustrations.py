@@ -213,20 +213,20 @@ def _corruption(seen: Seen) -> Drawing:
     return Drawing(figure, "Densities of the uncertainty of intact and of corrupted queries, both ways", caption)
 
 
-_OUTSIDE = "One run a method, the lowest seed."
+_OUTSIDE = f"At most {outside.MOST} methods; one run each, the lowest seed."
 
 
 def _left_out(seen: Seen) -> Drawing:
-    kind, tables = seen.outside
-    figure = outside.densities(tables, "Uncertainty in and out of distribution")
-    what = {"": "queries of categories left out of training", "half": "queries whose items were taken out"}
-    strange = what.get(kind.partition("-seed")[0], f"captions of {kind.partition('@')[0]}")
-    caption = f"Not of the gallery: {strange}; AUROC: these are the more uncertain. {_OUTSIDE}"
-    return Drawing(figure, f"Densities of uncertainty of queries of the gallery and of {strange}", caption)
+    kinds = {outside.named(kind): tables for kind, tables in seen.outside.items()}
+    strange = "; ".join(kinds)
+    figure = outside.densities(kinds, "Uncertainty in and out of distribution")
+    caption = f"Not of the gallery: {strange}. AUROC: these are the more uncertain. {_OUTSIDE}"
+    return Drawing(figure, f"Densities of uncertainty of queries of the gallery and of others: {strange}", caption)
 
 
 def _entropy(seen: Seen) -> Drawing:
-    figure = outside.entropy(seen.outside[1], "Entropy against uncertainty")
+    kinds = {outside.named(kind): tables for kind, tables in seen.outside.items()}
+    figure = outside.entropy(kinds, "Entropy against uncertainty")
     caption = f"Entropy of the shares of the categories, 1: all alike. At most {outside.DOTS} dots a kind. {_OUTSIDE}"
     return Drawing(figure, "Entropy of a query's categories against its uncertainty, a dot a query", caption)
 
@@ -240,16 +240,20 @@ def _lengths(seen: Seen) -> Drawing | None:
     own = captions[captions["lang"] == lang]
     counts, counted = breakdown.lengths(list(own["text"]), lang)
     known = dict(zip(own["caption_id"], counts.astype(int).tolist(), strict=True))
+    items = dict(zip(own["caption_id"], own["item_id"], strict=True))
     ranks: dict[str, list[pd.DataFrame]] = {}
     for run_id, label, result in seen.results():
         part = seen.material.ranks(run_id, str(result.get("signature")), "t2v")
         if part is not None and not part.empty:
             ranks.setdefault(label, []).append(part)
-    found = lengths.by_length(ranks, known)
+    base = compare.counterpart(seen.main.frame, seen.found.method, compare.BASELINE)
+    found = lengths.by_length(ranks, known, items, base)
     if found is None:
         return None
-    base = next((label for label in found.recall if label == compare.BASELINE), None)
-    caption = "Mean over the runs of a method. Bars behind the lines: the share of the queries, not to scale."
+    caption = (
+        "Mean over the runs of a method, with 95 % intervals by bootstrap over items, each with all its queries; those "
+        "of differences are paired. Of n queries; bars behind the lines: their share, not to scale."
+    )
     figure = lengths.draw(found, counted, base, seen.asked)
     return Drawing(figure, "R@5 by the length of the query", caption)
 
@@ -304,8 +308,11 @@ def _attention(seen: Seen) -> Drawing:
 
 
 def _pictures(seen: Seen) -> Drawing:
+    collection = seen.material.collection(seen.main.data)
+    source = f" in {collection.source_lang}" if collection else ""
     caption = (
-        "The most similar captions, a tick at the picture's own; grey: their item in English. Drawn by a fixed seed."
+        "The most similar captions, a tick at the picture's own; grey: a caption of their item"
+        f"{source}. Drawn by a fixed seed."
     )
     figure = picture_queries.draw(seen.material.inside.pictures)
     return Drawing(figure, "Picture queries with the captions that they find", caption)

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ccr_cli.report.canvas import FAINT, new_figure
+from ccr_cli.report.lettering import heading, wrapped
 from ccr_cli.report.searches import Search
-from ccr_cli.report.strip import wrapped
 
 MOST = 3
 """Captions in the figure of attention."""
@@ -81,7 +81,7 @@ def attention(maps: Sequence[Attention]) -> Figure | None:
         ax.spines[:].set_visible(False)
         ax.set_xlabel(f"tokens of the translation ({each.lang})", fontsize=8.5, color=FAINT)
     axes[0].set_ylabel("tokens of the caption", fontsize=8.5, color=FAINT)
-    figure.suptitle(shown[0].run.partition("-seed")[0], x=0.01, ha="left", fontsize=11, fontweight="bold")
+    heading(figure, shown[0].run.partition("-seed")[0])
     return figure
 
 

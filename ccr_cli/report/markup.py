@@ -94,8 +94,10 @@ def table(data: Table, *, title: bool = True, kind: str = "") -> str:
 
 
 def rows(heads: Iterable[str], lines: Iterable[Iterable[str]], kind: str = "") -> str:
-    """A plain table; the cells are markup already."""
-    head = "".join(f"<th>{text(name)}</th>" for name in heads)
-    body = "\n".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in line)}</tr>" for line in lines)
+    """A plain table; the cells are markup already, and bear their head for where a phone shows none."""
+    names = [text(name) for name in heads]
+    head = "".join(f"<th>{name}</th>" for name in names)
+    cells = ([f'<td data-name="{n}">{cell}</td>' for n, cell in zip(names, line, strict=True)] for line in lines)
+    body = "\n".join(f"<tr>{''.join(line)}</tr>" for line in cells)
     start = f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead>'
     return f"{start}\n<tbody>\n{body}\n</tbody></table></div>"

@@ -51,7 +51,7 @@ class Collection:
     manifest: Mapping[str, Any]
     image: Callable[[str], Path | None] = lambda item_id: None
     captions: Callable[[], pd.DataFrame] = pd.DataFrame
-    """The human captions: caption_id, lang, text."""
+    """The human captions: caption_id, item_id, lang, text."""
 
     @property
     def source_lang(self) -> str:

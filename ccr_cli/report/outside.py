@@ -5,7 +5,7 @@ To be called inside `canvas.drawing`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,29 +25,47 @@ DOTS = 600
 NAMES = ("of the gallery", "not of it")
 
 
-def densities(tables: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None:
+Kinds = Mapping[str, Mapping[str, pd.DataFrame]]
+"""By what does not belong to the gallery, and by method, `evaluation.OUTSIDE` of one result."""
+
+
+def named(kind: str) -> str:
+    """What queries that do not belong to the gallery are.
+
+    >>> named(""), named("half-seed0"), named("noto-emoji@0a1b2c3d")
+    ('categories left out of training', 'queries whose items were taken out', 'captions of noto-emoji')
+    """
+    if not kind:
+        return "categories left out of training"
+    return (
+        "queries whose items were taken out"
+        if kind.startswith("half-seed")
+        else f"captions of {kind.partition('@')[0]}"
+    )
+
+
+def densities(kinds: Kinds, title: str = "") -> Figure | None:
     """Densities of the uncertainty of both kinds of queries, a row a method, a column a direction (FUME Figure 4).
 
-    Args:
-        tables: By method, `evaluation.OUTSIDE` of one result.
-        title: Over the figure.
+    What does not belong to the gallery may be of several kinds: then each has its rows.
     """
-    if not tables:
+    rows = _rows(kinds)
+    if not rows:
         return None
-    figure, axes = _grid(tables)
-    for line, label in zip(axes, _shown(tables), strict=True):
-        every = tables[label]["uncertainty"].to_numpy(float)
+    figure, axes = _grid(rows)
+    for line, (label, kind, table) in zip(axes, rows, strict=True):
+        every = table["uncertainty"].to_numpy(float)
         low, high = float(every.min()), float(every.max())
         pad = max(0.03 * (high - low), 1e-6)
-        for ax, (direction, named) in zip(line, DIRECTIONS.items(), strict=True):
-            own = tables[label][tables[label]["direction"] == direction]
+        for ax, (direction, side) in zip(line, DIRECTIONS.items(), strict=True):
+            own = table[table["direction"] == direction]
             if own.empty:  # captions of another data set ask in one direction
                 ax.set_visible(False)
                 continue
             wrong_N = own["left_out"].to_numpy(bool)
             limits = (low - pad, high + pad)
             two_densities(ax, own["uncertainty"].to_numpy(float), wrong_N, limits, at=0.16, names=NAMES, higher=True)
-            ax.set_title(f"{label}: {named}")
+            ax.set_title(f"{label}: {side}{kind}")
         line[0].set_ylabel("density")
         line[0].set_ylim(0, 1.2 * line[0].get_ylim()[1])
     for ax in axes[-1]:
@@ -56,21 +74,17 @@ def densities(tables: Mapping[str, pd.DataFrame], title: str = "") -> Figure | N
     return figure
 
 
-def entropy(tables: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None:
-    """Entropy of the categories against uncertainty, a dot a query (FUME Figure 5).
-
-    Args:
-        tables: As for `densities`; those without entropy are left out.
-        title: Over the figure.
-    """
-    known = {label: table for label, table in tables.items() if table["entropy"].notna().any()}
-    if not known:
+def entropy(kinds: Kinds, title: str = "") -> Figure | None:
+    """Entropy of the categories against uncertainty, a dot a query (FUME Figure 5), of the results that have it."""
+    known = {kind: {k: t for k, t in tables.items() if t["entropy"].notna().any()} for kind, tables in kinds.items()}
+    rows = _rows(known)
+    if not rows:
         return None
-    figure, axes = _grid(known)
-    for line, label in zip(axes, _shown(known), strict=True):
-        for ax, (direction, named) in zip(line, DIRECTIONS.items(), strict=True):
-            _dots(ax, known[label][known[label]["direction"] == direction])
-            ax.set_title(f"{label}: {named}")
+    figure, axes = _grid(rows)
+    for line, (label, kind, table) in zip(axes, rows, strict=True):
+        for ax, (direction, side) in zip(line, DIRECTIONS.items(), strict=True):
+            _dots(ax, table[table["direction"] == direction])
+            ax.set_title(f"{label}: {side}{kind}")
         line[0].set_ylabel("entropy of the categories")
     for ax in axes[-1]:
         ax.set_xlabel("uncertainty")
@@ -90,11 +104,16 @@ def _dots(ax: Axes, own: pd.DataFrame) -> None:
         ax.text(0.97, 0.04, said, transform=ax.transAxes, ha="right", va="bottom", fontsize=8.5, color=FAINT)
 
 
-def _grid(tables: Mapping[str, pd.DataFrame]) -> tuple[Figure, list[list[Axes]]]:
-    rows = len(_shown(tables))
-    figure = new_figure(8.0, 2.7 * rows + 0.4)
-    return figure, panels(figure, rows, 2, sharex="row", sharey="row")
+def _grid(rows: Sequence[Any]) -> tuple[Figure, list[list[Axes]]]:
+    figure = new_figure(8.0, 2.7 * len(rows) + 0.4)
+    return figure, panels(figure, len(rows), 2, sharex="row", sharey="row")
 
 
-def _shown(tables: Mapping[str, pd.DataFrame]) -> list[str]:
-    return sorted(tables, key=compare.method_order)[:MOST]
+def _rows(kinds: Kinds) -> list[tuple[str, str, pd.DataFrame]]:
+    """The method of each row, what does not belong to the gallery where that must be said, and the table."""
+    several = sum(map(bool, kinds.values())) > 1
+    return [
+        (label, f"\n{kind}" * several, tables[label])
+        for kind, tables in kinds.items()
+        for label in sorted(tables, key=compare.method_order)[:MOST]
+    ]

@@ -242,7 +242,8 @@ def _searches(content: Content) -> str:
     note = f" Model: {', '.join(runs)}." if runs else ""
     if parts:
         words = (
-            "The first images of each query and their similarity; a green frame marks an item that the query describes."
+            "The first images of each query and their similarity; a green frame marks an item that the query "
+            "describes. Below a query: a caption of its item in the source language."
         )
         parts.append(markup.paragraph(words + note, "note"))
     return markup.section("searches", "Searches", parts)
@@ -263,7 +264,8 @@ def _search(search: Search, images: Embedded) -> str:
             f'<li><div class="{kind}">{shown}</div><b>{found.similarity:.2f}{mark}</b>'
             f"<span>{markup.foreign(found.caption)}</span></li>"
         )
-    gloss = f" · {markup.foreign(search.gloss)}" if search.gloss else ""
+    told = f"{markup.text(search.gloss_lang)}: " if search.gloss_lang else ""
+    gloss = f" · {told}{markup.foreign(search.gloss, search.gloss_lang)}" if search.gloss else ""
     unsure = "" if search.uncertainty is None else f"<small>uncertainty {search.uncertainty:.2f}</small>"
     return (
         f'<div class="search"><div><q>{markup.foreign(search.query, search.lang)}</q>'

@@ -11,8 +11,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ccr_cli.report.canvas import FAINT, GRID, INK, NOISY, new_figure
+from ccr_cli.report.lettering import wrapped
 from ccr_cli.report.searches import Search
-from ccr_cli.report.strip import RIGHT, SIDE, squared, wrapped
+from ccr_cli.report.strip import RIGHT, SIDE, squared
 from ccr_cli.report.thumbnails import thumbnail
 
 WIDTH, LINE = 9.0, 0.27

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pandas as pd
 
 from ccr_cli.data.published import Published, row_name
-from ccr_cli.report import compare, summaries
+from ccr_cli.report import compare, summaries, words
 from ccr_cli.report.published_match import Difference, Manifests, Match, differences, match, published_rows
 from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import Cell, Column, Row, Table
@@ -106,9 +106,8 @@ def _told_apart(mine: pd.DataFrame) -> dict[tuple[str, str], str]:
     """By key and kind of noise, what tells our own settings apart."""
     pairs = dict.fromkeys(zip(mine["key"], mine["noise_kind"], strict=True))
     fields = {(key, kind): {**dict(p.split(":", 1) for p in key.split("|")), "noise": kind} for key, kind in pairs}
-    varying = [k for k in next(iter(fields.values())) if len({each[k] for each in fields.values()}) > 1]
-    words = {pair: "; ".join(f"{k.replace('_', ' ')} {each[k]}" for k in varying) for pair, each in fields.items()}
-    return {pair: f", {text}" if text else "" for pair, text in words.items()}
+    told = {pair: words.apart(list(fields.values()), own) for pair, own in fields.items()}
+    return {pair: f", {text}" if text else "" for pair, text in told.items()}
 
 
 def _theirs(

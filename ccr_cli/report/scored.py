@@ -19,12 +19,17 @@ from PIL import Image
 
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import FAINT, GRID, INK, new_figure, styles
-from ccr_cli.report.strip import squared, wrapped
+from ccr_cli.report.lettering import wrapped
+from ccr_cli.report.strip import squared
 from ccr_cli.report.thumbnails import thumbnail
 
 SIDE = 220
 LEAST, MOST = 2, 6
 """Runs that make a comparison, and that are shown."""
+SHORT = 12
+"""Names of at most so many letters stand beside their bars, all others above them."""
+BAR, NAME = 0.27, 0.15
+"""Inches: what a bar takes, and a line of a name above it."""
 _KEYS = ["slot_id", "lang", "translation"]
 _TEXTS = ["item_id", "source_text", "back", "truth"]
 TRUTH = {"clean": "intact", "noisy": "mismatched on purpose"}
@@ -100,10 +105,13 @@ def draw(
         return None
     labels = sorted(chosen[0].p_clean, key=compare.method_order)
     look = styles(labels)
-    cell, line = 3.1, 0.27
-    width, foot = cell * len(chosen), 0.42 + line * len(labels)
+    cell = 3.1
+    beside = max(map(len, labels)) <= SHORT
+    names = {label: label if beside else wrapped(label, 2.76, 0.076, 4) for label in labels}
+    above = 0 if beside else sum(1 + name.count("\n") for name in names.values())
+    width, foot = cell * len(chosen), 0.42 + BAR * len(labels) + NAME * above
     pictures = [thumbnail(image(str(each.pair["item_id"])), SIDE) for each in chosen]
-    beside, head = (1.42, 1.5) if any(picture is not None for picture in pictures) else (0.0, 0.95)
+    aside, head = (1.42, 1.5) if any(picture is not None for picture in pictures) else (0.0, 0.95)
     height = 0.4 + head + 1.72 + foot
     figure = new_figure(width, height)
     figure.set_layout_engine("none")
@@ -113,15 +121,15 @@ def draw(
     axes.text(0.1, height - 0.2, title, fontsize=11, fontweight="bold", va="center")
     for column, (each, picture) in enumerate(zip(chosen, pictures, strict=True)):
         left, top = column * cell + 0.1, height - 0.4
-        if beside:
+        if aside:
             _picture(axes, picture, left, top)
-        words = cell - 0.23 - beside
+        words = cell - 0.23 - aside
         axes.text(
-            left + beside, top - 0.14, wrapped(each.why, words, 0.085, 3), fontsize=9.5, va="top", fontweight="bold"
+            left + aside, top - 0.14, wrapped(each.why, words, 0.085, 3), fontsize=9.5, va="top", fontweight="bold"
         )
         truth = TRUTH.get(str(each.pair.get("truth")), "")
-        below = 0.78 if beside else 0.42
-        axes.text(left + beside, top - below, wrapped(truth, words, 0.08, 2), fontsize=9, va="top", color=FAINT)
+        below = 0.78 if aside else 0.42
+        axes.text(left + aside, top - below, wrapped(truth, words, 0.08, 2), fontsize=9, va="top", color=FAINT)
         down = top - head
         texts = ((source or "source", "source_text"), (str(each.pair["lang"]), "translation"), ("back", "back"))
         for name, key in texts:
@@ -130,7 +138,7 @@ def draw(
                 left + 0.52, down, wrapped(str(each.pair.get(key) or "\u2013"), 2.35, 0.088, 3), fontsize=9.5, va="top"
             )
             down -= 0.55
-        _bars(axes, each, labels, look, (left, foot))
+        _bars(axes, each, names, look, (left, foot))
     axes.set(xlim=(0, width), ylim=(0, height))
     return figure
 
@@ -144,21 +152,25 @@ def _picture(axes: Axes, picture: Image.Image | None, left: float, top: float) -
     axes.add_patch(Rectangle((left, top - 1.38), 1.3, 1.3, fill=False, edgecolor=GRID, linewidth=0.8, zorder=3))
 
 
-def _bars(axes: Any, each: Scored, labels: Sequence[str], look: Mapping[str, Any], corner: tuple[float, float]) -> None:
+def _bars(
+    axes: Any, each: Scored, names: Mapping[str, str], look: Mapping[str, Any], corner: tuple[float, float]
+) -> None:
     """A bar of P(clean) for each run, and the similarity that it sees."""
     left, top = corner
-    start, room = left + 0.98, 1.0
+    beside = max(map(len, names)) <= SHORT
+    start, room = (left + 0.98, 1.0) if beside else (left, 1.9)
     axes.text(start, top - 0.1, "P(clean)", fontsize=8, color=FAINT, va="center")
     axes.text(left + 2.86, top - 0.1, "similarity", fontsize=8, color=FAINT, va="center", ha="right")
-    for place, label in enumerate(labels):
-        y = top - 0.34 - 0.27 * place
-        size, lines = (8.5, 1) if len(label) < 13 else (7, 2)
-        name = wrapped(label, 0.92, 0.0088 * size, lines)
-        axes.text(start - 0.08, y, name, fontsize=size, ha="right", va="center", linespacing=1.0)
-        axes.add_patch(Rectangle((start, y - 0.065), room, 0.13, facecolor=GRID, edgecolor="none"))
-        color = look[label]["color"]
-        axes.add_patch(
-            Rectangle((start, y - 0.065), room * each.p_clean[label], 0.13, facecolor=color, edgecolor="none")
-        )
+    y = top - 0.34
+    for label, name in names.items():
+        if beside:
+            axes.text(start - 0.08, y, name, fontsize=8.5, ha="right", va="center")
+        else:
+            axes.text(start, y + 0.07, name, fontsize=8.5, va="top", linespacing=1.1)
+            y -= NAME * (1 + name.count("\n"))
+        bar: dict[str, Any] = {"height": 0.13, "edgecolor": "none"}
+        axes.add_patch(Rectangle((start, y - 0.065), room, facecolor=GRID, **bar))
+        axes.add_patch(Rectangle((start, y - 0.065), room * each.p_clean[label], facecolor=look[label]["color"], **bar))
         axes.text(start + room + 0.06, y, f"{each.p_clean[label]:.2f}", fontsize=8.5, va="center", color=INK)
         axes.text(left + 2.86, y, f"{each.similarity[label]:.2f}", fontsize=8.5, va="center", ha="right", color=INK)
+        y -= BAR

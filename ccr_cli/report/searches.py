@@ -22,7 +22,7 @@ class Found:
     lang: str = ""
     """Of the caption, where it was looked for."""
     gloss: str | None = None
-    """A caption of the item in English, for readers."""
+    """A caption of the item in the source language of the data, for readers."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,13 @@ class Search:
     lang: str
     results: Sequence[Found]
     gloss: str | None = None
-    """What the query means in English, for readers."""
+    """A caption of the item that is asked for, for readers."""
     run: str = ""
     uncertainty: float | None = None
     image: Path | None = None
     """The picture that was searched with."""
+    gloss_lang: str = ""
+    """The language of that caption: the source language of the data."""
 
     def request(self) -> dict[str, Any]:
         """What of it can change a report, without the place of images on this machine."""

@@ -29,7 +29,7 @@ button { cursor: pointer; } button.go { background: var(--accent); color: var(--
 .hits button { display: flex; flex-direction: column; width: 100%; height: 100%; padding: .5rem; border-radius: 14px;
   text-align: center; font-size: inherit; align-items: stretch; }
 .hits .frame { border: 0; padding: 4px; } .hits .bar { display: block; width: 100%; margin: .5rem 0 .2rem; }
-.hits .bar i { background: var(--accent); } .hits b { margin: 0; }
+.hits b { margin: 0; }
 body.over { outline: 4px dashed var(--accent); outline-offset: -8px; }
 dialog { border: 1px solid var(--line); border-radius: 16px; background: var(--card); color: var(--ink);
   max-width: min(92vw, 44rem); padding: 1.2rem; } dialog::backdrop { background: #000a; }
@@ -45,7 +45,7 @@ footer p { margin: 0; } @media (max-width: 480px) { .hits { grid-template-column
 _SCRIPT = """
 "use strict";
 const $ = id => document.getElementById(id);
-let token = sessionStorage.getItem("token") || "", asking = null, asked = 0, again = null;
+let token = sessionStorage.getItem("token") || "", asking = null, asked = 0, again = null, held = false;
 
 function element(name, text, kind) {
   const made = document.createElement(name);
@@ -55,6 +55,9 @@ function element(name, text, kind) {
 }
 function plain(text) {  // what would turn the writing around
   return text.replace(/[\\u0000-\\u001f\\u202a-\\u202e\\u2066-\\u2069]/g, "\\ufffd");
+}
+function typing() {
+  return /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
 }
 function say(text, wrong) {
   $("said").replaceChildren(element("span", text));
@@ -197,8 +200,9 @@ addEventListener("drop", event => {
 addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   const cards = [...document.querySelectorAll("#hits button")], at = cards.indexOf(document.activeElement);
-  if (event.key === "/" && document.activeElement !== $("q")) {
-    event.preventDefault(); $("q").focus(); $("q").select();
+  held = held && event.repeat;  // a key that is held down goes on in the box that it went to
+  if (event.key === "/" && (held || !typing())) {
+    event.preventDefault(); $("q").focus(); if (!held) $("q").select(); held = true;
   }
   else if (event.key === "ArrowDown" && document.activeElement === $("q") && cards.length) {
     event.preventDefault(); cards[0].focus();

@@ -101,22 +101,23 @@ class Seen:
         return out
 
     @cached_property
-    def outside(self) -> tuple[str, dict[str, pd.DataFrame]]:
-        """Queries that do not belong to the gallery: what they are, and those of one run of each method that has some.
+    def outside(self) -> dict[str, dict[str, pd.DataFrame]]:
+        """Queries that do not belong to the gallery, by what they are: those of one run of each method that has some.
 
-        That is the run with the least noise and the lowest seed; of several kinds the first by name.
+        That is the run with the least noise and the lowest seed.
         """
         of_main = (self.main.data, self.main.lang)
         results = [pair for pair in self.material.results if (pair[1]["data"], pair[1]["lang"]) == of_main]
-        known = {(run_id, str(result.get("signature"))) for run_id, result in results}
-        kind = min((what for *key, what in self.material.outside if tuple(key) in known), default="")
-        out: dict[str, pd.DataFrame] = {}
-        for run_id, result in sorted(results, key=lambda pair: (pair[1].get("noise") or 0, pair[1].get("seed") or 0)):
-            load = self.material.outside.get((run_id, str(result.get("signature")), kind))
-            label = self.material.label(run_id, str(result["label"]))
-            if load and label not in out:
-                out[label] = load()
-        return kind, out
+        out: dict[str, dict[str, pd.DataFrame]] = {}
+        for kind in sorted({kind for *_, kind in self.material.outside}):
+            for run_id, result in sorted(
+                results, key=lambda pair: (pair[1].get("noise") or 0, pair[1].get("seed") or 0)
+            ):
+                load = self.material.outside.get((run_id, str(result.get("signature")), kind))
+                label = self.material.label(run_id, str(result["label"]))
+                if load and label not in out.get(kind, {}):
+                    out.setdefault(kind, {})[label] = load()
+        return out
 
     @property
     def asked(self) -> str:

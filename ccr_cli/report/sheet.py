@@ -12,8 +12,9 @@ from matplotlib.patches import Rectangle
 
 from ccr_cli.report import markup
 from ccr_cli.report.canvas import FAINT, GRID, INK, drawing, new_figure, to_png
+from ccr_cli.report.lettering import wrapped
 from ccr_cli.report.searches import Search
-from ccr_cli.report.strip import squared, wrapped
+from ccr_cli.report.strip import squared
 from ccr_cli.report.style import CSS
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 
@@ -31,7 +32,7 @@ _GRID = """
 .query h2 { font-size: 1.3rem; margin: 0; } .query > small { color: var(--faint); }
 .query .asked { max-width: 9rem; max-height: 9rem; display: block; border-radius: 10px; margin: .5rem 0; }
 .hits { grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); margin: .9rem 0 1.2rem; gap: 1.1rem .9rem; }
-.hits .bar { display: block; width: 100%; margin: .45rem 0 .1rem; } .hits .bar i { background: var(--accent); }
+.hits .bar { display: block; width: 100%; margin: .45rem 0 .1rem; }
 .hits code { color: var(--faint); font-size: .7rem; }
 @media (max-width: 480px) { .hits { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
-from ccr_cli.console import plain
 from ccr_cli.report.canvas import CLEAN, FAINT, GRID, INK, new_figure
+from ccr_cli.report.lettering import wrapped
 from ccr_cli.report.searches import Search
 from ccr_cli.report.thumbnails import thumbnail
 
@@ -108,7 +107,8 @@ def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0, shares: 
 
 
 def _gloss(search: Search) -> str:
-    parts = [search.lang, *([f"“{search.gloss}”"] if search.gloss else [])]
+    meant = f"{search.gloss_lang}: “{search.gloss}”" if search.gloss_lang else f"“{search.gloss}”"
+    parts = [search.lang, *([meant] if search.gloss else [])]
     parts += [] if search.uncertainty is None else [f"uncertainty {search.uncertainty:.2f}"]
     return "  ".join(parts)
 
@@ -121,22 +121,3 @@ def squared(image: np.ndarray) -> np.ndarray:
     top, left = (side - height) // 2, (side - width) // 2
     out[top : top + height, left : left + width] = image
     return out
-
-
-def wrapped(text: str, width: float, per_letter: float, lines: int) -> str:
-    """Breaks a text into lines of a width in inches and cuts what does not fit; wide (CJK) letters count more."""
-    out = [""]
-    room = width / per_letter
-    for word in re.findall(r"[\u2e80-\uffff]|[^\s\u2e80-\uffff]+|\s+", plain(text).strip()):
-        if out[-1] and _letters(out[-1] + word.rstrip()) > room:
-            out.append("")
-        out[-1] += word if out[-1] else word.lstrip()
-    cut = len(out) > lines
-    out = out[:lines]
-    while _letters(out[-1] + "…" * cut) > room:
-        out[-1], cut = out[-1][:-1], True
-    return "\n".join(line.rstrip() for line in out) + "…" * cut
-
-
-def _letters(text: str) -> float:
-    return sum(1.5 if ord(char) > 0x2E80 else 1.0 for char in text)

@@ -44,7 +44,8 @@ figcaption { color: var(--faint); font-size: .86rem; line-height: 1.45; margin-t
   linear-gradient(to right, var(--edge), transparent) left / 16px 100% no-repeat,
   linear-gradient(to left, var(--edge), transparent) right / 16px 100% no-repeat; }
 @media (max-width: 700px) { figure.plot { overflow-x: auto; } figure.plot svg { max-width: none; min-width: 34rem; } }
-td bdi { overflow-wrap: anywhere; } table.suspects td bdi { display: block; max-height: 6rem; overflow-y: auto; }
+td bdi { overflow-wrap: anywhere; } table.suspects td bdi { display: block; max-height: 6rem; overflow-y: auto;
+  overflow-wrap: break-word; max-width: 20rem; }
 td u { text-underline-offset: 3px; text-decoration-thickness: 1.5px; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 600; color: var(--faint); font-size: .82rem; padding: .3rem .55rem;
@@ -68,11 +69,19 @@ summary::marker { color: var(--faint); } details[open] > summary { margin-bottom
 table.suspects td { vertical-align: middle; } table.suspects img, .thumb { width: 44px; height: 44px; object-fit:
   contain;
   background: #fff; border-radius: 8px; border: 1px solid var(--line); padding: 2px; display: block; }
+@media (max-width: 700px) { table.suspects, table.suspects tbody { display: block; }
+  table.suspects thead { display: none; } table.suspects tr { display: grid; column-gap: .8rem; padding: .7rem 0;
+    grid-template-columns: auto minmax(0, 1fr); border-top: 1px solid var(--line); }
+  table.suspects td { display: block; border: 0; padding: 0 0 .3rem; grid-column: 2; }
+  table.suspects td[data-name=picture] { grid-column: 1; grid-row: 1 / span 8; }
+  table.suspects td bdi { max-width: none; }
+  table.suspects td:not([data-name=picture])::before { content: attr(data-name); display: block; color: var(--faint);
+    font-size: .74rem; line-height: 1.3; } }
 .none { display: grid; place-items: center; text-align: center; line-height: 1.2; color: var(--faint); font-size:
   .7rem; }
 table.translations bdi { display: inline-block; min-width: 7rem; }
 .bar { display: inline-block; width: 64px; height: 7px; border-radius: 4px; background: var(--line); overflow: hidden;
-  vertical-align: middle; margin-right: .5rem; } .bar i { display: block; height: 100%; background: var(--bad); }
+  vertical-align: middle; margin-right: .5rem; } .bar i { display: block; height: 100%; background: var(--accent); }
 .tag { font-size: .76rem; padding: .1rem .5rem; border-radius: 99px; border: 1px solid currentColor; white-space:
   nowrap; }
 .tag.noisy { color: var(--bad); } .tag.clean { color: var(--good); } .tag.unknown { color: var(--faint); }
@@ -89,6 +98,7 @@ table.translations bdi { display: inline-block; min-width: 7rem; }
   font-variant-numeric: tabular-nums; } .hits .right + b { color: var(--good); }
 .hits span { color: var(--faint); display: block; overflow-wrap: anywhere; }
 @media (max-width: 700px) { .search { grid-template-columns: 1fr; } }
+@media (max-width: 480px) { .search .hits { grid-template-columns: repeat(3, minmax(0, 1fr)); } }
 code, .mono { font: .8rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace;
   overflow-wrap: anywhere; } .sign { background: var(--wash); border-radius: 8px; padding: .6rem .9rem;
   max-width: none; } .note { color: var(--faint); font-size: .9rem; }

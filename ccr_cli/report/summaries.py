@@ -8,16 +8,15 @@ from typing import Any, cast
 
 import pandas as pd
 
-from ccr_cli.report import compare
+from ccr_cli.report import compare, words
 from ccr_cli.report.recovery import Recovery, recovery
 from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import MINUS, Cell, Column, Row, Table
 
 T2V, V2T = "text → image", "image → text"
 SPREAD_NOTE = "Mean ± standard deviation over n runs that differ in their seed, of training or of the mismatch"
-SD_NOTE = (
-    f"{SPREAD_NOTE}; best in bold, second of three or more underlined; the oracle knows the truth and does not compete."
-)
+BEST_NOTE = "Bold is the best mean, even where the difference may be chance."
+SD_NOTE = f"{SPREAD_NOTE}; second of three or more underlined; the oracle does not compete. {BEST_NOTE}"
 
 
 def percent(ratio: float) -> str:
@@ -88,7 +87,8 @@ def recoveries(view: compare.View) -> Table | None:
     notes = [
         f"Over n pairs of equal seeds. Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of "
         "means with its 95 % bootstrap interval over seeds, which for three is little less than their whole range; "
-        "undefined without noise, where the difference stands alone."
+        "undefined without noise, where the difference stands alone.",
+        BEST_NOTE,
     ]
     return Table("recovery", f"What is won back from noise: {view.title}", columns, rows, notes)
 
@@ -166,7 +166,8 @@ def detection(frame: pd.DataFrame) -> Table:
     rows = []
     for key, line in compare.aggregate(frame, by, figures).iterrows():
         data, lang, noise, kind, label, judge, side = cast(tuple[Any, ...], key)
-        shown = " ".join([percent(noise), *([data] if several else []), *([kind] if kind not in _USUAL else [])])
+        shown = " ".join([percent(noise), *([data] if several else [])])
+        shown += f", {words.noise(kind)}" if kind not in _USUAL else ""
         name = str(judge) if side in ("", "cross_lingual") else f"{judge}, {side}"
         cells = [
             Cell(float(noise), shown=shown),
@@ -180,7 +181,8 @@ def detection(frame: pd.DataFrame) -> Table:
     notes = [
         "Found: share of the mismatched pairs that are called noisy. False alarms: share of the intact pairs that are; "
         "a translation that is genuinely bad counts as intact there. Calibration error: mean gap between P(clean) and "
-        f"the share of intact pairs, over ten bins. {SPREAD_NOTE}."
+        f"the share of intact pairs, over ten bins. {SPREAD_NOTE}.",
+        BEST_NOTE,
     ]
     return Table("detection", "Mismatched training pairs found", columns, rows, notes)
 
@@ -221,10 +223,11 @@ def spread(line: Any) -> Cell:
 
 def searches(found: Sequence[Search], top: int = 3) -> Table:
     """Queries with the captions of the first `top` results, the right one marked, and the first result's picture."""
+    langs = list(dict.fromkeys(search.gloss_lang for search in found if search.gloss and search.gloss_lang))
     keys = [
         ("lang", ""),
         ("query", "query"),
-        ("meaning", "in English"),
+        ("meaning", " ".join(["a caption of its item", *([f"({' or '.join(langs)})"] if langs else [])])),
         *((f"hit_{i}", f"{i}.") for i in range(1, top + 1)),
     ]
     columns = [Column(key, title, text=True) for key, title in [*keys, ("image", "picture of 1.")]]

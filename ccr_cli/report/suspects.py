@@ -17,7 +17,7 @@ from ccr_cli.report.thumbnails import Embedded
 
 THUMB = 88
 LARGE = 240
-_LARGE = "table.suspects img, table.suspects .thumb { width: 120px; height: 120px; }"
+_LARGE = ".scroll { --card: var(--page); } table.suspects :is(img, .thumb) { width: 120px; height: 120px; }"
 MISTAKES = 12
 """How many false alarms and misses are shown."""
 NO_IMAGE = '<div class="thumb none">no image</div>'
@@ -99,13 +99,13 @@ def table(
     lines = []
     for pair, address in zip(pairs, addresses, strict=True):
         p, truth, uncertainty = float(pair["p_clean"]), pair.get("truth"), pair.get("uncertainty")
-        doubt = 100 * max(0.0, min(1.0, 1 - p))
+        width = 100 * max(0.0, min(1.0, p))
         cells = [
             *([f'<img src="{address}" alt="">' if address else NO_IMAGE] if pictured else []),
             markup.foreign(pair["source_text"], source),
             markup.foreign(pair["translation"], str(pair.get("lang") or langs[0])),
             *([markup.foreign(pair.get("back") or MISSING, source)] if returned else []),
-            f'<span class="one"><span class="bar"><i style="width:{doubt:.0f}%"></i></span>{p:.3f}</span>',
+            f'<span class="one"><span class="bar"><i style="width:{width:.0f}%"></i></span>{p:.3f}</span>',
             MISSING if uncertainty is None else f"{float(uncertainty):.3f}",
         ]
         if pair.get("support", RARE) < RARE:

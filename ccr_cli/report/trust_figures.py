@@ -15,6 +15,7 @@ from matplotlib.ticker import PercentFormatter
 from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import FAINT, across, new_figure, panels, styles
+from ccr_cli.report.lettering import heading, legend_columns
 
 TRIVIAL: Mapping[str, Any] = {"linewidth": 1.3, "alpha": 0.95}
 DASHES: tuple[Any, ...] = ((0, (4, 2)), (0, (1, 1.2)), (0, (5, 1, 1, 1)))
@@ -62,7 +63,7 @@ def risk(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | N
     axes[0].set_ylabel("first result wrong")
     said = title or "dotted: an uncertainty that knows nothing"
     if beside:
-        figure.suptitle(said, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        heading(figure, said)
     else:
         axes[0].set_title(said, fontsize=10.5)
     return figure
@@ -125,9 +126,9 @@ def precision(curves: Mapping[str, Mapping[str, Sequence[float]]], title: str = 
         ax.yaxis.set_major_formatter(PercentFormatter(100, decimals=0))
     axes[0].set_ylabel("precision")
     handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=9)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    ncols = legend_columns(names, figure.get_figwidth(), 9)
+    figure.legend(handles, names, loc="outside lower center", ncols=ncols, fontsize=9)
+    heading(figure, title)
     return figure
 
 
@@ -157,6 +158,5 @@ def deletion(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure
         ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes[0].set_ylabel("mAP of what is kept")
     axes[0].legend(loc="best", fontsize=8.5, title="u: by uncertainty, s: by similarity", title_fontsize=8.5)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+    heading(figure, title)
     return figure

@@ -100,7 +100,8 @@ def _targets(inputs: Inputs, trained: base.Artifact, count: int, split: str, dev
             Found(items[at], str(english_of.get(items[at], "")), float(share_BB[row, at]), image(items[at]), at == row)
             for at in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()
         ]
-        searches.append(Search(str(text_of[items[row]]), lang, found, english_of.get(items[row]), trained.name))
+        text, meant = str(text_of[items[row]]), english_of.get(items[row])
+        searches.append(Search(text, lang, found, meant, trained.name, gloss_lang=data.source_lang))
     return searches
 
 

@@ -75,14 +75,15 @@ def _sample(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split
         return []
     order = np.random.default_rng(derive(0, "sample searches", lang)).permutation(len(queries))[:count]
     chosen = queries.iloc[np.sort(order)]
-    english = captions[captions["lang"] == data.source_lang].drop_duplicates("item_id").set_index("item_id")["text"]
+    source = captions[captions["lang"] == data.source_lang].drop_duplicates("item_id").set_index("item_id")["text"]
     answers = search(inputs, trained, list(chosen["text"]), split=split, top=TOP, device=device)
     return [
         Search(
             query=answer.query,
             lang=lang,
             results=[Found(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits],
-            gloss=english.get(item),
+            gloss=source.get(item),
+            gloss_lang=data.source_lang if item in source.index else "",
             run=trained.name,
             uncertainty=answer.uncertainty,
         )

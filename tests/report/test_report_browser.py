@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from chromium import Watched, chromium, needed
+from PIL import Image
 
-from ccr_cli.report import compose
+from ccr_cli.report import compose, suspects
 from ccr_cli.report.material import Collection
 from ccr_cli.stages.report import gather
 from ccr_cli.stages.select import Inputs
@@ -150,6 +151,12 @@ def test_pairs_are_sorted_and_filtered(browser: Any, address: str) -> None:
         page.locator("#explorer tbody tr").count() == len(range(5, COUNT // 2, 2))
         and not page.locator(".more-pairs").is_visible()
     )
+    page.fill("#pairs-words", "")
+    page.select_option("#pairs-verdict", "")
+    page.select_option("#pairs-sort", "similarity")
+    widths = "(bars) => bars.map((bar) => bar.firstChild.offsetWidth / bar.offsetWidth)"
+    drawn = page.locator("#explorer .bar").evaluate_all(widths)
+    assert drawn == pytest.approx([float(value) for value in seen.column("P(clean)")], abs=0.02), "and no doubt"
     seen.shot("light")
     seen.close()
 
@@ -237,11 +244,32 @@ def test_a_phone(browser: Any, address: str) -> None:
     seen.close()
 
 
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_sheet_breaks_no_word(browser: Any, tmp_path: Path, width: int) -> None:
+    word = "Geschwindigkeitsbegrenzung"
+    Image.new("RGB", (30, 10), "red").save(tmp_path / "a.png")
+    pair = {"item_id": "i", "source_text": word, "translation": f"una {word}", "back": word, "p_clean": 0.3}
+    (tmp_path / "a.html").write_text(suspects.page([pair], lambda item: tmp_path / "a.png", "es", "de", "title"))
+    seen = Watched(browser, f"file://{tmp_path / 'a.html'}", viewport={"width": width, "height": 800})
+    lines = """(texts) => texts.map((text) => { const range = document.createRange(); const node = text.firstChild;
+      range.setStart(node, node.length - 26); range.setEnd(node, node.length);
+      return range.getClientRects().length; })"""
+    assert seen.page.locator("bdi").evaluate_all(lines) == [1, 1, 1]
+    assert seen.page.evaluate("document.documentElement.scrollWidth") == width
+    assert seen.page.locator("thead").is_visible() == (width > 700)
+    bar = "(bar) => bar.firstChild.offsetWidth / bar.offsetWidth"
+    assert seen.page.locator(".bar").evaluate(bar) == pytest.approx(0.3, abs=0.02), "the bar is of P(clean)"
+    assert seen.said == []
+    seen.context.close()
+
+
 def test_keys(browser: Any, address: str) -> None:
     seen = Seen(browser, address, viewport={"width": 1200, "height": 900})
     page = seen.page
-    page.keyboard.press("/")
-    assert page.evaluate("document.activeElement.id") == "pairs-words"
+    page.keyboard.down("/")
+    page.keyboard.down("/")  # which a browser sends again while it is held
+    page.keyboard.up("/")
+    assert page.evaluate("document.activeElement.id") == "pairs-words" and page.input_value("#pairs-words") == ""
     page.keyboard.type("azul/")
     assert page.input_value("#pairs-words") == "azul/"
     page.keyboard.press("Escape")

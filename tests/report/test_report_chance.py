@@ -45,6 +45,14 @@ def test_over_seeds_their_spread_decides() -> None:
     assert level.tiles[1].open and level.tiles[1].detail.endswith("within 1 sd: may be chance")
 
 
+@pytest.mark.parametrize(("half", "chance"), [(3.0, True), (1.9, False), (None, False)])
+def test_an_ensemble_whose_interval_overlaps_is_not_praised(half: float | None, chance: bool) -> None:
+    said = found({"infonce": [40.0], "uml": [44.0], "uml x3": [48.0], "infonce + uml": [46.0]}, half)
+    more = "; that may be chance: their 95 % intervals overlap" * chance
+    assert f"As an ensemble, uml x3 reaches 48.0, 4.0 above the mean of single runs{more}." in said.more
+    assert f"As an ensemble, infonce + uml reaches 46.0, 4.0 above the mean of single runs{more}." in said.more
+
+
 def test_equal_results_are_level_however_wide_their_intervals() -> None:
     said = found({"infonce": [40.0], "uml": [40.0]}, half=3.0)
     assert "level with infonce (+0.0), which knows nothing of noise." in said.headline and said.tiles[1].open

@@ -124,7 +124,29 @@ def test_results_of_other_signatures_never_share_a_table() -> None:
     rows = [result("uml", 0.4, 0, 10.0), result("infonce", 0.4, 0, 9.0, ties="optimistic", unc="top128")]
     found = compare.views(compare.results_frame(rows))
     assert [len(v.frame) for v in found] == [1, 1]
-    assert {v.title for v in found} == {"d test, queries in es (ties mid)", "d test, queries in es (ties optimistic)"}
+    assert {v.title for v in found} == {
+        f"d test, queries in es ({ties})" for ties in ("ties count half", "ties count for the right one")
+    }
+
+
+def test_titles_say_in_words_what_differs() -> None:
+    keys = [("c", "9", "full", "any"), ("c+d", "20", "full", "any"), ("c", "9", "labelled", "label")]
+    rows = []
+    for captions, count, protocol, right in keys:
+        run, told = result(f"m{captions}{protocol}", 0.4, 0, 10.0)
+        signed = told["signature"].replace("caption_set:c|q:9", f"caption_set:{captions}|q:{count}")
+        signed = signed.replace("protocol:full|pos:any", f"protocol:{protocol}|pos:{right}")
+        rows.append((run, told | {"signature": signed, "caption_set": captions}))
+    titles = {view.title for view in compare.views(compare.results_frame(rows))}
+    assert titles == {
+        "d test, queries in es (captions: c; right answers by item)",
+        "d test, queries in es (captions: c and d; right answers by item)",
+        "d test, queries in es (captions: c; right answers by category)",
+    }, "how many queries there are, and which count, follows from these"
+    (run, told), other = result("uml", 0.4, 0, 10.0), result("trine", 0.4, 0, 10.0)
+    fewer = told | {"signature": told["signature"].replace("|q:9|", "|q:8|")}
+    titles = {view.title for view in compare.views(compare.results_frame([(run, fewer), other]))}
+    assert titles == {"d test, queries in es (8 queries)", "d test, queries in es (9 queries)"}
 
 
 def test_the_uncertainty_candidates_and_the_noise_seed_do_not_divide() -> None:

@@ -235,6 +235,35 @@ def test_oracles_are_dashed_and_methods_keep_their_colours() -> None:
     assert len({style["color"] for style in many.values()}) == 5
 
 
+def test_variants_have_the_colour_of_their_method_and_a_line_of_their_own() -> None:
+    variants = ["uml", "uml (no S-T)", "uml, no S-T", "uml [beta=0.5]", "uml x3", "uml [judge gmm]"]
+    look = canvas.styles(["infonce [epochs=3]", *variants, "infonce + uml", "infonce [beta=1] + uml"])
+    assert {look[label]["color"] for label in variants} == {canvas.styles(["uml"])["uml"]["color"]}
+    assert len({(repr(look[label]["linestyle"]), look[label]["marker"]) for label in variants}) == len(variants)
+    assert look["uml"] == canvas.styles(["uml"])["uml"], "the method itself keeps its line"
+    assert look["infonce [epochs=3]"] == canvas.styles(["infonce"])["infonce"], "also where it has options"
+    both = look["infonce + uml"], look["infonce [beta=1] + uml"]
+    assert both[0]["color"] == both[1]["color"] not in {look["uml"]["color"], look["infonce [epochs=3]"]["color"]}
+
+
+@pytest.mark.parametrize("ratios", [(0.4,), (0.0, 0.4)])
+def test_long_titles_labels_and_legends_stay_within_the_figure(ratios: tuple[float, ...]) -> None:
+    long = ("infonce [epochs=3, beta=0.5] + uml [epochs=3, beta=0.5]", "uml [epochs=3, beta=0.5, judge gmm]", "uml")
+    seen = view(ratios, long if len(ratios) == 1 else ("infonce", "uml"))
+    title = "noto-emoji test, queries in es (captions: keywords and short-name; right answers by item)" * 2
+    frames = [
+        {"label": label, "noise": 0.4, "history": pd.DataFrame({"epoch": [1], "val.SumR": [1.0]})} for label in long
+    ]
+    with canvas.drawing():
+        drawn = [figures.by_noise(compare.View(**{**vars(seen), "title": title})), figures.training(frames)]
+        for figure in drawn:
+            assert figure is not None
+            canvas.settle(figure)
+            all_of_it = figure.get_tightbbox()
+            assert all_of_it.x0 > -0.02 and all_of_it.x1 < figure.get_figwidth() + 0.02
+    assert drawn[0] is not None and drawn[0].get_suptitle().replace("\n", " ").count("short-name") == 2
+
+
 def test_scripts_without_a_font_draw_no_warning(tmp_path: Path) -> None:
     Image.new("LA", (64, 20), (9, 128)).save(tmp_path / "a.png")
     found = [Found("a", "A", 0.5, tmp_path / "a.png", True), Found("b", "B $x$ <b>", 0.4)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import toy
+from matplotlib.container import ErrorbarContainer
 from PIL import Image
 
 from ccr_cli.metrics.calibration import reliability
@@ -196,7 +198,7 @@ def test_categories_left_out_stand_beside_the_others() -> None:
     table = pd.DataFrame({"direction": "t2v", "left_out": left_out, "uncertainty": unc, "entropy": unc**2})
     table = pd.concat([table, table.assign(direction="v2t", uncertainty=1 - unc)])
     with canvas.drawing():
-        figure, dots = outside.densities({"fume": table}), outside.entropy({"fume": table})
+        figure, dots = outside.densities({"a": {"fume": table}}), outside.entropy({"a": {"fume": table}})
     assert figure is not None and dots is not None
     said = [[text.get_text() for text in ax.texts] for ax in (*figure.axes, *dots.axes)]
     assert said == [["AUROC 0.00"], ["AUROC 1.00"], ["rank correlation 1.00"], ["rank correlation -1.00"]]
@@ -206,9 +208,31 @@ def test_categories_left_out_stand_beside_the_others() -> None:
     assert np.allclose(np.asarray(strange.get_ydata(), float), unc[left_out] ** 2)
     assert len(np.asarray(inside.get_xdata())) == 70
     with canvas.drawing():
-        alone = outside.densities({"uml": table[table["direction"] == "t2v"]})
+        alone = outside.densities({"a": {"uml": table[table["direction"] == "t2v"]}})
+        several = outside.densities({"half": {"fume": table, "uml": table}, "others": {"uml": table}})
     assert alone is not None and [ax.get_visible() for ax in alone.axes] == [True, False]
-    assert outside.densities({}) is None and outside.entropy({"fume": table.assign(entropy=np.nan)}) is None
+    assert several is not None and [ax.get_title(loc="left") for ax in several.axes[::2]] == [
+        *("fume: text queries\nhalf", "uml: text queries\nhalf", "uml: text queries\nothers")
+    ]
+    assert outside.densities({}) is None and outside.entropy({"a": {"fume": table.assign(entropy=np.nan)}}) is None
+
+
+def test_every_kind_of_queries_outside_is_drawn() -> None:
+    table = pd.DataFrame(
+        {"direction": "t2v", "left_out": [True, False] * 5, "uncertainty": np.arange(10.0), "entropy": np.nan}
+    )
+    known = {("r", "s", kind): lambda: table for kind in ("noto-emoji@0a1b2c3d", "half-seed0")}
+    frame = results(run_id=["r"], label=["uml"], SumR=[1.0], signature="s", run="r")
+    told = {"data": "d", "lang": "es", "signature": "s", "label": "uml"}
+    seen = Seen(Material([("r", told)], outside=known), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    assert {kind: list(tables) for kind, tables in seen.outside.items()} == {
+        "half-seed0": ["uml"],
+        "noto-emoji@0a1b2c3d": ["uml"],
+    }
+    with canvas.drawing():
+        made = illustrations.drawn(seen)["outside"]
+    assert made.figure is not None and len(made.figure.axes) == 4
+    assert made.caption.startswith("Not of the gallery: queries whose items were taken out; captions of noto-emoji.")
 
 
 def test_recall_by_length_is_that_of_each_class() -> None:
@@ -216,19 +240,50 @@ def test_recall_by_length_is_that_of_each_class() -> None:
     ids = list(asked)
     one = pd.DataFrame({"query_id": ids, "rank": [5.0] * 10 + [6.0] * 10 + [1.0, 9, 9, 9, 1.0]})
     two = pd.DataFrame({"query_id": ids[::-1], "rank": [9.0] * 25})
-    found = lengths.by_length({"infonce": [one, two], "gone": []}, asked)
-    assert found is not None and found.names[0] == "1" and sum(found.share) == pytest.approx(1)
+    items = {query: f"i{number // 3}" for number, query in enumerate(ids)}
+    found = lengths.by_length({"infonce": [one, two], "uml": [one], "gone": []}, asked, items, "infonce")
+    assert found is not None and found.names[0] == "1" and sum(found.count) == 25
     direct = one.assign(n=[asked[i] for i in ids])
     low = [int(name.partition("\u2013")[0]) for name in found.names]
     high = [int(name.rpartition("\u2013")[2]) for name in found.names]
     want = [50 * float((direct[direct["n"].between(a, b)]["rank"] <= 5).mean()) for a, b in zip(low, high, strict=True)]
-    assert found.recall["infonce"] == pytest.approx(want)
-    assert lengths.by_length({"a": [one]}, dict.fromkeys(ids, 3)) is None and lengths.by_length({}, asked) is None
+    assert found.recall["infonce"].value == pytest.approx(want)
+    assert list(found.gain) == ["uml"] and found.gain["uml"].value == pytest.approx(want)
+    assert lengths.by_length({"a": [one]}, dict.fromkeys(ids, 3), items) is None
+    assert lengths.by_length({}, asked, items) is None
     with canvas.drawing():
-        figure = lengths.draw(
-            lengths.ByLength(["1"], np.ones(1), {"infonce": np.ones(1), "uml": np.ones(1)}), "words", "infonce"
-        )
-    assert figure is not None and len(figure.axes) == 2
+        figure, alone = (lengths.draw(each, "words", "infonce") for each in (found, replace(found, gain={})))
+    assert figure is not None and len(figure.axes) == 2 and alone is not None and len(alone.axes) == 1
+    assert [text.get_text().splitlines()[-1] for text in figure.axes[0].get_xticklabels()] == [
+        f"n = {count}" for count in found.count
+    ]
+    spans = [
+        part.lines[2][0].get_segments() for part in figure.axes[0].containers if isinstance(part, ErrorbarContainer)
+    ]
+    ends = np.array(spans)[:, :, :, 1]
+    assert np.allclose(ends[0], np.stack([found.recall["infonce"].low, found.recall["infonce"].high], axis=1))
+
+
+def test_intervals_by_length_are_of_items_drawn_with_all_their_queries() -> None:
+    rng = np.random.default_rng(3)
+    ids = [f"q{i}" for i in range(240)]
+    asked, items = {q: 1 + i % 2 for i, q in enumerate(ids)}, {q: f"i{i // 6}" for i, q in enumerate(ids)}
+    easy = np.repeat(rng.random(40) < 0.5, 6)  # an item is found by all its queries, or by none
+    ranks = {"infonce": np.where(easy, 1.0, 9.0), "uml": np.where(easy | (rng.random(240) < 0.2), 1.0, 9.0)}
+    frames = {label: [pd.DataFrame({"query_id": ids, "rank": rank})] for label, rank in ranks.items()}
+    found = lengths.by_length(frames, asked, items, "infonce")
+    assert found is not None and found.names == ["1", "2"]
+    for place in (0, 1):
+        hits = {k: 100.0 * (rank.reshape(40, 6)[:, place::2] <= 5) for k, rank in ranks.items()}
+        drawn = np.random.default_rng(9).integers(0, 40, (4000, 40))
+        for told, value in ((found.recall["uml"], hits["uml"]), (found.gain["uml"], hits["uml"] - hits["infonce"])):
+            low, high = np.percentile(value[drawn].mean(axis=(1, 2)), [2.5, 97.5])
+            assert told.value[place] == pytest.approx(value.mean())
+            assert (told.low[place], told.high[place]) == pytest.approx((low, high), abs=3.0)
+    spread = found.recall["infonce"].high - found.recall["infonce"].low
+    assert (spread > 25).all(), "queries of one item are not independent: by query it would be 18"
+    narrow = found.gain["uml"].high - found.gain["uml"].low
+    assert (narrow < 0.7 * spread).all(), "the same items are drawn for both"
 
 
 def judged(p: list[float]) -> pd.DataFrame:
@@ -273,6 +328,12 @@ def test_a_pair_without_picture_and_with_odd_texts_is_drawn(tmp_path: Path) -> N
         bare = scored.draw(chosen, lambda item: None)
     assert bare is not None and "no image" not in [text.get_text() for text in bare.axes[0].texts]
     assert bare.get_figheight() < figure.get_figheight(), "no room is left for what none of them has"
+    long = "uml [epochs=3, cross_lingual_weight=0.5, judge two-group, first 5 %]"
+    several = scored.choose({"infonce": judged([0.9, 0.1]), long: judged([0.9, 0.2])})
+    with canvas.drawing():
+        named = scored.draw(several, lambda item: None)
+    assert named is not None and named.get_figheight() > bare.get_figheight()
+    assert long in {text.get_text().replace("\n", " ") for text in named.axes[0].texts}, "no name is cut"
 
 
 def test_a_panel_a_language() -> None:

@@ -10,6 +10,7 @@ import fakes as fake
 import pandas as pd
 import pytest
 
+from ccr_cli import registry
 from ccr_cli.artifacts import base, diagnosis
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.report import canvas, compare, compose, explorer, illustrations, judges, suspects
@@ -92,6 +93,17 @@ def test_the_page_takes_the_language_of_the_data_set(tmp_path: Path) -> None:
     group, seen = told(found)
     assert group["source"] == "de"
     assert "<th>source (de)</th>" in suspects.lists(found, seen.suspects[0], seen.found)[0]
+
+
+def test_a_judge_without_sides_has_none_in_an_early_diagnosis(tmp_path: Path) -> None:
+    """One is written here for the oracle."""
+    without = {
+        name for name in registry.names("judges") if registry.load("judges", name).SCOPE not in ("batch", "epoch")
+    }
+    assert set(diagnosis.WITHOUT_SIDE) == without
+    found, _ = material(tmp_path, {"judge": "gmm"}, {"judge": "oracle"})
+    sides = {each.summary["judge"]: each.summary["judge_side"] for each in found.diagnoses}
+    assert sides == {"triangle": "", "oracle": "", "gmm": "cross_lingual"}
 
 
 def test_the_seed_comes_first() -> None:

@@ -331,7 +331,10 @@ def test_what_differs_stands_with_every_row_and_once_in_print() -> None:
 def test_settings_of_yours_are_told_apart_and_not_averaged() -> None:
     made = tables(result("multi30k", total=100.0), result("multi30k", total=110.0, fusion="0.8raw"))
     mine = cells(made["published-multi30k-de"], YOURS)
-    assert {row["method"]: row["sumr"] for row in mine} == {"uml, fusion none": 100.0, "uml, fusion 0.8raw": 110.0}
+    assert {row["method"]: row["sumr"] for row in mine} == {
+        "uml, not fused": 100.0,
+        "uml, fused with weight 0.8": 110.0,
+    }
 
 
 def test_a_misprint_is_named_where_it_stands() -> None:

@@ -8,11 +8,14 @@ import json
 import math
 from html.parser import HTMLParser
 
+import pandas as pd
 import pytest
 from rich.console import Console
 from rich.text import Text
 
-from ccr_cli.report import markup
+from ccr_cli.report import compare, markup, summaries
+from ccr_cli.report.compare import METRICS
+from ccr_cli.report.searches import Found, Search
 from ccr_cli.report.tables import (
     Cell,
     Column,
@@ -199,3 +202,22 @@ def test_a_text_cannot_leave_its_attribute_or_turn_its_neighbours() -> None:
     assert '"' not in markup.text('" onload="x')
     assert "\u202e" not in markup.foreign("\u202eabc") and "dir=" in markup.foreign("abc", 'x"y')
     assert 'lang="x&quot;y"' in markup.foreign("abc", 'x"y')
+
+
+@pytest.mark.parametrize("lang", ["de", ""])
+def test_what_was_written_of_an_item_is_in_the_language_of_the_data(lang: str) -> None:
+    found = [Search("perro", "es", [Found("i", "Hund", 0.5)], "Hund", gloss_lang=lang), Search("gato", "es", [])]
+    table = summaries.searches(found)
+    assert table.columns[2].title == "a caption of its item" + " (de)" * bool(lang)
+    assert "English" not in to_markdown(table)
+
+
+def test_bold_is_said_to_be_no_proof() -> None:
+    rows = [(m, 0.4, s, 0, 50.0 + s) for m in ("infonce", "uml") for s in (0, 1)]
+    frame = pd.DataFrame(rows, columns=["label", "noise", "seed", "noise_seed", "SumR"])
+    for name in METRICS:
+        frame[name] = frame["SumR"]
+    view = compare.View("t", "d", "test", "es", "target", "none", False, "caption-translation", "es", frame)
+    tables = [summaries.ladder(view), summaries.retrieval(view), summaries.overview([view]), summaries.recoveries(view)]
+    assert all(each is not None and summaries.BEST_NOTE in " ".join(each.notes) for each in tables)
+    assert "may be chance" in summaries.BEST_NOTE

@@ -37,7 +37,10 @@ def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> N
     inputs = Inputs(Workspace(chain.root))
     data = dataset.read(chain.find("dataset"))
     half = set(items_of(data.items, "val-report")["item_id"])
-    asked = {q.query for q in sample_searches(inputs, 50, split="val-report", device="cpu")}
+    found = sample_searches(inputs, 50, split="val-report", device="cpu")
+    asked = {q.query for q in found}
+    source = data.captions[(data.captions["lang"] == "en") & (data.captions["k"] == 0)]
+    assert {q.gloss_lang for q in found} == {"en"} and {q.gloss for q in found} <= set(source["text"])
     human = data.captions[(data.captions["lang"] == "es") & (data.captions["k"] == 0)]
     assert asked and asked == set(human[human["item_id"].isin(half)]["text"])
     (drawn,) = sample_maps(inputs, 50, split="val-report", device="cpu")

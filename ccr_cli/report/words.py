@@ -1,0 +1,141 @@
+"""What a signature says, in words: for the titles of tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ccr_cli.metrics import signature
+
+FOLLOWING = ("q", "gallery", "dir", "pos")
+"""Fields that follow from others, from captions and protocol: they are said where nothing else tells results apart."""
+
+_NOISE = {
+    "none": "no noise",
+    "caption-translation": "translations switched",
+    "image-translation": "translations switched by item",
+    "caption-pair": "captions switched with their translations",
+    "image-pair": "captions and translations switched by item",
+}
+_PROTOCOL = {
+    "full": "right answers by item",
+    "zero-shot": "right answers by item",
+    "labelled": "right answers by category",
+}
+_POSITIVES = {
+    "any": "any caption of an item is right",
+    "label": "all of a category are right",
+    "single": "an item finds its first caption alone",
+}
+_TIES = {"mid": "ties count half", "optimistic": "ties count for the right one", "pessimistic": "ties count against it"}
+_SELECT = {
+    "mt": "epoch chosen by machine-translated queries",
+    "human": "epoch chosen by human queries",
+    "last": "last epoch kept",
+}
+_LEAK = {
+    "own-split": "splits of the data set",
+    "selected-on": "items that chose the epoch among them",
+    "trained-on": "items that were trained on",
+    "unchecked": "leaks not checked",
+}
+
+
+def noise(kind: str) -> str:
+    """What was switched.
+
+    >>> noise("caption-pair")
+    'captions switched with their translations'
+    """
+    return _NOISE.get(kind, f"{kind} noise")
+
+
+def fusion(value: str) -> str:
+    """With which weight queries were fused with their translation.
+
+    >>> fusion("0.8raw"), fusion("0.8raw-3alone"), fusion("0.5minmax")
+    ('weight 0.8', 'weight 0.8, 3 queries alone', 'weight 0.5, minmax')
+    """
+    share, _, alone = value.partition("-")
+    weight = share.rstrip("abcdefghijklmnopqrstuvwxyz")
+    how = share.removeprefix(weight).removeprefix("raw")
+    alone = alone.removesuffix("alone")
+    return ", ".join([f"weight {weight}", *([how] if how else []), *([f"{alone} queries alone"] if alone else [])])
+
+
+def field(key: str, value: str) -> str:
+    """One field of a signature, or what else divides results.
+
+    >>> field("caption_set", "keywords+short-name"), field("gallery", "5x1000"), field("select", "human")
+    ('captions: keywords and short-name', '5 galleries of 1000 items', 'epoch chosen by human queries')
+    >>> field("protocol", "labelled-without-3,8"), field("mt", "recorded:apertium"), field("trained_lang", "fr")
+    ('right answers by category, without 3,8', 'translated by recorded apertium', 'trained for fr')
+    """
+    return _FIELDS[key](value) if key in _FIELDS else _raw(key, value)
+
+
+def _raw(key: str, value: str) -> str:
+    return f"{key.replace('_', ' ')} {value}"
+
+
+def _protocol(value: str) -> str:
+    name, _, left_out = value.partition("-without-")
+    zero = name.removeprefix("zero-shot-")
+    said = _PROTOCOL.get(zero, f"protocol {zero}")
+    return f"{said}, without {left_out}" if left_out else said
+
+
+def _gallery(value: str) -> str:
+    number, _, size = value.rpartition("x")
+    return f"{number} galleries of {size} items" if number else f"{size} items searched"
+
+
+def _mt(value: str) -> str:
+    if value == "none":
+        return "trained without translations"
+    return f"translated by {value.replace('&', ' and ').replace(':', ' ').replace('+', ' and ')}"
+
+
+def _sim(value: str) -> str:
+    reading = value.removeprefix("cosine").removeprefix("-")
+    return f"read as {reading}" if reading else "read as usual"
+
+
+def _data(value: str) -> str:
+    return f"data set {value.rpartition('@')[2]}"
+
+
+_FIELDS: Mapping[str, Callable[[str], str]] = {
+    "caption_set": lambda value: f"captions: {' and '.join(value.split('+'))}",
+    "q": lambda value: f"{value} queries",
+    "gallery": _gallery,
+    "dir": lambda value: f"directions {value.replace('+', ' and ')}",
+    "protocol": _protocol,
+    "pos": lambda value: _POSITIVES.get(value, value),
+    "ties": lambda value: _TIES.get(value, value),
+    "sim": _sim,
+    "fusion": lambda value: "not fused" if value == "none" else f"fused with {fusion(value)}",
+    "mt": _mt,
+    "select": lambda value: _SELECT.get(value, value),
+    "leak": lambda value: _LEAK.get(value, f"leaks: {value.replace('-', ' ')}"),
+    "data": _data,
+    "noise": noise,
+    "ccr": lambda value: f"measured by ccr {value}",
+    "trained_lang": lambda value: f"trained for {value}",
+    "trained_on": lambda value: f"trained on {signature.data_name(value)}",
+}
+
+
+def apart(keys: Sequence[Mapping[str, str]], own: Mapping[str, str]) -> str:
+    """What tells one of several settings from the others: in words, or as it stands where words are the same.
+
+    Args:
+        keys: The fields of all of them.
+        own: Those of the one.
+    """
+    varying = [key for key in keys[0] if len({each.get(key) for each in keys}) > 1]
+    telling = [key for key in varying if key not in FOLLOWING]
+    told = {tuple(each.get(key) for key in telling) for each in keys}
+    shown = telling if len(told) == len({tuple(each.items()) for each in keys}) else varying
+    values = {key: {str(each.get(key)) for each in keys} for key in shown}
+    clear = {key for key in shown if len({field(key, value) for value in values[key]}) == len(values[key])}
+    return "; ".join((field if key in clear else _raw)(key, str(own.get(key))) for key in shown)
