@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from ccr_cli.metrics.detection import auroc
 from ccr_cli.report.canvas import CLEAN, FAINT, NOISY, across, new_figure, panels
-from ccr_cli.report.lettering import heading
+from ccr_cli.report.lettering import heading, over
 
 BINS = 32
 TERMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7a5c3d", "#56b4e9", "#e69f00")
@@ -83,7 +83,7 @@ def uncertainties(tables: Mapping[str, pd.DataFrame], title: str = "") -> Figure
         pad = max(0.03 * (high - low), 1e-6)
         two_densities(ax, values, wrong_N, (low - pad, high + pad), at=0.85)
         ax.set_ylim(0, 1.15 * ax.get_ylim()[1])
-        ax.set_title(label)
+        over(ax, label, 2.6)
         ax.set_xlabel("uncertainty")
         ax.xaxis.set_major_locator(MaxNLocator(nbins=4))
     for ax in flat[len(known) :]:
@@ -158,7 +158,7 @@ def losses(histories: Mapping[str, pd.DataFrame]) -> Figure | None:
             ax.set_yscale("log")
             ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             ax.yaxis.set_minor_locator(NullLocator())
-        ax.set_title(label)
+        over(ax, label, 2.6)
         ax.set_xlabel("epoch")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}  # never over a curve

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import CLEAN, FAINT, INK, NOISY, across, new_figure, panels, styles
-from ccr_cli.report.lettering import heading, legend_columns, wrapped
+from ccr_cli.report.lettering import heading, legend_size, wrapped
 
 FloatArray = NDArray[np.float64]
 
@@ -86,7 +86,9 @@ def by_language(views: Sequence[compare.View]) -> Figure | None:
     labels = sorted({label for view in views for label in compare.methods(view.frame)}, key=compare.method_order)
     columns = across(len(views))
     rows = -(-len(views) // columns)
-    figure = new_figure(3.1 * columns + 0.2, 2.9 * rows + 0.35)
+    width = 3.1 * columns + 0.2
+    ncols, lines = legend_size(labels, width, 9.5)
+    figure = new_figure(width, 2.9 * rows + 0.15 + 0.2 * lines)
     axes = [ax for line in panels(figure, rows, columns) for ax in line]
     look = styles(labels)
     for ax, view in zip(axes, views, strict=False):
@@ -106,7 +108,6 @@ def by_language(views: Sequence[compare.View]) -> Figure | None:
     for place in range(0, len(views), columns):
         axes[place].set_ylabel(views[0].named)
     handles = [axes[0].plot([], [], **look[label], label=label)[0] for label in labels]
-    ncols = legend_columns(labels, figure.get_figwidth(), 9.5)
     figure.legend(handles=handles, loc="outside upper center", ncols=ncols, fontsize=9.5)
     return figure
 
@@ -218,7 +219,9 @@ def training(histories: Sequence[Mapping[str, Any]], figure: str = "SumR", width
     judged = any(_judged(h["history"]) for h in known)
     labels = sorted({h["label"] for h in known}, key=compare.method_order)
     style = styles(labels)
-    drawn = new_figure(max(width * min(len(ratios), 4) / 4, 5.0), 4.9 if judged else 2.9)
+    width = max(width * min(len(ratios), 4) / 4, 5.0)
+    ncols, lines = legend_size(labels, width, 9.5)
+    drawn = new_figure(width, (4.7 if judged else 2.7) + 0.2 * lines)
     axes = panels(drawn, 2 if judged else 1, len(ratios), sharex="col", sharey="row")
     for column, noise in enumerate(ratios):
         top = axes[0][column]
@@ -249,7 +252,6 @@ def training(histories: Sequence[Mapping[str, Any]], figure: str = "SumR", width
     if judged:
         axes[1][0].set_ylabel("judge's AUROC")
     handles = [top.plot([], [], **{**style[m], "marker": ""}, label=m)[0] for m in labels]
-    ncols = legend_columns(labels, drawn.get_figwidth(), 9.5)
     drawn.legend(handles=handles, loc="outside upper center", ncols=ncols, fontsize=9.5)
     return drawn
 

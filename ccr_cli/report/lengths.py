@@ -21,7 +21,7 @@ from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, ends, resamples
 from ccr_cli.metrics.breakdown import split
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import GRID, INK, Style, new_figure, panels, styles
-from ccr_cli.report.lettering import heading, legend_columns, wrapped
+from ccr_cli.report.lettering import heading, legend_size, wrapped
 
 FloatArray = NDArray[np.float64]
 
@@ -140,7 +140,9 @@ def draw(found: ByLength, counted: str, baseline: str | None, title: str = "") -
         title: Over the figure.
     """
     labels = sorted(found.recall, key=compare.method_order)
-    figure = new_figure(9.6 if found.gain else 6.2, 3.9 + 0.2 * len(labels))
+    width = 9.6 if found.gain else 6.2
+    ncols, lines = legend_size(labels, width, 8.5)
+    figure = new_figure(width, 4.1 + 0.2 * lines)
     axes = panels(figure, 1, 2 if found.gain else 1)[0]
     x, left, look = np.arange(len(found.names)), axes[0], styles(labels)
     _points(left, found.recall, labels, look)
@@ -159,7 +161,6 @@ def draw(found: ByLength, counted: str, baseline: str | None, title: str = "") -
         ax.set_xlim(-0.55, len(x) - 0.45)
         ax.grid(axis="x", visible=False)
     handles, names = left.get_legend_handles_labels()
-    ncols = legend_columns(names, figure.get_figwidth(), 8.5)
     figure.legend(handles, names, fontsize=8.5, loc="outside lower center", ncols=ncols)
     heading(figure, title)
     return figure

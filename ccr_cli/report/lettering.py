@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ccr_cli.console import plain
@@ -22,8 +23,13 @@ def heading(figure: Figure, title: str, lines: int = 4) -> None:
         figure.suptitle(said, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
 
 
-def legend_columns(names: Sequence[str], width: float, size: float) -> int:
-    """In how many columns a legend fits.
+def over(ax: Axes, title: str, width: float, lines: int = 3) -> None:
+    """Writes the title of a panel of a width in inches."""
+    ax.set_title(wrapped(title, width, TITLE_LETTER, lines))
+
+
+def legend_size(names: Sequence[str], width: float, size: float) -> tuple[int, int]:
+    """In how many columns a legend fits, and how many lines it then has.
 
     Args:
         names: What it says.
@@ -31,7 +37,8 @@ def legend_columns(names: Sequence[str], width: float, size: float) -> int:
         size: Of its letters, in points.
     """
     each = max(map(_letters, names)) * size * 0.0088 + 5 * size / 72
-    return max(1, min(MOST, len(names), int(width / each)))
+    columns = max(1, min(MOST, len(names), int(width / each)))
+    return columns, -(-len(names) // columns)
 
 
 def wrapped(text: str, width: float, per_letter: float, lines: int) -> str:

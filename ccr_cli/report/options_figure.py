@@ -16,6 +16,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import FAINT, across, new_figure, panels
+from ccr_cli.report.lettering import over
 from ccr_cli.report.summaries import percent
 
 LEAST = 3
@@ -92,7 +93,7 @@ def sweep(found: list[Curve], figure: str, named: str) -> Figure | None:
         ax.set_xticks(list(x), [f"{value:g}" for value in x], rotation=0 if len(x) < 7 else 45)
         ax.margins(x=0.08, y=0.2)
         ax.set_xlabel(curve.option)
-        ax.set_title(f"{curve.method}, {percent(curve.noise)} noise")
+        over(ax, f"{curve.method}, {percent(curve.noise)} noise", 2.5)
         few, many = int(table["n"].min()), int(table["n"].max())
         said = f"n = {few}" if few == many else f"n = {few} to {many}"
         ax.text(0.98, 0.03, said, transform=ax.transAxes, ha="right", fontsize=8.5, color=FAINT)

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import CLEAN, FAINT, NOISY, new_figure, panels
 from ccr_cli.report.epochs import finish, two_densities
+from ccr_cli.report.lettering import TITLE_LETTER, wrapped
 from ccr_cli.report.trust_figures import DIRECTIONS
 
 MOST = 3
@@ -65,7 +66,7 @@ def densities(kinds: Kinds, title: str = "") -> Figure | None:
             wrong_N = own["left_out"].to_numpy(bool)
             limits = (low - pad, high + pad)
             two_densities(ax, own["uncertainty"].to_numpy(float), wrong_N, limits, at=0.16, names=NAMES, higher=True)
-            ax.set_title(f"{label}: {side}{kind}")
+            ax.set_title(wrapped(f"{label}: {side}", 3.5, TITLE_LETTER, 3) + kind)
         line[0].set_ylabel("density")
         line[0].set_ylim(0, 1.2 * line[0].get_ylim()[1])
     for ax in axes[-1]:
@@ -84,7 +85,7 @@ def entropy(kinds: Kinds, title: str = "") -> Figure | None:
     for line, (label, kind, table) in zip(axes, rows, strict=True):
         for ax, (direction, side) in zip(line, DIRECTIONS.items(), strict=True):
             _dots(ax, table[table["direction"] == direction])
-            ax.set_title(f"{label}: {side}{kind}")
+            ax.set_title(wrapped(f"{label}: {side}", 3.5, TITLE_LETTER, 3) + kind)
         line[0].set_ylabel("entropy of the categories")
     for ax in axes[-1]:
         ax.set_xlabel("uncertainty")

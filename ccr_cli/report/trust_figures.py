@@ -15,7 +15,7 @@ from matplotlib.ticker import PercentFormatter
 from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.report import compare
 from ccr_cli.report.canvas import FAINT, across, new_figure, panels, styles
-from ccr_cli.report.lettering import heading, legend_columns
+from ccr_cli.report.lettering import heading, legend_size, over
 
 TRIVIAL: Mapping[str, Any] = {"linewidth": 1.3, "alpha": 0.95}
 DASHES: tuple[Any, ...] = ((0, (4, 2)), (0, (1, 1.2)), (0, (5, 1, 1, 1)))
@@ -51,7 +51,7 @@ def risk(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | N
         if curve.get("aurc_random") is not None:
             ax.axhline(curve["aurc_random"], color=look["color"], linewidth=1, linestyle=":", alpha=0.8)
         if beside:
-            ax.set_title(name)
+            over(ax, name, 2.7)
     for ax in axes[len(curves) if beside else 1 :]:
         ax.set_visible(False)
     top = min(1.0, axes[0].get_ylim()[1] * 1.08)
@@ -113,7 +113,7 @@ def precision(curves: Mapping[str, Mapping[str, Sequence[float]]], title: str = 
     """
     if not curves:
         return None
-    figure = new_figure(8.6, 3.8 + 0.25 * (len(curves) // 2))
+    figure = new_figure(8.6, 3.8)
     axes = panels(figure, 1, 2, sharey=True)[0]
     for ax, (direction, named) in zip(axes, DIRECTIONS.items(), strict=True):
         for name, look in styles(sorted(curves, key=compare.method_order)).items():
@@ -126,7 +126,8 @@ def precision(curves: Mapping[str, Mapping[str, Sequence[float]]], title: str = 
         ax.yaxis.set_major_formatter(PercentFormatter(100, decimals=0))
     axes[0].set_ylabel("precision")
     handles, names = axes[0].get_legend_handles_labels()
-    ncols = legend_columns(names, figure.get_figwidth(), 9)
+    ncols, lines = legend_size(names, figure.get_figwidth(), 9)
+    figure.set_figheight(3.6 + 0.2 * lines)
     figure.legend(handles, names, loc="outside lower center", ncols=ncols, fontsize=9)
     heading(figure, title)
     return figure
