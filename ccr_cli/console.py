@@ -41,6 +41,11 @@ def plain(text: str) -> str:
     return "".join(map(safe, text))
 
 
+def counted(n: int, one: str, many: str = "") -> str:
+    """A number with its noun: `1 run`, `2 runs`."""
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
 def say(message: str, *, level: int = 0, style: str | None = None) -> None:
     """Prints a line of plain text on standard error.
 

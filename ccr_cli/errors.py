@@ -55,6 +55,17 @@ class UsageError(CcrError):
     exit_code = 2
 
 
+def no_share(option: str, value: float) -> UsageError:
+    """What to say of a share outside 0 to 1; of one that was meant as percent also how it is written.
+
+    Args:
+        option: How it is given, such as `--noise `.
+        value: What was given.
+    """
+    hint = f"{option}{value / 100:g} is {value:g} %" if 1 < value <= 100 else f"{option}0.4 is 40 %"
+    return UsageError(f"{option}{value:g}: a share lies between 0 and 1", hint=hint)
+
+
 class ArtifactError(CcrError):
     """An artifact that is missing, unfit, tampered with, or refused."""
 

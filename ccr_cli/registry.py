@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib
 from pathlib import Path
 from types import ModuleType
@@ -32,15 +33,24 @@ def summary(group: str, name: str) -> str:
     return (ast.get_docstring(ast.parse(source)) or "").split("\n", 1)[0]
 
 
-def load(group: str, name: str) -> ModuleType:
-    """Imports one plug-in.
+def check(group: str, name: str) -> None:
+    """Refuses a name that no plug-in has, before anything is imported.
 
     Raises:
         UsageError: If the group has no plug-in of that name; the known ones are listed.
     """
-    if name not in names(group):
-        raise UsageError(
-            f"there is no {group[:-1]} named {name!r}",
-            hint=f"known {group}: {', '.join(names(group))}",
-        )
+    known = names(group)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        meant = f"{near[0]}? " if near else ""
+        raise UsageError(f"there is no {group[:-1]} named {name!r}", hint=f"{meant}known {group}: {', '.join(known)}")
+
+
+def load(group: str, name: str) -> ModuleType:
+    """Imports one plug-in.
+
+    Raises:
+        UsageError: As `check`.
+    """
+    check(group, name)
     return importlib.import_module(f"ccr_cli.{group}.{name.replace('-', '_')}")

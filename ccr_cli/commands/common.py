@@ -7,7 +7,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
@@ -175,6 +177,22 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
     paragraphs = (function.__doc__ or "").split("\n\n")
     wrapper.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal breaks lines
     return wrapper
+
+
+@contextmanager
+def first_speaks() -> Iterator[None]:
+    """Has the first of the processes that torchrun started say what is wrong with options, which all of them read.
+
+    The others are quiet until torchrun, which ends all of them as soon as one ends, has noticed.
+    """
+    try:
+        yield
+    except UsageError as error:
+        if os.environ.get("RANK", "0") == "0":
+            raise
+        with suppress(Terminated):
+            time.sleep(10)
+        raise typer.Exit(error.exit_code) from None
 
 
 def _complain(error: CcrError) -> None:

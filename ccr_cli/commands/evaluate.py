@@ -93,7 +93,7 @@ def evaluate(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    from ccr_cli.commands.show import show_evaluation
+    from ccr_cli.commands.show_evaluation import show_evaluation
     from ccr_cli.stages.evaluate import evaluate as stage
     from ccr_cli.stages.measure import Options
 

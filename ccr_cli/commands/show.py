@@ -11,15 +11,11 @@ from ccr_cli import console
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
 from ccr_cli.commands.index import show_index
-from ccr_cli.errors import UsageError
+from ccr_cli.commands.show_evaluation import show_evaluation
 
 if TYPE_CHECKING:
     from ccr_cli.report.compose import Overview
-
-_DIRECTIONS = ("t2v", "v2t")
-
-
-_SHOWN = ("R@1", "R@5", "R@10", "MedR", "mAP")
+    from ccr_cli.stages.contents import Entry
 
 
 def show_translation(artifact: Artifact, said: set[str] | None = None) -> None:
@@ -106,142 +102,6 @@ def show_training(artifact: Artifact) -> None:
         console.warn(run.stopped(artifact))
 
 
-def show_evaluation(artifact: Artifact) -> None:
-    """Shows an evaluation's figures, their intervals and signatures: a table on a terminal, lines otherwise."""
-    from ccr_cli.artifacts.evaluation import headline, mean_ap, results
-
-    found = results(artifact)
-    name = headline(found[0])  # one protocol an evaluation, one headline
-    values = [mean_ap(r) if name == "mAP" else r[name] for r in found]
-    if console.brief:
-        say = ", ".join(f"{_what(r)} {_number(value)}" for r, value in zip(found, values, strict=True))
-        console.say(f"  {name}: {say}")
-        return
-    heads = [_certain(r, name, None, value) for r, value in zip(found, values, strict=True)]
-    if console.stderr().is_terminal and console.verbosity >= 0:
-        _draw(artifact.name, found, name, heads)
-    else:
-        for result, value in zip(found, heads, strict=True):
-            parts = {d: " ".join(f"{k} {_certain(result, k, d)}" for k in _SHOWN) for d in _DIRECTIONS}
-            figures = [f"{_asked(result, d)} {text}" for d, text in parts.items()]
-            console.say(f"{_what(result)}: {name} {value}; {'; '.join(figures)}")
-    for result in found:
-        console.say(result["signature"], style="dim")
-        _break_down(result)
-        _say_uncertainty(result)
-        if told := result.get("uncertainty"):
-            console.say(f"mean uncertainty: T2V {_number(told['t2v'], 3)}, V2T {_number(told['v2t'], 3)}")
-        _say_apart(f"out of distribution ({result.get('ood', {}).get('of', 'left out')})", result.get("ood"))
-        _say_apart("corrupted from intact", result.get("told_apart"))
-    told = found[0].get("intervals")
-    if told:
-        console.say(
-            f"± half of, or in brackets, the {told['level']:.0%} bootstrap interval over {told['drawn']}", style="dim"
-        )
-
-
-def _break_down(result: dict[str, Any]) -> None:
-    """Says, where more is asked for (`-v`), the figures of short and long queries, and by their translation."""
-    told = result.get("breakdown") or {}
-    lines = []
-    if told.get("length"):
-        unit = told["length"]["unit"]
-        lines += [(f"{g['low']:g} to {g['high']:g} {unit}", g) for g in told["length"]["groups"]]
-    if told.get("translation"):
-        found = told["translation"]
-        lines += [(f"translated, {name.replace('_', ' ')}", found[name]) for name in ("flagged", "not_flagged")]
-        lines += [(f"translated with chrF {g['low']:.0f} to {g['high']:.0f}", g) for g in found["groups"]]
-    for what, group in lines:
-        figures = " ".join(f"{k} {_number(group[k])}" for k in _SHOWN)
-        console.say(f"  {what}: {group['queries']} queries ({group['share']:.0%}); T2V {figures}", level=1)
-
-
-def _say_uncertainty(result: dict[str, Any]) -> None:
-    """Says, where more is asked for, whether the uncertainty of text queries beats what similarities tell for free."""
-    own = (result.get("calibration") or {}).get("t2v") or {}
-    others = [
-        f"{name} {_number(each['auroc'], 3)}{_verdict((each.get('gaps') or {}).get('auroc'))}"
-        for name, each in (own.get("trivial") or {}).items()
-    ]
-    if others:
-        mine = f"{_uncertainty(result)} {_number(own['auroc'], 3)} " if "auroc" in own else "no uncertainty of its own "
-        console.say(f"  T2V, first result wrong, AUROC: {mine}beside {', '.join(others)}", level=1)
-
-
-def _uncertainty(result: dict[str, Any]) -> str:
-    """What an uncertainty is called: a softmax with its temperatures, where the method has none of its own."""
-    if "|unc:softmax|" not in result["signature"]:
-        return "uncertainty"
-    return f"softmax at temperature {', '.join(f'{each:.3f}' for each in result['temperature'])}"
-
-
-def _say_apart(what: str, told: dict[str, Any] | None) -> None:
-    """Says how well queries of two kinds are told apart, and whether by more than what similarities tell for free."""
-    for direction in _DIRECTIONS:
-        own = (told or {}).get(direction)
-        if own is None:
-            continue
-        others = [
-            f"{each} {_number(found['auroc'], 3)}{_verdict(found.get('gap'))}" for each, found in own["trivial"].items()
-        ]
-        mine = "no uncertainty of its own"
-        if "auroc" in own:
-            ends = own["interval"]
-            mine = f"uncertainty {_number(own['auroc'], 3)}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
-        console.say(f"{direction.upper()} {what}, AUROC: {mine} beside {', '.join(others)}")
-
-
-def _verdict(gap: list[float] | None) -> str:
-    if gap is None:
-        return ""
-    said = "beaten" if gap[0] > 0 else "is better" if gap[1] < 0 else "not beaten"
-    return f" ({said}: {gap[0]:+.3f} to {gap[1]:+.3f})"
-
-
-def _what(result: dict[str, Any]) -> str:
-    role = " (source)" if result["role"] == "source" else ""
-    fusion = "" if result["fusion"] == "none" else f", fused {result['fusion']}"
-    reading = f", {result['reading']} alone" if result.get("reading") else ""
-    by = f", sentences by {result['signature'].partition('|pos:')[2].partition('|')[0]}" if result.get("task") else ""
-    worse = f", corrupted {result['corrupt']}" if result.get("corrupt") else ""
-    several = f", mean of {len(result['ensemble'])} runs" if result.get("ensemble") else ""
-    return f"{result['data']} {result['lang']}{role}{several}{fusion}{reading}{by}{worse}"
-
-
-def _asked(result: dict[str, Any], direction: str) -> str:
-    """What a direction is called where it is shown; in text retrieval the source sentences stand for the pictures."""
-    return (direction.replace("v", "s") if result.get("task") else direction).upper()
-
-
-def _certain(result: dict[str, Any], name: str, direction: str | None, value: float | None = None) -> str:
-    """A figure with half the width of its interval; a median, whose interval is lopsided, with both ends."""
-    from ccr_cli.artifacts.evaluation import interval
-
-    shown = _number(result[direction][name] if direction else value)
-    ends = interval(result, name, direction)
-    if ends is None or shown == "-":
-        return shown
-    low, high = ends
-    return f"{shown} [{low:.1f}, {high:.1f}]" if name == "MedR" else f"{shown} ± {(high - low) / 2:.1f}"
-
-
-def _draw(title: str, found: list[dict[str, Any]], name: str, heads: list[str]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=Text(console.plain(title)), padding=(0, 0), pad_edge=False)
-    table.add_column("queries")
-    for column in ("", *_SHOWN):
-        table.add_column(column, justify="right" if column else "left")
-    for result, value in zip(found, heads, strict=True):
-        what = f"{_what(result)}: {name} {value}"
-        for n, direction in enumerate(_DIRECTIONS):
-            cells = [_certain(result, k, direction) for k in _SHOWN]
-            last = n == len(_DIRECTIONS) - 1
-            table.add_row(Text("" if n else console.plain(what)), _asked(result, direction), *cells, end_section=last)
-    console.stderr().print(table)
-
-
 def show_diagnosis(artifact: Artifact) -> None:
     """Shows what a diagnosis found."""
     from ccr_cli.artifacts.diagnosis import summary
@@ -280,12 +140,11 @@ def _threshold(split: dict[str, Any]) -> str:
     return ", ".join([f"P(clean) < {split['p_clean']:g} of the {split['by']}", *near])
 
 
-def show_report(found: Overview, path: Path) -> None:
+def show_report(found: Overview) -> None:
     """Shows what a report says: its headline and its tables, drawn on a terminal, Markdown otherwise."""
     from ccr_cli.report.tables import to_markdown, to_rich
 
     err = console.stderr()
-    console.say(f"  the page: {path}")
     console.say(found.findings.headline, style="bold")
     for table in found.tables.values():
         if console.verbosity >= 0:
@@ -299,17 +158,32 @@ def show_report(found: Overview, path: Path) -> None:
 def show(
     artifacts: c.Artifacts = None,
     workspace: c.WorkspaceOption = Path("."),
+    json: c.Json = False,
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Say again what the stage that made an artifact said of it at its end.
+    """List what the workspace holds; or say again what the stage that made an artifact said of it at its end.
 
-    Of translations, runs, evaluations, diagnoses and indexes. Prints the artifact's path.
+    The list has what was asked of each artifact in short and what came of it, in the order of the chain, the newest
+    first. Of an artifact that is named it prints the path, and says what there is to say of translations, runs,
+    evaluations, diagnoses and indexes.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)
-    if not inputs.given:
-        raise UsageError("which artifact?", hint="ccr show evaluations/NAME")
+    from ccr_cli.stages.contents import contents
+
+    if json or not inputs.given:
+        entries = contents(inputs.workspace, inputs.given or None)
+        if json:
+            c.show_json({"artifacts": [_facts(entry) for entry in entries]})
+        elif entries:
+            shown = inputs.workspace.relative
+            rows = [(e.kind, shown(e.path), e.asked, e.found.words, e.made[:16].replace("T", " ")) for e in entries]
+            c.show_table(("kind", "artifact", "asked", "found", "made"), rows)
+        else:
+            console.say(f"there is nothing in {inputs.workspace.root}")
+            console.say("  try: ccr data import noto-emoji, or ccr demo for the whole chain; ccr data list has more")
+        return
     summaries: dict[str, Callable[[Artifact], None]] = {
         **_SUMMARIES,
         "translation": partial(show_translation, said=set()),
@@ -322,6 +196,14 @@ def show(
             console.say(f"  {', '.join(f'{n} {what}' for what, n in artifact.counts.items())}")
 
 
+def _facts(entry: Entry) -> dict[str, Any]:
+    """An artifact of the list as JSON."""
+    about = c._facts(entry.artifact) if entry.artifact else {"kind": entry.kind, "path": str(entry.path)}
+    figure = {"figure": entry.found.figure, "value": entry.found.value} if entry.found.figure else {}
+    request = {"request": entry.artifact.request} if entry.artifact else {}
+    return {**about, "asked": entry.asked, "found": entry.found.words, **figure, "made": entry.made, **request}
+
+
 _SUMMARIES: dict[str, Callable[[Artifact], None]] = {
     "run": show_training,
     "evaluation": show_evaluation,
@@ -329,7 +211,9 @@ _SUMMARIES: dict[str, Callable[[Artifact], None]] = {
     "index": show_index,
 }
 
-EPILOG = c.examples("ccr show translations/noto-emoji/es-recorded", "ccr show runs/noto-emoji-es-uml-noise0.4-seed0")
+EPILOG = c.examples(
+    "ccr show", "ccr show translations/noto-emoji/es-recorded", "ccr show runs/noto-emoji-es-uml-noise0.4-seed0"
+)
 
 
 def _number(value: float | None, digits: int = 1) -> str:

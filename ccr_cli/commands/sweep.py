@@ -45,7 +45,7 @@ def make_all(
     cells = stage.grid(wanted, axes)
     part = None if shard is None else parse_part(shard)
     sizes = " x ".join(f"{len(values)} {key.replace('_', '-')}" for key, values in axes.items())
-    console.say(f"a sweep of {len(cells)} runs ({sizes})", style="bold")
+    console.say(f"a sweep of {console.counted(len(cells), 'run')} ({sizes})", style="bold")
     plans = stage.plan(inputs, cells)
     mine = cells if part is None else part.take(cells)
     states = Counter(cell.state for cell in mine)

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ccr_cli import registry
 from ccr_cli.commands import common as c
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import UsageError, no_share
 
 
 @c.guarded
@@ -33,7 +34,7 @@ def train(
     ] = "all",
     noise: Annotated[
         float | None,
-        typer.Option("--noise", min=0.0, max=1.0, help="Share of mismatched triplets.", show_default="none"),
+        typer.Option("--noise", help="Share of mismatched triplets, such as 0.4.", show_default="none"),
     ] = None,
     noise_style: c.NoiseStyle = "caption",
     noise_target: c.NoiseTarget = "translation",
@@ -108,6 +109,9 @@ def train(
     --sweep a run for each combination of values; those that are there are not made again.
     """
     c.setup(quiet, verbose)
+    if noise is not None and not 0 <= noise <= 1:
+        raise no_share("--noise ", noise)
+    registry.check("methods", method)  # before anything is read
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_training
     from ccr_cli.commands.sweep import make_all
@@ -142,7 +146,8 @@ def train(
         compiled=compiled,
     )
     if sweep:
-        make_all(inputs, wanted, read_axes(sweep, once), shard, json)
+        with c.first_speaks():
+            make_all(inputs, wanted, read_axes(sweep, once), shard, json)
         return
     if shard is not None:
         raise UsageError("--shard goes with --sweep: one run is not divided", hint="ccr train --sweep seed=0,1,2")

@@ -14,7 +14,7 @@ from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
 from ccr_cli.data.protocols import USUAL, ZERO_SHOT, Protocol
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import UsageError, no_share
 from ccr_cli.metrics import corrupt
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.stages.embed import choose_device
@@ -65,8 +65,10 @@ def evaluate(
         raise UsageError("--ties is mid, optimistic or pessimistic; --fusion raw or minmax; --beta lies in 0..1")
     if options.task not in ("visual", "text"):
         raise UsageError(f"--task is visual or text, not {options.task!r}")
-    if not 0 <= options.corrupt < 1 or options.corruption not in corrupt.KINDS:
-        raise UsageError(f"--corrupt lies in 0..1, and --corruption is {', '.join(corrupt.KINDS)}")
+    if not 0 <= options.corrupt < 1:
+        raise no_share("--corrupt ", options.corrupt)
+    if options.corruption not in corrupt.KINDS:
+        raise UsageError(f"--corruption is {', '.join(corrupt.KINDS)}, not {options.corruption!r}")
     wordless = [m.artifact.name for m in who.members if m.settings["text_encoder"]["kind"] == GIVEN]
     if options.corrupt and options.corruption != "features" and wordless:
         hint = "--corruption features"

@@ -7,7 +7,7 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import noise as draw
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import no_share
 
 
 def make_noise(
@@ -40,7 +40,7 @@ def make_noise(
         UsageError: If the ratio is not one, or there is no such style or target.
     """
     if not 0 < ratio <= 1:
-        raise UsageError(f"a noise ratio lies above 0 and is at most 1, not {ratio:g}", hint="--noise 0.4 is 40 %")
+        raise no_share("--noise ", ratio)
     draw.check(style, target)
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
     name = name or f"{style}-{target}-{ratio:g}-seed{seed}"

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts.asked import apart
 from ccr_cli.artifacts.workspace import FOLDERS, Workspace
 from ccr_cli.errors import ArtifactError, UsageError
 
@@ -70,7 +71,8 @@ class Inputs:
             given = [a for a in self.given if a.kind == kind]
             if given:
                 raise ArtifactError(f"{given[0].path} is no {kind} {asked}".rstrip(), hint=hint)
-            raise ArtifactError(f"there is no {kind} {asked}".rstrip() + f" in {self.workspace.root}", hint=hint)
+            none = "there are no features" if kind == "features" else f"there is no {kind}"
+            raise ArtifactError(f"{none} {asked}".rstrip() + f" in {self.workspace.root}", hint=hint)
         return found
 
     def maybe(
@@ -82,9 +84,11 @@ class Inputs:
         if given:
             found = [a for a in found if not any(made_from(a)(other) for other in found)]
         if len(found) > 1:
-            shown = "\n  ".join(self.workspace.relative(a.path) for a in found)
+            paths = [self.workspace.relative(a.path) for a in found]
+            width = max(map(len, paths))
+            lines = [f"\n  {path:{width}}  {told}".rstrip() for path, told in zip(paths, apart(found), strict=True)]
             raise ArtifactError(
-                f"several {kind} artifacts fit {asked}".rstrip() + f":\n  {shown}",
+                f"several {kind} artifacts fit {asked}".rstrip() + f":{''.join(lines)}",
                 hint=f"name the one you mean: {self.workspace.relative(found[-1].path)} for one",
             )
         if found:

@@ -12,7 +12,7 @@ from typing import Any
 from ccr_cli import registry
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.build import Planned
-from ccr_cli.errors import CcrError, UsageError
+from ccr_cli.errors import CcrError, UsageError, no_share
 from ccr_cli.stages.options import typed
 from ccr_cli.stages.parts import rank_and_size
 from ccr_cli.stages.select import Inputs
@@ -33,7 +33,7 @@ FLAGS = (
     "dtype",
 )
 """Fields of `Wanted` that can be swept, beside the options of the method."""
-_MOST = {"noise": 1}
+_SHARES = ("noise",)
 
 
 @dataclass(eq=False)
@@ -148,8 +148,10 @@ def _varied(wanted: Wanted, values: Mapping[str, str]) -> Wanted:
     for key in (key for key in values if key in FLAGS):
         try:
             changed[key] = typed(values[key], hints[key])
-            if isinstance(changed[key], int | float) and not 0 <= changed[key] <= _MOST.get(key, math.inf):
-                raise ValueError(f"expected a number from 0{' to 1' if key in _MOST else ''}")
+            if key in _SHARES and changed[key] is not None and not 0 <= changed[key] <= 1:
+                raise no_share(f"--sweep {_shown(key)}=", changed[key])
+            if isinstance(changed[key], int | float) and not 0 <= changed[key] < math.inf:
+                raise ValueError("expected a number from 0")
         except ValueError as error:
             raise UsageError(f"--sweep {_shown(key)}={values[key]}: {error}") from None
     options = {key: text for key, text in values.items() if key not in FLAGS}

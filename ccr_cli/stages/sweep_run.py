@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.build import in_work
-from ccr_cli.console import say
+from ccr_cli.console import counted, say
 from ccr_cli.errors import CcrError, LockedError, ResourceError, Terminated, as_user_error
 from ccr_cli.stages.select import Inputs
 from ccr_cli.stages.sweep import Cell
@@ -70,12 +70,13 @@ def run(
                 seconds.learn(cell)
                 yield cell
             if later and not waiting:
-                say(f"waiting for {len(later)} runs that other processes are at")
+                say(f"waiting for {counted(len(later), 'run')} that other processes are at")
             elif len(later) == len(queue):
                 time.sleep(POLL_SECONDS)
             queue, waiting = later, True
     except (KeyboardInterrupt, Terminated):
-        say(f"{sum(cell.made is not None for cell in cells)} of {len(cells)} runs of the sweep are made", level=-1)
+        made = sum(cell.made is not None for cell in cells)
+        say(f"{made} of {counted(len(cells), 'run')} of the sweep are made", level=-1)
         raise
 
 
@@ -137,7 +138,7 @@ def failure(cells: Sequence[Cell]) -> CcrError | None:
     width = max(len(name) for name, _ in shown)
     table = "".join(f"\n  {name:{width}}  {why}" for name, why in shown)
     last = CcrError(
-        f"{len(failed)} of {len(cells)} runs of the sweep are not made:{table}",
+        f"{len(failed)} of {counted(len(cells), 'run')} of the sweep are not made:{table}",
         hint="mend the cause and give the same command again: what is made is not made twice",
     )
     first = failed[0].error

@@ -15,7 +15,7 @@ from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.breakdown import with_quality
 from ccr_cli.stages.leaks import other_leak, own_leak
-from ccr_cli.stages.measure import Options, Target, asked_for, named
+from ccr_cli.stages.measure import Options, Target, asked_for, captions_of, named
 from ccr_cli.stages.select import Inputs, like, refuse_unread
 from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.triplets import items_alone
@@ -123,9 +123,13 @@ def _without_captions(data: dataset.Dataset, lang: str, protocol: Protocol) -> A
     others = [s for s in ("test", "val-report", "val") if asked_for(data, lang, replace(protocol, split=s))]
     of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
     partial = f": the data set is partial, see ccr data show {data.name}" if data.manifest.get("partial") else ""
+    hint = f"--split {' or '.join(others)}" if others and protocol.name in USUAL else None
+    if protocol.caption_set and protocol.name in USUAL and not others:
+        there = captions_of(data, lang, Protocol("full"))
+        there = there[there["item_id"].isin(items_of(data.items, protocol.split)["item_id"])]
+        hint = f"--caption-set {' or '.join(sorted(set(there['caption_set'])))}" if len(there) else None
     return ArtifactError(
-        f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}",
-        hint=f"--split {' or '.join(others)}" if others and protocol.name in USUAL else None,
+        f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}", hint=hint
     )
 
 

@@ -60,16 +60,32 @@ def test_nothing_there(command: tuple[str, ...], kind: str, hint: str, tmp_path:
 def test_features_are_missing(workspace: Chain) -> None:
     shutil.rmtree(workspace.root / "features")
     done = workspace.ccr(*TRAIN)
-    assert done.code == 4 and "there is no features of toy" in done.err and "ccr extract" in done.err
+    assert done.code == 4 and "error: there are no features of toy" in done.err and "ccr extract" in done.err
 
 
 @pytest.mark.parametrize("command", [("evaluate",), ("diagnose",), ("search", "rojo")])
 def test_several_fit(command: tuple[str, ...], chain: Chain) -> None:
     done = chain.ccr(*command)
     assert (done.code, done.out) == (4, "")
-    for run in Workspace(chain.root).artifacts("run"):
-        assert f"runs/{run.name}" in done.err
+    lines = {line.split()[0]: line for line in done.err.splitlines() if line.strip()}
+    for method, noise in (("uml", "0.4"), ("infonce", "none")):
+        line = lines[f"runs/{chain.find('run', method).name}"]
+        assert line.split(maxsplit=1)[1] == f"method {method}, noise {noise}", "what differs, and nothing else"
     assert "name the one you mean" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "hint"),
+    [
+        (("--method", "ulm"), "there is no method named 'ulm'", "uml? known methods: basic, "),
+        (("--noise", "40"), "--noise 40: a share lies between 0 and 1", "--noise 0.4 is 40 %"),
+        (("--noise", "-1"), "--noise -1: a share", "--noise 0.4 is 40 %"),
+        (("--sweep", "noise=0,40"), "--sweep noise=40: a share", "--sweep noise=0.4 is 40 %"),
+    ],
+)
+def test_what_was_meant_is_said(options: tuple[str, ...], said: str, hint: str, chain: Chain) -> None:
+    done = chain.ccr("train", *options)
+    assert (done.code, done.out) == (2, "") and f"error: {said}" in done.err and f"try: {hint}" in done.err
 
 
 def test_a_name_without_its_folder_is_looked_for(chain: Chain) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from standin import Engine
 from toy import Chain
 
 from ccr_cli import console
-from ccr_cli.artifacts import translation
+from ccr_cli.artifacts import evaluation, translation
+from ccr_cli.artifacts.workspace import FOLDERS, Workspace
 
 REFERENCES = " against 1 human caption of the item each (main; 24 captions)"
 
@@ -93,6 +95,45 @@ def test_other_artifacts_say_what_their_stage_said(kind: str, words: str, chain:
     assert (done.code, done.paths) == (0, [made.path]) and words in done.err
 
 
-def test_nothing_to_show_is_said(chain: Chain) -> None:
-    done = chain.ccr("show")
-    assert done.code == 2 and "which artifact?" in done.err
+def test_without_a_name_it_lists_the_workspace(chain: Chain) -> None:
+    header, *rows = [line.split("\t") for line in toy.ok("show", workspace=chain.root).out.splitlines()]
+    assert header == ["kind", "artifact", "asked", "found", "made"]
+    kinds = [row[0] for row in rows]
+    assert kinds == sorted(kinds, key=list(FOLDERS).index) and len(rows) == len(Workspace(chain.root).places())
+    for kind in set(kinds):
+        made = [row[4] for row in rows if row[0] == kind]
+        assert made == sorted(made, reverse=True)
+    by_path = {row[1]: row for row in rows}
+    trained, result = chain.find("run", "uml"), chain.find("evaluation", "uml")
+    run, evaluated = by_path[f"runs/{trained.name}"], by_path[f"evaluations/{result.name}"]
+    assert run[2] == "toy, uml, es, noise 0.4, seed 0, epochs 6"
+    assert run[3].startswith("SumR ") and run[3].endswith(" of 6")
+    assert evaluated[2] == f"{run[2]}: test"
+    assert evaluated[3] == f"SumR es {evaluation.results(result)[0]['SumR']:.1f}"
+    assert by_path[f"runs/{chain.find('run', 'infonce').name}"][2] == "toy, infonce, es, seed 0, epochs 6"
+    (noise,) = (row for row in rows if row[0] == "noise")
+    assert noise[2] == "toy, ratio 0.4, caption, translation, seed 0" and noise[3].endswith("triplets mismatched")
+
+
+def test_the_list_as_json(chain: Chain) -> None:
+    told = json.loads(toy.ok("show", "--json", workspace=chain.root).out)["artifacts"]
+    assert {each["id"] for each in told} == {artifact.id for artifact in Workspace(chain.root).artifacts()}
+    result = chain.find("evaluation", "infonce")
+    (same,) = (each for each in told if each["id"] == result.id)
+    assert (same["figure"], same["value"]) == ("SumR", evaluation.results(result)[0]["SumR"])
+    assert same["request"] == result.request and Path(same["path"]) == result.path
+    assert json.loads(toy.ok("show", result.path, "--json", workspace=chain.root).out)["artifacts"] == [same]
+
+
+def test_what_cannot_be_read_is_in_the_list(workspace: Chain) -> None:
+    noise = workspace.find("noise")
+    (noise.path / "artifact.json").write_text("{}", encoding="utf-8")
+    rows = [line.split("\t") for line in toy.ok("show", workspace=workspace.root).out.splitlines()]
+    (found,) = (row for row in rows if row[0] == "noise")
+    assert found[3].startswith("cannot be read: ") and "lacks 'kind'" in found[3]
+
+
+def test_of_an_empty_workspace_it_says_what_to_type(tmp_path: Path) -> None:
+    done = toy.ok("show", workspace=tmp_path)
+    assert done.out == "" and "there is nothing in" in done.err and "try: ccr data import" in done.err
+    assert json.loads(toy.ok("show", "--json", workspace=tmp_path).out) == {"artifacts": []}

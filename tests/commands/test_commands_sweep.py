@@ -225,7 +225,7 @@ def test_who_waits_goes_on_with_the_run_of_a_process_that_died(
     helper = toy.python(OWN_PROCESS, *LONG, workspace=workspace.root)
     assert helper.stderr is not None
     lines: list[str] = []
-    while not (lines and "waiting for 1 runs that other processes are at" in lines[-1]):
+    while not (lines and "waiting for 1 run that other processes are at" in lines[-1]):
         lines.append(helper.stderr.readline())
         assert lines[-1], lines
     assert f"pid={holder.pid}" in "".join(lines) and holder.poll() is None

@@ -41,7 +41,12 @@ def recall_at_5(chain: Chain, lang: str, how: str) -> float:
 def test_corruption_stands_beside_what_is_intact(how: str, finished: Chain) -> None:
     run = finished.find("run", "uml").path
     plain = evaluation.results(toy.ok("evaluate", run, *CPU, workspace=finished.root).made)
-    made = toy.ok("evaluate", run, "--corrupt", "0.5", "--corruption", how, *CPU, workspace=finished.root).made
+    done = toy.ok("evaluate", run, "--corrupt", "0.5", "--corruption", how, *CPU, workspace=finished.root)
+    made = done.made
+    words = {"drop": "words dropped", "features": "features masked", "both": "words dropped and features masked"}[how]
+    sentence = done.err.splitlines()[0]
+    assert sentence.startswith(f"toy es, 50% of {words}: SumR ") and "mean uncertainty " in sentence
+    assert "data:toy" not in done.err and "data:toy" in toy.ok("show", made.path, "-v", workspace=finished.root).err
     ranks, everything = evaluation.read_ranks(made), evaluation.results(made)
     intact, worse = (
         [r for r in everything if r["fusion"] == "none" and ("corrupt" in r) is which] for which in (False, True)
@@ -70,8 +75,11 @@ def test_corruption_stands_beside_what_is_intact(how: str, finished: Chain) -> N
 
 
 def test_wrong_shares_are_refused(finished: Chain) -> None:
-    for options in (("--corrupt", "1.5"), ("--corrupt", "0.3", "--corruption", "burn")):
-        done = finished.ccr("evaluate", finished.find("run", "uml").path, *options)
-        assert done.code == 2 and "--corrupt lies in 0..1" in done.err
+    run = finished.find("run", "uml").path
+    done = finished.ccr("evaluate", run, "--corrupt", "30")
+    assert done.code == 2 and "--corrupt 30: a share lies between 0 and 1" in done.err
+    assert "try: --corrupt 0.3 is 30 %" in done.err
+    done = finished.ccr("evaluate", run, "--corrupt", "0.3", "--corruption", "burn")
+    assert done.code == 2 and "--corruption is drop, replace, shuffle, features, both, not 'burn'" in done.err
     done = finished.ccr("evaluate", finished.find("run", "uml").path, "--corruption", "shuffle")
     assert done.code == 2 and "--corruption shuffle corrupts nothing by itself" in done.err

@@ -78,7 +78,9 @@ def test_half_of_the_items_taken_out_ask_the_others(name: str, finished: Chain) 
         assert told["auroc"] == pytest.approx(counted(before, after, "uncertainty"), abs=1e-9)
         assert told["interval"][0] <= told["auroc"] <= told["interval"][1]
     rows = evaluation.read_outside(done.made)
-    assert rows is not None and "T2V out of distribution (half-seed0), AUROC: " in done.err
+    assert rows is not None and "toy es: T2V out of distribution (half-seed0), AUROC: " in done.err
+    share = f"{ood['t2v']['auroc']:.0%} (T2V)"
+    assert done.err.startswith("toy es: uncertainty tells a query that belongs") and share in done.err.splitlines()[0]
     own = rows[(rows["result"] == everything.index(result)) & (rows["direction"] == "v2t")]
     wanted = [
         s["uncertainty"] for kind in (known, unknown) for each in kind for s in scores(method, each["v2t"], fitted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import toy
@@ -89,7 +90,7 @@ def test_values_are_typed_as_by_their_option() -> None:
         ("seed=0.5", "--sweep seed=0.5: expected a whole number"),
         ("seed=-1", "--sweep seed=-1: expected a number from 0"),
         ("noise-seed=-1", "--sweep noise-seed=-1: expected a number from 0"),
-        ("noise=0,1.5", "--sweep noise=1.5: expected a number from 0 to 1"),
+        ("noise=0,1.5", "--sweep noise=1.5: a share lies between 0 and 1"),
         ("noise=nan", "--sweep noise=nan: expected a number"),
         ("method=uml,lum", "there is no method named 'lum'"),
         ("nois=0", "--sweep has no key 'nois'"),
@@ -109,6 +110,15 @@ def test_a_sweep_is_not_for_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="torchrun"):
         grid(Wanted(), {"seed": ["0", "1"]})
+
+
+@pytest.mark.slow
+def test_of_torchruns_processes_one_says_so(tmp_path: Path) -> None:
+    program = tmp_path / "ccr.py"
+    program.write_text("from ccr_cli.cli import main\n\nmain()\n", encoding="utf-8")
+    done = toy.torchrun(program, tmp_path, "train", "--sweep", "seed=0,1")
+    assert done.code != 0 and done.err.count("error: a sweep does not run under torchrun") == 1
+    assert "terminated" not in done.err
 
 
 @pytest.mark.parametrize("size", [1, 3, 12])

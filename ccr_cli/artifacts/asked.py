@@ -1,0 +1,116 @@
+"""What was asked of an artifact, in a few words; and what tells several of one kind apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from ccr_cli.artifacts.base import Artifact, canonical_json
+
+_PLUGINS = ("method", "engine", "encoder", "judge", "type")
+"""What decides which further options there are."""
+_OWN = ("lang", "langs", "noise", "seed", "pairs", "preset", "select_on", "epochs", "split", "find", "only")
+"""What a person chooses whatever the plug-in: said wherever it differs."""
+_SHOWN: dict[str, tuple[str, ...]] = {
+    "translation": ("lang", "engine", "split", "back", "queries", "only"),
+    "noise": ("ratio", "style", "target", "seed"),
+    "features": ("encoder",),
+    "run": ("method", "lang", "noise", "seed", "epochs", "preset", "pairs", "select_on"),
+    "evaluation": (
+        "split", "langs", "zero_shot", "protocol", "task", "caption_set", "corrupt", "corruption", "ood", "ensemble",
+    ),
+    "diagnosis": ("judge", "judge_side", "share"),
+    "report": ("title",),
+    "index": ("split", "find", "lang", "type"),
+}  # fmt: skip
+"""What is said of each kind, in this order."""
+_USUAL: dict[str, Any] = {
+    "noise": None, "preset": None, "pairs": None, "select_on": "mt", "langs": [], "zero_shot": False,
+    "protocol": "full", "task": "visual", "caption_set": None, "share": None, "title": None, "back": False,
+    "queries": False,
+}  # fmt: skip
+"""What is not said."""
+_BARE = {
+    *_PLUGINS,
+    "lang",
+    "langs",
+    "split",
+    "protocol",
+    "corruption",
+    "style",
+    "target",
+    "title",
+    "find",
+    "judge_side",
+}
+"""What is said without its name."""
+_BY_NAME = ("dataset", "translation", "features", "run")
+
+
+def short(artifact: Artifact) -> str:
+    """What was asked of an artifact, such as `uml, es, noise 0.4, seed 0, epochs 12`; what is usual is left out."""
+    told = []
+    request = {"split": "all", **artifact.request}
+    for key in _SHOWN.get(artifact.kind, ()):
+        if key not in request or (key in _USUAL and request[key] == _USUAL[key]):
+            continue
+        if artifact.kind == "translation" and key == "split" and request[key] == "all":
+            continue
+        value = "all" if key == "split" and request[key] is None else _value(key, request)
+        if request[key] is True:
+            told.append(_name(key))
+        elif request[key] is not None:
+            told.append(value if key in _BARE else f"{_name(key)} {value}")
+        elif key == "split":
+            told.append(value)
+    return ", ".join(told)
+
+
+def apart(artifacts: Sequence[Artifact]) -> list[str]:
+    """What tells artifacts of one kind apart, of each in words: `method uml, noise 0.4`; what all share is left out.
+
+    What follows from the plug-in, as options that another one does not have, is left out too.
+    """
+    requests = [artifact.request for artifact in artifacts]
+    told: list[list[str]] = [[] for _ in artifacts]
+    plugin = next((key for key in _PLUGINS if all(key in request for request in requests)), "")
+    for key in dict.fromkeys(key for request in requests for key in request):
+        values = [canonical_json(request.get(key)) for request in requests]
+        pairs = {(str(request.get(plugin)), value) for request, value in zip(requests, values, strict=True)}
+        follows = key not in (plugin, *_OWN) and 1 < len({name for name, _ in pairs}) == len(pairs)
+        if len(set(values)) > 1 and not follows:
+            for words, request in zip(told, requests, strict=True):
+                words.append(f"{_name(key)} {_value(key, request)}")
+    for kind in _BY_NAME:
+        names = [[PurePosixPath(p.path).name for p in a.parents if p.kind == kind] for a in artifacts]
+        said = all(name in a.name for a, each in zip(artifacts, names, strict=True) for name in each)
+        if len({tuple(each) for each in names}) > 1 and not said:
+            for words, each in zip(told, names, strict=True):
+                words.append(f"{kind} {'+'.join(each) or 'none'}")
+    if not any(told):
+        told = [[f"made {artifact.about.get('created') or 'at an unknown time'}"] for artifact in artifacts]
+    return [", ".join(words) for words in told]
+
+
+def _name(key: str) -> str:
+    return key.removeprefix("set.").replace("_", " ")
+
+
+def _value(key: str, request: Mapping[str, Any]) -> str:
+    """A value of a request as people would write it."""
+    value = request.get(key)
+    if value is None or value in ("", []):
+        return "all" if key in ("pairs", "langs", "split") else "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if key == "noise" and isinstance(value, dict):
+        usual = {"style": "caption", "target": "translation"}
+        more = [str(value[k]) for k, v in usual.items() if value.get(k) != v]
+        drawn = [f"noise seed {value['seed']}"] if value.get("seed") != request.get("seed") else []
+        return " ".join([f"{value['ratio']:g}", *more, *drawn])
+    if isinstance(value, dict):  # a list of pairs: by its content
+        return " ".join([str(value.get("sha256", ""))[:6], *(["as weights"] if value.get("as") == "weights" else [])])
+    if isinstance(value, list):
+        return "+".join(map(str, value)) if all(isinstance(x, str | int) for x in value) else str(len(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
