@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -72,28 +72,48 @@ def search(
     if sheet is not None and sheet.suffix not in (".html", ".png"):
         raise UsageError(f"--sheet writes .html or .png, not {sheet.name!r}")
     inputs = c.inputs_from(workspace, artifacts)
-    from ccr_cli.stages.search_choose import choose
-
-    searcher = choose(inputs, split=split, find=find, lang=lang, device=device, index=index)
     with ExitStack() as stack:
+        lines = None if queries is None else _lines(_opened(queries, stack), queries)
+        from ccr_cli.stages.search_choose import choose
+
+        searcher = choose(inputs, split=split, find=find, lang=lang, device=device, index=index)
         if image is not None:
             answers: Iterable[Answer] = iter([searcher.file(image, top)])
-        elif queries is not None:
-            answers = searcher.texts(_lines(queries, stack), top)
+        elif lines is not None:
+            answers = searcher.texts(lines, top)
         else:
             answers = searcher.texts([query or ""], top)
         kept = list(_printed(answers, json, many=queries is not None))
+    _say_doubts(kept, searcher)
     if sheet is not None or open_:
         _show_sheet(kept, searcher, sheet, open_)
 
 
-def _lines(path: Path, stack: ExitStack) -> Iterator[str]:
-    """The queries of a file, a line each; empty lines are none."""
+def _say_doubts(answers: list[Answer], searcher: Searcher) -> None:
+    """Says on which scale an uncertainty is, and which queries mean nothing to the text encoder."""
+    if any(answer.uncertainty is not None for answer in answers):
+        console.say("uncertainty is of the query: from 0 to 1, higher is more doubt", style="dim")
+    lost = [answer.query for answer in answers if not answer.picture and not searcher.knows(answer.query)]
+    if lost:
+        shown = ", ".join(map(repr, lost[:5])) + (", ..." if len(lost) > 5 else "")
+        which = f"{shown}: it has" if len(answers) == 1 else f"{len(lost)} of {len(answers)} queries ({shown}) have"
+        console.warn(f"{which} no word that the text encoder was trained on, so what is found means little")
+
+
+def _opened(path: Path, stack: ExitStack) -> TextIO:
+    """A file of queries, open, before anything is loaded that searches."""
     try:
-        stream = sys.stdin if path == Path("-") else stack.enter_context(path.open(encoding="utf-8"))
-        yield from (line.strip() for line in stream if line.strip())
+        return sys.stdin if path == Path("-") else stack.enter_context(path.open(encoding="utf-8"))
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _lines(stream: TextIO, path: Path) -> Iterator[str]:
+    """The queries of a file, a line each; empty lines are none."""
+    try:
+        yield from (line.strip() for line in stream if line.strip())
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -106,9 +126,9 @@ _COLUMNS = ("place", "similarity", "item", "caption", "image", "uncertainty")
 def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterator[Answer]:
     """Prints answers as they come; of many, each row begins with its query."""
     header = [*(["query"] if many else []), *_COLUMNS]
-    if many and not as_json and not sys.stdout.isatty():
-        print("\t".join(header))
-    for answer in answers:
+    for number, answer in enumerate(answers):
+        if many and not (number or as_json or sys.stdout.isatty()):
+            print("\t".join(header))
         if as_json:
             c.show_json(facts(answer))
         else:

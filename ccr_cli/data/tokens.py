@@ -267,6 +267,10 @@ class HFTokenizer:
         number = self._tokenizer.unk_token_id
         return 0.0 if number is None or not len(table.ids) else float((table.ids == number).float().mean())
 
+    def knows(self, text: str) -> bool:
+        """Say whether the vocabulary has a token of a text."""
+        return bool(set(self._tokenizer(text, add_special_tokens=False)["input_ids"]) - {self._tokenizer.unk_token_id})
+
     def encode(self, texts: Sequence[str]) -> TokenTable:
         """Tokenise each distinct text once; row i of the table is text i."""
         first: dict[str, int] = {}

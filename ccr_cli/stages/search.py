@@ -31,6 +31,7 @@ from ccr_cli.stages.search_picture import PictureEncoder
 from ccr_cli.stages.search_vectors import Vectors, kept
 from ccr_cli.stages.select import Inputs, like, refuse_unread
 from ccr_cli.stages.triplets import read_visuals
+from ccr_cli.stages.vocabulary import known_to
 
 FINDS = ("items", "captions")
 ENTRIES = 1 << 25
@@ -162,6 +163,7 @@ class Searcher:
         self.langs = languages(inputs.workspace, trained)
         self._on = choose_device(wanted.device)
         self._method, self._tokenizer = load_method(trained, self._on)
+        self._known = known_to(inputs.workspace, trained, self._tokenizer)
         self._index, self._candidates = None, 0
         if index is not None:
             facts = artifact.about(index)
@@ -191,6 +193,14 @@ class Searcher:
             if not all(query.strip() for query in batch):
                 raise UsageError("a query needs some text", hint='ccr search "una cara sonriente"')
             yield from self._answers(batch, self.vectors(batch), top, picture=False)
+
+    def knows(self, query: str) -> bool:
+        """Says whether the text encoder knows a word of a query: see `Vocabulary`; True where nobody can tell."""
+        try:
+            return self._known is None or self._known.knows(query)
+        except ArtifactError:  # what the run was trained on is gone
+            self._known = None
+            return True
 
     def file(self, path: Path, top: int) -> Answer:
         """Searches with a picture, or a video.

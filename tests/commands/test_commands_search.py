@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -69,6 +70,27 @@ def test_what_does_not_go_together(options: tuple[str, ...], said: str, chain: C
     words: list[str | Path] = [*options, *([] if "-" in options else [chain.find("run", "uml").path])]
     done = chain.ccr("search", *words, *CPU)
     assert done.code == 2 and said in done.err, done.err
+    assert "--sheet" in options or done.out == ""
+
+
+def test_words_that_training_never_had_are_named(chain: Chain) -> None:
+    run = chain.find("run", "uml").path
+    scale = "uncertainty is of the query: from 0 to 1, higher is more doubt"
+    for query in ("círculo rojo", "a RED xyzzy", "círculos"):
+        done = toy.ok("search", query, run, *CPU, workspace=chain.root)
+        assert scale in done.err and "means little" not in done.err, query
+    for query in ("xyzzy", "猫", "!!!"):
+        done = toy.ok("search", query, run, *CPU, workspace=chain.root)
+        assert f"warning: {query!r}: it has no word that the text encoder was trained on" in done.err
+    several = ("--queries", "-", "--json", *CPU)
+    done = toy.ok("search", run, *several, workspace=chain.root, stdin="xyzzy\nrojo\nqwrtzx\n")
+    assert "2 of 3 queries ('xyzzy', 'qwrtzx') have no word" in done.err
+
+
+def test_nobody_can_tell_when_the_translation_is_gone(finished: Chain) -> None:
+    shutil.rmtree(finished.find("translation").path)
+    done = toy.ok("search", "xyzzy", finished.find("run", "uml").path, *CPU, workspace=finished.root)
+    assert "means little" not in done.err and len(done.out.splitlines()) == 6
 
 
 def test_nothing_to_search_with(chain: Chain) -> None:
@@ -79,7 +101,7 @@ def test_nothing_to_search_with(chain: Chain) -> None:
 def test_queries_that_are_no_text(chain: Chain, tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00rojo")
     done = chain.ccr("search", chain.find("run", "uml").path, "--queries", tmp_path / "bytes", *CPU)
-    assert done.code == 2 and "is not UTF-8" in done.err
+    assert (done.code, done.out) == (2, "") and "is not UTF-8" in done.err
 
 
 class Page(HTMLParser):
