@@ -31,7 +31,8 @@ def compare(
 
     Reads two or more evaluations, or runs that were evaluated; the first is what the others are held against. Runs
     that differ in their seeds alone count as one system, with the mean of their figures. Intervals and p values are
-    over items, each with all its queries. The table goes to standard output, the verdict in words to standard error.
+    over items, each with all its queries. The table goes to standard output, the verdict in words to standard error;
+    -v adds deviations and signatures.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)
@@ -43,14 +44,18 @@ def compare(
     elif sys.stdout.isatty():
         for each in found:
             rows = [_row(line) for line in each.lines]
-            columns = ("figure", each.first, each.second, "difference", "95 % interval", "p")
-            c.show_table(columns, rows, title=each.what)
+            heads = ("figure", each.first, each.second, "difference", "95 % interval", "p")
+            c.show_table(heads, rows, title=each.what)
             for signature in dict.fromkeys(each.signatures):
-                console.say(signature, style="dim")
+                console.say(signature, level=1, style="dim")
     else:
-        c.show_table(_COLUMNS, [row for each in found for row in _plain(each)])
+        columns = _COLUMNS if verbose else _NARROW
+        rows = [[row[name] for name in columns] for each in found for row in _plain(each, 6 if verbose else 4)]
+        c.show_table(columns, rows)
     for each in found:
         console.say(f"{each.what}: {each.words()}")
+    if not json and any(line.p_holm is None for each in found for line in each.lines):
+        console.say("p is - where the figure is a median: no sum over items, so no signs to flip; see its interval")
     if any(value.seeds == 1 for each in found for value in (each.lines[0].first, each.lines[0].second)):
         console.say("of one seed there is no deviation: another seed may move a difference by more than its interval")
 
@@ -59,27 +64,32 @@ _COLUMNS = (
     "data", "figure", "first", "second", "first_mean", "first_sd", "first_seeds", "second_mean", "second_sd",
     "second_seeds", "difference", "low", "high", "p", "p_holm", "verdict", "first_signature", "second_signature",
 )  # fmt: skip
+_NARROW = ("data", "figure", "first", "second", "first_mean", "second_mean", *_COLUMNS[10:13], "p_holm", "verdict")
 
 
-def _plain(each: Comparison) -> list[list[object]]:
-    rows: list[list[object]] = []
+def _plain(each: Comparison, digits: int) -> list[dict[str, object]]:
+    def _digits(value: float | None) -> str | None:
+        return None if value is None else f"{value:.{digits}g}"
+
+    rows: list[dict[str, object]] = []
     for line in each.lines:
         values = [x for v in (line.first, line.second) for x in (_digits(v.mean), _digits(v.sd), v.seeds)]
         d = line.difference
-        tested = [_digits(x) for x in (d.estimate, d.low, d.high, d.p, line.p_holm)]
-        rows.append([each.what, line.figure, each.first, each.second, *values, *tested, line.verdict, *each.signatures])
+        tested = [*map(_digits, (d.estimate, d.low, d.high)), _p(d.p, digits - 2), _p(line.p_holm, digits - 2)]
+        cells = [each.what, line.figure, each.first, each.second, *values, *tested, line.verdict, *each.signatures]
+        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
     return rows
 
 
-def _digits(value: float | None) -> str | None:
-    return None if value is None else f"{value:.6g}"
+def _p(value: float | None, digits: int = 2) -> str:
+    """A p value; a dash where there is none."""
+    return "-" if value is None else f"{value:.{digits}g}"
 
 
 def _row(line: Line) -> list[object]:
     d = line.difference
-    p = "" if line.p_holm is None else f"{line.p_holm:.2g}"
     interval = f"{_signed(d.low)} to {_signed(d.high)}"
-    return [line.figure, _value(line.first), _value(line.second), _signed(d.estimate), interval, p]
+    return [line.figure, _value(line.first), _value(line.second), _signed(d.estimate), interval, _p(line.p_holm)]
 
 
 def _signed(value: float) -> str:

@@ -51,8 +51,14 @@ def trained(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
 def test_two_runs_against_a_loop_over_items(chain: Chain) -> None:
     first, second = chain.find("evaluation", "infonce"), chain.find("evaluation", "uml")
-    done = toy.ok("compare", chain.find("run", "infonce").path, second.path, workspace=chain.root)
+    given = ("compare", chain.find("run", "infonce").path, second.path)
+    narrow = toy.ok(*given, workspace=chain.root)
+    assert max(map(len, narrow.out.splitlines())) < 100 and "|" not in narrow.out + narrow.err
+    by_figure = table(narrow.out).set_index("figure")
+    assert by_figure.loc["t2v.MedR", "p_holm"] == "-" and "p is - where the figure is a median" in narrow.err
+    done = toy.ok(*given, "-v", workspace=chain.root)
     rows = table(done.out).set_index("figure")
+    assert list(rows["verdict"]) == list(by_figure["verdict"])
     assert list(rows.index[:3]) == ["SumR", "mAP", "t2v.R@1"] and set(rows["data"]) == {"toy test, queries in es"}
     a, b = (evaluation.results(made)[0] for made in (first, second))
     for figure in rows.index:
@@ -83,7 +89,7 @@ def test_two_runs_against_a_loop_over_items(chain: Chain) -> None:
 
 def test_seeds_of_one_configuration_count_as_their_mean(trained: dict[str, Path]) -> None:
     given = [trained[k] for k in ("basic0 test", "infonce1 test", "infonce2")]
-    done = toy.ok("compare", *given, workspace=trained["root"])
+    done = toy.ok("compare", *given, "-v", workspace=trained["root"])
     rows = table(done.out).set_index("figure")
     assert rows.loc["SumR", ["first", "second"]].tolist() == ["basic", "infonce"]
     assert rows.loc["SumR", ["first_seeds", "second_seeds", "first_sd"]].tolist() == ["1", "2", ""]
