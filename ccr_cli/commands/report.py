@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ccr_cli import console
 from ccr_cli.commands import common as c
 
 
@@ -65,13 +66,21 @@ def report(
     from ccr_cli.stages.samples import sample_searches
 
     refuse_unknown(split)
-    shown = sample_searches(inputs, searches, split=split, device=device) if searches else []
-    maps = sample_maps(inputs, map_, split=split, device=device) if map_ else []
-    within = sample_inside(inputs, inside, split=split, device=device) if inside else None
+    shown, maps, within = [], [], None
+    if searches:
+        console.say(f"example searches: {searches} a language")
+        shown = sample_searches(inputs, searches, split=split, device=device)
+    if map_:
+        console.say(f"a map of {map_} items")
+        maps = sample_maps(inputs, map_, split=split, device=device)
+    if inside:
+        console.say(f"what models do within: {inside} examples")
+        within = sample_inside(inputs, inside, split=split, device=device)
     material, parents = gather(inputs, title, shown, published, maps, within)
     made = write(inputs, material, parents, name=name, force=force)
-    show_report(overview(material), made.path / "report.html")
+    show_report(overview(material))
     c.emit(inputs, [made], json)
+    console.say(f"the page: {made.path / 'report.html'}")
 
 
 EPILOG = c.examples(

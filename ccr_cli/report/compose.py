@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ccr_cli.artifacts.base import atomic_open
+from ccr_cli.console import progress
 from ccr_cli.report import (
     canvas,
     compare,
@@ -101,9 +102,12 @@ def write(material: Material, folder: Path) -> dict[str, int]:
             sight = Seen(material, seen.views, seen.findings, suspects)
             drawn = illustrations.drawn(sight)
             absent = illustrations.absent(sight, drawn)
-        for name, each in (drawn | _distributions(loaded)).items():
-            assert each.figure is not None
-            plots[name] = page.Plot(_save(each.figure, folder / "figures", name), each.alternative, each.caption)
+        drawn |= _distributions(loaded)
+        with progress(len(drawn), "report", "figures") as advance:
+            for name, each in drawn.items():
+                assert each.figure is not None
+                plots[name] = page.Plot(_save(each.figure, folder / "figures", name), each.alternative, each.caption)
+                advance()
     content = page.Content(material, seen.views, seen.findings, seen.tables, plots, suspects, loaded, absent)
     with atomic_open(folder / PAGE, "w") as handle:
         handle.write(page.render(content))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,8 +16,8 @@ import pandas as pd
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.tables import read_table
-from ccr_cli.artifacts.workspace import slug
-from ccr_cli.console import warn
+from ccr_cli.artifacts.workspace import FOLDERS, slug
+from ccr_cli.console import counted, say, warn
 from ccr_cli.data import published
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.report import compare, compose, variants
@@ -91,6 +92,9 @@ def write(
         if build.done is None:
             for names in compare.repeated(compare.results_frame(material.results, material.facts)):
                 warn(f"{' and '.join(names)} agree in method, options and seeds: their mean counts as one run")
+            counts = Counter(parent.kind for parent in parents)
+            read = ", ".join(counted(n, kind, FOLDERS[kind]) for kind, n in counts.items())
+            say(f"a report on {read}: tables, figures, the page")
             build.finish(compose.write(material, build.folder))
         assert build.done is not None
         return build.done
