@@ -81,13 +81,14 @@ def apart(artifacts: Sequence[Artifact]) -> list[str]:
         follows = key not in (plugin, *_OWN) and 1 < len({name for name, _ in pairs}) == len(pairs)
         if len(set(values)) > 1 and not follows:
             for words, request in zip(told, requests, strict=True):
-                words.append(f"{_name(key)} {_value(key, request)}")
+                if key != "only" or key in request:
+                    words.append(f"{_name(key)} {_value(key, request)}")
     for kind in _BY_NAME:
         names = [[PurePosixPath(p.path).name for p in a.parents if p.kind == kind] for a in artifacts]
         said = all(name in a.name for a, each in zip(artifacts, names, strict=True) for name in each)
         if len({tuple(each) for each in names}) > 1 and not said:
             for words, each in zip(told, names, strict=True):
-                words.append(f"{kind} {'+'.join(each) or 'none'}")
+                words += [f"{kind} {'+'.join(each)}"] if each else []
     if not any(told):
         told = [[f"made {artifact.about.get('created') or 'at an unknown time'}"] for artifact in artifacts]
     return [", ".join(words) for words in told]
