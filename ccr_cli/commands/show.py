@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ccr_cli.commands.index import show_index
 from ccr_cli.commands.show_evaluation import show_evaluation
 
 if TYPE_CHECKING:
+    from ccr_cli.artifacts.workspace import Workspace
     from ccr_cli.report.compose import Overview
     from ccr_cli.stages.contents import Entry
 
@@ -177,9 +179,7 @@ def show(
         if json:
             c.show_json({"artifacts": [_facts(entry) for entry in entries]})
         elif entries:
-            shown = inputs.workspace.relative
-            rows = [(e.kind, shown(e.path), e.asked, e.found.words, e.made[:16].replace("T", " ")) for e in entries]
-            c.show_table(("kind", "artifact", "asked", "found", "made"), rows)
+            _list(inputs.workspace, entries)
         else:
             console.say(f"there is nothing in {inputs.workspace.root}")
             console.say("  try: ccr data import noto-emoji, or ccr demo for the whole chain; ccr data list has more")
@@ -194,6 +194,20 @@ def show(
             summaries[artifact.kind](artifact)
         else:
             console.say(f"  {', '.join(f'{n} {what}' for what, n in artifact.counts.items())}")
+
+
+def _list(workspace: Workspace, entries: Sequence[Entry]) -> None:
+    """Prints the artifacts of a workspace: two lines each on a terminal, where a path must not be broken, else TSV."""
+    rows = []
+    for entry in entries:
+        path, made = workspace.relative(entry.path), entry.made[:16].replace("T", " ")
+        rows.append((entry.kind, path, entry.asked, entry.found.words, made))
+    if not sys.stdout.isatty():
+        c.show_table(("kind", "artifact", "asked", "found", "made"), rows)
+        return
+    for _, path, asked, found, made in rows:
+        print(console.plain(path))
+        print(console.plain(f"    {' -> '.join(filter(None, (asked, found)))}{f' ({made})' if made else ''}"))
 
 
 def _facts(entry: Entry) -> dict[str, Any]:

@@ -75,11 +75,11 @@ def _sentences(found: Sequence[dict[str, Any]], name: str, values: Sequence[floa
         if result.get("corrupt") and plain.get(key) is not None and value is not None:
             before, after = own[key].get("uncertainty") or {}, result.get("uncertainty") or {}
             moved = [
-                f"{_moved(before[d], after[d], 3)} ({d.upper()})"
+                f"{d.upper()} {_moved(before[d], after[d], 3)}"
                 for d in _DIRECTIONS
                 if before.get(d) is not None and after.get(d) is not None
             ]
-            doubt = f", mean uncertainty {' and '.join(moved)}" if moved else ""
+            doubt = f", mean uncertainty {', '.join(moved)}" if moved else ""
             yield f"{_what(result)}: {name} {_moved(plain[key] or 0.0, value, 1)}{doubt}"
         if result.get("ood"):
             yield f"{_what(result)}: {_told(result['ood'])}"

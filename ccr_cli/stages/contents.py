@@ -10,6 +10,7 @@ from typing import Any
 from ccr_cli.artifacts import base, diagnosis, evaluation, index, run
 from ccr_cli.artifacts.asked import short
 from ccr_cli.artifacts.workspace import FOLDERS, Workspace
+from ccr_cli.console import counted
 from ccr_cli.errors import ArtifactError
 
 
@@ -103,6 +104,12 @@ def _counts(artifact: base.Artifact) -> Found:
     return Found(", ".join(told))
 
 
+def _imported(artifact: base.Artifact) -> Found:
+    items = sum(n for what, n in artifact.counts.items() if what.startswith("items."))
+    langs = [what.removeprefix("captions.") for what in artifact.counts if what.startswith("captions.")]
+    return Found(f"{counted(items, 'item')}, captions in {', '.join(langs)}")
+
+
 def _mismatched(artifact: base.Artifact) -> Found:
     wrong, triplets = artifact.counts["mismatched"], artifact.counts["triplets"]
     return Found(f"{wrong:,} of {triplets:,} triplets mismatched")
@@ -159,6 +166,7 @@ def _indexed(artifact: base.Artifact) -> Found:
 
 
 _FOUND: dict[str, Callable[[base.Artifact], Found]] = {
+    "dataset": _imported,
     "noise": _mismatched,
     "run": _trained,
     "evaluation": _evaluated,

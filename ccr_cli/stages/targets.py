@@ -15,7 +15,7 @@ from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.breakdown import with_quality
 from ccr_cli.stages.leaks import other_leak, own_leak
-from ccr_cli.stages.measure import Options, Target, asked_for, captions_of, named
+from ccr_cli.stages.measure import Options, Target, asked_for, named
 from ccr_cli.stages.select import Inputs, like, refuse_unread
 from ccr_cli.stages.sources import translations_of
 from ccr_cli.stages.triplets import items_alone
@@ -124,13 +124,18 @@ def _without_captions(data: dataset.Dataset, lang: str, protocol: Protocol) -> A
     of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
     partial = f": the data set is partial, see ccr data show {data.name}" if data.manifest.get("partial") else ""
     hint = f"--split {' or '.join(others)}" if others and protocol.name in USUAL else None
-    if protocol.caption_set and protocol.name in USUAL and not others:
-        there = captions_of(data, lang, Protocol("full"))
-        there = there[there["item_id"].isin(items_of(data.items, protocol.split)["item_id"])]
-        hint = f"--caption-set {' or '.join(sorted(set(there['caption_set'])))}" if len(there) else None
     return ArtifactError(
-        f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}", hint=hint
+        f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}",
+        hint=hint or _sets_there(data, [lang], protocol),
     )
+
+
+def _sets_there(data: dataset.Dataset, langs: Sequence[str], protocol: Protocol) -> str | None:
+    """The option with the sets of captions that there are, where one is asked for that there is not."""
+    captions = data.captions[data.captions["lang"].isin(langs)]
+    sets = captions["caption_set"][captions["item_id"].isin(items_of(data.items, protocol.split)["item_id"])]
+    asked = protocol.caption_set is not None and protocol.name in USUAL
+    return f"--caption-set {' or '.join(sorted(set(sets)))}" if asked and len(sets) else None
 
 
 def _other(own: dataset.Dataset, data: dataset.Dataset, feats: base.Artifact, select: str, options: Options) -> Target:
@@ -149,7 +154,10 @@ def _other(own: dataset.Dataset, data: dataset.Dataset, feats: base.Artifact, se
     langs = tuple(lang for lang in wanted if asked_for(left, lang, protocol))
     of = f"captions of the set {protocol.caption_set!r}" if protocol.caption_set else "captions"
     if not langs:
-        raise ArtifactError(f"{data.name} has no {of} in {', '.join(wanted)} for its {protocol.split} items")
+        raise ArtifactError(
+            f"{data.name} has no {of} in {', '.join(wanted)} for its {protocol.split} items",
+            hint=_sets_there(data, wanted, protocol),
+        )
     for lang in options.langs:
         if lang not in langs:
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")

@@ -111,6 +111,7 @@ def test_without_a_name_it_lists_the_workspace(chain: Chain) -> None:
     assert evaluated[2] == f"{run[2]}: test"
     assert evaluated[3] == f"SumR es {evaluation.results(result)[0]['SumR']:.1f}"
     assert by_path[f"runs/{chain.find('run', 'infonce').name}"][2] == "toy, infonce, es, seed 0, epochs 6"
+    assert by_path["datasets/toy"][3] == "48 items, captions in en, es"
     (noise,) = (row for row in rows if row[0] == "noise")
     assert noise[2] == "toy, ratio 0.4, caption, translation, seed 0" and noise[3].endswith("triplets mismatched")
 

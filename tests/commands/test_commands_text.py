@@ -100,7 +100,9 @@ def on_terminal(workspace: Path, *words: str) -> str:
     return said.decode()
 
 
-@pytest.mark.parametrize("words", [("data", "show", "toy"), ("search", "[/x] rojo"), ("evaluate",)], ids=lambda w: w[0])
+@pytest.mark.parametrize(
+    "words", [("data", "show", "toy"), ("search", "[/x] rojo"), ("evaluate", "-v")], ids=lambda w: w[0]
+)
 def test_a_table_on_a_terminal(words: tuple[str, ...], odd: Chain) -> None:
     said = on_terminal(odd.root, *words)
     assert not FORBIDDEN.search(said), said
