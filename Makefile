@@ -31,7 +31,7 @@ demo: $(VENV)/.ccr-demo
 install: $(VENV)/.ccr-dev
 
 test: install
-	$(PYTEST) -m "not slow and not soak" -n $(WORKERS)
+	$(PYTEST) -m "not slow and not soak" -n $(WORKERS) --dist worksteal
 
 check: format lint types test
 

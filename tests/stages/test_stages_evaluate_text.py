@@ -99,6 +99,7 @@ def test_the_interval_draws_items_with_all_their_sentences(two: Chain) -> None:
     assert evaluation.results(made)[1]["intervals"]["t2v"]["mAP"] == pytest.approx(list(expected))
 
 
+@pytest.mark.slow
 def test_the_signature_says_so_and_the_visual_evaluation_is_another(two: Chain) -> None:
     text = toy.ok("evaluate", "--task", "text", *CPU, workspace=two.root)
     plain = toy.ok("evaluate", *CPU, workspace=two.root)

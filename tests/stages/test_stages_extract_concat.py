@@ -196,6 +196,7 @@ def test_a_row_a_picture_beside_frames(workspace: Chain) -> None:
     assert done.code == 4 and "--set fps=N" in done.err and "or one row an item in all" in done.err
 
 
+@pytest.mark.slow
 def test_what_cannot_be_joined(workspace: Chain, tmp_path: Path) -> None:
     root = workspace.root
     a, b = given(workspace, "a", frames(workspace, 4)), given(workspace, "b", frames(workspace, 5))

@@ -99,6 +99,13 @@ def test_the_report_is_complete_and_names_its_parents(workspace: Workspace) -> N
     assert done.counts["methods"] == 3
 
 
+def test_progress_is_said_and_the_address_of_the_page_last(workspace: Workspace) -> None:
+    done = toy.ok("report", "--name", "said", workspace=workspace.root)
+    lines = done.err.splitlines()
+    assert lines[0].startswith("a report on ") and "evaluations" in lines[0]
+    assert lines[-1] == f"the page: {done.made.path / 'report.html'}"
+
+
 def test_the_page_needs_nothing_else_and_runs_only_its_own_script(workspace: Workspace) -> None:
     done = report(
         Inputs(workspace), title="<b>T</b>", searches=searches(workspace.root / "datasets/toy-emoji/media/1.png")

@@ -97,6 +97,7 @@ def test_frames_count_where_both_have_videos(one: object, other: object, same: b
     assert features.comparable(*pair) is features.comparable(*reversed(pair)) is same
 
 
+@pytest.mark.slow
 def test_what_is_named_narrows_the_choice_of_translations(workspace: Chain, tmp_path: Path) -> None:
     train = ("train", "--dry-run")
     other, untranslated = (
