@@ -51,19 +51,14 @@ _BY_NAME = ("dataset", "translation", "features", "run")
 def short(artifact: Artifact) -> str:
     """What was asked of an artifact, such as `uml, es, noise 0.4, seed 0, epochs 12`; what is usual is left out."""
     told = []
-    request = {"split": "all", **artifact.request}
-    for key in _SHOWN.get(artifact.kind, ()):
-        if key not in request or (key in _USUAL and request[key] == _USUAL[key]):
+    for key in (key for key in _SHOWN.get(artifact.kind, ()) if key in artifact.request):
+        value = artifact.request[key]
+        if key == "split" and artifact.kind != "index" and value == "all":
             continue
-        if artifact.kind == "translation" and key == "split" and request[key] == "all":
+        if (key in _USUAL and value == _USUAL[key]) or (value is None and key != "split"):
             continue
-        value = "all" if key == "split" and request[key] is None else _value(key, request)
-        if request[key] is True:
-            told.append(_name(key))
-        elif request[key] is not None:
-            told.append(value if key in _BARE else f"{_name(key)} {value}")
-        elif key == "split":
-            told.append(value)
+        words = _value(key, artifact.request)
+        told.append(_name(key) if value is True else words if key in _BARE else f"{_name(key)} {words}")
     return ", ".join(told)
 
 
@@ -81,7 +76,7 @@ def apart(artifacts: Sequence[Artifact]) -> list[str]:
         follows = key not in (plugin, *_OWN) and 1 < len({name for name, _ in pairs}) == len(pairs)
         if len(set(values)) > 1 and not follows:
             for words, request in zip(told, requests, strict=True):
-                if key != "only" or key in request:
+                if key in request or key in ("pairs", "langs"):
                     words.append(f"{_name(key)} {_value(key, request)}")
     for kind in _BY_NAME:
         names = [[PurePosixPath(p.path).name for p in a.parents if p.kind == kind] for a in artifacts]

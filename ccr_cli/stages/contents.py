@@ -84,6 +84,11 @@ def _asked(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str:
     else:
         told = _data(artifact)
     own = short(artifact)
+    if artifact.kind == "run":  # of several translations into a language, which
+        links = [parent for parent in artifact.parents if parent.kind == "translation" and parent.id in known]
+        langs = {known[link.id].request.get("lang") for link in links}
+        if sum(a.kind == "translation" and a.request.get("lang") in langs for a in known.values()) > len(links):
+            own = ", ".join([own, *(PurePosixPath(link.path).name for link in links)])
     return ": ".join([", ".join(told), own] if runs and told and own else [", ".join([*told, *([own] if own else [])])])
 
 

@@ -177,6 +177,7 @@ def test_hf_tokenizer_gives_unpadded_ids_and_survives_saving(tmp_path: Path) -> 
     assert table.offsets.diff().tolist() == [4, 3, 4, 4, 2]
     assert table.ids[:7].tolist() == [2, 5, 6, 3, 2, 8, 3]
     assert tokenizer.vocab_size == 10
+    assert [tokenizer.knows(text) for text in ("cats a", "狗", "cats", "!", "")] == [True, True, False, False, False]
     tokenizer.save(target)
     again = load_tokenizer(target)
     assert isinstance(again, HFTokenizer) and again.max_length == 4
