@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MultipleLocator, PercentFormatter
 
 from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.report import compare
@@ -76,6 +76,8 @@ def _area(name: str, curve: Mapping[str, Any]) -> str:
 def reliability(found: Mapping[str, Reliability], title: str = "") -> Figure | None:
     """The share of first results that are right against stated confidence; on the diagonal it means what it says.
 
+    Both axes end alike, as soon as they hold all points.
+
     Args:
         found: By method.
         title: Over the figure.
@@ -85,15 +87,19 @@ def reliability(found: Mapping[str, Reliability], title: str = "") -> Figure | N
         return None
     figure = new_figure(5.4, 4.4)
     axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=":")
-    axes.annotate("as stated", (0.9, 0.93), color=FAINT, fontsize=8.5, rotation=39, ha="center", va="center")
+    highest = max(max(*each.confidence, *each.accuracy) for each in known.values())
+    top = next(end for end in (0.1, 0.2, 0.5, 1.0) if highest <= end * 0.95 or end == 1.0)
+    axes.plot([0, top], [0, top], color=FAINT, linewidth=1, linestyle=":")
+    where = (0.9 * top, 0.93 * top)
+    axes.annotate("as stated", where, color=FAINT, fontsize=8.5, rotation=39, ha="center", va="center")
     for name, look in styles(sorted(known, key=compare.method_order)).items():
         each = known[name]
         line = {"color": look["color"], "linestyle": look["linestyle"], "marker": look["marker"] or "o"}
         said = name if each.ece is None else f"{name} (ECE {each.ece:.3f})"
         axes.plot(each.confidence, each.accuracy, **line, linewidth=1.7, markersize=5, label=said)
-    axes.set(xlabel="confidence, 1 \u2212 uncertainty", ylabel="first result right", xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel="confidence, 1 \u2212 uncertainty", ylabel="first result right", xlim=(0, top), ylim=(0, top))
     for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MultipleLocator(top / 5))
         axis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.legend(loc="upper left", fontsize=9)
     if title:

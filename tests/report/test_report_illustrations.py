@@ -146,7 +146,11 @@ def test_reliability_and_deletion_draw_what_was_measured() -> None:
         figure = trust_figures.reliability({"uml": told})
         deleted = trust_figures.deletion({"fume": {"t2v": curves, "v2t": curves}})
     assert figure is not None and deleted is not None
-    assert np.allclose(figure.axes[0].lines[1].get_ydata(), told.accuracy)
+    assert np.allclose(figure.axes[0].lines[1].get_ydata(), told.accuracy) and figure.axes[0].get_ylim() == (0.0, 1.0)
+    low = reliability(0.9 + unc / 100, np.where(np.arange(500) % 25 == 0, 1.0, 2.0))
+    with canvas.drawing():
+        near = trust_figures.reliability({"uml": low})
+    assert near is not None and near.axes[0].get_xlim() == near.axes[0].get_ylim() == (0.0, 0.2)
     by_u, by_s = deleted.axes[0].lines
     assert np.asarray(by_u.get_ydata()).tolist() == [30.0, 40.0] and np.isnan(np.asarray(by_s.get_ydata(), float)).all()
     empty = reliability([], [])
