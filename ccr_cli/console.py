@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import unicodedata
@@ -20,9 +21,18 @@ brief = False
 """Whether results are shown in a line each: set by `ccr demo`, which runs many commands."""
 
 
+class _Messages(Console):
+    """Who has stopped to read the messages wants the work done all the same."""
+
+    def on_broken_pipe(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)
+
+
 def stderr() -> Console:
     """The console for messages; made anew so that it follows a redirected standard error."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return _Messages(stderr=True, highlight=False, soft_wrap=True)
 
 
 def plain(text: str) -> str:

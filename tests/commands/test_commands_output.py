@@ -106,6 +106,19 @@ def test_paths_are_utf8_in_every_locale(encoding: str, folder: Path, tmp_path: P
     assert ccr("verify").count(b"ok\n") == 2
 
 
+def test_nobody_reads_the_messages_and_the_work_is_done(finished: Chain, tmp_path: Path) -> None:
+    pairs, run = tmp_path / "pairs.csv", finished.find("run", "infonce").path
+    words = ("diagnose", run, "--export", pairs, "--workspace", finished.root)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as unread:
+        command = [sys.executable, "-m", "ccr_cli", *map(str, words)]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=unread, env=toy.environment(tmp_path), timeout=120
+        )
+    assert done.returncode == 0 and len(pairs.read_text(encoding="utf-8").splitlines()) > 2
+
+
 def test_a_path_that_is_not_utf8(folder: Path, tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"caf\xe9")
     shutil.copytree(folder, odd)
