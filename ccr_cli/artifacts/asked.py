@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ccr_cli.artifacts.base import Artifact, canonical_json
+from ccr_cli.artifacts.diagnosis import WITHOUT_SIDE
 
 _PLUGINS = ("method", "engine", "encoder", "judge", "type")
 """What decides which further options there are."""
@@ -28,22 +29,12 @@ _SHOWN: dict[str, tuple[str, ...]] = {
 _USUAL: dict[str, Any] = {
     "noise": None, "preset": None, "pairs": None, "select_on": "mt", "langs": [], "zero_shot": False,
     "protocol": "full", "task": "visual", "caption_set": None, "share": None, "title": None, "back": False,
-    "queries": False,
+    "queries": False, "judge_side": "cross_lingual",
 }  # fmt: skip
 """What is not said."""
 _BARE = {
-    *_PLUGINS,
-    "lang",
-    "langs",
-    "split",
-    "protocol",
-    "corruption",
-    "style",
-    "target",
-    "title",
-    "find",
-    "judge_side",
-}
+    *_PLUGINS, "lang", "langs", "split", "protocol", "corruption", "style", "target", "title", "find", "judge_side",
+}  # fmt: skip
 """What is said without its name."""
 _BY_NAME = ("dataset", "translation", "features", "run")
 
@@ -54,6 +45,8 @@ def short(artifact: Artifact) -> str:
     for key in (key for key in _SHOWN.get(artifact.kind, ()) if key in artifact.request):
         value = artifact.request[key]
         if key == "split" and artifact.kind != "index" and value == "all":
+            continue
+        if key == "judge_side" and artifact.request.get("judge") in WITHOUT_SIDE:
             continue
         if (key in _USUAL and value == _USUAL[key]) or (value is None and key != "split"):
             continue

@@ -153,7 +153,7 @@ def _overlap(at: pd.DataFrame, label: str) -> bool:
         return False
     ends = at.groupby("label")[["low", "high"]].mean()
     own, alone = ends.loc[label], ends.reindex(compare.members(label)).mean(skipna=False)
-    return bool(max(own["low"], alone["low"]) <= min(own["high"], alone["high"]))
+    return bool(own["low"] <= alone["high"] and alone["low"] <= own["high"])
 
 
 def _mean_sd(values: pd.Series[float]) -> str:

@@ -173,7 +173,7 @@ def _points(ax: Axes, found: Mapping[str, Estimate], labels: Sequence[str], look
         each, style = found[label], look[label]
         x = np.arange(len(each.value)) + step * (place - (len(labels) - 1) / 2)
         line: dict[str, Any] = {k: v for k, v in style.items() if k != "linewidth"}
-        span = [each.value - each.low, each.high - each.value]
+        span = np.maximum([each.value - each.low, each.high - each.value], 0.0)  # rounding, or a few items alone
         ax.errorbar(
             x,
             each.value,

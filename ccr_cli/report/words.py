@@ -13,8 +13,8 @@ _NOISE = {
     "none": "no noise",
     "caption-translation": "translations switched",
     "image-translation": "translations switched by item",
-    "caption-pair": "captions switched with their translations",
-    "image-pair": "captions and translations switched by item",
+    "caption-pair": "captions and translations switched together",
+    "image-pair": "captions and translations switched together by item",
 }
 _PROTOCOL = {
     "full": "right answers by item",
@@ -44,7 +44,7 @@ def noise(kind: str) -> str:
     """What was switched.
 
     >>> noise("caption-pair")
-    'captions switched with their translations'
+    'captions and translations switched together'
     """
     return _NOISE.get(kind, f"{kind} noise")
 

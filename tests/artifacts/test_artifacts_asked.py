@@ -70,6 +70,8 @@ def test_what_they_were_made_from_is_said_where_names_do_not() -> None:
         ("evaluation", {"langs": ["fr"], "protocol": "coco-5k", "zero_shot": True},
          "fr, zero shot, coco-5k"),
         ("diagnosis", {"judge": "gmm", "judge_side": "both"}, "gmm, both"),
+        ("diagnosis", {"judge": "gmm", "judge_side": "cross_lingual", "share": 0.05}, "gmm, share 0.05"),
+        ("diagnosis", {"judge": "triangle", "judge_side": "both"}, "triangle"),
         ("index", {"split": None, "find": "items", "lang": None, "type": "ivf"}, "all, items, ivf"),
         ("dataset", {"name": "toy"}, ""),
     ],

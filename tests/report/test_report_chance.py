@@ -11,14 +11,18 @@ from ccr_cli.report.findings import Findings, findings
 OVERLAP = "may be chance: 95 % intervals overlap"
 
 
-def found(totals: dict[str, list[float]], half: float | None = None) -> Findings:
-    """Findings of runs at 40 % noise: by label a SumR for each seed, with an interval of `half` to both sides."""
+def found(totals: dict[str, list[float]], half: float | None = None, without: str = "") -> Findings:
+    """Findings of runs at 40 % noise: by label a SumR for each seed, with an interval of `half` to both sides.
+
+    That `without` has none.
+    """
     rows = []
     for label, values in totals.items():
         for seed, total in enumerate(values):
             told = {"run": f"{label} {seed}", "data": "d", "split": "test", "lang": "es", "caption_set": "c"}
             more = {"label": label, "method": "m", "noise": 0.4, "seed": seed, "role": "target", "fusion": "none"}
-            figures = {"SumR": total, "SumR_interval": None if half is None else [total - half, total + half]}
+            ends = None if half is None or label == without else [total - half, total + half]
+            figures = {"SumR": total, "SumR_interval": ends}
             signature = fake.signature("es", 0.4, seed, "none")
             rows.append((str(told["run"]), {**told, **more, **figures, "signature": signature, "zero_shot": False}))
     return findings(compare.views(compare.results_frame(rows))[0], diagnosed.diagnoses_frame([]))
@@ -51,6 +55,11 @@ def test_an_ensemble_whose_interval_overlaps_is_not_praised(half: float | None, 
     more = "; that may be chance: their 95 % intervals overlap" * chance
     assert f"As an ensemble, uml x3 reaches 48.0, 4.0 above the mean of single runs{more}." in said.more
     assert f"As an ensemble, infonce + uml reaches 46.0, 4.0 above the mean of single runs{more}." in said.more
+
+
+def test_an_ensemble_beside_runs_without_intervals_is_not_said_to_overlap() -> None:
+    said = found({"uml": [44.0], "uml x3": [48.0]}, half=3.0, without="uml")
+    assert "As an ensemble, uml x3 reaches 48.0, 4.0 above the mean of single runs." in said.more
 
 
 def test_equal_results_are_level_however_wide_their_intervals() -> None:

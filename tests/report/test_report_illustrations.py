@@ -266,6 +266,9 @@ def test_recall_by_length_is_that_of_each_class() -> None:
     ]
     ends = np.array(spans)[:, :, :, 1]
     assert np.allclose(ends[0], np.stack([found.recall["infonce"].low, found.recall["infonce"].high], axis=1))
+    outside_its_own = replace(found.recall["uml"], low=found.recall["uml"].value + 1e-14)
+    with canvas.drawing():
+        assert lengths.draw(replace(found, recall={"uml": outside_its_own}, gain={}), "words", None) is not None
 
 
 def test_intervals_by_length_are_of_items_drawn_with_all_their_queries() -> None:
