@@ -175,17 +175,20 @@ def _what(result: dict[str, Any]) -> str:
     fusion = "" if result["fusion"] == "none" else f", fused {result['fusion']}"
     reading = f", {result['reading']} alone" if result.get("reading") else ""
     by = f", sentences by {result['signature'].partition('|pos:')[2].partition('|')[0]}" if result.get("task") else ""
-    worse = f", {_corrupted(result['corrupt'])}" if result.get("corrupt") else ""
+    worse = f", {_corrupted(result['corrupt'], result['lang'])}" if result.get("corrupt") else ""
     several = f", mean of {len(result['ensemble'])} runs" if result.get("ensemble") else ""
     return f"{result['data']} {result['lang']}{role}{several}{fusion}{reading}{by}{worse}"
 
 
-def _corrupted(told: str) -> str:
-    """`drop0.3-seed0` in words: `30% of words dropped`."""
+def _corrupted(told: str, lang: str) -> str:
+    """`drop0.3-seed0` in words: `30% of words dropped`; of characters in languages without spaces between words."""
+    from ccr_cli.metrics.scripts import has_spaces
+
     found = re.match(r"([a-z]+)([\d.]+)", told)
     if found is None or found[1] not in _CORRUPTED:
         return f"corrupted {told}"
-    return f"{float(found[2]):.0%} of {_CORRUPTED[found[1]]}"
+    words = _CORRUPTED[found[1]] if has_spaces(lang) else _CORRUPTED[found[1]].replace("words", "characters")
+    return f"{100 * float(found[2]):g}% of {words}"
 
 
 def _asked(result: dict[str, Any], direction: str) -> str:

@@ -216,8 +216,16 @@ def _corruption(seen: Seen) -> Drawing:
 _OUTSIDE = f"At most {outside.MOST} methods; one run each, the lowest seed."
 
 
+def _kinds(seen: Seen) -> outside.Kinds:
+    """By name; of two states of a data set, whose names are the same, what the first does not have is the second's."""
+    out: dict[str, dict[str, pd.DataFrame]] = {}
+    for kind, tables in seen.outside.items():
+        out[outside.named(kind)] = {**tables, **out.get(outside.named(kind), {})}
+    return out
+
+
 def _left_out(seen: Seen) -> Drawing:
-    kinds = {outside.named(kind): tables for kind, tables in seen.outside.items()}
+    kinds = _kinds(seen)
     strange = "; ".join(kinds)
     figure = outside.densities(kinds, "Uncertainty in and out of distribution")
     caption = f"Not of the gallery: {strange}. AUROC: these are the more uncertain. {_OUTSIDE}"
@@ -225,8 +233,7 @@ def _left_out(seen: Seen) -> Drawing:
 
 
 def _entropy(seen: Seen) -> Drawing:
-    kinds = {outside.named(kind): tables for kind, tables in seen.outside.items()}
-    figure = outside.entropy(kinds, "Entropy against uncertainty")
+    figure = outside.entropy(_kinds(seen), "Entropy against uncertainty")
     caption = f"Entropy of the shares of the categories, 1: all alike. At most {outside.DOTS} dots a kind. {_OUTSIDE}"
     return Drawing(figure, "Entropy of a query's categories against its uncertainty, a dot a query", caption)
 

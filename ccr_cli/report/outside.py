@@ -38,11 +38,9 @@ def named(kind: str) -> str:
     """
     if not kind:
         return "categories left out of training"
-    return (
-        "queries whose items were taken out"
-        if kind.startswith("half-seed")
-        else f"captions of {kind.partition('@')[0]}"
-    )
+    if kind.startswith("half-seed"):
+        return "queries whose items were taken out"
+    return f"captions of {kind.partition('@')[0]}"
 
 
 def densities(kinds: Kinds, title: str = "") -> Figure | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from ccr_cli.metrics import signature
@@ -69,6 +70,8 @@ def field(key: str, value: str) -> str:
     ('captions: keywords and short-name', '5 galleries of 1000 items', 'epoch chosen by human queries')
     >>> field("protocol", "labelled-without-3,8"), field("mt", "recorded:apertium"), field("trained_lang", "fr")
     ('right answers by category, without 3,8', 'translated by recorded apertium', 'trained for fr')
+    >>> field("mt", "human:recorded:human.tsv"), field("trained_on", "itself"), field("leak", "own-split-3trained")
+    ('trained on captions that people wrote', 'trained on the same data set', '3 items of groups that were trained on')
     """
     return _FIELDS[key](value) if key in _FIELDS else _raw(key, value)
 
@@ -92,6 +95,8 @@ def _gallery(value: str) -> str:
 def _mt(value: str) -> str:
     if value == "none":
         return "trained without translations"
+    if value.startswith("human:"):
+        return "trained on captions that people wrote"
     return f"translated by {value.replace('&', ' and ').replace(':', ' ').replace('+', ' and ')}"
 
 
@@ -100,8 +105,21 @@ def _sim(value: str) -> str:
     return f"read as {reading}" if reading else "read as usual"
 
 
+def _leak(value: str) -> str:
+    seen = re.fullmatch(r"own-split-(\d+)trained", value)
+    if seen:
+        return f"{seen[1]} items of groups that were trained on"
+    return _LEAK.get(value, f"leaks: {value.replace('-', ' ')}")
+
+
 def _data(value: str) -> str:
     return f"data set {value.rpartition('@')[2]}"
+
+
+def _trained_on(value: str) -> str:
+    if value in ("itself", "not known"):
+        return "trained on the same data set" if value == "itself" else "trained on data that are not known"
+    return f"trained on {signature.data_name(value)}"
 
 
 _FIELDS: Mapping[str, Callable[[str], str]] = {
@@ -116,12 +134,12 @@ _FIELDS: Mapping[str, Callable[[str], str]] = {
     "fusion": lambda value: "not fused" if value == "none" else f"fused with {fusion(value)}",
     "mt": _mt,
     "select": lambda value: _SELECT.get(value, value),
-    "leak": lambda value: _LEAK.get(value, f"leaks: {value.replace('-', ' ')}"),
+    "leak": _leak,
     "data": _data,
     "noise": noise,
     "ccr": lambda value: f"measured by ccr {value}",
     "trained_lang": lambda value: f"trained for {value}",
-    "trained_on": lambda value: f"trained on {signature.data_name(value)}",
+    "trained_on": _trained_on,
 }
 
 

@@ -65,8 +65,10 @@ def evaluate(
         raise UsageError("--ties is mid, optimistic or pessimistic; --fusion raw or minmax; --beta lies in 0..1")
     if options.task not in ("visual", "text"):
         raise UsageError(f"--task is visual or text, not {options.task!r}")
-    if not 0 <= options.corrupt < 1:
+    if not 0 <= options.corrupt <= 1:
         raise no_share("--corrupt ", options.corrupt)
+    if options.corrupt == 1:
+        raise UsageError("--corrupt 1 leaves nothing of a query", hint="--corrupt 0.9 is 90 %")
     if options.corruption not in corrupt.KINDS:
         raise UsageError(f"--corruption is {', '.join(corrupt.KINDS)}, not {options.corruption!r}")
     wordless = [m.artifact.name for m in who.members if m.settings["text_encoder"]["kind"] == GIVEN]

@@ -11,7 +11,8 @@ from standin import Engine
 from toy import Chain
 
 from ccr_cli import console
-from ccr_cli.artifacts import evaluation, translation
+from ccr_cli.artifacts import base, evaluation, translation
+from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.workspace import FOLDERS, Workspace
 
 REFERENCES = " against 1 human caption of the item each (main; 24 captions)"
@@ -138,3 +139,18 @@ def test_of_an_empty_workspace_it_says_what_to_type(tmp_path: Path) -> None:
     done = toy.ok("show", workspace=tmp_path)
     assert done.out == "" and "there is nothing in" in done.err and "try: ccr data import" in done.err
     assert json.loads(toy.ok("show", "--json", workspace=tmp_path).out) == {"artifacts": []}
+
+
+def test_what_was_corrupted_is_said_as_it_was(tmp_path: Path) -> None:
+    figures = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "MedR": 9.0, "mAP": 1.0}
+    about = {"data": "d", "role": "target", "fusion": "none", "signature": "|pos:any|", "t2v": figures, "v2t": figures}
+    intact = [{**about, "lang": lang, "SumR": 12.0} for lang in ("es", "zh")]
+    worse = [{**each, "SumR": 6.0, "corrupt": "drop0.125-seed0"} for each in intact]
+    with building(Workspace(tmp_path), "evaluation", "x", {}, []) as build:
+        base.write_json(build.folder / "metrics.json", {"results": [*intact, *worse]})
+        build.finish({})
+    said = toy.ok("show", "evaluations/x", workspace=tmp_path).err.splitlines()
+    assert said[:2] == [
+        "d es, 12.5% of words dropped: SumR falls from 12.0 to 6.0",
+        "d zh, 12.5% of characters dropped: SumR falls from 12.0 to 6.0",
+    ]

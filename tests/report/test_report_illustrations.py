@@ -237,6 +237,12 @@ def test_every_kind_of_queries_outside_is_drawn() -> None:
         made = illustrations.drawn(seen)["outside"]
     assert made.figure is not None and len(made.figure.axes) == 4
     assert made.caption.startswith("Not of the gallery: queries whose items were taken out; captions of noto-emoji.")
+    other = ("q", told | {"label": "fume"})
+    later = known | {("q", "s", "noto-emoji@9a1b2c3d"): lambda: table}
+    both = Seen(Material([("r", told), other], outside=later), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    with canvas.drawing():
+        again = illustrations.drawn(both)["outside"]
+    assert again.figure is not None and len(again.figure.axes) == 6, "two states of a data set leave both their methods"
 
 
 def test_recall_by_length_is_that_of_each_class() -> None:
