@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from ccr_cli.artifacts.base import Artifact, canonical_json
+from ccr_cli.artifacts.base import Artifact, canonical_json, sha256_text
 from ccr_cli.artifacts.diagnosis import WITHOUT_SIDE
 
 _PLUGINS = ("method", "engine", "encoder", "judge", "type")
@@ -98,8 +98,9 @@ def _value(key: str, request: Mapping[str, Any]) -> str:
         more = [str(value[k]) for k, v in usual.items() if value.get(k) != v]
         drawn = [f"noise seed {value['seed']}"] if value.get("seed") != request.get("seed") else []
         return " ".join([f"{value['ratio']:g}", *more, *drawn])
-    if isinstance(value, dict):  # a list of pairs: by its content
-        return " ".join([str(value.get("sha256", ""))[:6], *(["as weights"] if value.get("as") == "weights" else [])])
+    if isinstance(value, dict):  # a list of pairs, or the files of a data set: by its content
+        content = str(value.get("sha256") or sha256_text(canonical_json(value)))[:6]
+        return " ".join([content, *(["as weights"] if value.get("as") == "weights" else [])])
     if isinstance(value, list):
         return "+".join(map(str, value)) if all(isinstance(x, str | int) for x in value) else str(len(value))
     return f"{value:g}" if isinstance(value, float) else str(value)

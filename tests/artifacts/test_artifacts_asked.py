@@ -38,6 +38,8 @@ def without(request: dict[str, Any], *keys: str) -> dict[str, Any]:
         (RUN, RUN | {"lang": ["es", "fr"]}, ["lang es", "lang es+fr"]),
         ({"engine": "recorded"}, {"engine": "apertium", "only": {"sha256": "0a1b2c3d"}},
          ["engine recorded", "engine apertium, only 0a1b2c"]),
+        ({"name": "a", "sources": {"items.tsv": "1"}}, {"name": "a", "sources": {"items.tsv": "2"}},
+         ["sources 1cc90e", "sources e95571"]),
     ],
 )  # fmt: skip
 def test_only_what_differs_is_said(first: dict[str, Any], second: dict[str, Any], told: list[str]) -> None:
