@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -85,11 +86,10 @@ def by_length(
     means = {
         k: np.mean([(hit_IB[there_I], n_IB[there_I]) for hit_IB, n_IB in parts], axis=0) for k, parts in sums.items()
     }
-    rng = np.random.default_rng(0)
-    weight_RI = np.concatenate(
-        [np.ones((1, int(there_I.sum())), dtype=np.int64), *resamples(int(there_I.sum()), rng, SAMPLES)]
-    )
-    drawn = {label: _recall(weight_RI, *mean) for label, mean in means.items()}
+    n_items = int(there_I.sum())
+    weights = chain([np.ones((1, n_items), dtype=np.int64)], resamples(n_items, np.random.default_rng(0), SAMPLES))
+    blocks = [{label: _recall(weight_RI, *mean) for label, mean in means.items()} for weight_RI in weights]
+    drawn = {label: np.concatenate([block[label] for block in blocks]) for label in means}
     others = [label for label in drawn if label != baseline and not compare.is_oracle(label)]
     return ByLength(
         _names(edges, int(asked.max())),

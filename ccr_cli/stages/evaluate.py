@@ -68,7 +68,7 @@ def evaluate(
     if not 0 <= options.corrupt <= 1:
         raise no_share("--corrupt ", options.corrupt)
     if options.corrupt == 1:
-        raise UsageError("--corrupt 1 leaves nothing of a query", hint="--corrupt 0.9 is 90 %")
+        raise UsageError("--corrupt 1: the share lies below 1", hint="--corrupt 0.9 is 90 %")
     if options.corruption not in corrupt.KINDS:
         raise UsageError(f"--corruption is {', '.join(corrupt.KINDS)}, not {options.corruption!r}")
     wordless = [m.artifact.name for m in who.members if m.settings["text_encoder"]["kind"] == GIVEN]
