@@ -51,16 +51,16 @@ def noise(kind: str) -> str:
 
 
 def fusion(value: str) -> str:
-    """With which weight queries were fused with their translation.
+    """How much of the similarity is the query's own; the rest is that of its translation.
 
     >>> fusion("0.8raw"), fusion("0.8raw-3alone"), fusion("0.5minmax")
-    ('weight 0.8', 'weight 0.8, 3 queries alone', 'weight 0.5, minmax')
+    ('0.8 of the query', '0.8 of the query, 3 queries alone', '0.5 of the query, minmax')
     """
     share, _, alone = value.partition("-")
     weight = share.rstrip("abcdefghijklmnopqrstuvwxyz")
     how = share.removeprefix(weight).removeprefix("raw")
     alone = alone.removesuffix("alone")
-    return ", ".join([f"weight {weight}", *([how] if how else []), *([f"{alone} queries alone"] if alone else [])])
+    return ", ".join([f"{weight} of the query", *([how] if how else []), *([f"{alone} queries alone"] if alone else [])])
 
 
 def field(key: str, value: str) -> str:
@@ -131,7 +131,7 @@ _FIELDS: Mapping[str, Callable[[str], str]] = {
     "pos": lambda value: _POSITIVES.get(value, value),
     "ties": lambda value: _TIES.get(value, value),
     "sim": _sim,
-    "fusion": lambda value: "not fused" if value == "none" else f"fused with {fusion(value)}",
+    "fusion": lambda value: "not fused" if value == "none" else f"fused, {fusion(value)}",
     "mt": _mt,
     "select": lambda value: _SELECT.get(value, value),
     "leak": _leak,

@@ -333,7 +333,7 @@ def test_settings_of_yours_are_told_apart_and_not_averaged() -> None:
     mine = cells(made["published-multi30k-de"], YOURS)
     assert {row["method"]: row["sumr"] for row in mine} == {
         "uml, not fused": 100.0,
-        "uml, fused with weight 0.8": 110.0,
+        "uml, fused, 0.8 of the query": 110.0,
     }
 
 

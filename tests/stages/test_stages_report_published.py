@@ -56,11 +56,11 @@ def test_the_results_stand_beside_the_published_ones(copy: Chain) -> None:
     assert done.code == 0, done.err
     rows = read(done.made, "published-multi30k-de")
     mine = {row["method"]: row for row in rows if row["source"] == "yours"}
-    assert set(mine) == {"uml, not fused", "uml, fused with weight 0.8"}
+    assert set(mine) == {"uml, not fused", "uml, fused, 0.8 of the query"}
     (encoders,) = {row["encoders"] for row in mine.values()}
     assert encoders.startswith("efficientnet-lite0-") and encoders.endswith(" + ngram")
     wanted = {
-        {"none": "uml, not fused", "0.8raw": "uml, fused with weight 0.8"}[result["fusion"]]: result["SumR"]
+        {"none": "uml, not fused", "0.8raw": "uml, fused, 0.8 of the query"}[result["fusion"]]: result["SumR"]
         for result in evaluation.results(copy.find("evaluation", "uml-seed0"))
         if result["lang"] == "de"
     }
