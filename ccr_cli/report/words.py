@@ -60,7 +60,9 @@ def fusion(value: str) -> str:
     weight = share.rstrip("abcdefghijklmnopqrstuvwxyz")
     how = share.removeprefix(weight).removeprefix("raw")
     alone = alone.removesuffix("alone")
-    return ", ".join([f"{weight} of the query", *([how] if how else []), *([f"{alone} queries alone"] if alone else [])])
+    return ", ".join(
+        [f"{weight} of the query", *([how] if how else []), *([f"{alone} queries alone"] if alone else [])]
+    )
 
 
 def field(key: str, value: str) -> str:
