@@ -96,7 +96,8 @@ def _say_doubts(answers: list[Answer], searcher: Searcher) -> None:
     lost = [answer.query for answer in answers if not answer.picture and not searcher.knows(answer.query)]
     if lost:
         shown = ", ".join(map(repr, lost[:5])) + (", ..." if len(lost) > 5 else "")
-        which = f"{shown}: it has" if len(answers) == 1 else f"{len(lost)} of {len(answers)} queries ({shown}) have"
+        several = f"{len(lost)} of {len(answers)} queries ({shown}) {'has' if len(lost) == 1 else 'have'}"
+        which = f"{shown}: it has" if len(answers) == 1 else several
         console.warn(f"{which} no word that the text encoder was trained on, so what is found means little")
 
 

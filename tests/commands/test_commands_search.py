@@ -85,6 +85,8 @@ def test_words_that_training_never_had_are_named(chain: Chain) -> None:
     several = ("--queries", "-", "--json", *CPU)
     done = toy.ok("search", run, *several, workspace=chain.root, stdin="xyzzy\nrojo\nqwrtzx\n")
     assert "2 of 3 queries ('xyzzy', 'qwrtzx') have no word" in done.err
+    done = toy.ok("search", run, *several, workspace=chain.root, stdin="xyzzy\nrojo\n")
+    assert "1 of 2 queries ('xyzzy') has no word" in done.err
 
 
 def test_nobody_can_tell_when_the_translation_is_gone(finished: Chain) -> None:
