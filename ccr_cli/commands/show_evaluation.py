@@ -184,7 +184,7 @@ def _corrupted(told: str, lang: str) -> str:
     """`drop0.3-seed0` in words: `30% of words dropped`; of characters in languages without spaces between words."""
     from ccr_cli.metrics.scripts import has_spaces
 
-    found = re.match(r"([a-z]+)([\d.]+)", told)
+    found = re.fullmatch(r"([a-z]+)(.+)-seed\d+", told)
     if found is None or found[1] not in _CORRUPTED:
         return f"corrupted {told}"
     words = _CORRUPTED[found[1]] if has_spaces(lang) else _CORRUPTED[found[1]].replace("words", "characters")

@@ -17,7 +17,7 @@ from ccr_cli.report import compare
 from ccr_cli.report.canvas import CLEAN, FAINT, NOISY, new_figure, panels
 from ccr_cli.report.lettering import heading
 from ccr_cli.report.material import Material
-from ccr_cli.report.summaries import SPREAD_NOTE, few_to_many, percent, spread
+from ccr_cli.report.summaries import BEST_NOTE, SPREAD_NOTE, few_to_many, percent, spread
 from ccr_cli.report.tables import Cell, Column, Row, Table
 from ccr_cli.report.trust_figures import DIRECTIONS
 
@@ -103,8 +103,9 @@ def table(material: Material, view: compare.View) -> Table | None:
         cells += [spread(known[each][figure]) if each in known else Cell() for figure in figures for each in levels]
         rows.append(Row(cells, block=percent(noise), ceiling=compare.is_oracle(label)))
     notes = [
-        "Corrupted is that share of every caption's words, or of the features; what is corrupted asks in one direction "
-        f"and is found in the other. Scales of uncertainty differ between methods. {SPREAD_NOTE}."
+        "Corrupted is that share of every caption's words, in languages without spaces of its characters, or of the "
+        "features; what is corrupted asks in one direction and is found in the other. Scales of uncertainty differ "
+        f"between methods. {SPREAD_NOTE}. {BEST_NOTE}"
     ]
     return Table("corruption", f"Intact and corrupted queries: {view.title}", columns, rows, notes)
 

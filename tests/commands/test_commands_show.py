@@ -146,11 +146,13 @@ def test_what_was_corrupted_is_said_as_it_was(tmp_path: Path) -> None:
     about = {"data": "d", "role": "target", "fusion": "none", "signature": "|pos:any|", "t2v": figures, "v2t": figures}
     intact = [{**about, "lang": lang, "SumR": 12.0} for lang in ("es", "zh")]
     worse = [{**each, "SumR": 6.0, "corrupt": "drop0.125-seed0"} for each in intact]
+    worse.append({**intact[0], "corrupt": "both1e-05-seed0"})
     with building(Workspace(tmp_path), "evaluation", "x", {}, []) as build:
         base.write_json(build.folder / "metrics.json", {"results": [*intact, *worse]})
         build.finish({})
     said = toy.ok("show", "evaluations/x", workspace=tmp_path).err.splitlines()
-    assert said[:2] == [
+    assert said[:3] == [
         "d es, 12.5% of words dropped: SumR falls from 12.0 to 6.0",
         "d zh, 12.5% of characters dropped: SumR falls from 12.0 to 6.0",
+        "d es, 0.001% of words dropped and features masked: SumR stays at 12.0",
     ]

@@ -90,6 +90,7 @@ def test_the_table_has_levels_as_columns_and_means_over_seeds() -> None:
     assert rows["infonce"]["sumr_drop0.6"].value is None and rows["infonce"]["t2v_uncertainty_intact"].value is None
     best = {(made.rows[r].cells[1].value, keys[c]) for r, c in made.best()}
     assert best == {("uml", "sumr_intact"), ("uml", "sumr_drop0.3")}, "uncertainties do not compete"
+    assert "even where the difference may be chance" in " ".join(made.notes)
     assert corruption.table(Material(results=told.results), view) is None
 
 
