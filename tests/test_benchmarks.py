@@ -44,6 +44,7 @@ def row(cell: Cell, level: float, when: str = "2026-01-01", **judge: float) -> d
         "parameters": 1000,
         "seconds": 60.0,
         "cpu_seconds": 60.0,
+        "best_epoch": 3,
         "wall": 70.0,
         "code": "1",
         "torch": "2",

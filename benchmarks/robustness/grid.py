@@ -232,6 +232,10 @@ _UML_PRINTED: Options = (
 )
 
 
+_ONE_MODEL: Options = (("cross_lingual_weight", "0.5"), ("temperature", "0.1"))
+"""What makes `infonce` one model of `trine`, but for the judge."""
+
+
 def _off(**options: str) -> Options:
     return tuple(options.items())
 
@@ -298,13 +302,15 @@ ABLATIONS: dict[str, Ablations] = {
     "trine": Ablations(
         [
             ("default", "trine", ()),
-            ("one model", "trine", _off(models="1")),
+            ("one model: infonce, S-T, triangle", "trine", _off(models="1")),
             ("no S-T", "trine", _off(cross_lingual_weight="0")),
             ("judge two-group on S-T", "trine", _off(judge="two-group")),
             ("judge two-group on both", "trine", _off(judge="two-group", judge_side="both")),
             ("judge gmm on S-T", "trine", _off(judge="gmm")),
             ("no judge", "trine", _off(judge="none")),
             ("oracle", "trine", _off(judge="oracle")),
+            ("infonce, S-T, no judge", "infonce", _ONE_MODEL),
+            ("infonce, S-T, oracle", "infonce", (*_ONE_MODEL, ("judge", "oracle"))),
         ],
         conditions=((0.0, "translation"), (0.4, "translation"), (0.4, "pair")),
     ),

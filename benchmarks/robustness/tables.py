@@ -33,6 +33,10 @@ class Results:
         found = [grid.find(self.rows, replace(cell, seed=seed)) for seed in SEEDS]
         return [row for row in found if row is not None]
 
+    def first(self) -> Results:
+        """Those of the first seed alone, so that each figure of a table is of the same draw."""
+        return Results([row for row in self.rows if row["seed"] == SEEDS[0]])
+
     def sum_r(self, cell: Cell) -> str:
         """Mean and standard deviation over the seeds."""
         return spread([row["SumR"] for row in self.of(cell)])
@@ -168,8 +172,8 @@ def _detection(results: Results, cell: Cell) -> list[str]:
 
 
 def cost_block(results: Results) -> str:
-    """Parameters, optimiser steps and seconds of processor time."""
-    header = ["", "parameters", "steps", "CPU seconds", f"times `{BASELINE}`"]
+    """Parameters, optimiser steps and seconds of processor time; the epoch that validation chose, by seed."""
+    header = ["", "parameters", "steps", "CPU seconds", f"times `{BASELINE}`", "epoch chosen at 0 %", "at 40 %"]
     every = grid.main_part()
     rows = {
         label: [
@@ -187,7 +191,12 @@ def cost_block(results: Results) -> str:
         if found and label != ORACLE:
             times = f"{typical[label] / typical[BASELINE]:.1f}" if BASELINE in typical else NOTHING
             counts = [f"{found[-1][name]:,}" for name in ("parameters", "steps")]
-            lines.append([_code(label), *counts, f"{typical[label]:.0f}", times])
+            cell = next(each for each in every if (each.label, each.noise, each.target) == (label, 0.4, TARGETS[0]))
+            chosen = [
+                ", ".join(str(row["best_epoch"]) for row in results.of(replace(cell, noise=noise)))
+                for noise in (0.0, 0.4)
+            ]
+            lines.append([_code(label), *counts, f"{typical[label]:.0f}", times, *chosen])
     return markdown(header, lines)
 
 
@@ -209,7 +218,8 @@ def uncertainty_block(results: Results) -> str:
 
 
 def judges_block(results: Results) -> str:
-    """Every judge with every method: SumR; with `infonce` also what each judge finds."""
+    """Every judge with every method, first seed: SumR; with `infonce` also what each judge finds."""
+    results = results.first()
     cells = [cell for cell in grid.judges_part() if cell.seed == SEEDS[0]]
     names = list(dict.fromkeys(cell.method for cell in cells))
     blocks = []
@@ -287,7 +297,8 @@ FUSED = ("fused 0.8raw", "fused 0raw")
 
 
 def ablations_block(results: Results) -> str:
-    """The papers' tables of ablations, and ours."""
+    """The papers' tables of ablations, and ours, first seed."""
+    results = results.first()
     cells = {(c.label, c.noise, c.target): c for c in grid.ablations_part() if c.seed == SEEDS[0]}
     blocks = []
     for name, table in grid.ABLATIONS.items():
