@@ -58,10 +58,10 @@ def examine(workspace: Workspace) -> list[Row]:
     rows += [(f"optional {package}", *_optional(package)) for package in _OPTIONAL]
     rows += [(f"encoder {name}", *_check("encoders", name)) for name in registry.names("encoders")]
     rows += [(f"engine {name}", *_check("translators", name)) for name in registry.names("translators")]
-    rows += [
-        ("methods", ", ".join(registry.names("methods")), ""),
-        ("judges", ", ".join(registry.names("judges")), ""),
-    ]
+    for group in ("methods", "judges"):
+        found, broken = registry.loaded(group)
+        rows.append((group, ", ".join(found), ""))
+        rows += [(f"{group[:-1]} {name}", *_broken(error)) for name, error in broken.items()]
     rows.append(_fonts())
     rows += _space(workspace)
     offline = os.environ.get("HF_HUB_OFFLINE", "0")
@@ -103,10 +103,17 @@ def _optional(package: str) -> tuple[str, str]:
 
 def _check(group: str, name: str) -> tuple[str, str]:
     """Asks a plug-in whether it could work here, where it can say so without a model."""
-    module = registry.load(group, name)
+    try:
+        module = registry.load(group, name)
+    except registry.BrokenError as error:
+        return _broken(error)
     missing: Callable[[], tuple[str, str] | None] | None = getattr(module, "missing", None)
     found = missing() if missing else None
     return found if found else ("available", "")
+
+
+def _broken(error: registry.BrokenError) -> tuple[str, str]:
+    return f"broken, {error.reason}", f"mend {error.path}"
 
 
 def _fonts() -> Row:

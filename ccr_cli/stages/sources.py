@@ -121,8 +121,8 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
         of = " ".join([*([f"of {place.name}"] if place else []), *([f"into {each}"] if each else [])])
         hint = f"ccr translate{f' {inputs.workspace.relative(place)}' if place else ''} --lang {each or 'LANG'}"
         if place and (place / dataset.TEXTS).is_file():
-            need = {name: registry.load("methods", name).Method.TRANSLATED for name in registry.names("methods")}
-            without = " or ".join(name for name in need if not need[name])
+            methods, _ = registry.loaded("methods")
+            without = " or ".join(name for name, module in methods.items() if not module.Method.TRANSLATED)
             hint = f"its texts are features, and cannot be translated: --method {without}"
         one = (inputs.maybe if optional else partial(inputs.one, hint=hint))("translation", of, fits)
         if one is not None:

@@ -61,7 +61,8 @@ def plug_in(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
         return module, configure(module.Config, options, f"engine {engine}")
     except UsageError as error:
         unknown = set(options) - _options_of(engine).keys()
-        others = [name for name in registry.names("translators") if unknown and unknown <= _options_of(name).keys()]
+        all_options = {name: asdict(each.Config()) for name, each in registry.loaded("translators")[0].items()}
+        others = [name for name, known in all_options.items() if unknown and unknown <= known.keys()]
         hint = error.hint
         if others and "has no option" in error.message:
             hint = f"{' or '.join(f'--engine {name}' for name in others)}; {engine} has other {hint}"
