@@ -171,7 +171,7 @@ def test_the_main_table() -> None:
     assert lines["`uml`"][2] == "466.7 ± 115.5" and lines["`uml`"][5] == "1.00 [1.00, 1.00]"
     assert lines["_`infonce` (oracle)_"][0] == "600.0" and "`basic`" not in lines
     assert "0.9000 ± 0.0000" in tables.detection_block(results)
-    assert "| `uml` | 1,000 | 2,820 | 60 | 1.0 |" in tables.cost_block(results)
+    assert "| `uml` | 1,000 | 2,820 | 60 | 1.0 | 3 | 3, 3, 3 |" in tables.cost_block(results)
     assert [p[:2] for p in figure.points(results)["translation"]["uml"]] == [
         (0.0, 600.0),
         (0.4, pytest.approx(1400 / 3)),

@@ -152,6 +152,13 @@ def test_terms_of_trine(models: int) -> None:
     check(method.losses(given()), expected)
 
 
+def test_one_model_of_trine_is_infonce_with_three_sides() -> None:
+    one, other = make("trine", models=1), make("infonce", cross_lingual_weight=0.5, temperature=0.1, judge="triangle")
+    assert one.config.judge == other.config.judge
+    mine, theirs = (sorted(term.item() for term in method.losses(given()).values()) for method in (one, other))
+    assert mine == theirs and len(mine) == 3
+
+
 def test_uncertainty_of_trine_is_one_minus_what_was_fitted() -> None:
     method, rng = make("trine"), np.random.default_rng(0)
     assert method.uncertainty(torch.rand(3, 5)).tolist() == [0.5] * 3
