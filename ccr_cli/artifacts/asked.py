@@ -36,6 +36,8 @@ _BARE = {
     *_PLUGINS, "lang", "langs", "split", "protocol", "corruption", "style", "target", "title", "find", "judge_side",
 }  # fmt: skip
 """What is said without its name."""
+_BOTH = {"back": ("without back-translations", "with back-translations")}
+"""What is said of both where they differ: without, and with."""
 _BY_NAME = ("dataset", "translation", "features", "run")
 
 
@@ -70,7 +72,8 @@ def apart(artifacts: Sequence[Artifact]) -> list[str]:
         if len(set(values)) > 1 and not follows:
             for words, request in zip(told, requests, strict=True):
                 if key in request or key in ("pairs", "langs"):
-                    words.append(f"{_name(key)} {_value(key, request)}")
+                    said = f"{_name(key)} {_value(key, request)}"
+                    words.append(_BOTH[key][bool(request.get(key))] if key in _BOTH else said)
     for kind in _BY_NAME:
         names = [[PurePosixPath(p.path).name for p in a.parents if p.kind == kind] for a in artifacts]
         said = all(name in a.name for a, each in zip(artifacts, names, strict=True) for name in each)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.mtscores import round_trip_chrf
 from ccr_cli.stages.triplets import Triplets
 
@@ -30,14 +30,14 @@ def agreement(triplets: Triplets, seed: int) -> tuple[Array, Array]:
         chrF (N,) of the triplets, and (M,) of shuffled ones, 0..100.
 
     Raises:
-        UsageError: If there are neither back-translations nor a second translation.
+        ArtifactError: If there are neither back-translations nor a second translation.
     """
     if triplets.back is not None:
         said, meant = triplets.back, triplets.source
     elif triplets.second is not None:
         said, meant = triplets.target, triplets.second
     else:
-        raise UsageError(
+        raise ArtifactError(
             "judge translation compares texts, and there is nothing to compare the translations with",
             hint="ccr translate --back, or name a second engine's translation of the same captions too",
         )

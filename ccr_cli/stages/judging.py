@@ -233,7 +233,7 @@ def from_texts(triplets: Triplets, seed: int) -> Belief[Array]:
     """What the texts alone say of the translations, of those into each language by itself.
 
     Raises:
-        UsageError: If there is nothing to compare the translations with.
+        ArtifactError: If there is nothing to compare the translations with.
     """
     judge = registry.load("judges", "translation")
     p = np.ones(len(triplets))

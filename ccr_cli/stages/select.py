@@ -51,6 +51,7 @@ class Inputs:
         asked: str,
         fits: Callable[[base.Artifact], bool] = lambda artifact: True,
         hint: str | None = None,
+        better: Callable[[base.Artifact], bool] = lambda artifact: True,
     ) -> base.Artifact:
         """Takes the one artifact of a kind that fits.
 
@@ -62,11 +63,12 @@ class Inputs:
             asked: What was asked for, for messages, e.g. `of multi30k in de`.
             fits: Whether an artifact fits.
             hint: The command that would make it.
+            better: Of several that fit, which come alone into question, if there are any.
 
         Raises:
             ArtifactError: If none fits, or several do (they are listed).
         """
-        found = self.maybe(kind, asked, fits)
+        found = self.maybe(kind, asked, fits, better)
         if found is None:
             given = [a for a in self.given if a.kind == kind]
             if given:
@@ -76,13 +78,19 @@ class Inputs:
         return found
 
     def maybe(
-        self, kind: str, asked: str, fits: Callable[[base.Artifact], bool] = lambda artifact: True
+        self,
+        kind: str,
+        asked: str,
+        fits: Callable[[base.Artifact], bool] = lambda artifact: True,
+        better: Callable[[base.Artifact], bool] = lambda artifact: True,
     ) -> base.Artifact | None:
         """Like `one`, but None where nothing fits."""
         given = [a for a in self.given if a.kind == kind]
         found = [a for a in (given or self.workspace.artifacts(kind)) if fits(a)]
         if given:
             found = [a for a in found if not any(made_from(a)(other) for other in found)]
+        if len(found) > 1:
+            found = [a for a in found if better(a)] or found
         if len(found) > 1:
             paths = [self.workspace.relative(a.path) for a in found]
             width = max(map(len, paths))

@@ -71,7 +71,7 @@ def translations_of(
     return dict(zip(langs, found, strict=False)), found[-1] if len(found) > len(langs) else None
 
 
-def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
+def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool = False) -> Sources:
     """Finds the data set, translations and features to train from, without noise.
 
     Of two translations into one language that are given the first is trained on, and the second is what the judge
@@ -85,6 +85,7 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
         lang: Language of the translation, several with `+` between; by default those that are given, else that of
             the only one.
         method: Who trains.
+        back: Whether back-translations are read: of several translations those that have them come into question.
 
     Raises:
         ArtifactError: If one is missing, several fit, or they are not of one data set.
@@ -124,7 +125,8 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "") -> Sources:
             methods, _ = registry.loaded("methods")
             without = " or ".join(name for name, module in methods.items() if not module.Method.TRANSLATED)
             hint = f"its texts are features, and cannot be translated: --method {without}"
-        one = (inputs.maybe if optional else partial(inputs.one, hint=hint))("translation", of, fits)
+        better = {"better": lambda a: bool(a.request.get("back"))} if back else {}
+        one = (inputs.maybe if optional else partial(inputs.one, hint=hint))("translation", of, fits, **better)
         if one is not None:
             translated.append(one)
         elif each is not None and len(found) > 1:

@@ -111,7 +111,8 @@ def make(
         mismatch: Adds the noise.
         ranks: The processes that train together.
     """
-    sources = ranks.lead(lambda: mismatch(inputs, find_sources(inputs, wanted.lang, wanted.method), wanted))
+    back = _reads_back(wanted)
+    sources = ranks.lead(lambda: mismatch(inputs, find_sources(inputs, wanted.lang, wanted.method, back), wanted))
     sources = replace(sources, pairs=wanted.chosen())
     return train(
         inputs,
@@ -130,6 +131,17 @@ def make(
         report_to=wanted.report_to,
         compiled=wanted.compiled,
     )
+
+
+def _reads_back(wanted: Wanted) -> bool:
+    """Whether the method, or its judge, reads back-translations; of options that are wrong `train` says it."""
+    module = registry.load("methods", wanted.method)
+    preset = module.Method.PRESETS.get(wanted.preset or "", {})
+    try:
+        config = configure(module.Config, {**preset, **wanted.options}, wanted.method)
+    except UsageError:
+        return False
+    return "back" in config.needs() or registry.load("judges", config.judge).SCOPE == "text"
 
 
 def train(

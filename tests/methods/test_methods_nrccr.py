@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -293,3 +295,17 @@ def test_without_back_translations_it_says_what_to_do(workspace: Chain) -> None:
     refused = toy.ccr(*train, workspace=workspace.root)
     assert refused.code == 4 and "--back" in refused.err and "cycle_weight=0" in refused.err
     toy.ok(*train, "--set", "cycle_weight=0", workspace=workspace.root)
+
+
+@pytest.mark.parametrize("options", [("--method", "nrccr"), ("--method", "infonce", "--set", "judge=translation")])
+def test_of_several_translations_the_one_with_back_translations_is_read(
+    options: tuple[str, ...], workspace: Chain
+) -> None:
+    toy.ok("translate", "--lang", "es", "--name", "aaa", workspace=workspace.root)
+    plan = toy.ok("train", *options, *toy.SMALL, "--dry-run", "--json", workspace=workspace.root).out
+    read = {Path(each["path"]).name for each in json.loads(plan)["read"] if each["kind"] == "translation"}
+    assert len(read) == 1 and "aaa" not in read
+    refused = toy.ccr("train", "--method", "infonce", *toy.SMALL, workspace=workspace.root)
+    told = dict(line.split(maxsplit=1) for line in refused.err.splitlines() if line.startswith("  translations/"))
+    assert refused.code == 4 and told.pop("translations/toy/aaa") == "without back-translations, queries no"
+    assert list(told.values()) == ["with back-translations, queries yes"]
