@@ -144,6 +144,8 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
         raise UsageError(f"judge={config.judge} and --pairs-weight both say from the start what to believe", hint=hint)
     if config.visual != "projection" and tower is None and bool((triplets.visual.offsets_V1.diff() == 1).all()):
         warn(f"visual={config.visual} reads the rows of an item together, and every training item has one row")
+    if config.judge != "none" and scope not in ("text", "truth") and config.epochs <= config.warmup_epochs:
+        warn(f"judge={config.judge} never speaks: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
     select = str(request["select_on"]) if sources.translated else "human"
     validation = _validation(data, translations, sources, select, needs)
     tokenizer = make_tokenizer(config, whole)

@@ -157,3 +157,15 @@ def test_round_trips_are_compared_language_by_language(root: Path) -> None:
     for rows, part in triplets.by_language():
         np.testing.assert_array_equal(said.VT[rows], judging.from_texts(part, seed=0).VT)
         assert part.wrong is not None and detection(said.VT[rows], part.wrong["vt_wrong"])["auroc"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("judge", "warmup", "silent"),
+    [("mutual", 3, True), ("triangle", 50, True), ("triangle", 2, False), ("oracle", 3, False), ("none", 3, False)],
+)
+def test_a_judge_that_never_speaks_is_told_of(
+    judge: str, warmup: int, silent: bool, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    material(root, judge=judge, epochs=3, warmup_epochs=warmup)
+    said = f"judge={judge} never speaks: warmup_epochs={warmup} of 3 epochs"
+    assert (said in capsys.readouterr().err) is silent
