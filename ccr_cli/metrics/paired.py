@@ -23,6 +23,8 @@ from ccr_cli.metrics.bootstrap import FIGURES, LEVEL, OF_DIRECTION, ROOM, FloatA
 SAMPLES = 2000
 FLIPS = 10_000
 ALPHA = 0.05
+_OF_MEANS = tuple(name for name in FIGURES if not name.endswith(".MedR"))
+"""Figures that are means."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Difference:
     high: float
     """upper end"""
     p: float | None
-    """of the sign-flip test, two-sided; None for a median, which has no parts to flip"""
+    """of the sign-flip test, two-sided; None for a median, which has no parts to flip, and where none was made"""
 
 
 System = Sequence[Sequence[Gallery]]
@@ -81,6 +83,53 @@ def differences(
     }
 
 
+def interval(
+    first: System, second: System, figure: str, *, seed: int = 0, samples: int = SAMPLES, level: float = LEVEL
+) -> Difference:
+    """One figure of the second system minus that of the first, with the interval of `differences` and without a test.
+
+    It takes no longer for many seeds than for one: what they add to the difference is averaged item by item.
+
+    Args:
+        first: What the other is held against.
+        second: What may be better.
+        figure: A name in `bootstrap.FIGURES` that is a mean, `SumR` or `mAP`; no median.
+        seed: Of the resampling.
+        samples: Resamples of the items, inside their fold.
+        level: Share of the resamples between the ends of the interval.
+
+    Raises:
+        ValueError: If seeds or systems differ in their folds or queries.
+    """
+    _check([*first, *second])
+    rng, column = np.random.default_rng(seed), _OF_MEANS.index(figure)
+    values_R, estimate = np.zeros(samples), 0.0
+    gaps = _gaps(first, second)
+    for fold, gap in zip(first[0], gaps, strict=True):
+
+        def drawn(weight_RI: NDArray[np.int64], fold: Gallery = fold, gap: list[FloatArray] = gap) -> FloatArray:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                parts = zip(fold.sides, gap, strict=True)
+                means = [(weight_RI @ gap_IK) / (weight_RI @ side.count_I)[:, None] for side, gap_IK in parts]
+            return combined(means)[:, column] / len(gaps)
+
+        estimate += float(drawn(np.ones((1, fold.n_items), dtype=np.int64))[0])
+        values_R += np.concatenate([drawn(weight_RI) for weight_RI in fold.draw(rng, samples)])
+    low_C, high_C = ends(values_R[:, None], level)
+    return Difference(estimate, float(low_C[0]), float(high_C[0]), None)
+
+
+def _gaps(first: System, second: System) -> list[list[FloatArray]]:
+    """Of each fold and direction what each item adds to the sums of the second beyond those of the first, (I, K)."""
+    return [
+        [
+            _mean([run[n].sides[side].sum_IK for run in second]) - _mean([run[n].sides[side].sum_IK for run in first])
+            for side in range(2)
+        ]
+        for n in range(len(first[0]))
+    ]
+
+
 def _mean(values: Sequence[FloatArray]) -> FloatArray:
     mean: FloatArray = np.mean(values, axis=0)
     return mean
@@ -88,18 +137,13 @@ def _mean(values: Sequence[FloatArray]) -> FloatArray:
 
 def _flipped(first: System, second: System, rng: np.random.Generator, flips: int) -> dict[str, float]:
     """The share of sign assignments whose difference is as large, by figure that is a mean."""
-    names = [name for name in FIGURES if not name.endswith(".MedR")]
-    gap = []  # of each fold and direction what each item adds to the difference, (I, K)
-    for n in range(len(first[0])):
-        sides = []
-        for side in range(2):
-            sum_IK = _mean([run[n].sides[side].sum_IK for run in second])
-            sum_IK = sum_IK - _mean([run[n].sides[side].sum_IK for run in first])
-            sides.append(sum_IK / max(first[0][n].sides[side].count_I.sum(), 1.0))
-        gap.append(sides)
+    gap = [  # of each fold and direction what each item adds to the difference, (I, K)
+        [sum_IK / max(side.count_I.sum(), 1.0) for side, sum_IK in zip(fold.sides, sums, strict=True)]
+        for fold, sums in zip(first[0], _gaps(first, second), strict=True)
+    ]
     found_C = _mean([combined([side.sum(axis=0)[None] for side in sides]) for sides in gap])[0]
     least_C = np.abs(found_C) * (1 - 1e-9) - 1e-12  # as large but for rounding
-    as_large_C = np.zeros(len(names))
+    as_large_C = np.zeros(len(_OF_MEANS))
     n_items = sum(len(sides[0]) for sides in gap)
     cuts = np.cumsum([len(sides[0]) for sides in gap])[:-1]
     rows = max(1, ROOM // n_items)
@@ -108,7 +152,7 @@ def _flipped(first: System, second: System, rng: np.random.Generator, flips: int
         parts = zip(np.split(sign_RI, cuts, axis=1), gap, strict=True)
         drawn_RC = _mean([combined([sign @ side for side in sides]) for sign, sides in parts])
         as_large_C += (np.abs(drawn_RC) >= least_C).sum(axis=0)
-    return {name: float(p) for name, p in zip(names, (1 + as_large_C) / (1 + flips), strict=True)}
+    return {name: float(p) for name, p in zip(_OF_MEANS, (1 + as_large_C) / (1 + flips), strict=True)}
 
 
 def holm(p: Sequence[float]) -> list[float]:

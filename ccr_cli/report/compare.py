@@ -27,8 +27,8 @@ HEADLINES = {"SumR": ("SumR", "of 600"), "mAP": ("mAP@all", "of 100")}
 
 BASELINE = "infonce"
 ORACLE = "infonce (oracle)"
-PLAIN = ("basic", BASELINE)
-"""Methods that know nothing of noise."""
+PLAIN = ("source-only", "basic", BASELINE)
+"""Methods that know nothing of noise; the first sees no translation."""
 
 REPLICATE = ("seed", "noise_seed")
 """What tells repetitions of one setting apart: the seed of training, and that of the mismatch."""

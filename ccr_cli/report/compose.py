@@ -26,6 +26,7 @@ from ccr_cli.report import (
 )
 from ccr_cli.report.findings import Findings, findings
 from ccr_cli.report.material import Diagnosis, Material
+from ccr_cli.report.pairing import Answers
 from ccr_cli.report.seen import Drawing, Kind, Seen
 from ccr_cli.report.tables import FORMATS, Table
 from ccr_cli.report.translation_figures import distributions
@@ -68,7 +69,7 @@ def overview(material: Material) -> Overview:
         manifests = {collection.name: collection.manifest for collection in material.collections}
         tables |= published.beside(frame, material.published, manifests)
     if views:
-        said = findings(views[0], diagnoses)
+        said = findings(views[0], diagnoses, Answers(material.rankings))
         said = replace(said, more=(*said.more, *translations.failures(material.translations)))
     else:
         said = translations.findings(material.translations)

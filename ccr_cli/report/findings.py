@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.report import compare
+from ccr_cli.report.pairing import Answers
 from ccr_cli.report.recovery import Recovery, recovery
 from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import MINUS
 
 HEADLINE_NOISE = 0.4
-CHANCE = "; that may be chance: their 95 % intervals overlap"
+CHANCE = "; that may be chance: "
+OVERLAP = f"{CHANCE}their 95 % intervals overlap"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Findings:
     noise: float
 
 
-def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
+def findings(view: compare.View, diagnoses: pd.DataFrame, answers: Answers | None = None) -> Findings:
     """Says how the best noise-robust method stands against infonce at the headline noise ratio.
 
     The method is the best of those that are neither a plain one nor an oracle (if there is none, the best plain
@@ -49,7 +51,9 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     Args:
         view: The main view.
         diagnoses: A diagnoses frame in the order of `judges.by_choice`, may be empty.
+        answers: What the runs answered, for intervals of differences.
     """
+    answers = answers or Answers()
     apart = [compare.is_repaired(label) or compare.is_ensemble(label) for label in view.frame["label"]]
     counted = view.frame[~np.array(apart, dtype=bool)]
     counted = view.frame if counted.empty else counted
@@ -57,15 +61,17 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     at = counted[counted["noise"] == noise]
     means = at.groupby("label")[view.figure].mean()
     rivals = [m for m in means.index if not compare.is_oracle(m)] or list(means.index)
-    robust = [m for m in rivals if not compare.is_plain(m)] or rivals
-    method = str(means[robust].idxmax())
-    win = recovery(view.frame, method, noise, figure=view.figure)
+    robust = [m for m in rivals if not compare.is_plain(m)]
+    chosen_from = robust or rivals
+    method = str(means[chosen_from].idxmax())
+    win = recovery(view.frame, method, noise, figure=view.figure, answers=answers)
     values = compare.replicates(at[at["label"] == method], view.figure)
     stands = _mean_sd(values)
     kind = "switched translations" if view.noise_kind.endswith("translation") else "mismatched pairs"
     where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
     own = _encoders(at, method)
-    chosen = f"{method} (the best of {_counted(at, robust, own)})" if len(robust) > 1 and win else method
+    best_of = _counted(at, chosen_from, own, "noise-robust methods" if robust else "methods")
+    chosen = f"{method} (the best of {best_of})" if len(chosen_from) > 1 and win else method
     headline = f"{where}, {chosen} reaches {view.named} {stands}{_seeds(values)}"
     others = _others(own, _encoders(at, win.against)) if win else ""
     headline += f", {_signed(win)}, which knows nothing of noise{others}{_chance(win)}." if win else "."
@@ -77,10 +83,10 @@ def findings(view: compare.View, diagnoses: pd.DataFrame) -> Findings:
     gap = _recovered(win)
     if gap:
         more.append(gap)
-    clean = recovery(view.frame, method, 0.0, figure=view.figure) if noise else None
+    clean = recovery(view.frame, method, 0.0, figure=view.figure, answers=answers) if noise else None
     if clean:
         more.append(f"Without noise it is {_signed(clean)}{_chance(clean)}.")
-    more += [*_repaired(view, noise), *_together(view, noise)]
+    more += [*_repaired(view, noise, answers), *_together(view, noise, answers)]
     tiles = [Tile(f"{values.mean():.1f}", f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}")]
     if win:
         difference = f"{win.difference:+.1f}".replace("-", MINUS)
@@ -113,36 +119,43 @@ def _others(own: list[str], theirs: list[str]) -> str:
     return f" and has other encoders ({' or '.join(theirs)}, not {' or '.join(own)})" if apart else ""
 
 
-def _counted(at: pd.DataFrame, robust: list[str], own: list[str]) -> str:
-    """What a method is the best of: methods, or variants of one; and whether their encoders are the same."""
-    methods = len({compare.base_label(label) for label in robust})
-    said = f"{methods} noise-robust methods" if methods > 1 else f"{len(robust)} variants"
-    known = [_encoders(at, label) for label in robust]
+def _counted(at: pd.DataFrame, labels: list[str], own: list[str], what: str) -> str:
+    """What a method is the best of: methods, each once, or variants of one; and whether their encoders are the same."""
+    methods = len({compare.method(label) for label in labels})
+    said = f"{methods} {what}" if methods > 1 else f"{len(labels)} variants"
+    known = [_encoders(at, label) for label in labels]
     return said + (", not all with the same encoders" if any(each and each != own for each in known) else "")
 
 
-def _repaired(view: compare.View, noise: float) -> list[str]:
+def _repaired(view: compare.View, noise: float, answers: Answers) -> list[str]:
     """How variants that were trained on repaired pairs or translations stand against the method as it is."""
     at = view.frame[view.frame["noise"] == noise]
     labels, said = compare.methods(at), []
     for label in (each for each in labels if compare.is_repaired(each)):
         values = compare.replicates(at[at["label"] == label], view.figure)
         plain = compare.unrepaired(label)
-        win = recovery(at, label, noise, figure=view.figure, against=plain) if plain in labels else None
+        there = plain in labels
+        win = recovery(at, label, noise, figure=view.figure, against=plain, answers=answers) if there else None
         than = f", {_signed(win)}{_chance(win)}" if win else ""
         said.append(f"Repaired, {label} reaches {_mean_sd(values)}{_seeds(values)}{than}.")
     return said
 
 
-def _together(view: compare.View, noise: float) -> list[str]:
+def _together(view: compare.View, noise: float, answers: Answers) -> list[str]:
     """How ensembles stand against single runs of the same methods, where there are some."""
     at = view.frame[view.frame["noise"] == noise]
     means, said = at.groupby("label")[view.figure].mean(), []
     for label in (each for each in compare.methods(at) if compare.is_ensemble(each)):
-        alone = means.reindex(compare.members(label)).mean(skipna=False)
-        sign = "above" if means[label] > alone else "below"
-        than = f", {abs(means[label] - alone):.1f} {sign} the mean of single runs" if alone == alone else ""
-        than += CHANCE if than and _overlap(at, label) else ""
+        difference = means[label] - means.reindex(compare.members(label)).mean(skipna=False)
+        than = ""
+        if difference == difference:
+            alone, whole = (at[at["label"].isin(each)] for each in (compare.members(label), [label]))
+            interval = answers.interval(alone, whole, view.figure, float(difference))
+            sure = interval is not None and not interval[0] <= 0 <= interval[1]
+            than = f", {abs(difference):.1f} {'above' if difference > 0 else 'below'} the mean of single runs"
+            than += f" (95 % interval {_ends(interval)})" if interval and sure else ""
+            than += _holds_zero(interval) if interval and not sure else ""
+            than += OVERLAP if interval is None and _overlap(at, label) else ""
         said.append(f"As an ensemble, {label} reaches {means[label]:.1f}{than}.")
     return said
 
@@ -154,6 +167,14 @@ def _overlap(at: pd.DataFrame, label: str) -> bool:
     ends = at.groupby("label")[["low", "high"]].mean()
     own, alone = ends.loc[label], ends.reindex(compare.members(label)).mean(skipna=False)
     return bool(own["low"] <= alone["high"] and alone["low"] <= own["high"])
+
+
+def _ends(interval: tuple[float, float]) -> str:
+    return f"{interval[0]:.1f} to {interval[1]:.1f}".replace("-", MINUS)
+
+
+def _holds_zero(interval: tuple[float, float]) -> str:
+    return f"{CHANCE}its 95 % interval, {_ends(interval)}, holds 0"
 
 
 def _mean_sd(values: pd.Series[float]) -> str:
@@ -169,17 +190,23 @@ def _seeds(values: pd.Series[float]) -> str:
 
 
 def _signed(win: Recovery) -> str:
-    """How far above or below the baseline; level with it where the difference is within its own spread over seeds."""
+    """How far above or below the baseline; level with it where the results do not say on which side."""
     spread = f" ± {win.difference_sd:.1f}" if win.difference_sd is not None else ""
     if win.level:
         sign = "+" if win.difference >= 0 else MINUS
-        return f"level with {win.against} ({sign}{abs(win.difference):.1f}{spread})"
-    return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'} {win.against}"
+        ends = f"; 95 % interval {_ends(win.interval)}" if win.interval else ""
+        return f"level with {win.against} ({sign}{abs(win.difference):.1f}{spread}{ends})"
+    ends = f" (95 % interval {_ends(win.interval)})" if win.interval and not win.holds_zero else ""
+    return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'} {win.against}{ends}"
 
 
 def _chance(win: Recovery) -> str:
-    """What is said of a difference between two results that their intervals do not tell apart."""
-    return CHANCE if win.overlap and not win.level else ""
+    """What is said of a difference between two results that may be chance."""
+    if win.level or not win.open:
+        return ""
+    if win.interval and win.holds_zero:
+        return _holds_zero(win.interval)
+    return OVERLAP if win.overlap else f"{CHANCE}it is within its standard deviation over seeds"
 
 
 def _recovered(win: Recovery | None) -> str | None:
@@ -202,8 +229,11 @@ def _interval(win: Recovery) -> str:
 
 def _paired(win: Recovery) -> str:
     spread = f"sd {win.difference_sd:.1f}, " if win.difference_sd is not None else ""
-    chance = "; may be chance: 95 % intervals overlap" if win.overlap else "; within 1 sd: may be chance" * win.open
-    return f"paired; {spread}n = {win.seeds}{chance}"
+    said = [f"paired; {spread}n = {win.seeds}"]
+    why = ["within 1 sd"] * win.within + ["95 % intervals overlap"] * win.overlap
+    if win.interval:
+        (why if win.holds_zero else said).append(f"95 % interval {_ends(win.interval)}")
+    return "; ".join(said + [f"may be chance: {', '.join(why or ['next to nothing'])}"] * win.open)
 
 
 def _detection(diagnoses: pd.DataFrame, view: compare.View, method: str, noise: float) -> tuple[list[str], list[Tile]]:

@@ -13,6 +13,7 @@ from ccr_cli.data.published import Published
 from ccr_cli.report import compare
 from ccr_cli.report.inside import Inside
 from ccr_cli.report.maps import Map
+from ccr_cli.report.pairing import Rankings
 from ccr_cli.report.searches import Search
 
 
@@ -108,8 +109,8 @@ class Material:
     title: str | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By run, all options in effect."""
-    rankings: Mapping[tuple[str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
-    """By run and signature, the rank of every query of a result: direction, query_id, rank, uncertainty."""
+    rankings: Rankings = field(default_factory=dict)
+    """By run and signature, the rank of every query of a result: the columns `pairing.NEEDED`, uncertainty."""
     outside: Mapping[tuple[str, str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
     """By run, signature and what they are (empty: categories left out of training), queries that do not belong to the
     gallery beside those that do."""

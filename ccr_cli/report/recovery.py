@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ccr_cli.report.compare import BASELINE, ORACLE, REPLICATE, counterpart
+from ccr_cli.report.pairing import Answers
 
 FloatArray = NDArray[np.float64]
 
@@ -41,18 +42,31 @@ class Recovery:
     high: float | None = None
     value_seeds: int = 0
     """Pairs behind the share: those that the oracle has too."""
+    interval: tuple[float, float] | None = None
+    """The difference's 95 % interval over items, paired; None where ranks are not known."""
     overlap: bool = False
-    """Of one pair: the 95 % intervals over items that the two results hold overlap."""
+    """Of one pair without that: the 95 % intervals over items that the two results hold overlap."""
+
+    @property
+    def holds_zero(self) -> bool:
+        """The difference's interval is known, and holds 0."""
+        return self.interval is not None and self.interval[0] <= 0 <= self.interval[1]
+
+    @property
+    def within(self) -> bool:
+        """The difference is within its standard deviation over seeds."""
+        return self.difference_sd is not None and abs(self.difference) <= self.difference_sd
 
     @property
     def level(self) -> bool:
-        """The difference is within its standard deviation over seeds, or next to nothing."""
-        return abs(self.difference) < 0.05 or abs(self.difference) <= (self.difference_sd or 0.0)
+        """Next to no difference, or one within its standard deviation over seeds that its interval does not support."""
+        sure = self.interval is not None and not self.holds_zero
+        return abs(self.difference) < 0.05 or (self.within and not sure)
 
     @property
     def open(self) -> bool:
         """What the results hold does not tell the two apart."""
-        return self.level or self.overlap
+        return self.level or self.within or self.holds_zero or self.overlap
 
 
 def paired(frame: pd.DataFrame, labels: list[str], noise: float, figure: str) -> pd.DataFrame:
@@ -78,6 +92,7 @@ def recovery(
     baseline: str = BASELINE,
     oracle: str = ORACLE,
     against: str | None = None,
+    answers: Answers | None = None,
 ) -> Recovery | None:
     """(method - baseline) / (oracle - baseline) in a figure, the ratio of means over paired seeds.
 
@@ -93,6 +108,7 @@ def recovery(
         baseline: The method that knows nothing of noise; of several variants, `compare.counterpart` says which.
         oracle: The method that knows all, likewise.
         against: The label that it is held against; by default what `compare.counterpart` finds of the baseline.
+        answers: What runs answered, if the difference is to have an interval.
 
     Returns:
         The recovery, or None where there is no one baseline, or no seed that both have.
@@ -104,8 +120,12 @@ def recovery(
     if both.empty:
         return None
     delta_S = (both[label] - both[against]).to_numpy(float)
-    overlap = len(delta_S) == 1 and _overlap(frame, both, noise, figure)
-    plain = Recovery(against, float(delta_S.mean()), _sd(delta_S), len(delta_S), overlap=overlap)
+    difference, n = float(delta_S.mean()), len(delta_S)
+    rows = _rows(frame, both, noise)
+    first, second = (rows[rows["label"] == each] for each in (against, label))
+    interval = answers.interval(first, second, figure, difference) if answers else None
+    overlap = interval is None and n == 1 and _overlap(rows, figure)
+    plain = Recovery(against, difference, _sd(delta_S), n, interval=interval, overlap=overlap)
     if noise == 0 or ceiling is None or label == ceiling:
         return plain
     table = paired(frame, [label, against, ceiling], noise, figure)
@@ -119,13 +139,17 @@ def recovery(
     return replace(plain, value=float(gain_S.mean() / gap_S.mean()), low=low, high=high, value_seeds=len(gain_S))
 
 
-def _overlap(frame: pd.DataFrame, pair: pd.DataFrame, noise: float, figure: str) -> bool:
+def _rows(frame: pd.DataFrame, pairs: pd.DataFrame, noise: float) -> pd.DataFrame:
+    """The results behind pairs of methods and seeds."""
+    rows = frame[(frame["noise"] == noise) & frame["label"].isin(pairs.columns)]
+    return rows[pd.MultiIndex.from_frame(rows[list(REPLICATE)]).isin(pairs.index)]
+
+
+def _overlap(rows: pd.DataFrame, figure: str) -> bool:
     """Says whether the intervals of the two results of one pair overlap; not where one has none."""
-    if not {"low", "high", "figure"} <= set(frame):
+    if not {"low", "high", "figure"} <= set(rows):
         return False
-    rows = frame[(frame["noise"] == noise) & frame["label"].isin(pair.columns) & (frame["figure"] == figure)]
-    here = (rows[list(REPLICATE)] == pair.reset_index()[list(REPLICATE)].iloc[0]).all(axis=1)
-    ends = rows[here].groupby("label")[["low", "high"]].mean().dropna()
+    ends = rows[rows["figure"] == figure].groupby("label")[["low", "high"]].mean().dropna()
     return len(ends) == 2 and bool(ends["low"].max() <= ends["high"].min())
 
 

@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired, signature
 from ccr_cli.metrics.bootstrap import DIRECTIONS
+from ccr_cli.report.pairing import galleries
 from ccr_cli.report.variants import variant_labels
 from ccr_cli.stages.labels import default_options, method_label
 from ccr_cli.stages.select import Inputs, made_from
@@ -278,7 +278,7 @@ def _at(place: Place, systems: Sequence[System], what: str) -> list[Comparison]:
     for system, runs in zip(systems, read, strict=True):
         if any(queries != read[0][0][1] for _, queries in runs):
             raise ArtifactError(f"{system.label} was asked other queries than {systems[0].label}, as many as they are")
-    folds = [[galleries for galleries, _ in runs] for runs in read]
+    folds = [[found for found, _ in runs] for runs in read]
     values = [_values(runs) for runs in folds]
     found = [paired.differences(folds[0], other) for other in folds[1:]]
     answer = systems[0].runs[0][place]
@@ -318,15 +318,4 @@ def _galleries(answer: Answer) -> tuple[list[bootstrap.Gallery], list[list[str]]
         ranks = evaluation.read_ranks(answer.made)
     except ArtifactError as error:
         raise ArtifactError(error.message, hint="ccr evaluate RUN --force, with the options it was made with") from None
-    mine = ranks[ranks["result"] == answer.number].sort_values(["fold", "direction", "query_id"])
-    found, ids = [], []
-    for _, fold in mine.groupby("fold", sort=True):
-        _, code = np.unique(fold["item_id"].to_numpy(dtype=str), return_inverse=True)
-        sides = [_asked(fold[at_Q], code[at_Q]) for at_Q in ((fold["direction"] == d).to_numpy() for d in DIRECTIONS)]
-        found.append(bootstrap.Gallery(*sides))
-        ids.append([f"{d}:{q}" for d, q in zip(fold["direction"], fold["query_id"], strict=True)])
-    return found, ids
-
-
-def _asked(rows: pd.DataFrame, code_Q: Any) -> bootstrap.Asked:
-    return bootstrap.Asked(code_Q, rows["rank"].to_numpy(), rows["average_precision"].to_numpy())
+    return galleries(ranks[ranks["result"] == answer.number])

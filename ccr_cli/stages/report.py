@@ -20,7 +20,7 @@ from ccr_cli.artifacts.workspace import FOLDERS, slug
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data import published
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.report import compare, compose, variants
+from ccr_cli.report import compare, compose, pairing, variants
 from ccr_cli.report.inside import Inside
 from ccr_cli.report.maps import Map
 from ccr_cli.report.material import Collection, Diagnosis, History, Material, Origin
@@ -327,7 +327,7 @@ def _rankings(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str], Cal
 
 def _ranks(artifact: base.Artifact, number: int) -> pd.DataFrame:
     frame = evaluation.read_ranks(artifact)
-    return frame.loc[frame["result"] == number, ["direction", "query_id", "rank", "uncertainty"]]
+    return frame.loc[frame["result"] == number, [*pairing.NEEDED, "uncertainty"]]
 
 
 def _outside(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str, str], Callable[[], pd.DataFrame]]:

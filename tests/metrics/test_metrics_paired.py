@@ -11,7 +11,7 @@ from asked import asked, problem, slow
 from scipy import stats
 
 from ccr_cli.metrics.bootstrap import FIGURES, Asked, Gallery
-from ccr_cli.metrics.paired import differences, holm
+from ccr_cli.metrics.paired import differences, holm, interval
 
 Array = npt.NDArray[np.float64]
 Sides = tuple[Asked, Asked]
@@ -46,9 +46,8 @@ def written_out(sides: Sides, drawn: list[int]) -> Sides:
 def test_the_interval_is_that_of_queries_written_out(n_folds: int, seeds: tuple[int, int]) -> None:
     folds = [problem(n, 10) for n in range(n_folds)]
     one, two = ([[again(f, 10 * s + side) for f in folds] for s in range(seeds[side])] for side in (0, 1))
-    found = differences(
-        *([[Gallery(*f) for f in run] for run in system] for system in (one, two)), seed=5, samples=150, flips=9
-    )
+    first, second = ([[Gallery(*f) for f in run] for run in system] for system in (one, two))
+    found = differences(first, second, seed=5, samples=150, flips=9)
     rng = np.random.default_rng(5)
     values = []
     for n, fold in enumerate(folds):
@@ -64,6 +63,10 @@ def test_the_interval_is_that_of_queries_written_out(n_folds: int, seeds: tuple[
     np.testing.assert_allclose([d.estimate for d in found.values()], gap, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose([d.low for d in found.values()], low, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose([d.high for d in found.values()], high, rtol=1e-9, atol=1e-9)
+    for figure in ("SumR", "mAP", "v2t.R@5"):
+        c, alone = FIGURES.index(figure), interval(first, second, figure, seed=5, samples=150)
+        told = [alone.estimate, alone.low, alone.high]
+        np.testing.assert_allclose(told, [gap[c], low[c], high[c]], rtol=1e-9, atol=1e-9)
 
 
 def test_p_is_the_share_of_all_sign_flips_that_differ_as_much() -> None:

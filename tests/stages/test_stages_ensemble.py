@@ -5,6 +5,7 @@ Shape suffixes: V visual items, T texts, D embedding, M models.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -308,7 +309,11 @@ def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, 
     assert "infonce reaches SumR" in seen.findings.headline, "an ensemble is no method"
     gap = f"{abs(whole - alone):.1f} {'above' if whole > alone else 'below'} the mean of single runs"
     said = f"As an ensemble, infonce x3 reaches {whole:.1f}, {gap}"
-    assert any(each.startswith((f"{said}.", f"{said}; that may be chance")) for each in seen.findings.more)
+    (sentence,) = (each for each in seen.findings.more if each.startswith(said))
+    ends = re.search(r"95 % interval,? (\S+) to ([^\s,)]+)", sentence.replace("\u2212", "-"))
+    assert ends is not None, "the interval that compare says"
+    assert [float(end) for end in ends.groups()] == pytest.approx([float(told["low"]), float(told["high"])], abs=0.06)
+    assert ("; that may be chance" in sentence) == (float(told["low"]) <= 0 <= float(told["high"]))
     only = summary(Inputs.from_paths(Workspace(root), [str(made.path)]))
     assert [row.cells[0].value for row in only.tables["sumr"].rows] == ["infonce x3"]
     assert only.findings.headline.startswith("Without synthetic noise, infonce x3 reaches")
