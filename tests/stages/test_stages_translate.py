@@ -163,7 +163,7 @@ def test_what_is_not_to_be_had(
         (("--lang", "en"), "--lang LANG --queries"),
         (("--lang", "../../es"), "no language tag"),
         (("--lang", "../../es"), "try: a tag such as --lang es"),
-        (("--noise", "1.5"), "at most 1, not 1.5\n  try: --noise 0.4"),
+        (("--noise", "1.5"), "a share lies between 0 and 1\n  try: --noise 0.015 is 1.5 %"),
         (("--noise", "0.2", "--noise-style", "foo"), "no noise style 'foo'\n  try: --noise-style caption or image"),
         (("--noise", "0.2", "--noise-style", "foo", "--dry-run"), "try: --noise-style caption or image"),
         (("--noise", "0.2", "--noise-target", "foo"), "'foo'\n  try: --noise-target translation or pair"),
