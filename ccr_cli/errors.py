@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Sequence
 
 _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _USER = re.compile(r"(\w+://)[^\s/@]+@")
@@ -38,15 +39,19 @@ class CcrError(Exception):
 
 
 class OptionsAsked(Exception):
-    """`--set help`: the options of a plug-in are wanted, not its work.
+    """`--set help` or `--preset help`: the options of a plug-in are wanted, not its work.
 
     Args:
-        rows: Name, default and meaning of each.
+        rows: Name, default and meaning of each; or what `columns` says.
+        columns: Their heads.
     """
 
-    def __init__(self, rows: list[tuple[str, str, str]]) -> None:
+    def __init__(
+        self, rows: Sequence[tuple[str, ...]], columns: tuple[str, ...] = ("--set", "default", "what it is")
+    ) -> None:
         super().__init__(f"{len(rows)} options")
         self.rows = rows
+        self.columns = columns
 
 
 class UsageError(CcrError):

@@ -154,7 +154,7 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
             except Planned as planned:
                 show_plans([*planned.earlier, planned], as_json=bool(kwargs.get("json")))
             except OptionsAsked as asked:
-                show_table(("--set", "default", "what it is"), asked.rows)
+                show_table(asked.columns, asked.rows)
         except CcrError as error:
             _complain(error)
             raise typer.Exit(error.exit_code) from None

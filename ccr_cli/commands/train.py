@@ -39,7 +39,9 @@ def train(
     noise_style: c.NoiseStyle = "caption",
     noise_target: c.NoiseTarget = "translation",
     noise_seed: c.NoiseSeed = None,
-    preset: Annotated[str | None, typer.Option("--preset", help="Named settings of the method, e.g. paper.")] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Named settings of the method, e.g. paper; help: lists them.")
+    ] = None,
     options: c.Set = None,
     epochs: Annotated[
         int | None,
@@ -115,13 +117,15 @@ def train(
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_training
     from ccr_cli.commands.sweep import make_all
-    from ccr_cli.stages.options import list_options
+    from ccr_cli.stages.options import list_options, list_presets
     from ccr_cli.stages.sweep import read_axes
     from ccr_cli.stages.train import Wanted, make_together
 
     settings = c.parse_set(options)
     if "help" in settings:
         list_options("methods", method)
+    if preset == "help":
+        list_presets(method)
     once = {key: f"--set {key}" for key in settings} | _named(context)
     settings |= {k: str(v) for k, v in (("epochs", epochs), ("batch_size", batch_size)) if v is not None}
     wanted = Wanted(

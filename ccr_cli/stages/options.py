@@ -79,7 +79,30 @@ def list_options(group: str, name: str) -> NoReturn:
     Raises:
         OptionsAsked: Always.
     """
-    raise OptionsAsked(described(registry.load(group, name).Config))
+    module = registry.load(group, name)
+    rows = described(module.Config)
+    presets = ", ".join(module.Method.PRESETS) if group == "methods" else ""
+    if presets:
+        rows.append(("--preset", "", f"Named settings of these: {presets}; --preset help says what each sets."))
+    raise OptionsAsked(rows)
+
+
+def list_presets(method: str) -> NoReturn:
+    """Has the presets of a method shown, each with what it sets.
+
+    Raises:
+        OptionsAsked: Where it has presets.
+        UsageError: Where it has none.
+    """
+    module = registry.load("methods", method)
+    usual = dataclasses.asdict(module.Config())
+    if not module.Method.PRESETS:
+        raise UsageError(f"{method} has no presets", hint=f"ccr train --method {method} --set help")
+    rows = [
+        (preset, ", ".join(f"{key}={value}" for key, value in settings.items() if value != usual[key]))
+        for preset, settings in module.Method.PRESETS.items()
+    ]
+    raise OptionsAsked(rows, ("--preset", "what it sets other than usual"))
 
 
 def described(config_type: type) -> list[tuple[str, str, str]]:
