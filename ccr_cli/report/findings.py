@@ -151,11 +151,12 @@ def _together(view: compare.View, noise: float, answers: Answers) -> list[str]:
         if difference == difference:
             alone, whole = (at[at["label"].isin(each)] for each in (compare.members(label), [label]))
             interval = answers.interval(alone, whole, view.figure, float(difference))
-            sure = interval is not None and not interval[0] <= 0 <= interval[1]
             than = f", {abs(difference):.1f} {'above' if difference > 0 else 'below'} the mean of single runs"
-            than += f" (95 % interval {_ends(interval)})" if interval and sure else ""
-            than += _holds_zero(interval) if interval and not sure else ""
-            than += OVERLAP if interval is None and _overlap(at, label) else ""
+            if interval is None:
+                than += OVERLAP if _overlap(at, label) else ""
+            else:
+                sure = interval[0] > 0 or interval[1] < 0
+                than += f" (95 % interval {_ends(interval)})" if sure else _holds_zero(interval)
         said.append(f"As an ensemble, {label} reaches {means[label]:.1f}{than}.")
     return said
 
