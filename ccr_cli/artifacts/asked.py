@@ -72,8 +72,8 @@ def apart(artifacts: Sequence[Artifact]) -> list[str]:
         if len(set(values)) > 1 and not follows:
             for words, request in zip(told, requests, strict=True):
                 if key in request or key in ("pairs", "langs"):
-                    said = f"{_name(key)} {_value(key, request)}"
-                    words.append(_BOTH[key][bool(request.get(key))] if key in _BOTH else said)
+                    both = _BOTH.get(key)
+                    words.append(both[bool(request.get(key))] if both else f"{_name(key)} {_value(key, request)}")
     for kind in _BY_NAME:
         names = [[PurePosixPath(p.path).name for p in a.parents if p.kind == kind] for a in artifacts]
         said = all(name in a.name for a, each in zip(artifacts, names, strict=True) for name in each)

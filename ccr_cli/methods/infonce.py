@@ -34,8 +34,8 @@ class Config(base.Config):
             ValueError: If a value makes no sense.
         """
         super().__post_init__()
-        if self.temperature <= 0:
-            raise ValueError("temperature > 0 is needed")
+        if self.temperature <= 0 or self.cross_lingual_weight < 0:
+            raise ValueError("temperature > 0 and cross_lingual_weight >= 0 are needed")
 
 
 class Method(base.Method):

@@ -72,6 +72,9 @@ class Config(base.Config):
             raise ValueError(
                 f"tau >= {LEAST_TAU}, anchor_temperature > 0, gamma in [0, 1] and candidates >= 0 are needed"
             )
+        weights = (self.evidential_weight, self.consistency_weight, self.disentangle_weight, self.anchor_weight)
+        if min(*weights, self.cross_lingual_weight) < 0:
+            raise ValueError("weights >= 0 are needed")
         together = self.beta * self.consistency_weight
         if not any((self.evidential_weight, self.anchor_weight, self.cross_lingual_weight, together)):
             raise ValueError("the weights of all terms that pull are 0, which leaves nothing to train")

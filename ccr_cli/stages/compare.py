@@ -142,7 +142,7 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
     runs = [each for system in systems for each in system.runs]
     places = [place for place in runs[0] if all(place in each for each in runs)]
     if not places:
-        raise ArtifactError(_why(systems), hint="evaluate them in the same way, on the same data")
+        raise _apart(systems)
     chosen = places if every else _usual(places, runs[0])
     used = {each[place].made.path for each in runs for place in places}
     for artifact in inputs.given:
@@ -232,7 +232,7 @@ def _labels(heads: Sequence[tuple[str, Answer]], configs: Mapping[str, Mapping[s
     ]
 
 
-def _why(systems: Sequence[System]) -> str:
+def _apart(systems: Sequence[System]) -> ArtifactError:
     """What differs between the first system and one that shares nothing with it."""
     runs = [(system, each) for system in systems for each in system.runs]
     head, first = runs[0]
@@ -243,7 +243,12 @@ def _why(systems: Sequence[System]) -> str:
     ]
     least = min(rivals, key=len)
     told = ", ".join(f"{key} is {a} and {b}" for key, (a, b) in least.items())
-    return f"{head.label} and {system.label} were not asked the same: {told or 'there is nothing that all have'}"
+    return ArtifactError(
+        f"{head.label} and {system.label} were not asked the same: {told or 'there is nothing that all have'}",
+        hint="ccr evaluate RUN --protocol labelled, of those that were not"
+        if "labelled" in least.get("protocol", ())
+        else "evaluate them in the same way, on the same data",
+    )
 
 
 def _usual(places: Sequence[Place], first: Mapping[Place, Answer]) -> list[Place]:

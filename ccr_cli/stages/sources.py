@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -125,8 +126,17 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
             methods, _ = registry.loaded("methods")
             without = " or ".join(name for name, module in methods.items() if not module.Method.TRANSLATED)
             hint = f"its texts are features, and cannot be translated: --method {without}"
-        better = {"better": lambda a: bool(a.request.get("back"))} if back else {}
-        one = (inputs.maybe if optional else partial(inputs.one, hint=hint))("translation", of, fits, **better)
+
+        def better(artifact: base.Artifact) -> bool:
+            return bool(artifact.request.get("back")) or not back
+
+        try:
+            one = (inputs.maybe if optional else partial(inputs.one, hint=hint))("translation", of, fits, better=better)
+        except ArtifactError as error:
+            if not _own(datasets or inputs.workspace.artifacts("dataset"), wanted, each):
+                raise
+            own = f"{each} is the captions' own language: leave --lang out, or --method source-only"
+            raise ArtifactError(error.message, hint=own) from None
         if one is not None:
             translated.append(one)
         elif each is not None and len(found) > 1:
@@ -145,6 +155,12 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
     if second:
         inputs.note(second)
     return Sources(data, tuple(translated), feats, None, second)
+
+
+def _own(datasets: Sequence[base.Artifact], wanted: Mapping[str, object], lang: str | None) -> bool:
+    """Whether a language is that of the captions themselves, in all data sets that come into question."""
+    asked = [a for a in datasets if not wanted or a.id in wanted] if lang else []
+    return bool(asked) and all(dataset.read(a).source_lang == lang for a in asked)
 
 
 def _aside(inputs: Inputs, named: list[base.Artifact]) -> tuple[Inputs, base.Artifact | None]:

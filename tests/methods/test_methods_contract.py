@@ -343,6 +343,14 @@ def _documented(config: Any) -> set[str]:
 
 
 @every_method
+def test_a_negative_weight_is_refused(name: str) -> None:
+    config = registry.load("methods", name).Config
+    for option in (field.name for field in dataclasses.fields(config) if field.name.endswith("_weight")):
+        with pytest.raises(UsageError, match="weight"):
+            configure(config, {option: "-1"}, name)
+
+
+@every_method
 def test_an_unknown_option_is_refused_with_the_known_ones(name: str, sources: Chain) -> None:
     done = sources.ccr("train", "--method", name, "--set", "nonsense=1", "--device", "cpu")
     assert done.code == 2 and done.out == ""

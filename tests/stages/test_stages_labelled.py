@@ -77,6 +77,8 @@ def test_every_stage_reads_it(copy: Chain) -> None:
 def test_a_method_that_needs_translations_asks_for_them(copy: Chain) -> None:
     done = copy.ccr("train", "--method", "infonce", *SMALL)
     assert done.code == 4 and "ccr translate" in done.err
+    done = copy.ccr("train", "--method", "infonce", "--lang", "en", *SMALL)
+    assert done.code == 4 and "ccr translate" not in done.err and "en is the captions' own language" in done.err
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,9 @@ def test_the_protocol_can_be_chosen(copy: Chain, chain: Chain, finished: Chain) 
     # every toy item is its own category: both protocols agree
     before = {r["lang"] + r["fusion"]: r["SumR"] for r in results(chain.find("evaluation", "infonce"))}
     assert {r["lang"] + r["fusion"]: r["SumR"] for r in results(made)} == before
+    mixed = finished.ccr("compare", finished.find("evaluation", "uml").path, made.path)
+    assert mixed.code == 4 and "protocol is full and labelled" in mixed.err
+    assert "ccr evaluate RUN --protocol labelled" in mixed.err
     wrong = copy.ccr("evaluate", *CPU, "--protocol", "half")
     assert wrong.code == 2 and "full or labelled" in wrong.err
 
