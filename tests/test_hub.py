@@ -13,6 +13,7 @@ from typing import Any
 
 import hub_server
 import huggingface_hub
+import huggingface_hub.constants
 import pytest
 import torch
 import transformers

@@ -79,9 +79,9 @@ def test_json_is_one_object(call: tuple[str, ...], key: str, sources: Chain) -> 
 
 
 def test_doctor_says_that_no_model_is_there(sources: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import huggingface_hub
+    from huggingface_hub import constants
 
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     rows = json.loads(toy.ok("doctor", "--json", workspace=sources.root).out)["checks"]
     found = {row["what"]: row for row in rows}
     for what in ("encoder clip", "engine hf"):
@@ -89,7 +89,10 @@ def test_doctor_says_that_no_model_is_there(sources: Chain, tmp_path: Path, monk
     assert found["engine recorded"]["state"] == "available"
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+@pytest.mark.parametrize(
+    "encoding",
+    ["latin-1", pytest.param("ascii", marks=pytest.mark.slow), pytest.param("utf-8", marks=pytest.mark.slow)],
+)
 def test_paths_are_utf8_in_every_locale(encoding: str, folder: Path, tmp_path: Path) -> None:
     root = tmp_path / "Bücher 中文"
     environment = {**toy.environment(root), "PYTHONIOENCODING": encoding}

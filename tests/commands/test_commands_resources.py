@@ -70,13 +70,12 @@ def fill_up_and_go_on(place: Path, *command: str | Path) -> tuple[base.Artifact,
 @pytest.mark.parametrize(
     "command",
     [
-        ("translate", "--lang", "es", "--split", "train"),
-        ("extract", *toy.ENCODER, "--set", "image_size=64"),
-        TRAIN,
-        ("evaluate", *CPU, "--split", "val"),
-        ("diagnose", *CPU, "--judge", "gmm"),
+        pytest.param(("translate", "--lang", "es", "--split", "train"), id="translate", marks=pytest.mark.slow),
+        pytest.param(("extract", *toy.ENCODER, "--set", "image_size=64"), id="extract", marks=pytest.mark.slow),
+        pytest.param(TRAIN, id="train"),
+        pytest.param(("evaluate", *CPU, "--split", "val"), id="evaluate", marks=pytest.mark.slow),
+        pytest.param(("diagnose", *CPU, "--judge", "gmm"), id="diagnose", marks=pytest.mark.slow),
     ],
-    ids=lambda command: command[0],
 )
 def test_a_full_disk(command: tuple[str, ...], disk: Path, workspace: Chain) -> None:
     if command[0] in ("evaluate", "diagnose"):
@@ -88,7 +87,9 @@ def test_a_full_disk(command: tuple[str, ...], disk: Path, workspace: Chain) -> 
     assert (made.files, made.id) == (wanted.files, wanted.id)
 
 
-@pytest.mark.parametrize("options", [(), ("--no-cache",)], ids=["cache", "journal"])
+@pytest.mark.parametrize(
+    "options", [pytest.param((), id="cache"), pytest.param(("--no-cache",), id="journal", marks=pytest.mark.slow)]
+)
 def test_a_full_disk_while_results_are_kept(
     options: tuple[str, ...], disk: Path, folder: Path, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

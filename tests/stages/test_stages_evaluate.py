@@ -337,7 +337,9 @@ def test_wrong_options(options: tuple[str, str], message: str, chain: Chain) -> 
     assert (done.code, done.out) == (2, "") and message in done.err
 
 
-@pytest.mark.parametrize(("select", "mark"), [("human", "infonce [select=human]"), ("mt", "infonce")])
+@pytest.mark.parametrize(
+    ("select", "mark"), [("human", "infonce [select=human]"), pytest.param("mt", "infonce", marks=pytest.mark.slow)]
+)
 def test_a_run_that_human_queries_chose_is_marked(select: str, mark: str, workspace: Chain) -> None:
     asked = () if select == "mt" else ("--select-on", select)
     done = toy.ok("train", "--method", "infonce", "--epochs", "2", *asked, *toy.SMALL, workspace=workspace.root)

@@ -52,7 +52,10 @@ def beside(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "features" / "toy").iterdir())
 
 
-@pytest.mark.parametrize("order", [(1,), (2, 1), (7, 2, 4, 6, 1, 3, 5)])
+@pytest.mark.parametrize(
+    "order",
+    [pytest.param((1,), marks=pytest.mark.slow), (2, 1), pytest.param((7, 2, 4, 6, 1, 3, 5), marks=pytest.mark.slow)],
+)
 def test_parts_in_any_order_make_one_artifact(order: tuple[int, ...], root: Path) -> None:
     wanted = single(root)
     for number in order:

@@ -93,6 +93,7 @@ def alike(one: Any, other: Any) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_the_chain_with_an_index(finished: Chain) -> None:
     run = finished.find("run", "uml").path
     planned = toy.ok("index", run, "--split", "all", "--recall", "1", "--dry-run", *CPU, workspace=finished.root)

@@ -130,6 +130,7 @@ def whole(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> base.Arti
     return toy.ok(*COMMAND, *EPOCHS, workspace=root).made
 
 
+@pytest.mark.slow
 def test_interrupted_terminated_killed_and_finished(workspace: Chain, whole: base.Artifact) -> None:
     process = start(workspace)
     said = stop(workspace, process, 2, signal.SIGINT)

@@ -59,6 +59,7 @@ def same(ours: list[Translation], theirs: list[Translation]) -> int:
     return len(pairs)
 
 
+@pytest.mark.slow
 def test_greedy_float32_is_that_of_hf(translation_model: Path) -> None:
     texts = [*CAPTIONS, "", "dog dog a near.", "dog " * 200]
     for limit in (24, 4):

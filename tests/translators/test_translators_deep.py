@@ -137,6 +137,7 @@ def test_a_request_that_fails_is_made_again(provider: str, web: Providers) -> No
     assert counts == {text: 3 if text in FAULTS else 1 for text in texts}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provider", TESTED)
 @pytest.mark.parametrize("how", ["hang", "drip", "headers"])
 def test_a_provider_that_hangs_is_left(provider: str, how: str, web: Providers) -> None:

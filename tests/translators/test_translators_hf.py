@@ -38,7 +38,7 @@ def test_it_translates(marian: Path) -> None:
     assert right > len(CAPTIONS) / 4 and len({result.text for result in results}) > len(CAPTIONS) / 3
 
 
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("beams", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_translation_does_not_depend_on_its_batch(translation_model: Path, beams: int) -> None:
     engine = translator(translation_model, num_beams=beams)
     texts = [*CAPTIONS[::4], "", "  "]
