@@ -148,6 +148,7 @@ def test_verify_looks_at_every_parent(finished: Chain) -> None:
     assert done.code == 4 and f"made from the diagnosis {last.path}" in done.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(FOLDERS))
 def test_a_newer_schema_is_refused(kind: str, finished: Chain) -> None:
     run = finished.find("run", "uml").path

@@ -68,6 +68,7 @@ def undisturbed(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> lis
     return [toy.ok(*LONG[:-2], "--seed", str(seed), workspace=root).made for seed in range(3)]
 
 
+@pytest.mark.slow
 def test_each_run_is_that_of_a_single_command(workspace: Chain, tmp_path: Path) -> None:
     other = tmp_path / "other"
     toy.shell(f"cp -r . {other}", workspace.root)

@@ -121,6 +121,7 @@ def put(name: str, data: bytes) -> Change:
 GERMAN, ENGLISH = "data/raw/train.de.gz", "data/raw/train.en.gz"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "messages"),
     [
