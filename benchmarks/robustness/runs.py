@@ -100,6 +100,7 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
         "config": cell.config,
         **_figures(made),
         "judge": _judge(trained),
+        "epochs": [round(value, 2) for value in run.history(trained)["val.SumR"]],
         "best_epoch": trained.counts["best_epoch"],
         "steps": trained.counts["steps"],
         "parameters": trained.counts["parameters"],
@@ -124,8 +125,6 @@ def _figures(made: list[base.Artifact]) -> dict[str, Any]:
     others |= {"source language": next(r for r in results if r["role"] == "source" and _plain(r))}
     for artifact in made[1:]:
         others |= {f"fused {r['fusion']}": r for r in evaluation.results(artifact) if r["fusion"] != "none"}
-    known = {d: c for d, c in (asked["calibration"] or {}).items() if "auroc" in c}
-    calibration = {d: {k: c[k] for k in ("auroc", "aurc")} for d, c in known.items()}
     found = per_item(evaluation.read_ranks(made[0]), number)
     total = sum_r(found)
     assert abs(total - asked["SumR"]) < 1e-6, f"SumR {asked['SumR']} is {total} summed over items"
@@ -133,9 +132,21 @@ def _figures(made: list[base.Artifact]) -> dict[str, Any]:
         "SumR": round(asked["SumR"], 6),
         **{d: {f"R@{k}": round(asked[d][f"R@{k}"], 4) for k in KS} for d in DIRECTIONS},
         "others": {name: round(r["SumR"], 4) for name, r in others.items()},
-        "calibration": calibration or None,
+        "uncertainty": _uncertainty(asked),
         "found": found,
         "signature": asked["signature"],
+    }
+
+
+def _uncertainty(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What each score of a query's uncertainty is worth, by direction and name; `own` is the method's."""
+    main = "softmax" if "|unc:softmax|" in result["signature"] else "own"
+    return {
+        direction: {
+            name: {key: round(each[key], 4) for key in ("auroc", "aurc")}
+            for name, each in {main: told, **told["trivial"]}.items()
+        }
+        for direction, told in result["calibration"].items()
     }
 
 

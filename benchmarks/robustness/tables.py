@@ -201,20 +201,40 @@ def cost_block(results: Results) -> str:
 
 
 def uncertainty_block(results: Results) -> str:
-    """How well a query's uncertainty tells that its first result is wrong."""
-    header = ["AUROC, AURC", *(f"{d} {r}" for d in ("text to picture", "picture to text") for r in ("0 %", "40 %"))]
-    lines = []
-    for label, cell in _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == TARGETS[0]]).items():
-        line = [_code(label)]
-        for direction in runs.DIRECTIONS:
+    """How well a query's uncertainty tells that its first result is wrong, beside scores that cost nothing; first seed."""
+    results, blocks = results.first(), []
+    cells = _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == TARGETS[0]])
+    for direction, title in zip(runs.DIRECTIONS, ("Captions search pictures", "Pictures search captions"), strict=True):
+        lines = []
+        for label, cell in cells.items():
+            line = [_code(label)]
             for noise in (0.0, 0.4):
-                known = [
-                    r["calibration"][direction] for r in results.of(replace(cell, noise=noise)) if r["calibration"]
-                ]
-                figures = [spread([k[name] for k in known], ".3f") for name in ("auroc", "aurc")]
-                line.append(", ".join(figures) if known else NOTHING)
+                known = [row["uncertainty"][direction] for row in results.of(replace(cell, noise=noise))]
+                line += [spread([k[name]["auroc"] for k in known if name in k], ".3f") for name in SCORES]
+            lines.append(line)
+        header = [f"AUROC, {100 * noise:.0f} %: {name}" for noise in (0.0, 0.4) for name in SCORES]
+        blocks.append(f"**{title}**\n\n{markdown(['', *header], lines)}")
+    return "\n\n".join(blocks)
+
+
+def epochs_block(results: Results) -> str:
+    """SumR of the queries that choose the epoch: at the epoch chosen, and after the last, first seed."""
+    results = results.first()
+    wheres = [(0.0, TARGETS[0]), *((0.4, target) for target in TARGETS)]
+    place = {(c.label, c.noise, c.target if c.noise else TARGETS[0]): c for c in grid.main_part() if c.seed == SEEDS[0]}
+    lines = []
+    for label in grid.methods():
+        line = [_code(label)]
+        for where in wheres:
+            known = [row["epochs"] for row in results.of(place[label, *where]) if "epochs" in row]
+            line += [f"{max(each):.1f} ({1 + each.index(max(each))})" for each in known] or [NOTHING]
+            line += [f"{each[-1]:.1f}" for each in known] or [NOTHING]
         lines.append(line)
-    return markdown(header, lines)
+    named = [f"{100 * noise:.0f} % {target if noise else ''}".strip() for noise, target in wheres]
+    return markdown(["", *(f"{name}, {what}" for name in named for what in ("best (epoch)", "last"))], lines)
+
+
+SCORES = ("own", "softmax", "top similarity")
 
 
 def judges_block(results: Results) -> str:
@@ -343,6 +363,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "real": real_block,
     "ablations": ablations_block,
     "uncertainty": uncertainty_block,
+    "epochs": epochs_block,
     "cost": cost_block,
     "about": about_block,
 }
