@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.report import compare
-from ccr_cli.report.pairing import Answers
+from ccr_cli.report.pairing import Answers, overlap
 from ccr_cli.report.recovery import Recovery, recovery
 from ccr_cli.report.summaries import percent
 from ccr_cli.report.tables import MINUS
@@ -153,21 +153,12 @@ def _together(view: compare.View, noise: float, answers: Answers) -> list[str]:
             interval = answers.interval(alone, whole, view.figure, float(difference))
             than = f", {abs(difference):.1f} {'above' if difference > 0 else 'below'} the mean of single runs"
             if interval is None:
-                than += OVERLAP if _overlap(at, label) else ""
+                than += OVERLAP if overlap(alone, whole, view.figure) else ""
             else:
                 sure = interval[0] > 0 or interval[1] < 0
                 than += f" (95 % interval {_ends(interval)})" if sure else _holds_zero(interval)
         said.append(f"As an ensemble, {label} reaches {means[label]:.1f}{than}.")
     return said
-
-
-def _overlap(at: pd.DataFrame, label: str) -> bool:
-    """Whether the interval of an ensemble meets that of single runs, the mean of theirs; not where one has none."""
-    if not {"low", "high"} <= set(at):
-        return False
-    ends = at.groupby("label")[["low", "high"]].mean()
-    own, alone = ends.loc[label], ends.reindex(compare.members(label)).mean(skipna=False)
-    return bool(own["low"] <= alone["high"] and alone["low"] <= own["high"])
 
 
 def _ends(interval: tuple[float, float]) -> str:

@@ -38,6 +38,23 @@ def _asked(rows: pd.DataFrame, code_Q: np.ndarray) -> Asked:
     return Asked(code_Q, rows["rank"].to_numpy(), rows["average_precision"].to_numpy())
 
 
+def overlap(first: pd.DataFrame, second: pd.DataFrame, figure: str) -> bool:
+    """Whether two sides' own intervals, each the mean of its rows, meet: what is left where queries cannot be paired.
+
+    Args:
+        first: Rows of a results frame.
+        second: The others.
+        figure: `SumR` or `mAP`.
+
+    Returns:
+        False, too, where a row has no interval of that figure.
+    """
+    if not all({"low", "high", "figure"} <= set(side) for side in (first, second)):
+        return False
+    ends = [side.loc[side["figure"] == figure, ["low", "high"]].mean(skipna=False) for side in (first, second)]
+    return bool(ends[0]["low"] <= ends[1]["high"] and ends[1]["low"] <= ends[0]["high"])
+
+
 class Answers:
     """What runs answered, query by query; each result is read once."""
 

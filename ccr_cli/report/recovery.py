@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ccr_cli.report.compare import BASELINE, ORACLE, REPLICATE, counterpart
-from ccr_cli.report.pairing import Answers
+from ccr_cli.report.pairing import Answers, overlap
 
 FloatArray = NDArray[np.float64]
 
@@ -124,8 +124,8 @@ def recovery(
     rows = _rows(frame, both, noise)
     first, second = (rows[rows["label"] == each] for each in (against, label))
     interval = answers.interval(first, second, figure, difference) if answers else None
-    overlap = interval is None and n == 1 and _overlap(rows, figure)
-    plain = Recovery(against, difference, _sd(delta_S), n, interval=interval, overlap=overlap)
+    meet = interval is None and n == 1 and overlap(first, second, figure)
+    plain = Recovery(against, difference, _sd(delta_S), n, interval=interval, overlap=meet)
     if noise == 0 or ceiling is None or label == ceiling:
         return plain
     table = paired(frame, [label, against, ceiling], noise, figure)
@@ -143,14 +143,6 @@ def _rows(frame: pd.DataFrame, pairs: pd.DataFrame, noise: float) -> pd.DataFram
     """The results behind pairs of methods and seeds."""
     rows = frame[(frame["noise"] == noise) & frame["label"].isin(pairs.columns)]
     return rows[pd.MultiIndex.from_frame(rows[list(REPLICATE)]).isin(pairs.index)]
-
-
-def _overlap(rows: pd.DataFrame, figure: str) -> bool:
-    """Says whether the intervals of the two results of one pair overlap; not where one has none."""
-    if not {"low", "high", "figure"} <= set(rows):
-        return False
-    ends = rows[rows["figure"] == figure].groupby("label")[["low", "high"]].mean().dropna()
-    return len(ends) == 2 and bool(ends["low"].max() <= ends["high"].min())
 
 
 def _interval(gain_S: FloatArray, gap_S: FloatArray) -> tuple[float | None, float | None]:
