@@ -37,7 +37,7 @@ from ccr_cli.artifacts.workspace import Workspace
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "noise_robustness"
 PAGE = CHECKOUT / "docs" / "noise-robustness.md"
-FIGURE = CHECKOUT / "docs" / "images" / "noise-robustness.svg"
+IMAGES = CHECKOUT / "docs" / "images"
 TYPICAL = 90.0
 """Seconds of a run of a method that was never run."""
 
@@ -117,12 +117,12 @@ def main() -> None:
     parser.add_argument("--since", default="", metavar="TIME", help="also what was measured before this time, UTC")
     parser.add_argument("--keep", action="store_true", help="leave runs in the workspace")
     parser.add_argument("--list", action="store_true", help="only say what is done and what is to do")
-    parser.add_argument("--tables", action="store_true", help="only write tables and figure, from the results")
+    parser.add_argument("--tables", action="store_true", help="only write tables and figures, from the results")
     given = parser.parse_args()
     if given.tables:
         results = tables.Results(runs.read(given.results))
         tables.write(PAGE, results)
-        figure.write(FIGURE, results)
+        figure.write(IMAGES, results)
         return
     cells = asked(given)
     if given.list:

@@ -177,7 +177,10 @@ def test_the_main_table() -> None:
         (0.0, 600.0),
         (0.4, pytest.approx(1400 / 3)),
     ]
-    assert "<svg" in figure.draw(results) and "<svg" in figure.draw(tables.Results([]))
+    assert "| `uml` | 300.0 (2) | 200.0 | 300.0 (2) | 200.0 |  |  |" in tables.epochs_block(results)
+    assert "| `uml` |  | 0.600 |  |  | 0.600 |  |" in tables.uncertainty_block(results)
+    for drawn in (figure.draw, figure.epochs):
+        assert "infonce" in drawn(results) and "<svg" in drawn(tables.Results([]))
 
 
 def test_every_block_has_its_place_on_the_page_and_can_be_made_from_nothing() -> None:

@@ -1,4 +1,4 @@
-"""SumR against the share of wrong translations, a panel a noise target, a line a method (as UML's Figure 3)."""
+"""The figures of `docs/noise-robustness.md`: SumR against noise, as UML's Figure 3, and epoch by epoch."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ccr_cli.report.canvas import FAINT, INK, drawing, new_figure, panels, to_svg
 from ccr_cli.report.figures import apart
 from robustness import grid
 from robustness.grid import ORACLE, RATIOS, TARGETS
-from robustness.tables import Results
+from robustness.tables import WHERES, Results
 
 TITLES = {"translation": "translations switched", "pair": "English and translation switched together"}
 LEFT_OUT = ("source-only", "infonce (two-group, both)")
@@ -117,6 +117,31 @@ def _names(axes: Axes, ends: Mapping[str, float]) -> None:
         )
 
 
-def write(path: Path, results: Results) -> None:
-    """Draws the figure."""
-    path.write_text(draw(results), encoding="utf-8")
+def epochs(results: Results) -> str:
+    """SumR of the queries that choose the epoch, epoch by epoch, a panel a kind of noise, first seed; as SVG."""
+    first = results.first()
+    place = {(c.label, c.noise, c.target): c for c in grid.main_part() if c.seed == grid.SEEDS[0]}
+    with drawing():
+        drawn = new_figure(11.5, 4.4)
+        for axes, (noise, target) in zip(panels(drawn, 1, len(WHERES), sharey=True)[0], WHERES, strict=True):
+            for label in (each for each in grid.methods() if each not in LEFT_OUT):
+                known = [row["epochs"] for row in first.of(place[label, noise, target]) if "epochs" in row]
+                if known and (noise or label != ORACLE):  # without noise the oracle is `infonce`
+                    look = style(label) | {"marker": "", "linewidth": 1.8}
+                    axes.plot(range(1, len(known[0]) + 1), known[0], **look, label=label)
+                    best = max(known[0])
+                    axes.plot(1 + known[0].index(best), best, "o", color=look["color"], markersize=4.5)
+            axes.set_title(f"{100 * noise:.0f} %: {TITLES[target]}" if noise else "nothing switched", fontsize=10)
+            axes.set_xlabel("epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        drawn.axes[0].set_ylabel("validation SumR, machine-translated queries\n(not from 0)")
+        lines = {str(line.get_label()): line for axes in drawn.axes for line in axes.get_legend_handles_labels()[0]}
+        if lines:
+            drawn.legend([*lines.values()], [*lines], loc="outside upper center", ncols=len(lines))
+        return to_svg(drawn)
+
+
+def write(folder: Path, results: Results) -> None:
+    """Draws both figures."""
+    for name, text in (("noise-robustness", draw(results)), ("noise-robustness-epochs", epochs(results))):
+        (folder / f"{name}.svg").write_text(text, encoding="utf-8")

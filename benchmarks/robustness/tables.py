@@ -201,7 +201,7 @@ def cost_block(results: Results) -> str:
 
 
 def uncertainty_block(results: Results) -> str:
-    """How well a query's uncertainty tells that its first result is wrong, beside scores that cost nothing; first seed."""
+    """How well a query's uncertainty tells that its first result is wrong, beside plain scores; first seed."""
     results, blocks = results.first(), []
     cells = _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == TARGETS[0]])
     for direction, title in zip(runs.DIRECTIONS, ("Captions search pictures", "Pictures search captions"), strict=True):
@@ -220,21 +220,22 @@ def uncertainty_block(results: Results) -> str:
 def epochs_block(results: Results) -> str:
     """SumR of the queries that choose the epoch: at the epoch chosen, and after the last, first seed."""
     results = results.first()
-    wheres = [(0.0, TARGETS[0]), *((0.4, target) for target in TARGETS)]
-    place = {(c.label, c.noise, c.target if c.noise else TARGETS[0]): c for c in grid.main_part() if c.seed == SEEDS[0]}
+    place = {(c.label, c.noise, c.target): c for c in grid.main_part() if c.seed == SEEDS[0]}
     lines = []
     for label in grid.methods():
         line = [_code(label)]
-        for where in wheres:
+        for where in WHERES:
             known = [row["epochs"] for row in results.of(place[label, *where]) if "epochs" in row]
             line += [f"{max(each):.1f} ({1 + each.index(max(each))})" for each in known] or [NOTHING]
             line += [f"{each[-1]:.1f}" for each in known] or [NOTHING]
         lines.append(line)
-    named = [f"{100 * noise:.0f} % {target if noise else ''}".strip() for noise, target in wheres]
+    named = [f"{100 * noise:.0f} % {target if noise else ''}".strip() for noise, target in WHERES]
     return markdown(["", *(f"{name}, {what}" for name in named for what in ("best (epoch)", "last"))], lines)
 
 
 SCORES = ("own", "softmax", "top similarity")
+WHERES = ((0.0, TARGETS[0]), *((0.4, target) for target in TARGETS))
+"""Noise and its target, where epochs are looked at one by one."""
 
 
 def judges_block(results: Results) -> str:
