@@ -84,16 +84,16 @@ def search(
         else:
             answers = searcher.texts([query or ""], top)
         kept = list(_printed(answers, json, many=queries is not None))
-    _say_doubts(kept, searcher)
+    _say_doubts(kept)
     if sheet is not None or open_:
         _show_sheet(kept, searcher, sheet, open_)
 
 
-def _say_doubts(answers: list[Answer], searcher: Searcher) -> None:
+def _say_doubts(answers: list[Answer]) -> None:
     """Says on which scale an uncertainty is, and which queries mean nothing to the text encoder."""
     if any(answer.uncertainty is not None for answer in answers):
         console.say("uncertainty is of the query: from 0 to 1, higher is more doubt", style="dim")
-    lost = [answer.query for answer in answers if not answer.picture and not searcher.knows(answer.query)]
+    lost = [answer.query for answer in answers if not answer.known]
     if lost:
         shown = ", ".join(map(repr, lost[:5])) + (", ..." if len(lost) > 5 else "")
         several = f"{len(lost)} of {len(answers)} queries ({shown}) {'has' if len(lost) == 1 else 'have'}"
@@ -154,7 +154,7 @@ def facts(answer: Answer) -> dict[str, Any]:
         for h in answer.hits
     ]
     asked = "image" if answer.picture else "query"
-    return {asked: answer.query, "uncertainty": answer.uncertainty, "hits": hits}
+    return {asked: answer.query, "uncertainty": answer.uncertainty, "known": answer.known, "hits": hits}
 
 
 def _show_sheet(answers: list[Answer], searcher: Searcher, path: Path | None, open_: bool) -> None:

@@ -128,7 +128,8 @@ async function search(address, options, picture) {
     if (number !== asked) return;
     $("hits").replaceChildren(...found.hits.map(card));
     const unsure = found.uncertainty === null ? "" : " · uncertainty " + found.uncertainty.toFixed(3);
-    say(found.hits.length + " results" + unsure);
+    const lost = found.known ? "" : " · the model was trained on no word of this, so they mean little";
+    say(found.hits.length + " results" + unsure + lost);
     if (picture) { const small = element("img"); small.alt = "the picture that was searched with";
       small.src = picture; $("said").prepend(small); }
     again = null;

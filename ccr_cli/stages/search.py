@@ -68,6 +68,8 @@ class Answer:
     text: it speaks of one with the other."""
     picture: bool = False
     """Whether the query is a picture."""
+    known: bool = True
+    """Whether the text encoder was trained on a word of the query (see `Vocabulary`), as far as anybody can tell."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Searcher:
         self.langs = languages(inputs.workspace, trained)
         self._on = choose_device(wanted.device)
         self._method, self._tokenizer = load_method(trained, self._on)
-        self._known = known_to(inputs.workspace, trained, self._tokenizer)
+        self._vocabulary = known_to(inputs.workspace, trained, self._tokenizer)
         self._index, self._candidates = None, 0
         if index is not None:
             facts = artifact.about(index)
@@ -194,12 +196,11 @@ class Searcher:
                 raise UsageError("a query needs some text", hint='ccr search "una cara sonriente"')
             yield from self._answers(batch, self.vectors(batch), top, picture=False)
 
-    def knows(self, query: str) -> bool:
-        """Says whether the text encoder knows a word of a query: see `Vocabulary`; True where nobody can tell."""
+    def _knows(self, query: str) -> bool:
         try:
-            return self._known is None or self._known.knows(query)
+            return self._vocabulary is None or self._vocabulary.knows(query)
         except ArtifactError:  # what the run was trained on is gone
-            self._known = None
+            self._vocabulary = None
             return True
 
     def file(self, path: Path, top: int) -> Answer:
@@ -248,7 +249,7 @@ class Searcher:
         for name, (sim_K, at_K, unsure) in zip(names, nearest(query_QD, top), strict=True):
             pairs = zip(at_K.tolist(), sim_K.tolist(), strict=True)
             hits = [self._hit(place, at, value) for place, (at, value) in enumerate(pairs, 1)]
-            yield Answer(name, hits, unsure if crossing else None, picture)
+            yield Answer(name, hits, unsure if crossing else None, picture, picture or self._knows(name))
 
     @torch.no_grad()
     def _all(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:

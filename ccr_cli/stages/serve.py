@@ -168,7 +168,7 @@ class Service:
             for hit in answer.hits
         ]
         unsure = None if answer.uncertainty is None else round(answer.uncertainty, 6)
-        return {"uncertainty": unsure, "hits": hits}
+        return {"uncertainty": unsure, "known": answer.known, "hits": hits}
 
 
 async def _run(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:

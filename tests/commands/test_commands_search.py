@@ -84,6 +84,7 @@ def test_words_that_training_never_had_are_named(chain: Chain) -> None:
         assert f"warning: {query!r}: it has no word that the text encoder was trained on" in done.err
     several = ("--queries", "-", "--json", *CPU)
     done = toy.ok("search", run, *several, workspace=chain.root, stdin="xyzzy\nrojo\nqwrtzx\n")
+    assert [json.loads(line)["known"] for line in done.out.splitlines()] == [False, True, False]
     assert "2 of 3 queries ('xyzzy', 'qwrtzx') have no word" in done.err
     done = toy.ok("search", run, *several, workspace=chain.root, stdin="xyzzy\nrojo\n")
     assert "1 of 2 queries ('xyzzy') has no word" in done.err

@@ -110,10 +110,11 @@ def refused(reply: Reply, status: int, harm: Harm | None = None) -> str:
 
 def test_it_finds_what_the_command_finds(server: Server, harm: Harm) -> None:
     run = harm.root / "runs" / harm.run.name
-    for query in ("círculo rojo", "<b>&amp;</b> 一只狗"):
+    for query in ("círculo rojo", "<b>&amp;</b> 一只狗", "xyzzy"):
         found = server.ask(f"/search?q={quote(query)}&top=7").json
         done = toy.ok("search", query, run, harm.data, "--top", "7", "--json", *CPU, workspace=harm.root)
         wanted = json.loads(done.out)
+        assert found["known"] == wanted["known"] == (query != "xyzzy")
         assert found["query"] == query and found["uncertainty"] == pytest.approx(wanted["uncertainty"], abs=1e-5)
         assert [hit["item"] for hit in found["hits"]] == [hit["item_id"] for hit in wanted["hits"]]
         assert [hit["caption"] for hit in found["hits"]] == [hit["caption"] for hit in wanted["hits"]]
