@@ -131,7 +131,7 @@ def epochs(results: Results) -> str:
                     axes.plot(range(1, len(known[0]) + 1), known[0], **look, label=label)
                     best = max(known[0])
                     axes.plot(1 + known[0].index(best), best, "o", color=look["color"], markersize=4.5)
-            axes.set_title(f"{100 * noise:.0f} %: {TITLES[target]}" if noise else "nothing switched", fontsize=10)
+            axes.set_title(f"{100 * noise:.0f} % of the {target}s switched" if noise else "nothing switched")
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         drawn.axes[0].set_ylabel("validation SumR, machine-translated queries\n(not from 0)")
