@@ -45,7 +45,7 @@ types: install
 	$(BIN)/mypy
 
 slow: install
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow -n $(WORKERS) --dist worksteal
 
 soak: install
 	$(PYTEST) -m soak || [ $$? -eq 5 ]
