@@ -15,7 +15,7 @@ from ccr_cli.report.canvas import FAINT, INK, drawing, new_figure, panels, to_sv
 from ccr_cli.report.figures import apart
 from robustness import grid
 from robustness.grid import ORACLE, RATIOS, TARGETS
-from robustness.tables import WHERES, Results
+from robustness.tables import WHERES, Results, by_epoch
 
 TITLES = {"translation": "translations switched", "pair": "English and translation switched together"}
 LEFT_OUT = ("source-only", "infonce (two-group, both)")
@@ -119,18 +119,16 @@ def _names(axes: Axes, ends: Mapping[str, float]) -> None:
 
 def epochs(results: Results) -> str:
     """SumR of the queries that choose the epoch, epoch by epoch, a panel a kind of noise, first seed; as SVG."""
-    first = results.first()
-    place = {(c.label, c.noise, c.target): c for c in grid.main_part() if c.seed == grid.SEEDS[0]}
+    known = by_epoch(results)
     with drawing():
         drawn = new_figure(11.5, 4.4)
         for axes, (noise, target) in zip(panels(drawn, 1, len(WHERES), sharey=True)[0], WHERES, strict=True):
-            for label in (each for each in grid.methods() if each not in LEFT_OUT):
-                known = [row["epochs"] for row in first.of(place[label, noise, target]) if "epochs" in row]
-                if known and (noise or label != ORACLE):  # without noise the oracle is `infonce`
+            for label in (name for name in grid.methods() if name not in LEFT_OUT):
+                each = known.get((label, noise, target))
+                if each and (noise or label != ORACLE):  # without noise the oracle is `infonce`
                     look = style(label) | {"marker": "", "linewidth": 1.8}
-                    axes.plot(range(1, len(known[0]) + 1), known[0], **look, label=label)
-                    best = max(known[0])
-                    axes.plot(1 + known[0].index(best), best, "o", color=look["color"], markersize=4.5)
+                    axes.plot(range(1, len(each) + 1), each, **look, label=label)
+                    axes.plot(1 + each.index(max(each)), max(each), "o", color=look["color"], markersize=4.5)
             axes.set_title(f"{100 * noise:.0f} % of the {target}s switched" if noise else "nothing switched")
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))

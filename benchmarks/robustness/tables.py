@@ -217,17 +217,21 @@ def uncertainty_block(results: Results) -> str:
     return "\n\n".join(blocks)
 
 
+def by_epoch(results: Results) -> dict[tuple[str, float, str], list[float]]:
+    """SumR of the queries that choose the epoch, epoch by epoch, first seed: by label, noise and its target."""
+    cells = [c for c in grid.main_part() if c.seed == SEEDS[0] and (c.noise, c.target) in WHERES]
+    rows = {(c.label, c.noise, c.target): grid.find(results.rows, c) for c in cells}
+    return {place: row["epochs"] for place, row in rows.items() if row is not None and "epochs" in row}
+
+
 def epochs_block(results: Results) -> str:
     """SumR of the queries that choose the epoch: at the epoch chosen, and after the last, first seed."""
-    results = results.first()
-    place = {(c.label, c.noise, c.target): c for c in grid.main_part() if c.seed == SEEDS[0]}
-    lines = []
+    known, lines = by_epoch(results), []
     for label in grid.methods():
         line = [_code(label)]
         for where in WHERES:
-            known = [row["epochs"] for row in results.of(place[label, *where]) if "epochs" in row]
-            line += [f"{max(each):.1f} ({1 + each.index(max(each))})" for each in known] or [NOTHING]
-            line += [f"{each[-1]:.1f}" for each in known] or [NOTHING]
+            each = known.get((label, *where))
+            line += [f"{max(each):.1f} ({1 + each.index(max(each))})", f"{each[-1]:.1f}"] if each else [NOTHING] * 2
         lines.append(line)
     named = [f"{100 * noise:.0f} % {target if noise else ''}".strip() for noise, target in WHERES]
     return markdown(["", *(f"{name}, {what}" for name in named for what in ("best (epoch)", "last"))], lines)
