@@ -22,17 +22,21 @@ class Stop:
         """Nothing has come yet."""
         self.asked: int | None = None
 
-    def heed(self) -> None:
-        """Ends the process as the signal would have, if one has come.
 
-        Raises:
-            KeyboardInterrupt: On SIGINT.
-            Terminated: On SIGTERM.
-        """
-        if self.asked == signal.SIGINT:
-            raise KeyboardInterrupt
-        if self.asked == signal.SIGTERM:
-            raise Terminated
+def heed(number: int | None) -> None:
+    """Ends the process as the signal would have, if one has come.
+
+    Args:
+        number: What `Stop.asked` was when the work that is saved by now was done: it may have changed since.
+
+    Raises:
+        KeyboardInterrupt: On SIGINT.
+        Terminated: On SIGTERM.
+    """
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    if number == signal.SIGTERM:
+        raise Terminated
 
 
 @contextmanager

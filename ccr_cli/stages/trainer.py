@@ -34,7 +34,7 @@ from ccr_cli.stages.material import gather
 from ccr_cli.stages.ranks import Ranks
 from ccr_cli.stages.scoring import Figures, over_folds, score_gallery
 from ccr_cli.stages.sources import Sources
-from ccr_cli.stages.stopping import Stop, stoppable
+from ccr_cli.stages.stopping import Stop, heed, stoppable
 from ccr_cli.stages.tracking import Tracker, tracker
 from ccr_cli.stages.train_state import Progress, memory_mb
 from ccr_cli.stages.triplets import Gallery
@@ -166,17 +166,17 @@ class Trainer:
             parts = self.engine.rows_of(order, step)
             state.add(self.engine.step(parts, state.p, judged=epoch > self.config.warmup_epochs))
             state.seconds = time.perf_counter() - started
-            stop.asked, due = self.ranks.agree(stop.asked, self._due())
-            if state.step % CHECK_STEPS == 0 or stop.asked or due:
+            asked, due = self.ranks.agree(stop.asked, self._due())
+            if state.step % CHECK_STEPS == 0 or asked or due:
                 self._check_loss(epoch)
             if state.step % CHECK_STEPS == 0:
                 track.log({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
-            if stop.asked or due:
+            if asked or due:
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
             best = f", best {self.material.criterion} {state.best:.1f}" if state.best >= 0 else ""
             advance(1, note=note + best)
-            stop.heed()
+            heed(asked)
         self._check_loss(epoch)
         self.ranks.same_buffers(self.method)
         means = state.means()
@@ -193,10 +193,10 @@ class Trainer:
         state.timing.append({"seconds": seconds, "triplets_per_second": rate, "memory_mb": memory_mb(self.device)})
         track.log({**entry, "machine": state.timing[-1]}, epoch * steps)
         state.epoch, state.step, state.sums, state.seconds = epoch, 0, {}, 0.0
-        stop.asked, due = self.ranks.agree(stop.asked, self._due())
-        if stop.asked or due or epoch == self.config.epochs:
+        asked, due = self.ranks.agree(stop.asked, self._due())
+        if asked or due or epoch == self.config.epochs:
             self._save()
-        stop.heed()
+        heed(asked)
 
     def _check_loss(self, epoch: int) -> None:
         """Stops before a state is saved that no good can come of."""

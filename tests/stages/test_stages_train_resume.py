@@ -89,6 +89,30 @@ def test_a_second_signal_stops_at_once(workspace: Chain) -> None:
     assert "interrupted" in process.communicate(timeout=30)[1] and process.returncode == 130
 
 
+SIGNALLED_WHILE_THEY_AGREE = """
+import os, signal
+from ccr_cli.stages.ranks import Ranks
+agree, calls = Ranks.agree, 0
+def slow(self, *given):
+    global calls
+    said, calls = agree(self, *given), calls + 1
+    if calls == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return said
+Ranks.agree = slow
+from ccr_cli.cli import main
+main()
+"""
+
+
+def test_a_signal_that_comes_while_the_processes_agree_counts_at_the_next_step(workspace: Chain) -> None:
+    process = toy.python(SIGNALLED_WHILE_THEY_AGREE, *COMMAND, *EPOCHS, workspace=workspace.root)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 143 and "stopping after this step" in said
+    state = base.read_json(partial(workspace) / "last" / "state.json")
+    assert state["tensors"] == "epoch-0000-0000003.safetensors"
+
+
 def went_on(epoch: int) -> str:
     """What is said where the state was saved after an epoch, or after a step of the next."""
     return rf"going on after (epoch {epoch}|step \d+ of \d+ of epoch {epoch + 1}) of 40"
