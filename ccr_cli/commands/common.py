@@ -344,8 +344,9 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     Console().print(table)
 
 
+@functools.cache
 def option_help(group: str) -> str:
-    """The plug-ins of a group with their one-line summaries, for `--help`."""
+    """The plug-ins of a group with their one-line summaries, for `--help`; typer asks for it again and again."""
     from ccr_cli import registry
 
     return "; ".join(f"{name}: {registry.summary(group, name).rstrip('.')}" for name in registry.names(group))
