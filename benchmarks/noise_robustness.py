@@ -44,7 +44,8 @@ TYPICAL = 90.0
 
 def asked(given: argparse.Namespace) -> list[grid.Cell]:
     """The cells that are asked for, each run once."""
-    found = [cell for part in given.part for cell in grid.PARTS[part](given.methods)]
+    parts = given.part or (grid.PARTS if given.list else ["main"])
+    found = [cell for part in parts for cell in grid.PARTS[part](given.methods)]
     for name, values in (("noise", given.noise), ("target", given.targets), ("seed", given.seeds)):
         if values is not None:
             found = [cell for cell in found if getattr(cell, name) in values]
@@ -89,19 +90,19 @@ def _done(cell: grid.Cell, rows: Sequence[Mapping[str, Any]], since: str) -> boo
 
 def show(cells: Sequence[grid.Cell], rows: Sequence[Mapping[str, Any]], since: str) -> None:
     """Says what is there and what is to do, and about how long that takes in one process."""
-    todo = 0.0
+    seconds, left = 0.0, 0
     for cell in cells:
         done = _done(cell, rows, since)
         if not done:
             known = [row["wall"] for row in rows if row["method"] == cell.method]
-            todo += statistics.median(known) if known else TYPICAL
+            seconds, left = seconds + (statistics.median(known) if known else TYPICAL), left + 1
         print(f"{'done' if done else 'to do':5}  {cell.label}  {' '.join(map(str, cell.where))}")
-    print(f"{len(cells)} cells, about {todo / 60:.0f} minutes to do in one process")
+    print(f"{left} of {len(cells)} cells to do, about {seconds / 60:.0f} minutes in one process")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", nargs="+", choices=grid.PARTS, default=["main"])
+    parser.add_argument("--part", nargs="+", choices=grid.PARTS, help="main; with --list all")
     parser.add_argument("--methods", nargs="+", metavar="LABEL", help="only these (see --list)")
     parser.add_argument("--noise", nargs="+", type=float, metavar="RATIO", help="only these ratios")
     parser.add_argument("--targets", nargs="+", choices=grid.TARGETS, help="only these targets")
@@ -125,6 +126,8 @@ def main() -> None:
         figure.write(IMAGES, results)
         return
     cells = asked(given)
+    if not cells:
+        parser.error(f"there is no such cell; the methods are {', '.join(grid.methods())}")
     if given.list:
         show(cells, runs.read(given.results), given.since)
         return

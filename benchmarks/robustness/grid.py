@@ -232,6 +232,10 @@ _UML_PRINTED: Options = (
 )
 
 
+_UNANCHORED: Options = (("anchor_weight", "0"), ("cross_lingual_weight", "0"))
+"""What leaves `uml` its evidential terms."""
+_ALONE: Options = (*_UNANCHORED, ("beta", "0"), ("judge", "none"))
+"""The first of them, L_u, and every pair taken for clean."""
 _ONE_MODEL: Options = (("cross_lingual_weight", "0.5"), ("temperature", "0.1"))
 """What makes `infonce` one model of `trine`, but for the judge."""
 
@@ -268,7 +272,10 @@ ABLATIONS: dict[str, Ablations] = {
             ("default, judge of eq. (4)", "uml", _off(judge="argmax", judge_side="cross_modal")),
             ("default, target 0 for noisy rows", "uml", _off(noisy_target="zero")),
             ("default, no S-T", "uml", _off(cross_lingual_weight="0")),
-            ("default, no S-T, no anchor", "uml", _off(cross_lingual_weight="0", anchor_weight="0")),
+            ("default, no S-T, no anchor", "uml", _UNANCHORED),
+            ("default, no S-T, no anchor, log det", "uml", (*_UNANCHORED, ("phi", "0.01"))),
+            ("L_T-MSE alone, no judge", "uml", _ALONE),
+            ("L_T-MSE alone, no judge, log det", "uml", (*_ALONE, ("phi", "0.01"))),
             ("as printed", "uml", _UML_PRINTED),
         ],
     ),
@@ -313,6 +320,17 @@ ABLATIONS: dict[str, Ablations] = {
             ("infonce, S-T, oracle", "infonce", (*_ONE_MODEL, ("judge", "oracle"))),
         ],
         conditions=((0.0, "translation"), (0.4, "translation"), (0.4, "pair")),
+    ),
+    "Plain methods, tuned": Ablations(
+        [
+            ("infonce, temperature 0.07 (default)", "infonce", ()),
+            *((f"infonce, temperature {t}", "infonce", _off(temperature=t)) for t in ("0.05", "0.1", "0.2")),
+            ("infonce, oracle", "infonce", _off(judge="oracle")),
+            ("infonce, temperature 0.1, oracle", "infonce", _off(temperature="0.1", judge="oracle")),
+            ("basic, margin 0.2 (default)", "basic", ()),
+            *((f"basic, margin {m}", "basic", _off(margin=m)) for m in ("0.1", "0.4")),
+        ],
+        conditions=((0.0, "translation"), (0.4, "translation")),
     ),
 }
 

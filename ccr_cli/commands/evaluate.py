@@ -10,6 +10,7 @@ import typer
 
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
+from ccr_cli.console import say
 from ccr_cli.errors import UsageError
 
 
@@ -132,6 +133,8 @@ def evaluate(
                     inputs.parent(trained, kind)
         with suppress(Planned):
             made.append(stage(inputs, together, options, device=device, name=name, force=force))
+            if len(runs) > len(together):
+                say(f"{together[0].name}:")
             show_evaluation(made[-1])
     if dry_run:
         raise inputs.workspace.planned[-1]

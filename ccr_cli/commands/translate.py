@@ -97,7 +97,7 @@ def translate(
     """
     c.setup(quiet, verbose)
     if not lang and not noise and only is None:
-        raise UsageError("which language? give --lang", hint="ccr translate --lang es")
+        raise UsageError("which language? give --lang", hint=f"ccr translate --lang es{' --back' if back else ''}")
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)

@@ -7,9 +7,9 @@ does not; a hypothesis is the product of three of them. The shares of the hypoth
 together by expectation maximisation, the densities of what does not match held near the shuffled triplets, as in
 ``two_group``. The shares say what kind of noise there is, and nobody has to choose a side to look at.
 
-This is evidence fused as opinions over one frame (Dempster's rule on the five hypotheses, whose focal elements are
-what a side's similarity tells apart); that exactly one side of a triangle fails is not among them, so opinions that
-contradict each other are resolved instead of averaged. Ours; no paper has it.
+Read as opinions over one frame this is Dempster's rule with all mass on single hypotheses, where it is Bayes': the
+three similarities count as independent given what is wrong. That exactly one side of a triangle fails is no
+hypothesis, so opinions that contradict each other are resolved instead of averaged. Ours; no paper has it.
 
 Shapes: N given triplets, M shuffled ones, H the five hypotheses; sides are V-S, V-T, S-T, in this order.
 """

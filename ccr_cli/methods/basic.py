@@ -25,6 +25,16 @@ class Config(base.Config):
     reduction: Literal["sum", "mean"] = "mean"
     """Over the batch: `sum` is the reference code's, `mean` does not change with the batch size."""
 
+    def __post_init__(self) -> None:
+        """Checks ranges.
+
+        Raises:
+            ValueError: If a value makes no sense.
+        """
+        super().__post_init__()
+        if min(self.margin, self.alpha) < 0:
+            raise ValueError("margin and alpha >= 0 are needed")
+
 
 class Method(base.Method):
     """Hinge with the hardest in-batch negative in both directions."""

@@ -7,6 +7,7 @@ here V-S and V-T are both learned, with equal weights. What else differs is in d
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -56,9 +57,11 @@ class Config(base.Config):
             ValueError: If a value makes no sense.
         """
         super().__post_init__()
-        weights = self.evidential_weight, self.kl_weight, self.hinge_weight, self.alpha, self.eta, self.candidates
-        if self.tau < LEAST_TAU or self.mu < 1 or min(weights) < 0:
-            raise ValueError(f"tau >= {LEAST_TAU}, mu >= 1, and weights, eta and candidates >= 0 are needed")
+        weights = self.evidential_weight, self.kl_weight, self.hinge_weight, self.alpha
+        if self.tau < LEAST_TAU or self.mu < 1 or min(*weights, self.margin, self.eta, self.candidates) < 0:
+            raise ValueError(
+                f"tau >= {LEAST_TAU}, mu >= 1, and weights (alpha too), margin, eta, candidates >= 0 are needed"
+            )
         if self.evidential_weight == self.hinge_weight == 0:
             raise ValueError("evidential_weight and hinge_weight are both 0, which leaves nothing to train")
 
@@ -90,13 +93,13 @@ class Method(base.Method):
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
         super().__init__(config, visual_dim, text_encoder)
-        self.register_buffer("step", torch.zeros((), dtype=torch.int64))  # so that a resumed run goes on counting
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))  # batches; a resumed run goes on counting
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Evidential regression and hinge of both views, means over the batch; the judge's labels weight the pairs."""
         c = self.config
         self.step += 1
-        count = hard_negatives(int(self.step), first=c.batch_size, least=c.mu, rate=c.eta)
+        count = hard_negatives(math.ceil(int(self.step) / c.accumulate), first=c.batch_size, least=c.mu, rate=c.eta)
         sim = base.views(self, batch)
         p = base.clean_probabilities(self, batch, sim)
         terms = {}

@@ -78,6 +78,8 @@ class Config(base.Config):
             raise ValueError("part_dim >= 1, part_layers >= 1 and part_hidden >= 1 are needed")
         if self.tau <= 0 or self.margin_base <= 0 or self.margin_base == 1:
             raise ValueError("tau > 0 and margin_base > 0, not 1, are needed")
+        if min(self.margin, self.beta_1, self.beta_2) < 0:
+            raise ValueError("margin, beta_1 and beta_2 >= 0 are needed")
         if min(self.align_weight, self.soft_weight, self.dis_weight, self.reg_weight, self.source_weight) < 0:
             raise ValueError("no weight of a term can be negative")
         if not (0 <= self.gamma <= 1 and 0 <= self.hard_share <= 1):

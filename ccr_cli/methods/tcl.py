@@ -54,7 +54,7 @@ class Config(base.Config):
         super().__post_init__()
         weights = self.kl_rate, self.consistency_weight, self.alpha, self.candidates
         if self.tau < LEAST_TAU or min(weights) < 0:
-            raise ValueError(f"tau >= {LEAST_TAU}, and weights and candidates >= 0 are needed")
+            raise ValueError(f"tau >= {LEAST_TAU}, and weights (alpha, kl_rate too), candidates >= 0 are needed")
 
 
 _PAPER: dict[str, object] = {

@@ -36,7 +36,8 @@ class Config(base.Config):
     evidential_weight: float = 1.0
     """Weight of L_u, eq. (11)."""
     phi: float = 0.0
-    """Weight of the log-determinant of the Fisher information, eq. (6); the paper's is 0.01."""
+    """Weight of the log-determinant of the Fisher information, eq. (6); the paper's is 0.01. With 0 L_u alone draws all
+    similarities together, and an anchor has to hold them apart."""
     gamma: float = 0.2
     """Least weight of the V-S view, eq. (11)."""
     schedule: float = 4.0
@@ -73,8 +74,8 @@ class Config(base.Config):
                 f"tau >= {LEAST_TAU}, anchor_temperature > 0, gamma in [0, 1] and candidates >= 0 are needed"
             )
         weights = (self.evidential_weight, self.consistency_weight, self.disentangle_weight, self.anchor_weight)
-        if min(*weights, self.cross_lingual_weight) < 0:
-            raise ValueError("weights >= 0 are needed")
+        if min(*weights, self.cross_lingual_weight, self.phi, self.beta, self.schedule) < 0:
+            raise ValueError("weights, phi, beta and schedule >= 0 are needed")
         together = self.beta * self.consistency_weight
         if not any((self.evidential_weight, self.anchor_weight, self.cross_lingual_weight, together)):
             raise ValueError("the weights of all terms that pull are 0, which leaves nothing to train")

@@ -37,9 +37,10 @@ def agreement(triplets: Triplets, seed: int) -> tuple[Array, Array]:
     elif triplets.second is not None:
         said, meant = triplets.target, triplets.second
     else:
+        languages = " ".join(f"--lang {lang}" for lang in triplets.langs)
         raise ArtifactError(
             "judge translation compares texts, and there is nothing to compare the translations with",
-            hint="ccr translate --back, or name a second engine's translation of the same captions too",
+            hint=f"ccr translate {languages} --back, or name a second engine's translation of the same captions too",
         )
     order = np.random.default_rng(seed).permutation(len(triplets))[:SHUFFLED]
     other = np.roll(order, 1)

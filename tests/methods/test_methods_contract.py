@@ -343,10 +343,11 @@ def _documented(config: Any) -> set[str]:
 
 
 @every_method
-def test_a_negative_weight_is_refused(name: str) -> None:
+def test_what_cannot_be_negative_is_refused(name: str) -> None:
     config = registry.load("methods", name).Config
-    for option in (field.name for field in dataclasses.fields(config) if field.name.endswith("_weight")):
-        with pytest.raises(UsageError, match="weight"):
+    numbers = r"\w+_weight|alpha|beta(_\d)?|phi|margin|schedule|eta|kl_rate|candidates"
+    for option in (field.name for field in dataclasses.fields(config) if re.fullmatch(numbers, field.name)):
+        with pytest.raises(UsageError, match="weight" if option.endswith("_weight") else option):
             configure(config, {option: "-1"}, name)
 
 

@@ -39,6 +39,17 @@ def test_negatives_grow_fewer_with_every_step_and_the_count_is_saved(tmp_path: P
     assert again.losses(given)["hinge_vs"].item() == values[7]
 
 
+def test_batches_that_make_one_step_have_one_number_of_negatives() -> None:
+    given = batch()
+
+    def values(**options: int) -> list[float]:
+        method = make("decl", batch_size=SIZE, eta=1.0, mu=2, **options)
+        return [method.losses(given)["hinge_vs"].item() for _ in range(4)]
+
+    a, b, *_ = values()
+    assert a < b and values(accumulate=2) == [a, a, b, b]
+
+
 def test_the_published_number_of_negatives() -> None:
     c = configure(decl.Config, decl.Method.PRESETS["paper"], "decl")
     falls = [hard_negatives(step, first=c.batch_size, least=c.mu, rate=c.eta) for step in (1, 2000, 4919, 4920)]

@@ -249,6 +249,20 @@ def test_the_part_flees_what_its_discriminator_seeks(term: str) -> None:
     assert step(1e-2, 0.0) < 0 < step(0.0, 1e-2)
 
 
+@pytest.mark.parametrize("side", ["visual_own", "text_own"])
+@pytest.mark.parametrize(("term", "flees"), [("exclusive", False), ("adversary", True), ("reg", True)])
+def test_what_a_part_flees_and_what_it_seeks(term: str, flees: bool, side: str) -> None:
+    """Down the slope of a term its value grows where the gradient is reversed."""
+    method = make()
+    part, before = getattr(method, side), values(method.losses(batch()))[term]
+    down = slopes(method, term, part)
+    with torch.no_grad():
+        for weight, slope in zip(part.parameters(), down, strict=True):
+            weight.sub_(0.1 * slope)
+    after = values(method.losses(batch()))[term]
+    assert after > before if flees else after < before
+
+
 @pytest.mark.parametrize(("opposed", "moved"), [("part", False), ("both", True)])
 def test_who_flees_is_an_option(opposed: str, moved: bool) -> None:
     method = make(opposed=opposed)

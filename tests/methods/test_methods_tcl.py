@@ -66,6 +66,26 @@ def test_terms_are_those_of_the_equations() -> None:
         torch.testing.assert_close(terms[f"consistency_{view}"], weight * 2 * apart)
 
 
+def test_in_either_direction_the_other_model_follows() -> None:
+    """Algorithm 1: the model whose direction it is stands still."""
+    method, given = make("tcl", consistency_weight=3.0), batch()
+
+    def belief(evidence_BB: torch.Tensor) -> torch.Tensor:
+        return evidence_BB / (evidence_BB + 1).sum(1, keepdim=True)
+
+    e, f = (
+        (model.embed_visual(given.visual) @ model.embed_text(given.source).T / 0.1).exp()
+        for model in method.readings().values()
+    )
+    rows, columns = ((belief(x) - belief(y)).abs().mean() for x, y in ((e, f), (e.T, f.T)))
+    term = method.losses(given)["consistency_vs"]
+    for model, wanted in ((method.textual_queries, rows), (method.encoder, columns)):
+        weights = list(model.visual_head.parameters())
+        slopes, expected = (torch.autograd.grad(x, weights, retain_graph=True) for x in (term, 3 * wanted))
+        for slope, value in zip(slopes, expected, strict=True):
+            torch.testing.assert_close(slope, value)
+
+
 def test_the_weight_of_the_kl_grows_to_one() -> None:
     method, given = make("tcl", kl_rate=0.4, consistency_weight=0.0), batch()
     bare = make("tcl", kl_rate=0.0, consistency_weight=0.0).losses(given)["uncertainty_vs"]

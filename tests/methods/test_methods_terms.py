@@ -1,4 +1,4 @@
-"""Terms of basic, infonce, uml and trine against their equations in numpy, where no pair is wholly believed.
+"""Terms of methods against their equations in numpy, where no pair is wholly believed.
 
 Shape suffixes: B triplets in a batch, Q queries.
 """
@@ -6,14 +6,13 @@ Shape suffixes: B triplets in a batch, Q queries.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from scipy.special import polygamma
-from smallbatch import SIZE, batch, make
+from scipy.special import digamma, gammaln, polygamma
+from smallbatch import SIZE, batch, make, tokens
 
 from ccr_cli.errors import UsageError
 from ccr_cli.methods import base
@@ -32,12 +31,16 @@ def given() -> base.Batch:
     return dataclasses.replace(whole, visual=whole.visual.select(item_B), item_B=item_B, p=belief)
 
 
-def cosines(model: Any) -> dict[str, Array]:
-    """The three similarity matrices of the batch."""
+@torch.no_grad()
+def embedded(model: base.Embedder) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The three sides of the batch."""
     whole = given()
-    with torch.no_grad():
-        sides = (model.embed_visual(whole.visual), model.embed_text(whole.source), model.embed_text(whole.target))
-    v, s, t = (x.double().numpy() for x in sides)
+    return model.embed_visual(whole.visual), model.embed_text(whole.source), model.embed_text(whole.target)
+
+
+def cosines(model: base.Embedder) -> dict[str, Array]:
+    """The three similarity matrices of the batch."""
+    v, s, t = (x.double().numpy() for x in embedded(model))
     return {"VS": v @ s.T, "VT": v @ t.T, "ST": s @ t.T}
 
 
@@ -58,20 +61,32 @@ def nce(sim: Array, tau: float, p: Array) -> float:
     return float(p @ rows / p.sum())
 
 
-def hinge(sim: Array, margin: float, p: Array, reduction: str) -> float:
-    """Both directions' hardest negatives, weighted."""
+def hinge(sim: Array, margin: float | Array, p: Array, reduction: str) -> float:
+    """Both directions' hardest negatives, weighted; one margin, or one of each pair."""
+    bound = np.broadcast_to(margin, SIZE)
     cost = [
-        sum(max(0.0, margin + max(x[i, j] for j in kept(i)[1:]) - x[i, i]) for x in (sim, sim.T)) for i in range(SIZE)
+        sum(max(0.0, bound[i] + max(x[i, j] for j in kept(i)[1:]) - x[i, i]) for x in (sim, sim.T)) for i in range(SIZE)
     ]
     return float(p @ cost / (p.sum() if reduction == "mean" else 1))
+
+
+def squared_errors(alpha: Array, y: Array) -> Array:
+    """Expected under the Dirichlet distribution of a row, for each candidate."""
+    total = alpha.sum()
+    return np.asarray((y - alpha / total) ** 2 + alpha * (total - alpha) / (total**2 * (total + 1)))
 
 
 def fisher(sim: Array, i: int) -> float:
     """UML eq. (6), (7) of row i, phi = 0."""
     alpha = np.exp(np.tanh(sim[i, kept(i)]) / 0.1) + 1
-    total, y = alpha.sum(), np.eye(len(alpha))[0]
-    variance = alpha * (total - alpha) / (total**2 * (total + 1))
-    return float((((y - alpha / total) ** 2 + variance) * polygamma(1, alpha)).sum())
+    return float((squared_errors(alpha, np.eye(len(alpha))[0]) * polygamma(1, alpha)).sum())
+
+
+def kl_to_uniform(alpha: Array) -> float:
+    """Of Dirichlet distributions, TCL eq. (9) as printed."""
+    total = alpha.sum()
+    constant = gammaln(total) - gammaln(alpha).sum() - gammaln(len(alpha))
+    return float(constant + ((alpha - 1) * (digamma(alpha) - digamma(total))).sum())
 
 
 def kl(log_p: Array, log_q: Array) -> float:
@@ -175,3 +190,121 @@ def test_similarity_of_trine_is_the_mean_of_its_models() -> None:
     each = np.stack([cosines(tower)["VT"] for tower in method.towers()])
     assert not np.allclose(each[0], each[1])
     np.testing.assert_allclose(sim.detach(), each.mean(0), atol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_terms_of_nrccr(reduction: str) -> None:
+    """Eq. (12)."""
+    weights = {"alpha": 0.3, "similarity_weight": 3.0, "feature_weight": 5.0, "cycle_weight": 0.7}
+    method = make("nrccr", **weights, adversarial_weight=0.9, margin=0.4, temperature=0.03, reduction=reduction).eval()
+    back = tokens([f"the {colour} one" for colour in ("red", "blue", "tan", "grey", "pink", "dark", "pale", "lime")])
+    whole, sim, rows = dataclasses.replace(given(), back=back), cosines(method), range(SIZE)
+    with torch.no_grad():
+        words = [method._tokens(side) for side in (whole.source, whole.target)]
+        teacher = torch.nn.functional.normalize(method.token_encoder.cross(*words[0], *words[1]), dim=1)
+        v, s, t, h, b = (x.double().numpy() for x in (*embedded(method), teacher, method.embed_text(back)))
+        means = [torch.stack([x[m].mean(0) for x, m in zip(*side, strict=True)]) for side in words]
+        source, target = (method.discriminator(mean)[:, 0].double().numpy() for mean in means)
+    q, p = ([[log_softmax(x, i, 0.03) for i in rows] for x in (each, each.T)] for each in (v @ h.T, sim["VT"]))
+    near = [sum(kl(q[d][i], p[d][i]) for d in range(2)) / 2 for i in rows]
+    expected = {
+        "triplet_vs": hinge(sim["VS"], 0.4, P["VS"], reduction),
+        "triplet_vt": 0.3 * hinge(sim["VT"], 0.4, P["VT"], reduction),
+        "similarity": 3 * np.average(near, weights=P["VT"]),
+        "feature": 5 * np.average(np.abs(h - t).sum(1), weights=P["ST"]),
+        "cycle": 0.7 * hinge(s @ b.T, 0.4, P["ST"], reduction),
+        "adversarial": 0.9 * (np.logaddexp(0, -source) + np.logaddexp(0, target)).mean(),
+    }
+    check(method.losses(whole), expected)
+
+
+def test_terms_of_tcl_in_the_second_epoch() -> None:
+    """Eq. (10) and (12) of either model's direction, rows of the first and columns of the second."""
+    method = make("tcl", kl_rate=0.3, consistency_weight=2.0, alpha=0.4)
+    method.start_epoch(2)
+    models = [cosines(model) for model in method.readings().values()]
+
+    def evidence(sim: Array, i: int) -> Array:
+        return np.asarray(np.exp(sim[i, kept(i)] / 0.1))
+
+    def uncertainty(e: Array) -> float:
+        return float(digamma((e + 1).sum()) - digamma(e[0] + 1)) + 0.3 * 2 * kl_to_uniform(np.r_[1, e[1:] + 1])
+
+    def apart(e: Array, f: Array) -> float:
+        return float(np.abs(e / (e + 1).sum() - f / (f + 1).sum()).mean())
+
+    expected = {}
+    for view, weight in (("VS", 1.0), ("VT", 0.4)):
+        one, two = (sim[view] for sim in models)
+        l_u = [uncertainty(evidence(one, i)) + uncertainty(evidence(two.T, i)) for i in range(SIZE)]
+        l_c = [sum(apart(evidence(x, i), evidence(y, i)) for x, y in ((one, two), (one.T, two.T))) for i in range(SIZE)]
+        expected[f"uncertainty_{view.lower()}"] = weight * np.average(l_u, weights=P[view])
+        expected[f"consistency_{view.lower()}"] = weight * 2 * np.average(l_c, weights=P[view])
+    check(method.losses(given()), expected)
+
+
+@pytest.mark.parametrize("noisy_target", ["weight", "zero"])
+def test_terms_of_decl(noisy_target: str) -> None:
+    """In the first step, which takes int(8 - 2.5) negatives."""
+    weights = {"evidential_weight": 0.5, "kl_weight": 0.1, "hinge_weight": 3.0, "alpha": 0.4}
+    method = make("decl", **weights, noisy_target=noisy_target, margin=0.3, batch_size=SIZE, eta=2.5, mu=2)
+    sim = cosines(method)
+
+    def regression(x: Array, i: int, target: float) -> float:
+        e = np.exp(np.tanh(x[i, kept(i)]) / 0.1)
+        y = target * np.eye(len(e))[0]
+        return float(squared_errors(e + 1, y).sum()) + 0.1 * kl_to_uniform(e * (1 - y) + 1)
+
+    def hardest(x: Array, i: int) -> float:
+        cost = np.maximum(0, 0.3 + np.tanh(x[i, kept(i)[1:]]) - np.tanh(x[i, i]))
+        return float(np.sort(cost)[-5:].mean())
+
+    expected = {}
+    for view, weight in (("VS", 1.0), ("VT", 0.4)):
+        target, share = (P[view], np.ones(SIZE)) if noisy_target == "zero" else (np.ones(SIZE), P[view])
+        both, rows = (sim[view], sim[view].T), range(SIZE)
+        l_e = np.array([sum(regression(x, i, target[i]) for x in both) for i in rows])
+        l_h = np.array([sum(hardest(x, i) for x in both) for i in rows])
+        expected[f"evidential_{view.lower()}"] = weight * 0.5 * (share * l_e).mean()
+        expected[f"hinge_{view.lower()}"] = weight * 3 * (P[view] * l_h).mean()
+    check(method.losses(given()), expected)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_terms_of_disncl(reduction: str) -> None:
+    """Eq. (8); a discriminator is named after what it reads, of the pairs V-S and then V-T as one sample."""
+    weights = {"align_weight": 1.1, "soft_weight": 0.9, "dis_weight": 1.3, "reg_weight": 0.6, "source_weight": 0.7}
+    shares = {"gamma": 0.4, "beta_1": 0.3, "beta_2": 0.2, "hard_share": 0.6, "tau": 0.2, "margin": 0.3}
+    method = make("disncl", **weights, **shares, part_dim=8, part_hidden=12, reduction=reduction)
+    sim, expected = cosines(method), {}
+    for view, weight in (("VS", 0.7), ("VT", 1.0)):
+        x, p = sim[view], P[view]
+        margin = 0.3 * (10 ** ((1 + np.diag(x)) / 2) - 1) / 9
+        log_p = [(log_softmax(x, i, 0.2), log_softmax(x.T, i, 0.2)) for i in range(SIZE)]
+        soft = [-sum(0.6 * a[0] + 0.4 * np.exp(b) @ a for a, b in (pair, pair[::-1])) for pair in log_p]
+        expected[f"align_{view.lower()}"] = 1.1 * weight * hinge(x, margin, p, reduction)
+        expected[f"soft_{view.lower()}"] = 0.9 * weight * float(p @ soft / (p.sum() if reduction == "mean" else 1))
+    parts: dict[str, torch.Tensor] = {}
+    for part, model in (("", base.Tower(method.encoder)), ("_S", method), ("_X", method.readings()["exclusive"])):
+        v, s, t = embedded(model)
+        parts |= {f"V{part}": torch.cat([v, v]), f"T{part}": torch.cat([s, t])}
+    item, rows = np.array(ITEM * 2), np.arange(2 * SIZE)
+    stranger = np.array([next(j for j in np.roll(rows, -i) if item[j] != item[i]) for i in rows])
+    p = np.concatenate([0.7 * P["VS"], P["VT"]])
+
+    def information(one: str, two: str) -> float:
+        """Eq. (9), (12)."""
+        with torch.no_grad():
+            scores = method.discriminators[f"{one}-{two}"](parts[one], parts[two], torch.from_numpy(stranger))
+        joint, marginal = (-np.logaddexp(0, x) for x in (-scores[0].double().numpy(), scores[1].double().numpy()))
+        return float(np.average(joint, weights=p) + np.average(marginal, weights=p * p[stranger]))
+
+    bound = np.average((parts["V_S"] - parts["T_S"]).double().square().sum(1) / 2, weights=p)
+    l_s = -(information("V_S", "T") + information("T_S", "V")) + 0.3 * 2 * bound
+    expected |= {
+        "invariant": 1.3 * 0.4 * l_s,
+        "exclusive": -1.3 * 0.6 * (information("V_X", "V") + information("T_X", "T")),
+        "adversary": -1.3 * 0.6 * 1.2 * (information("V_X", "T") + information("T_X", "V")),
+        "reg": -0.6 * (information("V_X", "V_S") + information("T_X", "T_S")),
+    }
+    check(method.losses(given()), expected)
