@@ -172,7 +172,7 @@ class Method(base.Method):
         shared_BD, text_shared_2BD = self.visual_shared(v_BD), self.text_shared(text_2BD)
         sim = base.compare(shared_BD, text_shared_2BD, batch.item_B)
         p = base.clean_probabilities(self, batch, sim)
-        p_VS, p_VT = _told(p.VS, batch.p.VS), _told(p.VT, batch.p.VT)
+        p_VS, p_VT = _clean(p.VS, batch.p.VS), _clean(p.VT, batch.p.VT)
         whole = batch.judged or c.warmup_terms == "all" or not c.align_weight
         terms: dict[str, Tensor] = {}
         for name, sim_BB, p_B, weight in (("vs", sim.VS, p_VS, c.source_weight), ("vt", sim.VT, p_VT, 1.0)):
@@ -245,9 +245,13 @@ class _Pairs(NamedTuple):
     stranger_weight_N: Tensor
 
 
-def _told(p_B: Tensor, given_B: Tensor) -> Tensor:
-    """The judge's word, unless it leaves fewer than two pairs of the batch: then it has told nothing apart."""
-    return torch.where((p_B > 0).sum() < 2, given_B, p_B)
+def _clean(p_B: Tensor, given_B: Tensor) -> Tensor:
+    """C of eq. (2) as weights: a pair that is more likely noisy has none, and so is no rival of others either.
+
+    A judge that leaves fewer than two pairs of the batch has told nothing apart, and goes unheard.
+    """
+    clean_B = torch.where(p_B < 0.5, torch.zeros_like(p_B), p_B)
+    return torch.where((clean_B > 0).sum() < 2, given_B, clean_B)
 
 
 class Exclusive:
