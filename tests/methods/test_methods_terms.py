@@ -20,6 +20,7 @@ from ccr_cli.methods import base
 Array = npt.NDArray[np.float64]
 ITEM = [0, 1, 2, 3, 4, 5, 6, 0]
 """Items of the batch: two captions of one, which are no rivals."""
+EVERY = np.ones(SIZE, dtype=bool)
 P = dict(zip(("VS", "VT", "ST"), np.random.default_rng(7).uniform(0.1, 0.9, (3, SIZE)), strict=True))
 
 
@@ -44,14 +45,14 @@ def cosines(model: base.Embedder) -> dict[str, Array]:
     return {"VS": v @ s.T, "VT": v @ t.T, "ST": s @ t.T}
 
 
-def kept(i: int) -> list[int]:
+def kept(i: int, among: npt.NDArray[np.bool_] = EVERY) -> list[int]:
     """Candidates of row i, itself the first."""
-    return [i, *(j for j in range(SIZE) if ITEM[j] != ITEM[i])]
+    return [i, *(j for j in range(SIZE) if ITEM[j] != ITEM[i] and among[j])]
 
 
-def log_softmax(sim: Array, i: int, tau: float) -> Array:
+def log_softmax(sim: Array, i: int, tau: float, among: npt.NDArray[np.bool_] = EVERY) -> Array:
     """Of the candidates of row i."""
-    logits = sim[i, kept(i)] / tau
+    logits = sim[i, kept(i, among)] / tau
     return np.asarray(logits - np.log(np.exp(logits).sum()))
 
 
@@ -61,12 +62,10 @@ def nce(sim: Array, tau: float, p: Array) -> float:
     return float(p @ rows / p.sum())
 
 
-def hinge(sim: Array, margin: float | Array, p: Array, reduction: str) -> float:
+def hinge(sim: Array, margin: float | Array, p: Array, reduction: str, among: npt.NDArray[np.bool_] = EVERY) -> float:
     """Both directions' hardest negatives, weighted; one margin, or one of each pair."""
-    bound = np.broadcast_to(margin, SIZE)
-    cost = [
-        sum(max(0.0, bound[i] + max(x[i, j] for j in kept(i)[1:]) - x[i, i]) for x in (sim, sim.T)) for i in range(SIZE)
-    ]
+    bound, rivals = np.broadcast_to(margin, SIZE), [kept(i, among)[1:] for i in range(SIZE)]
+    cost = [sum(max(0.0, bound[i] + x[i, rivals[i]].max() - x[i, i]) for x in (sim, sim.T)) for i in range(SIZE)]
     return float(p @ cost / (p.sum() if reduction == "mean" else 1))
 
 
@@ -272,25 +271,27 @@ def test_terms_of_decl(noisy_target: str) -> None:
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_terms_of_disncl(reduction: str) -> None:
-    """Eq. (8); a discriminator is named after what it reads, of the pairs V-S and then V-T as one sample."""
+    """Eq. (8) of the clean pairs; a discriminator is named after what it reads, of V-S and V-T as one sample."""
     weights = {"align_weight": 1.1, "soft_weight": 0.9, "dis_weight": 1.3, "reg_weight": 0.6, "source_weight": 0.7}
     shares = {"gamma": 0.4, "beta_1": 0.3, "beta_2": 0.2, "hard_share": 0.6, "tau": 0.2, "margin": 0.3}
     method = make("disncl", **weights, **shares, part_dim=8, part_hidden=12, reduction=reduction)
     sim, expected = cosines(method), {}
+    clean = {view: np.where(P[view] < 0.5, 0, P[view]) for view in ("VS", "VT")}
     for view, weight in (("VS", 0.7), ("VT", 1.0)):
-        x, p = sim[view], P[view]
+        x, p, among = sim[view], clean[view], clean[view] > 0
+        assert 2 < among.sum() < SIZE
         margin = 0.3 * (10 ** ((1 + np.diag(x)) / 2) - 1) / 9
-        log_p = [(log_softmax(x, i, 0.2), log_softmax(x.T, i, 0.2)) for i in range(SIZE)]
+        log_p = [(log_softmax(x, i, 0.2, among), log_softmax(x.T, i, 0.2, among)) for i in range(SIZE)]
         soft = [-sum(0.6 * a[0] + 0.4 * np.exp(b) @ a for a, b in (pair, pair[::-1])) for pair in log_p]
-        expected[f"align_{view.lower()}"] = 1.1 * weight * hinge(x, margin, p, reduction)
+        expected[f"align_{view.lower()}"] = 1.1 * weight * hinge(x, margin, p, reduction, among)
         expected[f"soft_{view.lower()}"] = 0.9 * weight * float(p @ soft / (p.sum() if reduction == "mean" else 1))
     parts: dict[str, torch.Tensor] = {}
     for part, model in (("", base.Tower(method.encoder)), ("_S", method), ("_X", method.readings()["exclusive"])):
         v, s, t = embedded(model)
         parts |= {f"V{part}": torch.cat([v, v]), f"T{part}": torch.cat([s, t])}
+    p = np.concatenate([0.7 * clean["VS"], clean["VT"]])
     item, rows = np.array(ITEM * 2), np.arange(2 * SIZE)
-    stranger = np.array([next(j for j in np.roll(rows, -i) if item[j] != item[i]) for i in rows])
-    p = np.concatenate([0.7 * P["VS"], P["VT"]])
+    stranger = np.array([next(j for j in np.roll(rows, -i) if item[j] != item[i] and p[j]) for i in rows])
 
     def information(one: str, two: str) -> float:
         """Eq. (9), (12)."""
