@@ -306,6 +306,17 @@ ABLATIONS: dict[str, Ablations] = {
             ("L_align, L_soft", "disncl", _off(dis_weight="0", reg_weight="0")),
         ],
     ),
+    "Plain methods, tuned": Ablations(
+        [
+            ("infonce, temperature 0.07 (default)", "infonce", ()),
+            *((f"infonce, temperature {t}", "infonce", _off(temperature=t)) for t in ("0.05", "0.1", "0.2")),
+            ("infonce, oracle", "infonce", _off(judge="oracle")),
+            ("infonce, temperature 0.1, oracle", "infonce", _off(temperature="0.1", judge="oracle")),
+            ("basic, margin 0.2 (default)", "basic", ()),
+            *((f"basic, margin {m}", "basic", _off(margin=m)) for m in ("0.1", "0.4")),
+        ],
+        conditions=((0.0, "translation"), (0.4, "translation")),
+    ),
     "trine": Ablations(
         [
             ("default", "trine", ()),
@@ -320,17 +331,6 @@ ABLATIONS: dict[str, Ablations] = {
             ("infonce, S-T, oracle", "infonce", (*_ONE_MODEL, ("judge", "oracle"))),
         ],
         conditions=((0.0, "translation"), (0.4, "translation"), (0.4, "pair")),
-    ),
-    "Plain methods, tuned": Ablations(
-        [
-            ("infonce, temperature 0.07 (default)", "infonce", ()),
-            *((f"infonce, temperature {t}", "infonce", _off(temperature=t)) for t in ("0.05", "0.1", "0.2")),
-            ("infonce, oracle", "infonce", _off(judge="oracle")),
-            ("infonce, temperature 0.1, oracle", "infonce", _off(temperature="0.1", judge="oracle")),
-            ("basic, margin 0.2 (default)", "basic", ()),
-            *((f"basic, margin {m}", "basic", _off(margin=m)) for m in ("0.1", "0.4")),
-        ],
-        conditions=((0.0, "translation"), (0.4, "translation")),
     ),
 }
 

@@ -317,6 +317,14 @@ def test_the_interval_is_that_of_a_thousand_resamples(chain: Chain) -> None:
     assert first["intervals"]["SumR"] == pytest.approx(list(np.percentile(values, [2.5, 97.5])))
 
 
+def test_of_several_runs_each_is_named_before_its_figures(finished: Chain) -> None:
+    runs = [finished.find("run", word) for word in ("uml", "infonce")]
+    done = toy.ok("evaluate", *(each.path for each in runs), *CPU, workspace=finished.root)
+    at = [done.err.index(f"{each.name}:\n") for each in runs]
+    assert len(at) == 2 and sorted(at) == at and at[0] < done.err.index("SumR") < at[1]
+    assert f"{runs[0].name}:\n" not in toy.ok("evaluate", runs[0].path, *CPU, workspace=finished.root).err
+
+
 @pytest.mark.parametrize(("split", "leak"), [("val", "selected-on"), ("val-select", "selected-on")])
 def test_what_chose_the_epoch_is_said(split: str, leak: str, finished: Chain) -> None:
     for result in results(finished, "uml", "--split", split):
