@@ -77,7 +77,7 @@ class Config(base.Config):
         super().__post_init__()
         weights = self.alpha, self.similarity_weight, self.feature_weight, self.cycle_weight, self.adversarial_weight
         if min(*weights, self.margin) < 0 or self.temperature <= 0 or not 0 <= self.block_dropout < 1:
-            raise ValueError("weights (alpha too), margin >= 0, temperature > 0, block_dropout in [0, 1) are needed")
+            raise ValueError("weights >= 0 (alpha and margin too), temperature > 0, block_dropout in [0, 1) are needed")
         if self.frame_block and self.visual != "projection":
             raise ValueError(f"visual={self.visual} makes a vector of frames, and so does frame_block: set it to false")
         if self.heads < 1 or self.dim % self.heads:
