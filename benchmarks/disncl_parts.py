@@ -41,11 +41,11 @@ from ccr_cli.losses.mutual_information import donsker_varadhan, strangers
 from ccr_cli.methods.base import Embedder, Method
 from ccr_cli.nets.disentangle import Discriminator
 from ccr_cli.nets.text import text_encoder_from_config
-from ccr_cli.stages.embed import embed_visuals, encode_and_embed
-from ccr_cli.stages.load import load_method
-from ccr_cli.stages.scoring import score_gallery
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.triplets import Gallery, gallery
+from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.scoring import score_gallery
+from ccr_cli.stages.shared.triplets import Gallery, gallery
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

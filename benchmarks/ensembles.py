@@ -20,9 +20,9 @@ import torch
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.stages.evaluate import evaluate
-from ccr_cli.stages.measure import Options
-from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.evaluate.measure import Options
+from ccr_cli.stages.evaluate.stage import evaluate
+from ccr_cli.stages.shared.inputs import Inputs
 
 SPLIT = "val-report"
 DIRECTIONS = ("t2v", "v2t")

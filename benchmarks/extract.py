@@ -41,12 +41,12 @@ from torch import Tensor
 from ccr_cli import registry
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
-from ccr_cli.stages.data import import_data
-from ccr_cli.stages.extract import DTYPES, Wanted, extract
-from ccr_cli.stages.extract_encode import Forward, How
-from ccr_cli.stages.extract_read import Medium, Reader
-from ccr_cli.stages.options import configure
-from ccr_cli.stages.select import Inputs
+from ccr_cli.stages.data.folder import import_data
+from ccr_cli.stages.extract.encoding import Forward, How
+from ccr_cli.stages.extract.reader import Medium, Reader
+from ccr_cli.stages.extract.stage import DTYPES, Wanted, extract
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.options import configure
 
 VARIANTS = ("forward", "ccr", "loop", "decode")
 SUBJECTS = {"efficientnet-lite0": "image", "clip": "image", "i3d": "video", "video": "video"}

@@ -29,15 +29,15 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.credibility import credibility
 from ccr_cli.metrics.detection import auroc
-from ccr_cli.report.canvas import CLEAN, FAINT, NOISY, drawing, new_figure, panels, to_svg
-from ccr_cli.stages.embed import encode_and_embed
-from ccr_cli.stages.evaluate import evaluate
-from ccr_cli.stages.given import import_given
-from ccr_cli.stages.load import load_method
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.sources import Sources
-from ccr_cli.stages.train import train
-from ccr_cli.stages.triplets import read_visuals
+from ccr_cli.report.figures.canvas import CLEAN, FAINT, NOISY, drawing, new_figure, panels, to_svg
+from ccr_cli.stages.data.feature_files import import_given
+from ccr_cli.stages.evaluate.stage import evaluate
+from ccr_cli.stages.shared.embedding import encode_and_embed
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.triplets import read_visuals
+from ccr_cli.stages.train.sources import Sources
+from ccr_cli.stages.train.stage import train
 
 SEEDS = (0, 1, 2)
 LEFT_OUT = "3,8"

@@ -20,11 +20,11 @@ import ccr_cli
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.losses.evidential import query_uncertainty
-from ccr_cli.stages.embed import embed_visuals, encode_and_embed
-from ccr_cli.stages.load import load_method
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.triplets import gallery
-from ccr_cli.stages.uncertainty import query_uncertainty as own_uncertainty
+from ccr_cli.stages.evaluate.uncertainty import query_uncertainty as own_uncertainty
+from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.triplets import gallery
 
 CANDIDATES = (2, 3, 4, 8, 16, 32, 64, 128, None)
 CPU = torch.device("cpu")

@@ -45,11 +45,11 @@ from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.seeds import derive
 from ccr_cli.metrics.mtscores import round_trip_chrf
-from ccr_cli.stages import judging
-from ccr_cli.stages.load import load_method
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.train import train
-from ccr_cli.stages.triplets import Triplets, training_triplets
+from ccr_cli.stages.shared import judging
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.triplets import Triplets, training_triplets
+from ccr_cli.stages.train.stage import train
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "real_noise"

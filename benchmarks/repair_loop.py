@@ -30,16 +30,16 @@ from robustness.recovery import difference
 
 from ccr_cli.artifacts import base, diagnosis, evaluation
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.data import pairs
+from ccr_cli.data import pairs_file
 from ccr_cli.data.seeds import derive
-from ccr_cli.stages.diagnose import diagnose
-from ccr_cli.stages.evaluate import evaluate
-from ccr_cli.stages.listed import Chosen
-from ccr_cli.stages.measure import Options
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.sources import Sources
-from ccr_cli.stages.train import train
-from ccr_cli.stages.translate import Wanted, translate
+from ccr_cli.stages.diagnose.stage import diagnose
+from ccr_cli.stages.evaluate.measure import Options
+from ccr_cli.stages.evaluate.stage import evaluate
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.train.pair_list import Chosen
+from ccr_cli.stages.train.sources import Sources
+from ccr_cli.stages.train.stage import train
+from ccr_cli.stages.translate.stage import Wanted, translate
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "repair_loop.json"
@@ -104,9 +104,9 @@ class Loop:
         what, _, which = arm.partition(" ")
         sources = self.sources
         if what == "drop":
-            sources = replace(sources, pairs=Chosen(pairs.read(self.list(which)), weighted=False))
+            sources = replace(sources, pairs=Chosen(pairs_file.read(self.list(which)), weighted=False))
         elif what == "weight":
-            sources = replace(sources, pairs=Chosen(pairs.read(self.list("worst")), weighted=True))
+            sources = replace(sources, pairs=Chosen(pairs_file.read(self.list("worst")), weighted=True))
         elif what == "replace":
             sources = replace(sources, translated=(self.mended(which),))
         return self._train(sources, "none" if arm == NONE else arm.replace(" ", "-"))
@@ -141,7 +141,7 @@ class Loop:
                 drawn = rng.choice(len(frame), told["called_noisy"], replace=False)
                 frame["verdict"] = "clean"
                 frame.loc[drawn, "verdict"] = "noisy"
-            pairs.write(path, frame)
+            pairs_file.write(path, frame)
         return path
 
 

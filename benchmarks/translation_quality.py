@@ -28,9 +28,9 @@ import ccr_cli
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
-from ccr_cli.stages.data import import_data
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.translate import Wanted, translate
+from ccr_cli.stages.data.folder import import_data
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.translate.stage import Wanted, translate
 
 MULTI30K = {"train": "train", "val": "val", "test": "test_2016_flickr"}
 LANGS = ("en", "de", "fr", "cs")

@@ -25,15 +25,15 @@ import torch
 import ccr_cli
 from ccr_cli.artifacts import base, dataset, evaluation, run
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.metrics.corrupt import KINDS, corrupt_texts
-from ccr_cli.stages import ood
-from ccr_cli.stages.embed import embed_visuals, encode_and_embed
-from ccr_cli.stages.evaluate import evaluate
-from ccr_cli.stages.load import load_method
-from ccr_cli.stages.measure import Options
-from ccr_cli.stages.scoring import Sides, score_gallery
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.triplets import gallery
+from ccr_cli.metrics.corruption import KINDS, corrupt_texts
+from ccr_cli.stages.evaluate import ood
+from ccr_cli.stages.evaluate.measure import Options
+from ccr_cli.stages.evaluate.stage import evaluate
+from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.scoring import Sides, score_gallery
+from ccr_cli.stages.shared.triplets import gallery
 
 SPLIT = "val-report"
 SHARES = (0.3, 0.6)

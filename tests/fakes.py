@@ -13,7 +13,7 @@ from PIL import Image
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation
 from ccr_cli.artifacts.build import building
-from ccr_cli.artifacts.tables import write_table
+from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
 
 LEVEL = {"basic": (150.0, 170.0), "infonce": (184.0, 140.0), "uml": (184.5, 52.0), "infonce (oracle)": (184.0, 44.0)}

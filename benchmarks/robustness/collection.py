@@ -19,14 +19,14 @@ import pandas as pd
 from ccr_cli import registry
 from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.build import building
-from ccr_cli.artifacts.tables import write_table
+from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import progress
 from ccr_cli.data.tsv import write_tsv_line
-from ccr_cli.stages.data import import_data
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.sources import Sources, find_sources, with_noise
-from ccr_cli.stages.translate import Wanted, translate
+from ccr_cli.stages.data.folder import import_data
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
+from ccr_cli.stages.translate.stage import Wanted, translate
 from robustness.grid import CHINESE, FRENCH, SECOND, Cell, language
 
 Array = npt.NDArray[np.float32]

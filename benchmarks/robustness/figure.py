@@ -11,8 +11,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ccr_cli.report.canvas import FAINT, INK, drawing, new_figure, panels, to_svg
-from ccr_cli.report.figures import apart
+from ccr_cli.report.figures.canvas import FAINT, INK, drawing, new_figure, panels, to_svg
+from ccr_cli.report.figures.comparison import apart
 from robustness import grid
 from robustness.grid import ORACLE, RATIOS, TARGETS
 from robustness.tables import WHERES, Results, by_epoch

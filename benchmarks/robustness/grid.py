@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from ccr_cli import registry
-from ccr_cli.stages.options import configure
+from ccr_cli.stages.shared.options import configure
 
 Options = tuple[tuple[str, str], ...]
 

@@ -18,10 +18,10 @@ import torch
 
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation, run
-from ccr_cli.stages.evaluate import evaluate
-from ccr_cli.stages.measure import Options
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.train import train
+from ccr_cli.stages.evaluate.measure import Options
+from ccr_cli.stages.evaluate.stage import evaluate
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.train.stage import train
 from robustness.collection import Collection
 from robustness.grid import WHERE, Cell, language
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.tables import read_table
+from ccr_cli.artifacts.parquet import read_table
 
 ITEMS = pa.schema(
     [

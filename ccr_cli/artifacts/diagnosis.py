@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.tables import read_table
+from ccr_cli.artifacts.parquet import read_table
 
 PAIRS = pa.schema(
     [

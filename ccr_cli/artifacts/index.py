@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.tables import read_table
+from ccr_cli.artifacts.parquet import read_table
 
 ENTRIES = pa.schema([pa.field("id", pa.string(), nullable=False)])
 """Items, or captions."""

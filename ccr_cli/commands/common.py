@@ -22,7 +22,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, Terminated, UsageError, as_user_error
 
 if TYPE_CHECKING:
-    from ccr_cli.stages.select import Inputs
+    from ccr_cli.stages.shared.inputs import Inputs
 
 P = ParamSpec("P")
 
@@ -259,7 +259,7 @@ def inputs_from(workspace: Path, artifacts: Sequence[str] | None, *, dry_run: bo
     Raises:
         ArtifactError: If `-` brings no path, or a path is no artifact.
     """
-    from ccr_cli.stages.select import Inputs
+    from ccr_cli.stages.shared.inputs import Inputs
 
     paths: list[str] = []
     for text in artifacts or []:

@@ -12,7 +12,7 @@ from ccr_cli import console
 from ccr_cli.commands import common as c
 
 if TYPE_CHECKING:
-    from ccr_cli.stages.compare import Comparison, Line, Value
+    from ccr_cli.stages.evaluate.compare import Comparison, Line, Value
 
 
 @c.guarded
@@ -36,7 +36,7 @@ def compare(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)
-    from ccr_cli.stages.compare import compare as stage
+    from ccr_cli.stages.evaluate.compare import compare as stage
 
     found = stage(inputs, every=every)
     if json:

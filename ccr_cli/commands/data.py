@@ -43,7 +43,7 @@ def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> Non
     """List the bundled data sets, the collections that can be imported, and those of the workspace."""
     c.setup(False, 0)
     inputs = c.inputs_from(workspace, None)
-    from ccr_cli.stages.data import listing
+    from ccr_cli.stages.data.folder import listing
 
     columns, rows = listing(inputs.workspace)
     if json:
@@ -62,7 +62,7 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
     Of a collection that is not imported: which files there are, how to get them, and who vouches for each fact.
     """
     c.setup(False, 0)
-    from ccr_cli.stages.data import card
+    from ccr_cli.stages.data.folder import card
 
     c.show_table(("what", "value"), card(Workspace(workspace.absolute()), source))
 
@@ -166,7 +166,7 @@ def import_(
     if form is not None:
         if root is not None or allow_partial:
             raise UsageError("--root and --allow-partial are of collections, and --format of files of your own")
-        from ccr_cli.stages.own import import_own
+        from ccr_cli.stages.data.caption_files import import_own
 
         own = import_own(
             inputs.workspace,
@@ -189,7 +189,7 @@ def import_(
         )
     if len(sources) > 1:
         raise UsageError("one data set at a time", hint="files of your own: --format says what they are")
-    from ccr_cli.stages.data import import_any
+    from ccr_cli.stages.data.folder import import_any
 
     made = import_any(
         inputs.workspace,
@@ -213,11 +213,11 @@ def verify(source: Source, root: Root = None, media_root: MediaRoot = None) -> N
     """
     c.setup(False, 0)
     from ccr_cli.data.manifests import read_folder
-    from ccr_cli.stages.data import absent_media, locate, of_collection, root_of
+    from ccr_cli.stages.data.folder import absent_media, locate, of_collection, root_of
 
     variant = of_collection(source)
     if variant is not None:
-        from ccr_cli.stages.collection_card import check
+        from ccr_cli.stages.data.card import check
 
         rows, problems = check(variant, root_of(variant, root))
         c.show_table(("what", "found"), rows)

@@ -70,10 +70,10 @@ def diagnose(
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.artifacts import diagnosis
     from ccr_cli.commands.show import show_diagnosis
-    from ccr_cli.data import pairs as pairs_file
-    from ccr_cli.stages.diagnose import diagnose as stage
-    from ccr_cli.stages.worst import SHOWN, read_by_a_person, write_sheet
-    from ccr_cli.stages.worst import worst as look
+    from ccr_cli.data import pairs_file as pairs_file
+    from ccr_cli.stages.diagnose.stage import diagnose as stage
+    from ccr_cli.stages.diagnose.suspects import SHOWN, read_by_a_person, write_sheet
+    from ccr_cli.stages.diagnose.suspects import worst as look
 
     runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
     if len(runs) < 2:

@@ -95,8 +95,8 @@ def evaluate(
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show_evaluation import show_evaluation
-    from ccr_cli.stages.evaluate import evaluate as stage
-    from ccr_cli.stages.measure import Options
+    from ccr_cli.stages.evaluate.measure import Options
+    from ccr_cli.stages.evaluate.stage import evaluate as stage
 
     runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
     if corruption and not corrupt:

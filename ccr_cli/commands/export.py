@@ -32,7 +32,7 @@ def export(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    from ccr_cli.stages.export import export as stage
+    from ccr_cli.stages.export.stage import export as stage
 
     trained = inputs.one("run", "", hint="ccr train --method uml")
     made = stage(inputs, trained, onnx=onnx, name=name, force=force)

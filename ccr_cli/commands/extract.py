@@ -109,12 +109,12 @@ def extract(
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     if concat:
         _refuse_others(context, "--concat", _ALWAYS)
-        from ccr_cli.stages.extract_concat import extract_concat
+        from ccr_cli.stages.extract.concat import extract_concat
 
         made = extract_concat(inputs, max_failed=max_failed, name=name, force=force)
     elif from_:
         _refuse_others(context, "--from", _ALWAYS | _OF_FROM)
-        from ccr_cli.stages.extract_from import extract_from
+        from ccr_cli.stages.extract.from_files import extract_from
 
         made = extract_from(
             inputs, from_, ids=ids or [], encoder_name=encoder_name, max_failed=max_failed, name=name, force=force
@@ -122,9 +122,9 @@ def extract(
     elif ids or encoder_name:
         raise UsageError(f"{'--ids' if ids else '--encoder-name'} goes with --from")
     else:
-        from ccr_cli.stages.extract import Wanted, extract_part
-        from ccr_cli.stages.extract import extract as stage
-        from ccr_cli.stages.parts import on_ray, parse_part
+        from ccr_cli.stages.extract.stage import Wanted, extract_part
+        from ccr_cli.stages.extract.stage import extract as stage
+        from ccr_cli.stages.shared.sharding import on_ray, parse_part
 
         wanted = Wanted(
             encoder=encoder,

@@ -41,10 +41,10 @@ def index(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    from ccr_cli.stages.index import Asked
-    from ccr_cli.stages.index import index as stage
-    from ccr_cli.stages.search import Wanted
-    from ccr_cli.stages.search_choose import chosen_run
+    from ccr_cli.stages.search.build_index import Asked
+    from ccr_cli.stages.search.build_index import index as stage
+    from ccr_cli.stages.search.choice import chosen_run
+    from ccr_cli.stages.search.stage import Wanted
 
     wanted = Wanted(None if split == "all" else split, find, lang, device)
     made = stage(inputs, chosen_run(inputs, lang), wanted, Asked(kind, recall), name=name, force=force)

@@ -59,11 +59,11 @@ def report(
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_report
     from ccr_cli.data.splits import refuse_unknown
-    from ccr_cli.report.compose import overview
-    from ccr_cli.stages.report import gather, write
-    from ccr_cli.stages.report_inside import sample_inside
-    from ccr_cli.stages.report_maps import sample_maps
-    from ccr_cli.stages.samples import sample_searches
+    from ccr_cli.report.page.compose import overview
+    from ccr_cli.stages.report.embedding_maps import sample_maps
+    from ccr_cli.stages.report.model_internals import sample_inside
+    from ccr_cli.stages.report.sample_searches import sample_searches
+    from ccr_cli.stages.report.stage import gather, write
 
     refuse_unknown(split)
     shown, maps, within = [], [], None

@@ -15,7 +15,7 @@ from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from ccr_cli.stages.search import Answer, Searcher
+    from ccr_cli.stages.search.stage import Answer, Searcher
 
 
 @c.guarded
@@ -74,7 +74,7 @@ def search(
     inputs = c.inputs_from(workspace, artifacts)
     with ExitStack() as stack:
         lines = None if queries is None else _lines(_opened(queries, stack), queries)
-        from ccr_cli.stages.search_choose import choose
+        from ccr_cli.stages.search.choice import choose
 
         searcher = choose(inputs, split=split, find=find, lang=lang, device=device, index=index)
         if image is not None:
@@ -158,7 +158,7 @@ def facts(answer: Answer) -> dict[str, Any]:
 
 
 def _show_sheet(answers: list[Answer], searcher: Searcher, path: Path | None, open_: bool) -> None:
-    from ccr_cli.stages.search_sheet import write_sheet
+    from ccr_cli.stages.search.sheet import write_sheet
 
     made = write_sheet(answers, searcher, path)
     console.say(f"  the sheet: {made}")

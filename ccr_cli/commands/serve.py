@@ -49,9 +49,9 @@ def serve(
             raise UnavailableError(
                 f"a server needs the package {package}, which is not installed", hint="pip install 'ccr-cli[serve]'"
             )
-    from ccr_cli.stages.search_choose import choose
-    from ccr_cli.stages.serve import Place
-    from ccr_cli.stages.serve import serve as stage
+    from ccr_cli.stages.search.choice import choose
+    from ccr_cli.stages.search.server import Place
+    from ccr_cli.stages.search.server import serve as stage
 
     place = Place(host, port, tuple(allow_host or ()), token_file, max_upload << 20, max_requests)
     place.rules()

@@ -16,8 +16,8 @@ from ccr_cli.commands.show_evaluation import show_evaluation
 
 if TYPE_CHECKING:
     from ccr_cli.artifacts.workspace import Workspace
-    from ccr_cli.report.compose import Overview
-    from ccr_cli.stages.contents import Entry
+    from ccr_cli.report.page.compose import Overview
+    from ccr_cli.stages.report.workspace_list import Entry
 
 
 def show_translation(artifact: Artifact, said: set[str] | None = None) -> None:
@@ -28,7 +28,7 @@ def show_translation(artifact: Artifact, said: set[str] | None = None) -> None:
         said: Signatures that were said before, and need not be again; takes up those that are said now.
     """
     from ccr_cli.artifacts import translation
-    from ccr_cli.report.translation_scores import signatures
+    from ccr_cli.report.tables.translation_scores import signatures
 
     if not translation.has_quality(artifact):
         return
@@ -77,7 +77,7 @@ def _score(figures: dict[str, Any]) -> str:
 
 def _references(found: dict[str, Any]) -> str:
     """What was compared with, such as `1 human translation each (task1)`."""
-    from ccr_cli.report.translation_scores import wrote
+    from ccr_cli.report.tables.translation_scores import wrote
 
     sets = found["caption_set"] + ("" if found["source_set"] == found["caption_set"] else f" for {found['source_set']}")
     return f"{wrote(found)} ({sets}; {found['captions']} captions)"
@@ -144,7 +144,7 @@ def _threshold(split: dict[str, Any]) -> str:
 
 def show_report(found: Overview) -> None:
     """Shows what a report says: its headline and its tables, drawn on a terminal, Markdown otherwise."""
-    from ccr_cli.report.tables import to_markdown, to_rich
+    from ccr_cli.report.tables.table import to_markdown, to_rich
 
     err = console.stderr()
     console.say(found.findings.headline, style="bold")
@@ -172,7 +172,7 @@ def show(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)
-    from ccr_cli.stages.contents import contents
+    from ccr_cli.stages.report.workspace_list import contents
 
     if json or not inputs.given:
         entries = contents(inputs.workspace, inputs.given or None)

@@ -16,9 +16,9 @@ from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 
 if TYPE_CHECKING:
-    from ccr_cli.stages.select import Inputs
-    from ccr_cli.stages.sweep import Cell
-    from ccr_cli.stages.train import Wanted
+    from ccr_cli.stages.shared.inputs import Inputs
+    from ccr_cli.stages.train.stage import Wanted
+    from ccr_cli.stages.train.sweep import Cell
 
 
 def make_all(
@@ -37,10 +37,10 @@ def make_all(
         CcrError: If a run could not be made, after all others are.
     """
     from ccr_cli.commands.show import show_training
-    from ccr_cli.stages import sweep as stage
-    from ccr_cli.stages.parts import parse_part
-    from ccr_cli.stages.sweep_run import failure, run
-    from ccr_cli.stages.train import make
+    from ccr_cli.stages.shared.sharding import parse_part
+    from ccr_cli.stages.train import sweep as stage
+    from ccr_cli.stages.train.stage import make
+    from ccr_cli.stages.train.sweep_run import failure, run
 
     cells = stage.grid(wanted, axes)
     part = None if shard is None else parse_part(shard)

@@ -117,9 +117,9 @@ def train(
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_training
     from ccr_cli.commands.sweep import make_all
-    from ccr_cli.stages.options import list_options, list_presets
-    from ccr_cli.stages.sweep import read_axes
-    from ccr_cli.stages.train import Wanted, make_together
+    from ccr_cli.stages.shared.options import list_options, list_presets
+    from ccr_cli.stages.train.stage import Wanted, make_together
+    from ccr_cli.stages.train.sweep import read_axes
 
     settings = c.parse_set(options)
     if "help" in settings:

@@ -102,13 +102,13 @@ def translate(
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_translation
-    from ccr_cli.stages.noise import make_noise
-    from ccr_cli.stages.parts import on_ray
-    from ccr_cli.stages.translate import Wanted, training_data
-    from ccr_cli.stages.translate import translate as stage
-    from ccr_cli.stages.translate_languages import in_turn
-    from ccr_cli.stages.translate_only import languages
-    from ccr_cli.stages.translate_parts import part_of, share, translate_part
+    from ccr_cli.stages.shared.sharding import on_ray
+    from ccr_cli.stages.train.noise import make_noise
+    from ccr_cli.stages.translate.languages import in_turn
+    from ccr_cli.stages.translate.retranslate import languages
+    from ccr_cli.stages.translate.stage import Wanted, training_data
+    from ccr_cli.stages.translate.stage import translate as stage
+    from ccr_cli.stages.translate.workers import part_of, share, translate_part
 
     langs = list(dict.fromkeys(lang or languages(inputs, only)))
     if not langs and not noise:

@@ -13,7 +13,7 @@ docstring is its help. It holds a constant ``SCOPE`` and a function ``clean_prob
 - ``SCOPE = "triangle"``: ``clean_probability(score_N3, null_M3) -> ndarray (N, 3)``, the same for all three sides of a
   triplet at once: V-S, V-T, S-T, those of a picture less the crowding of their ends (``Embedded.leads``). It chooses by
   itself what to look at.
-- ``SCOPE = "text"``: the same, where ``score_N`` compares texts without any model (``stages/agreement.py``).
+- ``SCOPE = "text"``: the same, where ``score_N`` compares texts without any model (``stages/shared/agreement.py``).
 - ``SCOPE = "truth"``: ``clean_probability(wrong_N) -> ndarray (N,)`` from the truth about synthetic noise.
 
 Which similarity a judge reads (English against translation, picture against translation, both) is the

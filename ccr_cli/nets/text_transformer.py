@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from ccr_cli.errors import UsageError
-from ccr_cli.nets import grouping, packing
-from ccr_cli.nets.grouping import Ints
+from ccr_cli.nets import length_groups, packing
+from ccr_cli.nets.length_groups import Ints
 from ccr_cli.nets.lora import Lora, add_lora, layers_of, merge_lora
 from ccr_cli.nets.ragged import Places, Texts
 from ccr_cli.nets.text_pooling import TextPooling, pool_tokens
@@ -116,7 +116,9 @@ class TransformerTextEncoder(nn.Module):
         lengths_B = texts.lengths_B.numpy()
         if self._width is not None:
             return [np.arange(len(lengths_B))]
-        return grouping.groups(lengths_B, grouping.OVERHEAD_CUDA if texts.ids_N.is_cuda else grouping.OVERHEAD_CPU)
+        return length_groups.groups(
+            lengths_B, length_groups.OVERHEAD_CUDA if texts.ids_N.is_cuda else length_groups.OVERHEAD_CPU
+        )
 
     def _padded(self, texts: Texts, rows_B: Ints) -> tuple[Any, Tensor]:
         """What the model gives of some texts, padded on the right, and their mask (B, L)."""

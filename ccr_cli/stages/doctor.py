@@ -118,7 +118,7 @@ def _broken(error: registry.BrokenError) -> tuple[str, str]:
 
 def _fonts() -> Row:
     """Whether figures can show captions in Chinese, Japanese and Korean."""
-    from ccr_cli.report.canvas import INSTALL, cjk_fonts
+    from ccr_cli.report.figures.canvas import INSTALL, cjk_fonts
 
     found = cjk_fonts()
     return ("fonts zh, ja, ko", *((found[0], "") if found else ("none: boxes in figures", INSTALL)))

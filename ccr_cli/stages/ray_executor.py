@@ -28,14 +28,16 @@ import ccr_cli
 from ccr_cli import console
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.cache import cache_folder
+from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import progress, say, warn
 from ccr_cli.errors import ArtifactError, CcrError, ResourceError, Terminated, UnavailableError, as_user_error, redact
-from ccr_cli.stages import extract, translate_job, translate_parts
-from ccr_cli.stages.embed import choose_device
-from ccr_cli.stages.parts import Part
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.translate_steps import begin
+from ccr_cli.stages.extract import stage as extract
+from ccr_cli.stages.shared.embedding import choose_device
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.translate import job as translate_job
+from ccr_cli.stages.translate import workers
+from ccr_cli.stages.translate.steps import begin
 
 RETRIES = 5
 """How often a part is begun again whose worker was lost; what a user can mend is not tried twice."""
@@ -83,7 +85,7 @@ def translate_on_ray(inputs: Inputs, wanted: translate_job.Wanted, parts: int | 
     """
     if inputs.workspace.dry_run:
         return
-    translate_parts.require_cache([wanted])
+    workers.require_cache([wanted])
     job = translate_job.Job(inputs, wanted)
     if job.request["engine"] == "recorded":
         say("recorded looks its answers up: there is no work to share")
@@ -131,7 +133,7 @@ def extract_on_ray(inputs: Inputs, wanted: extract.Wanted, parts: int | None) ->
 
 
 def _translate(wanted: translate_job.Wanted, inputs: Inputs, part: Part, threads: int) -> _Counts:
-    return translate_parts.translate_part(inputs, wanted, part)
+    return workers.translate_part(inputs, wanted, part)
 
 
 def _extract(wanted: extract.Wanted, inputs: Inputs, part: Part, threads: int) -> _Counts:

@@ -21,7 +21,7 @@ from ctranslate2.converters import TransformersConverter
 
 from ccr_cli import hub
 from ccr_cli.artifacts.workspace import slug
-from ccr_cli.cache import cache_folder
+from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import say
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.hub import Located

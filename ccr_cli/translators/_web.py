@@ -31,7 +31,7 @@ import requests.adapters
 import urllib3
 
 from ccr_cli.errors import redact
-from ccr_cli.translators._asking import Failure
+from ccr_cli.translators._requests import Failure
 
 _CONNECT_SECONDS = 5.0
 _LARGEST = 4 * 1024 * 1024

@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 from ccr_cli.console import say
 from ccr_cli.errors import CcrError, UnavailableError, UsageError
 from ccr_cli.translators import _providers as providers
-from ccr_cli.translators._asking import Ask, Crowd, Failure, GaveUp, Patience
 from ccr_cli.translators._providers import PROVIDERS
+from ccr_cli.translators._requests import Ask, Crowd, Failure, GaveUp, Patience
 from ccr_cli.translators._web import Client, asking_with, masker
 from ccr_cli.translators.base import Translation
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ccr_cli.artifacts.asked import apart, short
 from ccr_cli.artifacts.base import Artifact, Parent
+from ccr_cli.artifacts.description import apart, short
 
 RUN: dict[str, Any] = {"method": "uml", "lang": "es", "seed": 0, "noise": None, "preset": None, "select_on": "mt"}
 RUN |= {"epochs": 12, "judge": "triangle", "beta": 0.3}

@@ -13,8 +13,8 @@ import toy
 from PIL import Image
 from toy import Chain
 
-from ccr_cli.report import sheet
-from ccr_cli.report.searches import Found, Search
+from ccr_cli.report.page import contact_sheet
+from ccr_cli.report.page.searches import Found, Search
 
 CPU = ("--device", "cpu")
 HOSTILE = '</title><script>alert(1)</script><img src=x onerror="alert(2)"> & \'"\u202e\x1b[31m'
@@ -151,11 +151,11 @@ def test_the_sheet_of_a_picture_and_of_what_has_none(tmp_path: Path) -> None:
     toy.draw("red-ring").save(tmp_path / "asked.png")
     found = [Found(f"i{n}", f"caption {n}", 1 - n / 9, tmp_path / "none.png", lang="es") for n in range(7)]
     searches = [Search("asked.png", "", found, image=tmp_path / "asked.png"), Search("nothing", "es", [])]
-    seen = Page(sheet.to_html(searches, "title"))
+    seen = Page(contact_sheet.to_html(searches, "title"))
     assert [a["class"] for tag, a in seen.tags if tag == "img"] == ["asked"]
     assert seen.words.count("no image") == 7 and "7 · 0.333" in seen.words and "uncertainty" not in seen.words
     assert [a["lang"] for tag, a in seen.tags if tag == "bdi" and "lang" in a] == [*["es"] * 7, "es"]
-    assert sheet.to_picture(searches, "title").startswith(b"\x89PNG")
+    assert contact_sheet.to_picture(searches, "title").startswith(b"\x89PNG")
 
 
 def test_too_many_results_for_one_picture(chain: Chain, tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ from toy import Chain
 
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.stages.search_choose import choose
-from ccr_cli.stages.select import Inputs
-from ccr_cli.stages.serve import MOST_PIXELS, Service
+from ccr_cli.stages.search.choice import choose
+from ccr_cli.stages.search.server import MOST_PIXELS, Service
+from ccr_cli.stages.shared.inputs import Inputs
 
 pytestmark = pytest.mark.slow
 CPU = ("--device", "cpu")

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.io import savemat
 
 from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.data.mat import read_mat
+from ccr_cli.data.labelled_mat import read_mat
 from ccr_cli.errors import ArtifactError
 
 ITEMS = 40

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccr_cli.artifacts import noise as artifact
-from ccr_cli.data.noise import STYLES, TARGETS, mismatch
+from ccr_cli.data.mismatch import STYLES, TARGETS, mismatch
 from ccr_cli.errors import UsageError
 
 

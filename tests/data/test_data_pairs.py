@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ccr_cli.data import pairs
+from ccr_cli.data import pairs_file
 from ccr_cli.errors import UsageError
 
 ODD = ['=cmd()|"x"', "'tis", "'=x", "-1", "a, b\nc\r\td", "@me", "\tt", " +1", "猫", ""]
@@ -35,18 +35,18 @@ def table(texts: list[str]) -> pd.DataFrame:
     )
 
 
-@pytest.mark.parametrize("suffix", pairs.SUFFIXES)
+@pytest.mark.parametrize("suffix", pairs_file.SUFFIXES)
 def test_what_is_written_comes_back(suffix: str, tmp_path: Path) -> None:
     frame, path = table(ODD), tmp_path / f"pairs{suffix}"
-    pairs.write(path, frame.sample(frac=1, random_state=0))
-    found = pairs.read(path).frame
+    pairs_file.write(path, frame.sample(frac=1, random_state=0))
+    found = pairs_file.read(path).frame
     for name in ("slot_id", "source_caption_id", "source_text", "translation", "verdict"):
         assert list(found[name]) == list(frame[name]), name
     assert list(found["p_clean"].astype(np.float32)) == list(frame["p_clean"]), "to the last bit"
 
 
 def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
-    pairs.write(tmp_path / "pairs.csv", table(ODD))
+    pairs_file.write(tmp_path / "pairs.csv", table(ODD))
     with (tmp_path / "pairs.csv").open(encoding="utf-8", newline="") as handle:
         cells = [cell for row in csv.reader(handle) for cell in row]
     assert not [cell for cell in cells if cell.lstrip(" ")[:1] in tuple("=+-@\t\r\n")]
@@ -56,7 +56,7 @@ def test_a_list_written_by_hand(tmp_path: Path) -> None:
     """Of a spreadsheet with a byte order mark, one column and one of its own."""
     path = tmp_path / "mine.csv"
     path.write_bytes("\ufeffslot_id,note\r\na,x\r\nb,y\r\n".encode())
-    found = pairs.read(path)
+    found = pairs_file.read(path)
     assert list(found.frame["slot_id"]) == ["a", "b"] and list(found.frame.columns) == ["slot_id"]
     with pytest.raises(UsageError, match="has no column p_clean"):
         found.require("slot_id", "p_clean")
@@ -81,7 +81,7 @@ def test_what_is_no_list_is_refused(content: str, message: str, tmp_path: Path) 
     path = tmp_path / "pairs.csv"
     path.write_text(content, encoding="utf-8", newline="")
     with pytest.raises(UsageError, match=message):
-        pairs.read(path)
+        pairs_file.read(path)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"slot_id\n\xe9\n")
     for name in ("pairs.parquet", "latin.csv"):
         with pytest.raises(UsageError, match="is no list of pairs"):
-            pairs.read(tmp_path / name)
+            pairs_file.read(tmp_path / name)
     with pytest.raises(UsageError, match=r"neither \.parquet nor \.csv"):
-        pairs.read(tmp_path / "pairs.xlsx")
+        pairs_file.read(tmp_path / "pairs.xlsx")
     with pytest.raises(UsageError, match="cannot be read"):
-        pairs.read(tmp_path / "none.csv")
+        pairs_file.read(tmp_path / "none.csv")
     with pytest.raises(UsageError, match="there is no folder"):
-        pairs.write(tmp_path / "none" / "pairs.csv", table(["a"]))
+        pairs_file.write(tmp_path / "none" / "pairs.csv", table(["a"]))

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from ccr_cli.data import published
-from ccr_cli.report.compare import METRICS
+from ccr_cli.report.tables.results import METRICS
 
 PAPERS = ("uml", "nrccr", "tcl", "disncl", "fume")
 COUNTS = {

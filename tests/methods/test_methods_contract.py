@@ -28,8 +28,8 @@ from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.errors import UsageError
 from ccr_cli.methods import base
 from ccr_cli.nets.text import TransformerTextEncoder, build_text_encoder
-from ccr_cli.stages.checkpoint import save_tensors
-from ccr_cli.stages.options import configure
+from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.train.checkpoint import save_tensors
 
 METHODS = registry.names("methods")
 PRESETS = [(name, p) for name in METHODS for p in registry.load("methods", name).Method.PRESETS]

@@ -18,7 +18,7 @@ from ccr_cli.losses.mutual_information import conditional_bound
 from ccr_cli.losses.soft_margin import align
 from ccr_cli.methods import base, disncl
 from ccr_cli.nets.text import NgramTextEncoder
-from ccr_cli.stages.options import configure
+from ccr_cli.stages.shared.options import configure
 
 DIM, VISUAL_DIM, BUCKETS = 16, 10, 256
 SOURCE = ["red ring", "blue bar", "black cross", "a green bird", "two dogs", "one cold morning"]

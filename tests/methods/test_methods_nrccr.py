@@ -21,7 +21,7 @@ from ccr_cli.errors import UsageError
 from ccr_cli.losses.triplet import triplet
 from ccr_cli.methods import base, nrccr
 from ccr_cli.nets.text import NgramTextEncoder, TextEncoder, TransformerTextEncoder
-from ccr_cli.stages.options import configure
+from ccr_cli.stages.shared.options import configure
 
 DIM, VISUAL_DIM, BUCKETS = 16, 10, 256
 SOURCE = ["a red ring", "blue", "the cat on the mat looks at a green bird", "two dogs", "one cold grey morning"]

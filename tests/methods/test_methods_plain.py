@@ -21,9 +21,9 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.methods import base
 from ccr_cli.nets.text import GivenTextEncoder, NgramTextEncoder
-from ccr_cli.stages.export_encode import Encoder
-from ccr_cli.stages.export_text import write_layers, write_text
-from ccr_cli.stages.options import configure
+from ccr_cli.stages.export.encode import Encoder
+from ccr_cli.stages.export.text_side import write_layers, write_text
+from ccr_cli.stages.shared.options import configure
 
 DIM, VISUAL_DIM, BUCKETS = 16, 12, 512
 TEXTS = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from ccr_cli.metrics.apart import apart
+from ccr_cli.metrics.separation import apart
 
 
 def test_figures_are_those_of_resampled_items() -> None:

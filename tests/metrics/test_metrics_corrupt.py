@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ccr_cli.metrics.corrupt import TEXTS, corrupt_texts, mask_features
+from ccr_cli.metrics.corruption import TEXTS, corrupt_texts, mask_features
 
 ENGLISH = [" ".join(f"w{n}-{k}" for k in range(n)) for n in range(1, 40)]
 

@@ -14,8 +14,8 @@ import torch
 from scipy.optimize import brentq
 from scipy.special import log_softmax, logsumexp, rel_entr, softmax
 
-from ccr_cli.metrics import softmax as ours
-from ccr_cli.metrics.softmax import COLDEST, HOTTEST, disagreement, fit_temperature, wrong_probability
+from ccr_cli.metrics import softmax_uncertainty as ours
+from ccr_cli.metrics.softmax_uncertainty import COLDEST, HOTTEST, disagreement, fit_temperature, wrong_probability
 
 Array = npt.NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from towers import MODELS
 
 from ccr_cli.data.tokens import TokenTable
 from ccr_cli.nets.dual import DualEncoder
-from ccr_cli.nets.groups import parameter_groups
 from ccr_cli.nets.heads import Projection
+from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.nets.lora import Lora, targets_of
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
 

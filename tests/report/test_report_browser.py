@@ -16,10 +16,10 @@ import pytest
 from chromium import Watched, chromium, needed
 from PIL import Image
 
-from ccr_cli.report import compose, suspects
-from ccr_cli.report.material import Collection
-from ccr_cli.stages.report import gather
-from ccr_cli.stages.select import Inputs
+from ccr_cli.report.content import Collection
+from ccr_cli.report.page import compose, suspects
+from ccr_cli.stages.report.stage import gather
+from ccr_cli.stages.shared.inputs import Inputs
 
 pytestmark = needed
 HOSTILE = (
@@ -74,7 +74,7 @@ def report(root: Path, more: str = "", **changes: Any) -> str:
     ]
     facts = {run: replace(fact, label=fact.label + more) for run, fact in material.facts.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ccr_cli.report.illustrations.drawn", lambda seen: {})
+        patch.setattr("ccr_cli.report.figures.catalogue.drawn", lambda seen: {})
         compose.write(replace(material, diagnoses=diagnoses, facts=facts, **changes), root)
     return f"file://{root / compose.PAGE}"
 

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 from ccr_cli.errors import ArtifactError
-from ccr_cli.report import compare, diagnosed
-from ccr_cli.report.findings import Findings, findings
-from ccr_cli.report.pairing import Answers, Rankings
+from ccr_cli.report.tables import diagnoses, results
+from ccr_cli.report.tables.paired_interval import Answers, Rankings
+from ccr_cli.report.words.findings import Findings, findings
 
 Hits = npt.NDArray[np.bool_]
 OVERLAP = "may be chance: 95 % intervals overlap"
@@ -38,8 +38,8 @@ def found(
             figures = {"SumR": total, "SumR_interval": ends}
             signature = fake.signature("es", 0.4, seed, "none")
             rows.append((str(told["run"]), {**told, **more, **figures, "signature": signature, "zero_shot": False}))
-    view = compare.views(compare.results_frame(rows))[0]
-    return findings(view, diagnosed.diagnoses_frame([]), Answers(rankings))
+    view = results.views(results.results_frame(rows))[0]
+    return findings(view, diagnoses.diagnoses_frame([]), Answers(rankings))
 
 
 def hits(*parts: tuple[int, int]) -> Hits:

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from ccr_cli.metrics import signature
-from ccr_cli.report import canvas, compare, corruption
-from ccr_cli.report.corruption import Level, intact, level, shown
-from ccr_cli.report.material import Material
+from ccr_cli.report.content import Material
+from ccr_cli.report.figures import canvas, corruption
+from ccr_cli.report.figures.corruption import Level, intact, level, shown
+from ccr_cli.report.tables import results
 
 
 def result(corrupt: str, total: float, uncertainty: float | None, seed: int = 0, label: str = "uml") -> Any:
@@ -72,7 +73,7 @@ def test_levels_are_read_and_chosen() -> None:
 
 def test_the_table_has_levels_as_columns_and_means_over_seeds() -> None:
     told = material()
-    (view,) = compare.views(compare.results_frame(told.results))
+    (view,) = results.views(results.results_frame(told.results))
     made = corruption.table(told, view)
     assert made is not None
     keys = [column.key for column in made.columns]

@@ -11,7 +11,7 @@ from fontTools.ttLib import TTFont
 from matplotlib import font_manager
 
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.report import canvas
+from ccr_cli.report.figures import canvas
 from ccr_cli.stages.doctor import examine
 
 DOG = "狗"

@@ -15,21 +15,21 @@ from matplotlib.container import ErrorbarContainer
 from PIL import Image
 
 from ccr_cli.metrics.calibration import reliability
-from ccr_cli.report import (
+from ccr_cli.report.content import Material
+from ccr_cli.report.figures import (
     canvas,
-    compare,
+    catalogue,
+    comparison,
     epochs,
-    figures,
-    illustrations,
     lengths,
-    options_figure,
-    outside,
-    scored,
-    trust_figures,
+    option_effect,
+    pair_scores,
+    trust,
+    unanswerable,
 )
-from ccr_cli.report.findings import Findings
-from ccr_cli.report.material import Material
-from ccr_cli.report.seen import Seen
+from ccr_cli.report.figures.figure_kinds import Seen
+from ccr_cli.report.tables import results as compare
+from ccr_cli.report.words.findings import Findings
 
 
 def results(**columns: Any) -> pd.DataFrame:
@@ -47,11 +47,11 @@ def test_a_curve_is_of_runs_that_differ_in_one_option() -> None:
         for run, beta in zip("abcde", (0.1, 0.3, 0.9, 0.9, 0.5), strict=True)
     }
     options["e"]["dim"] = 16
-    (curve,) = options_figure.curves(frame, options)
+    (curve,) = option_effect.curves(frame, options)
     assert (curve.method, curve.option, curve.noise) == ("uml", "beta", 0.4)
     assert list(curve.frame["value"]) == [0.1, 0.3, 0.9, 0.9] and list(curve.frame["run_id"]) == list("abcd")
     with canvas.drawing():
-        figure = options_figure.sweep([curve], "SumR", "SumR")
+        figure = option_effect.sweep([curve], "SumR", "SumR")
     assert figure is not None
     line = figure.axes[0].lines[0]
     assert np.asarray(line.get_xdata()).tolist() == [0.1, 0.3, 0.9] and np.asarray(line.get_ydata()).tolist() == [
@@ -59,15 +59,15 @@ def test_a_curve_is_of_runs_that_differ_in_one_option() -> None:
         2.0,
         3.5,
     ]
-    assert options_figure.curves(frame, {run: options[run] for run in "ab"}) == []
-    assert options_figure.sweep([], "SumR", "SumR") is None
+    assert option_effect.curves(frame, {run: options[run] for run in "ab"}) == []
+    assert option_effect.sweep([], "SumR", "SumR") is None
 
 
 def test_an_option_over_magnitudes_has_a_logarithmic_axis() -> None:
     frame = results(run_id=list("abc"), label="tcl", SumR=[1.0, 2.0, 3.0])
-    found = options_figure.curves(frame, {r: {"tau": t} for r, t in zip("abc", (0.01, 0.1, 1.0), strict=True)})
+    found = option_effect.curves(frame, {r: {"tau": t} for r, t in zip("abc", (0.01, 0.1, 1.0), strict=True)})
     with canvas.drawing():
-        figure = options_figure.sweep(found, "SumR", "SumR")
+        figure = option_effect.sweep(found, "SumR", "SumR")
         assert figure is not None
         canvas.settle(figure)
     assert figure.axes[0].get_xscale() == "log"
@@ -128,8 +128,8 @@ def test_trivial_scores_stand_beside_the_uncertainty() -> None:
     curve = {"coverage": [0.5, 1.0], "risk": [0.1, 0.4], "aurc": 0.25, "aurc_random": 0.4}
     trivial = {"top similarity": {"coverage": [0.5, 1.0], "risk": [0.3, 0.4], "aurc": 0.35}}
     with canvas.drawing():
-        both = trust_figures.risk({"uml": {**curve, "trivial": trivial}, "tcl": curve}, "t")
-        one = trust_figures.risk({"uml": curve, "tcl": curve})
+        both = trust.risk({"uml": {**curve, "trivial": trivial}, "tcl": curve}, "t")
+        one = trust.risk({"uml": curve, "tcl": curve})
     assert both is not None and one is not None
     named = {ax.get_title(loc="left"): ax.get_legend_handles_labels()[1] for ax in both.axes}
     assert named == {"tcl": ["uncertainty (0.250)"], "uml": ["uncertainty (0.250)", "top similarity (0.350)"]}
@@ -143,18 +143,18 @@ def test_reliability_and_deletion_draw_what_was_measured() -> None:
     point = {"rate": 0.5, "map_kept": 40.0}
     curves = {"uncertainty": [{"rate": 0.0, "map_kept": 30.0}, point], "similarity": [{"rate": 0.9, "map_kept": None}]}
     with canvas.drawing():
-        figure = trust_figures.reliability({"uml": told})
-        deleted = trust_figures.deletion({"fume": {"t2v": curves, "v2t": curves}})
+        figure = trust.reliability({"uml": told})
+        deleted = trust.deletion({"fume": {"t2v": curves, "v2t": curves}})
     assert figure is not None and deleted is not None
     assert np.allclose(figure.axes[0].lines[1].get_ydata(), told.accuracy) and figure.axes[0].get_ylim() == (0.0, 1.0)
     low = reliability(0.9 + unc / 100, np.where(np.arange(500) % 25 == 0, 1.0, 2.0))
     with canvas.drawing():
-        near = trust_figures.reliability({"uml": low})
+        near = trust.reliability({"uml": low})
     assert near is not None and near.axes[0].get_xlim() == near.axes[0].get_ylim() == (0.0, 0.2)
     by_u, by_s = deleted.axes[0].lines
     assert np.asarray(by_u.get_ydata()).tolist() == [30.0, 40.0] and np.isnan(np.asarray(by_s.get_ydata(), float)).all()
     empty = reliability([], [])
-    assert trust_figures.reliability({"uml": empty}) is None and trust_figures.deletion({}) is None
+    assert trust.reliability({"uml": empty}) is None and trust.deletion({}) is None
 
 
 def test_only_stated_probabilities_are_held_against_what_happens() -> None:
@@ -176,7 +176,7 @@ def test_only_stated_probabilities_are_held_against_what_happens() -> None:
     ]
     material = Material(known, rankings={(run, "s"): lambda: ranks for run in "ab"})
     with canvas.drawing():
-        made = illustrations.drawn(Seen(material, [view(frame)], Findings("", (), (), "uml", 0.4), []))
+        made = catalogue.drawn(Seen(material, [view(frame)], Findings("", (), (), "uml", 0.4), []))
     figure = made["calibration"].figure
     assert figure is not None
     names = figure.axes[0].get_legend_handles_labels()[1]
@@ -187,13 +187,13 @@ def test_precision_is_drawn_against_recall() -> None:
     recalls = [tenth / 10 for tenth in range(11)]
     told = {"recall": recalls, "t2v": [90.0 - 5 * n for n in range(11)], "v2t": [80.0 - 5 * n for n in range(11)]}
     with canvas.drawing():
-        figure = trust_figures.precision({"infonce": told, "fume": told}, "t")
+        figure = trust.precision({"infonce": told, "fume": told}, "t")
     assert figure is not None
     for ax, side in zip(figure.axes, ("t2v", "v2t"), strict=True):
         assert [line.get_label() for line in ax.lines] == ["infonce", "fume"]
         for line in ax.lines:
             assert list(np.asarray(line.get_xdata())) == recalls and list(np.asarray(line.get_ydata())) == told[side]
-    assert trust_figures.precision({}) is None
+    assert trust.precision({}) is None
 
 
 def test_categories_left_out_stand_beside_the_others() -> None:
@@ -202,7 +202,7 @@ def test_categories_left_out_stand_beside_the_others() -> None:
     table = pd.DataFrame({"direction": "t2v", "left_out": left_out, "uncertainty": unc, "entropy": unc**2})
     table = pd.concat([table, table.assign(direction="v2t", uncertainty=1 - unc)])
     with canvas.drawing():
-        figure, dots = outside.densities({"a": {"fume": table}}), outside.entropy({"a": {"fume": table}})
+        figure, dots = unanswerable.densities({"a": {"fume": table}}), unanswerable.entropy({"a": {"fume": table}})
     assert figure is not None and dots is not None
     said = [[text.get_text() for text in ax.texts] for ax in (*figure.axes, *dots.axes)]
     assert said == [["AUROC 0.00"], ["AUROC 1.00"], ["rank correlation 1.00"], ["rank correlation -1.00"]]
@@ -212,13 +212,16 @@ def test_categories_left_out_stand_beside_the_others() -> None:
     assert np.allclose(np.asarray(strange.get_ydata(), float), unc[left_out] ** 2)
     assert len(np.asarray(inside.get_xdata())) == 70
     with canvas.drawing():
-        alone = outside.densities({"a": {"uml": table[table["direction"] == "t2v"]}})
-        several = outside.densities({"half": {"fume": table, "uml": table}, "others": {"uml": table}})
+        alone = unanswerable.densities({"a": {"uml": table[table["direction"] == "t2v"]}})
+        several = unanswerable.densities({"half": {"fume": table, "uml": table}, "others": {"uml": table}})
     assert alone is not None and [ax.get_visible() for ax in alone.axes] == [True, False]
     assert several is not None and [ax.get_title(loc="left") for ax in several.axes[::2]] == [
         *("fume: text queries\nhalf", "uml: text queries\nhalf", "uml: text queries\nothers")
     ]
-    assert outside.densities({}) is None and outside.entropy({"a": {"fume": table.assign(entropy=np.nan)}}) is None
+    assert (
+        unanswerable.densities({}) is None
+        and unanswerable.entropy({"a": {"fume": table.assign(entropy=np.nan)}}) is None
+    )
 
 
 def test_every_kind_of_queries_outside_is_drawn() -> None:
@@ -234,14 +237,14 @@ def test_every_kind_of_queries_outside_is_drawn() -> None:
         "noto-emoji@0a1b2c3d": ["uml"],
     }
     with canvas.drawing():
-        made = illustrations.drawn(seen)["outside"]
+        made = catalogue.drawn(seen)["outside"]
     assert made.figure is not None and len(made.figure.axes) == 4
     assert made.caption.startswith("Not of the gallery: queries whose items were taken out; captions of noto-emoji.")
     other = ("q", told | {"label": "fume"})
     later = known | {("q", "s", "noto-emoji@9a1b2c3d"): lambda: table}
     both = Seen(Material([("r", told), other], outside=later), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     with canvas.drawing():
-        again = illustrations.drawn(both)["outside"]
+        again = catalogue.drawn(both)["outside"]
     assert again.figure is not None and len(again.figure.axes) == 6, "two states of a data set leave both their methods"
 
 
@@ -318,33 +321,33 @@ def judged(p: list[float]) -> pd.DataFrame:
 
 def test_pairs_are_chosen_by_rule() -> None:
     tables = {"infonce": judged([0.9, 0.8, 0.1, 0.7, 0.9]), "uml": judged([0.9, 0.1, 0.0, 0.7, 0.9]).iloc[::-1]}
-    chosen = scored.choose(tables)
+    chosen = pair_scores.choose(tables)
     assert [(each.why, each.pair["slot_id"]) for each in chosen] == [
         ("believed by all", "s4"),
         ("where the runs differ most", "s1"),
         ("most doubted by all", "s2"),
     ]
     assert chosen[1].p_clean == {"infonce": 0.8, "uml": 0.1}
-    assert scored.choose({"uml": judged([0.5])}) == []
+    assert pair_scores.choose({"uml": judged([0.5])}) == []
 
 
 def test_a_pair_without_picture_and_with_odd_texts_is_drawn(tmp_path: Path) -> None:
     Image.new("RGB", (30, 10), "red").save(tmp_path / "a.png")
-    chosen = scored.choose({"infonce": judged([0.9, 0.1]), "uml": judged([0.9, 0.2])})
+    chosen = pair_scores.choose({"infonce": judged([0.9, 0.1]), "uml": judged([0.9, 0.2])})
     with canvas.drawing():
-        figure = scored.draw(chosen, lambda item: tmp_path / "a.png" if item == "i0" else None, "t", "de")
+        figure = pair_scores.draw(chosen, lambda item: tmp_path / "a.png" if item == "i0" else None, "t", "de")
         assert figure is not None
         svg = canvas.to_svg(figure)
     assert svg.count("<image ") == 1 and {"no image", "de", "es"} <= {text.get_text() for text in figure.axes[0].texts}
-    assert scored.draw([], lambda item: None) is None
+    assert pair_scores.draw([], lambda item: None) is None
     with canvas.drawing():
-        bare = scored.draw(chosen, lambda item: None)
+        bare = pair_scores.draw(chosen, lambda item: None)
     assert bare is not None and "no image" not in [text.get_text() for text in bare.axes[0].texts]
     assert bare.get_figheight() < figure.get_figheight(), "no room is left for what none of them has"
     long = "uml [epochs=3, cross_lingual_weight=0.5, judge two-group, first 5 %]"
-    several = scored.choose({"infonce": judged([0.9, 0.1]), long: judged([0.9, 0.2])})
+    several = pair_scores.choose({"infonce": judged([0.9, 0.1]), long: judged([0.9, 0.2])})
     with canvas.drawing():
-        named = scored.draw(several, lambda item: None)
+        named = pair_scores.draw(several, lambda item: None)
     assert named is not None and named.get_figheight() > bare.get_figheight()
     assert long in {text.get_text().replace("\n", " ") for text in named.axes[0].texts}, "no name is cut"
 
@@ -353,24 +356,24 @@ def test_a_panel_a_language() -> None:
     frame = results(run_id=list("abcd"), label=["uml", "uml", "infonce", "infonce"], SumR=[1.0, 2.0, 3.0, 4.0])
     frame["noise"] = [0.0, 0.4] * 2
     with canvas.drawing():
-        figure = figures.by_language([view(frame, "de"), view(frame, "fr")])
+        figure = comparison.by_language([view(frame, "de"), view(frame, "fr")])
     assert figure is not None and [ax.get_title(loc="left") for ax in figure.axes] == ["de", "fr"]
-    assert figures.by_language([view(frame)]) is None
+    assert comparison.by_language([view(frame)]) is None
 
 
 def test_what_is_not_there_is_named_with_its_command() -> None:
     frame = results(run_id=["a"], label=["uml"], SumR=[1.0], signature="s", run="a")
     seen = Seen(Material([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     with canvas.drawing():
-        made = illustrations.drawn(seen)
+        made = catalogue.drawn(seen)
     assert set(made) == {"sumr"}
-    missing = illustrations.absent(seen, made)
-    assert len(missing) == len(illustrations.KINDS) - 1 and all(kind.command.startswith("ccr ") for kind in missing)
+    missing = catalogue.absent(seen, made)
+    assert len(missing) == len(catalogue.KINDS) - 1 and all(kind.command.startswith("ccr ") for kind in missing)
 
 
 def test_the_commands_that_are_named_exist() -> None:
     known: dict[str, str] = {}
-    for kind in illustrations.KINDS:
+    for kind in catalogue.KINDS:
         for part in re.split(r", then | \| ", kind.command):
             name, flags = part.split()[1], re.findall(r"--[a-z-]+", part)
             if name not in known:

@@ -13,11 +13,13 @@ import pytest
 from ccr_cli import registry
 from ccr_cli.artifacts import base, diagnosis
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.report import canvas, compare, compose, explorer, illustrations, judges, suspects
-from ccr_cli.report.material import Diagnosis, Material
-from ccr_cli.report.seen import Seen
-from ccr_cli.stages.report import gather
-from ccr_cli.stages.select import Inputs
+from ccr_cli.report.content import Diagnosis, Material
+from ccr_cli.report.figures import canvas, catalogue
+from ccr_cli.report.figures.figure_kinds import Seen
+from ccr_cli.report.page import compose, pairs_browser, suspects
+from ccr_cli.report.tables import judge_choice, results
+from ccr_cli.stages.report.stage import gather
+from ccr_cli.stages.shared.inputs import Inputs
 
 
 def material(root: Path, *more: dict[str, Any], own: bool = True) -> tuple[Material, base.Artifact]:
@@ -35,7 +37,7 @@ OTHERS = ({"judge": "none"}, {"judge": "gmm"}, {"share": 0.05}, {"judge": "gmm",
 def told(found: Material) -> tuple[dict[str, Any], Seen]:
     """The explorer's data, and what the figures see."""
     seen = compose.overview(found)
-    pairs = explorer.content(found, seen.views[0], seen.findings)
+    pairs = pairs_browser.content(found, seen.views[0], seen.findings)
     assert pairs is not None
     suspects = compose._suspects(found, seen.views[0], seen.findings)
     return pairs["groups"][0], Seen(found, seen.views, seen.findings, suspects)
@@ -70,11 +72,11 @@ def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ..
     group, seen = told(found)
     assert group["runs"] == [name] and any(said in words for words in seen.found.more)
     with canvas.drawing():
-        drawn = illustrations.drawn(seen)
+        drawn = catalogue.drawn(seen)
     figure, beliefs = drawn["judges"].figure, drawn["beliefs"].caption
     assert figure is not None and figure.axes[0].get_legend_handles_labels()[1] == [name]
     assert name.partition("[judge ")[2].rstrip("]") in beliefs
-    assert not compare.is_oracle(name)
+    assert not results.is_oracle(name)
 
 
 @pytest.mark.parametrize(("source", "head"), [("de", "source (de)"), ("", "source")])
@@ -110,7 +112,7 @@ def test_the_seed_comes_first() -> None:
     def of(seed: int, judge: str) -> Diagnosis:
         return Diagnosis("r", {"seed": seed, "judge": judge}, pd.DataFrame, ("gmm", "None"))
 
-    found = judges.by_choice([of(1, "gmm"), of(0, "two-group"), of(0, "gmm"), of(0, "argmax")])
+    found = judge_choice.by_choice([of(1, "gmm"), of(0, "two-group"), of(0, "gmm"), of(0, "argmax")])
     assert [(d.summary["seed"], d.summary["judge"]) for d in found] == [
         (0, "gmm"),
         (0, "argmax"),

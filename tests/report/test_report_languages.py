@@ -7,10 +7,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ccr_cli.report import compare, languages
+from ccr_cli.report.tables import language_grid, results
 
 
-def view(lang: str, rows: list[tuple[str, float, int, float]], **other: object) -> compare.View:
+def view(lang: str, rows: list[tuple[str, float, int, float]], **other: object) -> results.View:
     frame = pd.DataFrame(rows, columns=["label", "noise", "seed", "SumR"]).assign(noise_seed=-1, key="protocol:full")
     told: dict[str, Any] = {
         "split": "test",
@@ -19,17 +19,17 @@ def view(lang: str, rows: list[tuple[str, float, int, float]], **other: object) 
         "zero_shot": False,
         "noise_kind": "caption-translation",
     }
-    return compare.View(f"d test, {lang}", "d", lang=lang, trained_lang=lang, frame=frame, **(told | other))
+    return results.View(f"d test, {lang}", "d", lang=lang, trained_lang=lang, frame=frame, **(told | other))
 
 
-def views() -> list[compare.View]:
+def views() -> list[results.View]:
     german = [("infonce", 0.4, 0, 100.0), ("infonce", 0.4, 1, 110.0), ("uml", 0.4, 0, 200.0), ("uml", 0.4, 1, 204.0)]
     french = [("infonce", 0.4, 0, 50.0), ("uml", 0.4, 0, 80.0), ("uml", 0.4, 1, 90.0), ("basic", 0.0, 0, 10.0)]
     return [view("fr", french), view("de", german)]
 
 
 def test_a_column_a_language_and_the_mean_of_runs_that_have_all() -> None:
-    table = languages.table(languages.alike(views()))
+    table = language_grid.table(language_grid.alike(views()))
     assert table is not None
     shown = [[table.printed(r, c) for c in range(len(table.columns))] for r in range(len(table.rows))]
     assert [column.title for column in table.columns] == ["noise", "method", "de", "fr", "mean", "n"]
@@ -47,7 +47,7 @@ def test_a_column_a_language_and_the_mean_of_runs_that_have_all() -> None:
 )
 def test_other_settings_are_not_mixed_in(other: dict[str, object]) -> None:
     first, second = views()
-    different = compare.View(**{**vars(second), "lang": "cs", "trained_lang": "cs", **other})
-    assert [each.lang for each in languages.alike([first, different])] == ["fr"]
-    assert languages.table(languages.alike([first, different])) is None
-    assert languages.alike([]) == []
+    different = results.View(**{**vars(second), "lang": "cs", "trained_lang": "cs", **other})
+    assert [each.lang for each in language_grid.alike([first, different])] == ["fr"]
+    assert language_grid.table(language_grid.alike([first, different])) is None
+    assert language_grid.alike([]) == []

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ccr_cli.report import canvas, maps
+from ccr_cli.report.figures import canvas, embedding_maps
 
 
-def sample(items: int = 6, each: int = 5) -> maps.Map:
+def sample(items: int = 6, each: int = 5) -> embedding_maps.Map:
     rng = np.random.default_rng(0)
     item = rng.normal(size=(items, 16))
     text = np.repeat(item, each, axis=0) + 0.1 * rng.normal(size=(items * each, 16))
     unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (item, text)]
     rows = np.repeat(np.arange(items), each)
-    return maps.Map("toy-uml-seed0", "es", [f"i{n}" for n in range(items)], unit[0], unit[1], rows)
+    return embedding_maps.Map("toy-uml-seed0", "es", [f"i{n}" for n in range(items)], unit[0], unit[1], rows)
 
 
 def test_captions_lie_by_their_item_and_the_same_each_time() -> None:
     drawn = sample()
-    points = maps.place(drawn)
-    assert np.array_equal(points, maps.place(drawn)) and drawn.nearest == 1.0
+    points = embedding_maps.place(drawn)
+    assert np.array_equal(points, embedding_maps.place(drawn)) and drawn.nearest == 1.0
     items, texts = points[:6], points[6:]
     near = np.linalg.norm(texts[:, None] - items[None], axis=2).argmin(axis=1)
     assert (near == drawn.item_T).mean() > 0.9
@@ -31,7 +31,7 @@ def test_captions_lie_by_their_item_and_the_same_each_time() -> None:
 
 def test_the_share_that_is_nearest_is_counted() -> None:
     drawn = sample(2, 2)
-    wrong = maps.Map(**{**vars(drawn), "item_T": np.array([0, 0, 0, 1])})
+    wrong = embedding_maps.Map(**{**vars(drawn), "item_T": np.array([0, 0, 0, 1])})
     assert drawn.nearest == 1.0 and wrong.nearest == 0.75
 
 
@@ -39,10 +39,10 @@ def test_pictures_stand_for_items_where_there_are_some(tmp_path: Path) -> None:
     Image.new("RGB", (20, 40), "red").save(tmp_path / "a.png")
     options: dict[str, Any] = vars(sample()) | {"image": lambda item: tmp_path / "a.png" if item == "i2" else None}
     with canvas.drawing():
-        figure = maps.draw([maps.Map(**options), sample()])
+        figure = embedding_maps.draw([embedding_maps.Map(**options), sample()])
         assert figure is not None
         canvas.settle(figure)
         svg = canvas.to_svg(figure)
     assert svg.count("<image ") == 1
     assert [ax.get_xlabel() for ax in figure.axes] == ["of 30 captions 100 % are nearest to their own item"] * 2
-    assert maps.draw([]) is None and maps.draw([sample(1, 1)]) is None
+    assert embedding_maps.draw([]) is None and embedding_maps.draw([sample(1, 1)]) is None

@@ -9,10 +9,10 @@ import pytest
 
 from ccr_cli.data import published
 from ccr_cli.metrics import signature
-from ccr_cli.report import compare
-from ccr_cli.report.published import QUOTED, YOURS, beside, cited
-from ccr_cli.report.published_match import differences, match
-from ccr_cli.report.tables import Table, to_csv, to_latex, to_markdown, to_rich
+from ccr_cli.report.tables import results as compare
+from ccr_cli.report.tables.published import QUOTED, YOURS, beside, cited
+from ccr_cli.report.tables.published_match import differences, match
+from ccr_cli.report.tables.table import Table, to_csv, to_latex, to_markdown, to_rich
 
 KNOWN = published.read()
 AS_UML: dict[str, Any] = {
@@ -131,7 +131,7 @@ def _ranked(column: Any) -> Any:
 
 
 def test_of_two_with_equal_figures_only_yours_can_be_the_best() -> None:
-    from ccr_cli.report.tables import Cell, Column, Row
+    from ccr_cli.report.tables.table import Cell, Column, Row
 
     rows = [Row([Cell(value)], quoted=quoted) for value, quoted in ((1.0, False), (2.0, False), (3.0, True))]
     assert Table("t", "", [Column("r", "r", "high")], rows).best() == {(1, 0)}

@@ -9,20 +9,20 @@ import fakes as fake
 import pandas as pd
 import pytest
 
-from ccr_cli.report import compare, diagnosed
-from ccr_cli.report.findings import Findings, findings
-from ccr_cli.report.variants import variant_labels
+from ccr_cli.report.tables import diagnoses, results
+from ccr_cli.report.tables.variants import variant_labels
+from ccr_cli.report.words.findings import Findings, findings
 
-NONE = diagnosed.diagnoses_frame([])
+NONE = diagnoses.diagnoses_frame([])
 
 
-def view(*runs: tuple[str, float, float], encoders: dict[str, str] | None = None, mt: str = "apertium") -> compare.View:
+def view(*runs: tuple[str, float, float], encoders: dict[str, str] | None = None, mt: str = "apertium") -> results.View:
     """A view of runs: label, noise, SumR; two seeds each, the second with one SumR more."""
     rows, facts = [], {}
     for label, noise, total in runs:
         for seed in (0, 1):
             name = f"{label} {noise} {seed}"
-            facts[name] = compare.RunFacts(name, label, "es", encoder=(encoders or {}).get(label, "e + ngram"))
+            facts[name] = results.RunFacts(name, label, "es", encoder=(encoders or {}).get(label, "e + ngram"))
             told: dict[str, Any] = {
                 "run": name,
                 "data": "toy-emoji",
@@ -33,7 +33,7 @@ def view(*runs: tuple[str, float, float], encoders: dict[str, str] | None = None
             told |= {"role": "target", "fusion": "none", "method": "m", "label": label, "noise": noise, "seed": seed}
             signature = fake.signature("es", noise, seed, "none", mt=mt)
             rows.append((name, told | {"SumR": total + seed, "signature": signature, "zero_shot": False}))
-    (found,) = compare.views(compare.results_frame(rows, facts))
+    (found,) = results.views(results.results_frame(rows, facts))
     return found
 
 
@@ -91,7 +91,7 @@ def test_a_view_of_repaired_runs_alone_is_not_the_main_one() -> None:
 
     def main(labels: Sequence[tuple[str, str]]) -> str:
         frames = [view((label, 0.4, 120.0), mt=mt).frame for label, mt in labels]
-        return str(compare.views(pd.concat(frames, ignore_index=True))[0].frame["label"].iloc[0])
+        return str(results.views(pd.concat(frames, ignore_index=True))[0].frame["label"].iloc[0])
 
     assert main([("uml", "b"), ("uml [mended=1a2b3c]", "a"), ("tcl [mended=1a2b3c]", "a")]) == "uml"
     assert main([("uml", "b"), ("tcl", "a"), ("trine", "a")]) in ("tcl", "trine"), "as it is otherwise"
@@ -108,5 +108,5 @@ def test_runs_on_mended_translations_are_named_by_the_list() -> None:
         "uml (weights 1a2b3c)",
         "uml [mended=1a2b3c+4d5e6f]",
     ]
-    assert list(map(compare.is_repaired, labels)) == [False, False, True, True, True]
-    assert list(map(compare.unrepaired, labels)) == [*labels[:2], "uml", "uml", "uml"]
+    assert list(map(results.is_repaired, labels)) == [False, False, True, True, True]
+    assert list(map(results.unrepaired, labels)) == [*labels[:2], "uml", "uml", "uml"]

@@ -13,10 +13,11 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from ccr_cli.report import compare, markup, summaries
-from ccr_cli.report.compare import METRICS
-from ccr_cli.report.searches import Found, Search
-from ccr_cli.report.tables import (
+from ccr_cli.report.page import markup
+from ccr_cli.report.page.searches import Found, Search
+from ccr_cli.report.tables import results, summaries
+from ccr_cli.report.tables.results import METRICS
+from ccr_cli.report.tables.table import (
     Cell,
     Column,
     Row,
@@ -217,7 +218,7 @@ def test_bold_is_said_to_be_no_proof() -> None:
     frame = pd.DataFrame(rows, columns=["label", "noise", "seed", "noise_seed", "SumR"])
     for name in METRICS:
         frame[name] = frame["SumR"]
-    view = compare.View("t", "d", "test", "es", "target", "none", False, "caption-translation", "es", frame)
+    view = results.View("t", "d", "test", "es", "target", "none", False, "caption-translation", "es", frame)
     tables = [summaries.ladder(view), summaries.retrieval(view), summaries.overview([view]), summaries.recoveries(view)]
     assert all(each is not None and summaries.BEST_NOTE in " ".join(each.notes) for each in tables)
     assert "may be chance" in summaries.BEST_NOTE

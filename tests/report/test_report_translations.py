@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 
 from ccr_cli.artifacts.translation import FLAGS
-from ccr_cli.report import canvas, compose, page, translations
-from ccr_cli.report.material import Material, Translation
-from ccr_cli.report.tables import MISSING
-from ccr_cli.report.translation_figures import distributions
-from ccr_cli.report.translation_scores import scores, signatures, wrote
-from ccr_cli.report.translations import WORST, Captions
+from ccr_cli.report.content import Material, Translation
+from ccr_cli.report.figures import canvas
+from ccr_cli.report.figures.translation_measures import distributions
+from ccr_cli.report.page import compose, page
+from ccr_cli.report.tables import flagged_translations
+from ccr_cli.report.tables.flagged_translations import WORST, Captions
+from ccr_cli.report.tables.table import MISSING
+from ccr_cli.report.tables.translation_scores import scores, signatures, wrote
 
 HOSTILE = '<script>alert("x")</script>\u202e'
 SIGNATURE = "nrefs:1|tok:13a"
@@ -110,7 +112,7 @@ def test_only_scores_against_the_same_references_compete() -> None:
 
 def test_what_cannot_be_told_apart_is_not_ranked() -> None:
     def said(*rivals: Translation) -> tuple[str, list[str], set[tuple[int, str]]]:
-        found, table = translations.findings(rivals), scores(rivals)
+        found, table = flagged_translations.findings(rivals), scores(rivals)
         assert table is not None
         bold = {(r, table.columns[c].key) for r, c in table.best()}
         return " ".join(found.more), [tile.what for tile in found.tiles][1:], bold
@@ -139,7 +141,7 @@ def test_the_same_texts_are_one_row_and_count_once() -> None:
     for name in ("translations", "translation-scores"):
         rows = seen.tables[name].rows
         assert len(rows) == 2 and any("a and c (the same texts)" in str(cell.value) for cell in rows[0].cells)
-    loaded = translations.load(several)
+    loaded = flagged_translations.load(several)
     assert [each.of.label for each in loaded] == ["a", "b"]
     content = page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [], loaded)
     assert "Drawn and listed are 2 of the 3, the same texts once." in page.render(content)
@@ -153,7 +155,7 @@ def test_few_sentences_stand_above_the_tables() -> None:
         made(name, tuple(references(bleu, caption_set=str(n), n=n) for n in range(30, 40)), texts=same)
         for name, bleu, same in SAME
     ]
-    more = translations.findings(many).more
+    more = flagged_translations.findings(many).more
     assert len(more) == 3 and "set 39 for main" in more[1] and "set 38 for main" in more[2], (
         "those of the most captions"
     )
@@ -187,30 +189,32 @@ def test_failed_captions_are_counted_apart() -> None:
     frame.loc[10:29, "text"] = None
     frame.loc[10:29, ["round_trip_chrf", "reference_chrf"]] = 0.0
     of = made("a", (references(20),), frame)
-    found = translations.findings([of])
+    found = flagged_translations.findings([of])
     expected = "Of 40 captions in fr by a 20 failed: not translated. Of the other 20, 2 (10.0 %) are flagged, "
     assert found.headline == f"{expected}most often as copy (2)."
     assert [(tile.value, tile.what) for tile in found.tiles][:2] == [
         ("20", "captions failed: not translated"),
         ("10.0 %", "of captions flagged"),
     ]
-    table, scored = translations.flags([of]), scores([of])
+    table, scored = flagged_translations.flags([of]), scores([of])
     assert table is not None and scored is not None
     assert [cell.value for cell in table.rows[0].cells[2:]] == [40, 20, 0.1, 2, 50.0]
     assert "A caption that failed counts as an empty translation here." in scored.notes
-    (loaded,) = translations.load([of])
+    (loaded,) = flagged_translations.load([of])
     assert len(loaded.frame) == 20 and len(loaded.failed) == 20
-    listed = "".join(translations.lists(Material([]), [loaded]))
+    listed = "".join(flagged_translations.lists(Material([]), [loaded]))
     assert "20 failed: not translated</b>" in listed and "and 16 more." in listed
     nothing = made("a", frame=captions(text=None))
-    assert translations.findings([nothing]).tiles[1].value == MISSING
-    assert "40 failed" in "".join(translations.lists(Material([]), translations.load([nothing])))
-    assert translations.failures([made(), nothing]) == ["Of 80 captions 40 failed: not translated."]
-    assert translations.failures([made()]) == []
+    assert flagged_translations.findings([nothing]).tiles[1].value == MISSING
+    assert "40 failed" in "".join(flagged_translations.lists(Material([]), flagged_translations.load([nothing])))
+    assert flagged_translations.failures([made(), nothing]) == ["Of 80 captions 40 failed: not translated."]
+    assert flagged_translations.failures([made()]) == []
 
 
 def test_flags_that_no_caption_has_are_named_and_have_no_column() -> None:
-    table = translations.flags([made("a", frame=flagged("length", 1, 2)), made("b", frame=flagged("script", 3))])
+    table = flagged_translations.flags(
+        [made("a", frame=flagged("length", 1, 2)), made("b", frame=flagged("script", 3))]
+    )
     assert table is not None
     assert [column.key for column in table.columns][4:] == ["length", "script", "round_trip"]
     assert [[cell.value for cell in row.cells[2:]] for row in table.rows] == [
@@ -232,7 +236,7 @@ def test_flags_that_no_caption_has_are_named_and_have_no_column() -> None:
 )
 def test_the_worst_captions_are_listed_first(frame: pd.DataFrame, kind: str, words: str, first: str) -> None:
     loaded = Captions(made("a", (references(20, kind),), frame), frame)
-    found = translations._worst(loaded)
+    found = flagged_translations._worst(loaded)
     assert found is not None
     why, rows = found
     assert words in why and len(rows) == WORST and rows["item_id"].iloc[0] == first
@@ -243,7 +247,7 @@ def test_lists_show_what_is_known_and_nothing_is_markup() -> None:
     frame.loc[5, "text"] = HOSTILE
     frame.loc[0, "back"] = HOSTILE
     frame["human"] = None
-    listed = "".join(translations.lists(Material([]), [Captions(made(HOSTILE, frame=frame), frame)]))
+    listed = "".join(flagged_translations.lists(Material([]), [Captions(made(HOSTILE, frame=frame), frame)]))
     assert "<script" not in listed and "&lt;script&gt;" in listed and "\u202e" not in listed
     assert listed.count('<span class="tag noisy">untranslated</span>') == 2, "among the worst, and among the flagged"
     assert "way back</th>" in listed and "human" not in listed.partition("<tbody>")[0]
@@ -253,7 +257,7 @@ def test_lists_show_what_is_known_and_nothing_is_markup() -> None:
 def test_words_left_as_they_were_are_counted() -> None:
     frame = captions(source="a grayhound runs", text="un grayhound court")
     frame.loc[3, ["source", "text"]] = ["a poodle runs", "un poodle court"]
-    listed = "".join(translations.lists(Material([]), [Captions(made(frame=frame), frame)]))
+    listed = "".join(flagged_translations.lists(Material([]), [Captions(made(frame=frame), frame)]))
     assert '<bdi dir="auto">grayhound</bdi> 39; once: <bdi dir="auto">poodle</bdi>.' in listed
 
 
@@ -295,9 +299,9 @@ def test_translations_alone_make_a_page() -> None:
 
 
 def test_more_than_can_be_shown_are_said_to_be_there() -> None:
-    many = [made(str(i)) for i in range(translations.SHOWN + 1)]
+    many = [made(str(i)) for i in range(flagged_translations.SHOWN + 1)]
     seen = compose.overview(Material([], translations=many))
-    loaded = translations.load(many)
+    loaded = flagged_translations.load(many)
     content = page.Content(Material([], translations=many), [], seen.findings, seen.tables, {}, [], loaded)
     assert len(loaded) == 8 and len(seen.tables["translations"].rows) == 9
     assert "Drawn and listed are 8 of the 9." in page.render(content)

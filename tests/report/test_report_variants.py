@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ccr_cli.metrics import signature
-from ccr_cli.report import compare
-from ccr_cli.report.variants import variant_labels
+from ccr_cli.report.tables import results as compare
+from ccr_cli.report.tables.variants import variant_labels
 
 
 def test_runs_on_several_languages_stand_beside_those_on_one() -> None:

@@ -24,11 +24,11 @@ from toy import Chain, Outcome
 import ccr_cli
 from ccr_cli.artifacts import base
 from ccr_cli.errors import CcrError
-from ccr_cli.stages import translate_steps
-from ccr_cli.stages.parts import Part
 from ccr_cli.stages.ray_executor import Place, do_part, worker_needs
+from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.translate import steps
 
-GROUP = translate_steps.GROUP_SENTENCES
+GROUP = steps.GROUP_SENTENCES
 CAPTIONS = {f"picture {n}": f"imagen {n}" for n in range(2 * GROUP + 500)}
 TRANSLATE = ("translate", "datasets/many", "--lang", "es", "--engine", "apertium", "--name")
 SMALL = ("translate", "--lang", "es", "--engine", "apertium")

@@ -13,7 +13,7 @@ import pytest
 from toy import translated
 
 from ccr_cli.errors import UnavailableError, UsageError
-from ccr_cli.stages.options import configure, identified
+from ccr_cli.stages.shared.options import configure, identified
 from ccr_cli.translators import apertium
 from ccr_cli.translators.base import Translation
 

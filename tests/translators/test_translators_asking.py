@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ccr_cli.translators._asking import Ask, Crowd, Failure, GaveUp, Patience, TokenBucket, backoff
+from ccr_cli.translators._requests import Ask, Crowd, Failure, GaveUp, Patience, TokenBucket, backoff
 from ccr_cli.translators._web import masker, seconds_of
 
 NOW = datetime(2026, 11, 1, 12, 0, 0, tzinfo=UTC)

@@ -15,7 +15,7 @@ import toy
 from provider_server import Fault, Providers
 
 from ccr_cli.errors import UnavailableError, UsageError
-from ccr_cli.stages.options import configure
+from ccr_cli.stages.shared.options import configure
 from ccr_cli.translators import deep_translator as engine
 from ccr_cli.translators._providers import PROVIDERS
 from ccr_cli.translators.base import Translation

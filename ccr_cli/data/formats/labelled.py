@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.data.features import hdf5
-from ccr_cli.data.mat import matrix, read_matlab
+from ccr_cli.data.labelled_mat import matrix, read_matlab
 from ccr_cli.errors import ArtifactError
 
 _KEY = re.compile(r"([^\[\]]+)(?:\[([0-9]{1,3})\])?")

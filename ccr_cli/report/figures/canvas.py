@@ -1,0 +1,268 @@
+"""What all figures share: colours, fonts, and saving with the same bytes every time.
+
+Figures are drawn without pyplot, so no global state is touched. Ink and grid have colours of their own that the
+page replaces, so that a figure inside it follows light and dark.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any
+
+import matplotlib
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from ccr_cli.console import warn
+from ccr_cli.report.tables.results import BASELINE, is_oracle, method
+
+INK = "#23272e"
+FAINT = "#6b7280"
+GRID = "#dfe3e8"
+PNG_DPI = 200
+PAGE_SCALE = 1.28
+"""Pixels a point on the page, where there is room."""
+
+CLEAN = "#0072b2"
+NOISY = "#d55e00"
+"""Intact and mismatched pairs, wherever they are drawn."""
+
+_FIXED = {"basic": "#737a85", BASELINE: "#0072b2", "uml": "#d55e00", "trine": "#009e73"}
+_CYCLE = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
+_MARKS = {"basic": "o", BASELINE: "s", "uml": "^", "trine": "D"}
+_FREE_MARKS = ("v", "P", "X", "*", "h")
+# Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
+_DASHES: Sequence[Any] = ((0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (2.5, 1)))
+_VARIANT_MARKS = ("o", "v", "P", "X", "s", "*", "h")
+"""What variants of a method are told apart by, beside the one that is drawn as the method."""
+
+_CJK = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK TC", "Noto Sans CJK KR"),
+    *("Noto Sans SC", "Noto Sans JP", "Noto Sans TC", "Noto Sans KR"),
+    *("Source Han Sans SC", "Source Han Sans CN", "Source Han Sans JP", "Source Han Sans"),
+    *("WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback", "AR PL UMing CN", "AR PL UKai CN"),
+    *("IPAexGothic", "IPAGothic", "TakaoPGothic", "VL Gothic", "NanumGothic", "Baekmuk Gulim"),
+    *("Hiragino Sans", "Hiragino Sans GB", "PingFang SC", "Heiti SC", "STHeiti", "Apple SD Gothic Neo"),
+    *("Microsoft YaHei", "SimHei", "SimSun", "Yu Gothic", "Meiryo", "MS Gothic", "Malgun Gothic"),
+    *("Noto Serif CJK SC", "Noto Serif CJK JP", "Unifont", "Arial Unicode MS"),
+)
+"""Families with Chinese, Japanese or Korean letters, of Linux, macOS and Windows, the most complete first."""
+INSTALL = "apt install fonts-noto-cjk"
+"""What brings all of these letters on Debian and its kin."""
+_SCRIPTS = ("Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai")
+
+Style = dict[str, Any]
+
+
+@cache
+def fonts() -> list[str]:
+    """Font families in order of preference: matplotlib's own, then those of further scripts that are installed.
+
+    A letter is drawn with the first that has it.
+    """
+    return ["DejaVu Sans", *cjk_fonts(), *(name for name in _SCRIPTS if name in _installed())]
+
+
+def cjk_fonts() -> list[str]:
+    """The installed families for Chinese, Japanese and Korean; fonts are looked for anew where none is known.
+
+    Matplotlib keeps a list of fonts that it does not renew, so one installed since is not in it.
+    """
+    if not (known := [name for name in _CJK if name in _installed()]):
+        manager = font_manager.fontManager
+        files = {font.fname for font in manager.ttflist}
+        for path in sorted(set(font_manager.findSystemFonts()) - files):
+            with suppress(OSError, RuntimeError, ValueError):  # no font, or a damaged one
+                manager.addfont(path)
+        known = [name for name in _CJK if name in _installed()]
+    return known
+
+
+def _installed() -> set[str]:
+    return {font.name for font in font_manager.fontManager.ttflist}
+
+
+def lacking(letters: Iterable[str]) -> str:
+    """A sentence on letters that no installed font has, and what to install."""
+    found = sorted(set(letters))
+    some = " ".join(found[:8]) + (" ..." if len(found) > 8 else "")
+    said = f"figures show boxes for {len(found)} letters that no installed font has: {some}"
+    cjk = any("\u2e80" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7ff" for letter in found)
+    return f"{said}; try: {INSTALL}" if cjk else said
+
+
+def styles(labels: Sequence[str]) -> dict[str, Style]:
+    """Colour, marker and line of each method; the same whatever else is drawn, as far as colours reach.
+
+    Variants of a method have its colour, with dashes and markers of their own; one of them is drawn as the method
+    itself: that without options, else the first.
+    """
+    free = iter(zip(itertools.cycle(_CYCLE), itertools.cycle(_FREE_MARKS)))
+    methods: dict[str, list[str]] = {}
+    out: dict[str, Style] = {label: {} for label in labels}
+    for label in labels:
+        if is_oracle(label):
+            out[label] = {"color": INK, "linestyle": (0, (4, 2)), "marker": "", "linewidth": 1.6}
+        else:
+            methods.setdefault(method(label), []).append(label)
+    for name, variants in methods.items():
+        color, marker = (_FIXED[name], _MARKS[name]) if name in _FIXED else next(free)
+        others = (mark for mark in _VARIANT_MARKS if mark != marker)
+        looks = itertools.chain([("-", marker)], zip(itertools.cycle(_DASHES), itertools.cycle(others)))
+        for label, (dash, mark) in zip(sorted(variants, key=lambda label: label != name), looks, strict=False):
+            out[label] = {"color": color, "linestyle": dash, "marker": mark, "linewidth": 2.0}
+    return out
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """The settings under which figures are made and saved; left as they were afterwards.
+
+    Letters that no installed font has are said once, at the end.
+    """
+    settings: dict[Any, Any] = {
+        "font.family": fonts(),
+        "font.size": 10.5,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": FAINT,
+        "axes.linewidth": 0.8,
+        "axes.titlesize": 11,
+        "axes.titleweight": "bold",
+        "axes.titlelocation": "left",
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.color": GRID,
+        "grid.linewidth": 0.8,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "legend.frameon": False,
+        "svg.hashsalt": "ccr",
+        "svg.fonttype": "path",
+        "pdf.fonttype": 42,
+        "text.usetex": False,
+        "text.parse_math": False,
+        "axes.unicode_minus": True,
+    }
+    log = logging.getLogger("matplotlib.font_manager")
+    level = log.level
+    boxes: set[str] = set()
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def note(message: Warning | str, *about: Any, **more: Any) -> None:
+            if absent := re.match(r"Glyph (\d+) .*missing from", str(message)):
+                boxes.add(chr(int(absent[1])))
+            else:
+                show(message, *about, **more)
+
+        warnings.showwarning = note
+        warnings.filterwarnings("always", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support .* natively")
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(level)
+    if boxes:
+        warn(lacking(boxes))
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure; sizes in inches. Only inside `drawing`."""
+    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+
+
+def across(count: int) -> int:
+    """Columns of a grid of panels: three, but two for two or four."""
+    return 2 if count in (2, 4) else min(count, 3)
+
+
+def panels(figure: Figure, rows: int, columns: int, **options: Any) -> list[list[Axes]]:
+    """A grid of axes."""
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    return [list(line) for line in grid]
+
+
+def settle(figure: Figure) -> None:
+    """Lays a figure out once, so that every format has the same layout; only inside `drawing`."""
+    FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def to_svg(figure: Figure) -> str:
+    """The figure as SVG text, the same bytes for the same figure; only inside `drawing`."""
+    out = io.StringIO()
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(out, metadata={"Date": None, "Creator": None})
+    return out.getvalue()
+
+
+def to_png(figure: Figure) -> bytes:
+    """The figure as PNG bytes; only inside `drawing`."""
+    out = io.BytesIO()
+    figure.set_dpi(PNG_DPI)
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.print_png(out, metadata={"Software": None})
+    return out.getvalue()
+
+
+def to_pdf(figure: Figure) -> bytes:
+    """The figure as PDF, its letters as fonts that editors can read; only inside `drawing`."""
+    out = io.BytesIO()
+    canvas: Any = FigureCanvasPdf(figure)
+    canvas.print_pdf(out, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    return out.getvalue()
+
+
+def inline_svg(svg: str, name: str, alternative: str) -> str:
+    """Makes an SVG fit for an HTML page beside others: ids of its own, ink and grid that follow the page.
+
+    Args:
+        svg: From `to_svg`.
+        name: Prefix of its ids; letters, digits and hyphens.
+        alternative: What it shows, for those who do not see it (already escaped).
+    """
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)
+    body = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', body)
+    body = re.sub(r'xlink:href="#([^"]+)"', rf'href="#{name}-\1"', body)
+    body = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", body)
+    body = re.sub(r'(<g id="[^"]*-patch_1">\s*<path [^>]*style=")[^"]*', r"\1fill: none", body, count=1)
+    for color, variable in _REPLACED.items():
+        body = re.sub(color, variable, body, flags=re.I)
+    size = re.search(r' width="([\d.]+)pt" height="[\d.]+pt"', body)
+    assert size is not None, "matplotlib writes its sizes in points"
+    width = f' style="width: {float(size[1]) * PAGE_SCALE:.0f}px"'
+    body = body.replace(size[0], width, 1)
+    return body.replace("<svg ", f'<svg role="img" aria-label="{alternative}" ', 1)
+
+
+_REPLACED: Mapping[str, str] = {
+    INK: "currentColor",
+    FAINT: "var(--faint)",
+    GRID: "var(--grid)",
+    "#ffffff": "var(--card)",
+    "#0072b2": "var(--blue)",
+    "#d55e00": "var(--orange)",
+    "#737a85": "var(--grey)",
+    "#009e73": "var(--green)",
+    "#8c6bb1": "var(--violet)",
+    "#7a5c3d": "var(--brown)",
+}

@@ -1,0 +1,1 @@
+"""The report's HTML page and the other pages that ccr writes."""

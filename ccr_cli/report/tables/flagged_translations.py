@@ -1,0 +1,248 @@
+"""What a report says of translations: what failed and what is flagged, lists of the worst captions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from ccr_cli.metrics.mtquality import FLAGS, LENGTH_Z, left_in
+from ccr_cli.report.content import Material, Translation
+from ccr_cli.report.page import markup
+from ccr_cli.report.page.thumbnails import Embedded
+from ccr_cli.report.tables.table import MINUS, MISSING, Cell, Column, Row, Table
+from ccr_cli.report.tables.translation_scores import every_split, listed, nearest, same_texts
+from ccr_cli.report.words.findings import Findings, Tile
+
+SHOWN = 8
+"""So many translations are drawn and listed; the tables have all."""
+WORST, EXAMPLES, WORDS = 12, 4, 24
+THUMB = 88
+RANKED = {
+    "round_trip_chrf": "of which least comes back",
+    "score": "of which the engine was least sure",
+    "reference_chrf": "least like their human translation",
+    "length_z": "of the most unusual length",
+}
+"""Which captions are listed first: by the first of these that is known. Human captions that are no translations of
+them may rightly say something else."""
+
+
+@dataclass(frozen=True)
+class Captions:
+    """The captions of a translation."""
+
+    of: Translation
+    frame: pd.DataFrame
+    """Those that were translated."""
+    failed: Sequence[str] = ()
+    """Sources of the others."""
+
+
+def title(translation: Translation) -> str:
+    """What a translation is called where several data sets and languages meet."""
+    return f"{translation.data}, {translation.lang}: {translation.label}"
+
+
+def load(translations: Sequence[Translation]) -> list[Captions]:
+    """Reads the captions of those that are drawn and listed, the same texts once."""
+    found = []
+    for each in distinct(translations)[:SHOWN]:
+        frame = each.load()
+        good = frame["text"].notna()
+        found.append(Captions(each, frame[good], list(frame.loc[~good, "source"])))
+    return found
+
+
+def flags(translations: Sequence[Translation]) -> Table | None:
+    """How many captions are flagged, and for what: a row a translation and split. Flags that none has are left out."""
+    if not translations:
+        return None
+    shown = list(every_split(translations))
+    there = [flag for flag in FLAGS if any(found["flags"][flag] for _, _, found in shown)]
+    failed = any(found["failed"] for _, _, found in shown)
+    columns = [
+        Column("translation", "translation", text=True),
+        Column("split", "split", text=True),
+        Column("captions", "captions", format=",.0f"),
+        *([Column("failed", "failed", format=",.0f")] if failed else []),
+        Column("flagged", "flagged, %", scale=100),
+        *(Column(flag, flag, format=",.0f", group="captions flagged for") for flag in there),
+        Column("round_trip", "round trip, chrF2"),
+    ]
+    names: dict[Any, list[str]] = {}
+    of: dict[Any, Translation] = {}
+    for each, split, found in shown:
+        trip = found["round_trip"]["chrF2"]["score"] if found["round_trip"] else None
+        translated = found["captions"] - found["failed"]
+        cells = [found["captions"], *([found["failed"]] if failed else [])]
+        cells += [
+            found["flagged"] / translated if translated else None,
+            *(found["flags"][flag] for flag in there),
+            trip,
+        ]
+        key = (each.data, each.lang, split, each.texts.get(split) or each.label, tuple(cells))
+        names.setdefault(key, []).append(each.label)
+        of.setdefault(key, each)
+    rows = []
+    for key, labels in names.items():
+        name = title(replace(of[key], label=same_texts(labels)))
+        rows.append(Row([Cell(name), Cell(key[2]), *map(Cell, key[4])], block=name))
+    notes = ["Failed captions were not translated; what is flagged is a share of the others."] if failed else []
+    notes += [f"{flag.capitalize()}: {FLAGS[flag]}." for flag in there]
+    absent = [flag for flag in FLAGS if flag not in there]
+    notes += [f"No caption is flagged for {', '.join(absent)}."] if absent else []
+    return Table("translations", "What is wrong with the translations", columns, rows, notes)
+
+
+def distinct(translations: Sequence[Translation]) -> list[Translation]:
+    """Translations without those that have the texts of another in every split."""
+    found: dict[Any, Translation] = {}
+    for each in translations:
+        splits = each.quality["forward"]["splits"]
+        same = tuple(
+            (split, each.texts.get(split) or each.label, bool(splits[split]["round_trip"])) for split in splits
+        )
+        found.setdefault((each.data, each.lang, same), each)
+    return list(found.values())
+
+
+def _once(translations: Sequence[Translation]) -> dict[Any, tuple[list[Translation], str, Mapping[str, Any]]]:
+    """What is known of each split, that of the same texts once."""
+    found: dict[Any, tuple[list[Translation], str, Mapping[str, Any]]] = {}
+    for each, split, told in every_split(translations):
+        same = (each.data, each.lang, split, each.texts.get(split) or each.label)
+        found.setdefault(same, ([], split, told))[0].append(each)
+    return found
+
+
+def _repeated(translations: Sequence[Translation]) -> list[str]:
+    """Says which translations have the same texts."""
+    splits: dict[tuple[str, ...], list[str]] = {}
+    for of, split, _ in _once(translations).values():
+        if len(of) > 1:
+            names = title(of[0]), *(each.label for each in of[1:])
+            splits.setdefault(names, []).append(split)
+    if len(splits) > 1:
+        return ["The same texts in several translations count once; the tables have them in one row."]
+    return [f"{listed(names)} have the same texts in {listed(of)}: they count once." for names, of in splits.items()]
+
+
+def failures(translations: Sequence[Translation]) -> list[str]:
+    """Says how many captions failed, where the findings speak of something else."""
+    splits = [found for _, _, found in _once(translations).values()]
+    captions, failed = (sum(found[key] for found in splits) for key in ("captions", "failed"))
+    return [f"Of {captions:,} captions {failed:,} failed: not translated."] if failed else []
+
+
+def findings(translations: Sequence[Translation]) -> Findings:
+    """What there is to say where there is nothing but translations."""
+    splits = [found for _, _, found in _once(translations).values()]
+    captions, failed, flagged = (sum(found[key] for found in splits) for key in ("captions", "failed", "flagged"))
+    counts = {flag: sum(found["flags"][flag] or 0 for found in splits) for flag in FLAGS}
+    most = max(counts, key=lambda flag: counts[flag])
+    there = captions - failed
+    share = f"{100 * flagged / there:.1f} %" if there else MISSING
+    one = len(translations) == 1
+    what = f"{captions:,} captions in {translations[0].lang} by {translations[0].label}"
+    headline = f"Of {what if one else f'{captions:,} captions of {len(translations)} translations'} "
+    headline += f"{failed:,} failed: not translated. Of the other {there:,}, " if failed else ""
+    headline += f"{flagged:,} ({share}) are flagged"
+    headline += f", most often as {most} ({counts[most]:,})." if flagged else "."
+    tiles = [Tile(f"{failed:,}", "captions failed: not translated", f"of {captions:,}")] if failed else []
+    tiles.append(Tile(share, "of captions flagged", f"{flagged:,} of {there:,}{' translated' if failed else ''}"))
+    if one:
+        trips = {split: found["round_trip"] for _, split, found in every_split(translations) if found["round_trip"]}
+        tiles += [Tile(f"{t['chrF2']['score']:.1f}", "chrF2 of the round trip", s) for s, t in list(trips.items())[-1:]]
+    said, more = nearest(translations)
+    return Findings(headline, (*_repeated(translations), *said), tuple([*tiles, *more][:4]), method="", noise=0.0)
+
+
+def lists(material: Material, loaded: Sequence[Captions]) -> list[str]:
+    """For each translation its worst captions, examples of what is flagged, and the words left as they were."""
+    parts = []
+    for number, each in enumerate(loaded):
+        parts.append(f"<h3>{markup.text(title(each.of))}</h3>")
+        parts += [_failed(each.failed), _left_in(each)]
+        worst = _worst(each)
+        if worst is not None:
+            parts.append(
+                _list(material, each.of, f"The {len(worst[1])} captions {worst[0]}", worst[1], open_=not number)
+            )
+        flagged = each.frame[list(FLAGS)].any(axis=1)
+        if flagged.any():
+            shown = pd.concat([each.frame[each.frame[flag]].head(EXAMPLES) for flag in FLAGS])
+            shown = shown[~shown.index.duplicated()]
+            parts.append(_list(material, each.of, f"{int(flagged.sum()):,} flagged captions, some of each kind", shown))
+    return parts
+
+
+def _failed(sources: Sequence[str]) -> str:
+    """Captions that were not translated, some of them."""
+    if not sources:
+        return ""
+    some = ", ".join(f"\u201c{markup.foreign(source)}\u201d" for source in sources[:EXAMPLES])
+    rest = f" and {len(sources) - EXAMPLES:,} more" if len(sources) > EXAMPLES else ""
+    return (
+        f"<p><b>{len(sources):,} failed: not translated</b>, as <code>failures.jsonl</code> has it: {some}{rest}.</p>"
+    )
+
+
+def _worst(captions: Captions) -> tuple[str, pd.DataFrame] | None:
+    """The captions that a reader should see first, and why these."""
+    splits = captions.of.quality["forward"]["splits"].values()
+    faithful = any(human["kind"] == "translation" for found in splits for human in found["references"])
+    good = captions.frame[~captions.frame["empty"]]
+    for key, why in RANKED.items():
+        values = good[key].dropna()
+        if len(values) and (faithful or key != "reference_chrf"):
+            order = -values.abs() if key == "length_z" else values
+            return why, good.loc[order.sort_values(kind="stable").index[:WORST]]
+    return None
+
+
+def _left_in(captions: Captions) -> str:
+    """The words that were left as they were most often."""
+    texts = list(captions.frame["source"]), list(captions.frame["text"])
+    counts = Counter(word for words in left_in(*texts) for word in words)
+    if not counts:
+        return ""
+    often = [f"{markup.foreign(word)} {n}" for word, n in counts.most_common(WORDS) if n > 1]
+    once = [markup.foreign(word) for word, n in counts.most_common(WORDS) if n == 1]
+    words = "; once: ".join(", ".join(part) for part in (often, once) if part) if often else ", ".join(once)
+    rest = f" and {len(counts) - WORDS:,} more" if len(counts) > WORDS else ""
+    return f"<p><b>Left as they were</b> (words of both languages too): {words}{rest}.</p>"
+
+
+def _list(material: Material, of: Translation, name: str, rows: pd.DataFrame, *, open_: bool = False) -> str:
+    collection, images = material.collection(of.data), Embedded(THUMB)
+    forward = of.quality["forward"]
+    kinds = {human["kind"] for found in forward["splits"].values() for human in found["references"]}
+    wrote = "human translation" if kinds == {"translation"} else "what a human wrote of it"
+    heads = {"source": f"{forward['source_lang']}", "text": of.lang, "back": "way back", "human": wrote}
+    there = [column for column in heads if column in ("source", "text") or rows[column].notna().any()]
+    lines = []
+    addresses = [images.address(collection.image(str(item))) if collection else None for item in rows["item_id"]]
+    for address, (_, row) in zip(addresses, rows.iterrows(), strict=True):
+        cells = [f'<img src="{address}" alt="">' if address else ""] if any(addresses) else []
+        for column in there:
+            lang = of.lang if column in ("text", "human") else str(forward["source_lang"])
+            cells.append(markup.foreign(row[column], lang) if row[column] else MISSING)
+        tags = "".join(f'<span class="tag noisy">{flag}</span> ' for flag in FLAGS if row[flag])
+        lines.append([*cells, _figures(row) + tags])
+    named = [*(["picture"] if any(addresses) else []), *(heads[column] for column in there), "chrF2, flags"]
+    return markup.details(name, markup.rows(named, lines, "suspects translations"), open_=open_)
+
+
+def _figures(row: Any) -> str:
+    """The numbers of a caption, a line each."""
+    known = {"way back": row["round_trip_chrf"], "human": row["reference_chrf"]}
+    told = [f"{what} {value:.0f}" for what, value in known.items() if value == value]
+    if row["score"] == row["score"]:
+        told.append(f"score {row['score']:.2f}")
+    if abs(row["length_z"]) > LENGTH_Z / 2:
+        told.append(f"length z {row['length_z']:+.1f}".replace("-", MINUS))
+    return "".join(f'<span class="one">{each}</span><br>' for each in told)

@@ -1,0 +1,387 @@
+"""Results of many evaluations side by side, and only where they are comparable.
+
+Two scores stand in one table only if their signatures agree in everything but the noise's ratio and seed and the
+candidate set of the uncertainty. Each such setting becomes a `View`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ccr_cli.artifacts import evaluation
+from ccr_cli.metrics import signature
+from ccr_cli.report.tables.variants import HUMAN
+from ccr_cli.report.words import signature_words
+
+RECALLS = ("R@1", "R@5", "R@10")
+DIRECTION_METRICS = (*RECALLS, "MedR", "MeanR", "mAP", "MRR")
+METRICS = ("SumR", "mAP", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in DIRECTION_METRICS))
+"""Columns of a results frame that hold a figure; mAP is the mean of both directions."""
+HEADLINES = {"SumR": ("SumR", "of 600"), "mAP": ("mAP@all", "of 100")}
+"""The figures that may stand for a result: what each is called, and its scale."""
+
+BASELINE = "infonce"
+ORACLE = "infonce (oracle)"
+PLAIN = ("source-only", "basic", BASELINE)
+"""Methods that know nothing of noise; the first sees no translation."""
+
+REPLICATE = ("seed", "noise_seed")
+"""What tells repetitions of one setting apart: the seed of training, and that of the mismatch."""
+ITSELF = "itself"
+"""Stands for the data set that was trained on, where it is the one that is measured."""
+UNKNOWN = "not known"
+NO_NOISE = -1
+"""Stands for the seed of the mismatch where there is none."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a comparison needs to know of a run beside its results."""
+
+    run: str
+    label: str
+    lang: str = ""
+    """Target language; of several one after the other, with `+` between."""
+    data: str = ""
+    noise_kind: str = "none"
+    """`none`, or style and target, e.g. `caption-translation`."""
+    noise_seed: int | None = None
+    encoder: str = ""
+    """Features and text encoder."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Results that may be compared: one data set, split, language, query set and way of scoring."""
+
+    title: str
+    data: str
+    split: str
+    lang: str
+    role: str
+    fusion: str
+    zero_shot: bool
+    noise_kind: str
+    trained_lang: str
+    frame: pd.DataFrame
+    """Rows of a results frame."""
+    figure: str = "SumR"
+    """What stands for each of them: a key of `HEADLINES`."""
+
+    @property
+    def named(self) -> str:
+        """What the figure is called."""
+        return HEADLINES[self.figure][0]
+
+    @property
+    def scale(self) -> str:
+        """What the figure is at most."""
+        return HEADLINES[self.figure][1]
+
+    @property
+    def main_rank(self) -> tuple[Any, ...]:
+        """Sorts the view that a reader wants first to the front."""
+        foreign = bool(self.trained_lang) and self.role == "target" and self.lang != self.trained_lang
+        other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, self.split != "test")
+        repaired = all(map(is_repaired, self.frame["label"]))
+        return (*other, repaired, -len(self.frame), self.noise_kind != "caption-translation", self.title)
+
+
+def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
+    """Names the kind of a run's synthetic noise, e.g. `caption-translation`; `none` without."""
+    return f"{mismatch['style']}-{mismatch['target']}" if mismatch else "none"
+
+
+def base_label(label: str) -> str:
+    """The label without the options that tell its variants apart; one of several methods together as it is.
+
+    >>> base_label("uml x3 [beta=0.5]"), base_label("infonce [beta=0.5] + uml")
+    ('uml x3', 'infonce [beta=0.5] + uml')
+    """
+    return label if _AND in label else label.partition(" [")[0]
+
+
+_AND = " + "
+_TIMES = re.compile(r" x\d+(?= \[|$)")
+
+
+def members(label: str) -> list[str]:
+    """The labels of the runs of an ensemble, each once; of one run its own.
+
+    >>> members("uml (oracle) x2 [beta=1] + infonce"), members("uml")
+    (['uml (oracle) [beta=1]', 'infonce'], ['uml'])
+    """
+    return [_TIMES.sub("", part) for part in label.split(_AND)]
+
+
+def method(label: str) -> str:
+    """The method without preset, judge, options and the number of runs: what has one colour in every figure.
+
+    >>> method("uml (paper, pairs 1a2b3c) [beta=0.5]"), method("uml, no S-T"), method("infonce [beta=1] + uml")
+    ('uml', 'uml', 'infonce + uml')
+    """
+    return _AND.join(dict.fromkeys(_extras(each)[0].partition(", ")[0] for each in members(label)))
+
+
+def is_ensemble(label: str) -> bool:
+    """Says whether several runs are measured as one."""
+    return members(label) != [label]
+
+
+def counterpart(frame: pd.DataFrame, label: str, base: str) -> str | None:
+    """What a method is held against: the variant of `base` with the same options, the default one, or the only one.
+
+    None where there is none, or several and none of them is meant.
+    """
+    variants = sorted({other for other in frame["label"] if base_label(other) == base})
+    for wanted in (base + label[len(base_label(label)) :], base):
+        if wanted in variants:
+            return wanted
+    return variants[0] if len(variants) == 1 else None
+
+
+def results_frame(
+    results: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, RunFacts] | None = None
+) -> pd.DataFrame:
+    """Puts results in one frame, a row a result.
+
+    Args:
+        results: The id of the run (any text that tells runs apart) and an entry of `metrics.json`.
+        facts: What is known of the runs, by id.
+
+    Returns:
+        Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
+        zero_shot, signature, queries, trained_lang, trained_on (the data set with its id, or `ITSELF`),
+        noise_kind, key, figure (what stands for the result), low and high (its interval) and `METRICS`.
+        A result that is there twice (same run, same signature) counts once.
+    """
+    rows = []
+    for run_id, result in results:
+        fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), _alone(result))
+        figure = evaluation.headline(result)
+        low, high = evaluation.interval(result, figure) or (None, None)
+        row = {
+            "run_id": run_id,
+            **{k: result.get(k) for k in ("run", "data", "split", "lang", "caption_set", "role", "fusion", "method")},
+            "label": fact.label,
+            "noise": round(float(result.get("noise") or 0.0), 6),
+            "seed": int(result.get("seed") or 0),
+            "zero_shot": bool(result.get("zero_shot")),
+            "signature": str(result.get("signature") or ""),
+            "queries": (result.get("t2v") or {}).get("queries"),
+            "trained_lang": _trained_lang(fact.lang, str(result.get("lang"))),
+            "encoder": fact.encoder,
+            "SumR": result.get("SumR"),
+            "figure": figure,
+            "low": low,
+            "high": high,
+        }
+        for direction in ("t2v", "v2t"):
+            figures = result.get(direction) or {}
+            row |= {f"{direction}.{m}": figures.get(m) for m in DIRECTION_METRICS}
+        row["mAP"] = evaluation.mean_ap(result)
+        row["trained_on"] = _trained_on(row, fact)
+        row["noise_kind"], row["noise_seed"], row["key"] = _comparable(row, fact)
+        rows.append(row)
+    names = ["run_id", "run", "label", "noise", *REPLICATE, "noise_kind", "key", "signature", *METRICS]
+    frame = pd.DataFrame(rows, columns=None if rows else names)
+    for name in (*METRICS, "low", "high"):
+        if name in frame:
+            frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
+    return frame.drop_duplicates(["run_id", "signature"], ignore_index=True)
+
+
+def _alone(result: Mapping[str, Any]) -> str:
+    """The label of a result whose run is gone: what its signature says is added, as to that of others."""
+    told = _fields(result.get("signature"))
+    engine, others = signature.read_mt(told.get("mt", ""))
+    parts = [f"lang={'+'.join(sorted([str(result['lang']), *others]))}"] * bool(others)
+    parts += [f"captions={HUMAN}"] * (f"{HUMAN}:" in told.get("mt", ""))
+    parts += [f"select={HUMAN}"] * (told.get("select") == HUMAN and engine != "none")
+    return f"{result['label']} [{', '.join(parts)}]" if parts else str(result["label"])
+
+
+def _trained_lang(langs: str, lang: str) -> str:
+    """Of the languages of a run the one that the queries are in; all of them where it is none of these."""
+    return lang if lang in langs.split("+") else langs
+
+
+def _fields(text: object) -> dict[str, str]:
+    """The fields of a signature; none if it cannot be read."""
+    try:
+        return signature.parse(str(text))
+    except ValueError:
+        return {}
+
+
+def _trained_on(row: Mapping[str, Any], fact: RunFacts) -> str:
+    """What the signature says, else what is known of the run."""
+    told = signature.read_protocol(_fields(row["signature"]).get("protocol", ""))[1]
+    return told or (fact.data or UNKNOWN if row["zero_shot"] else ITSELF)
+
+
+def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, str]:
+    """Kind and seed of the noise, and everything that must agree between two comparable scores."""
+    own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang", "trained_on")
+    kind, seed = fact.noise_kind, NO_NOISE if fact.noise_seed is None else fact.noise_seed
+    fields = _fields(row["signature"])
+    if not fields:
+        return kind, seed, "|".join(f"{k}:{row[k]}" for k in own)
+    noise = fields.pop("noise")
+    fields.pop("unc")
+    told = re.fullmatch(r"([^-]+-[^-]+)-.*-seed(-?\d+)", noise)
+    if told:  # style-target-ratio-seedN
+        kind, seed = (told[1] if kind == "none" else kind), int(told[2])
+    fields["protocol"] = signature.read_protocol(fields["protocol"])[0]
+    fields["mt"] = signature.read_mt(fields["mt"])[0]
+    if signature.read_runs(fields["sim"]) > 1:  # an ensemble has a row of its own, beside its runs
+        fields["sim"] = signature.sim_value()
+    rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": row["trained_on"]}
+    return kind, seed, "|".join(f"{key}:{value}" for key, value in rest.items())
+
+
+def repeated(frame: pd.DataFrame) -> list[list[str]]:
+    """Runs that agree in everything that a report tells apart, seeds included: each group counts as one run."""
+    by = ["key", "noise_kind", "noise", "label", *REPLICATE]
+    groups = frame.groupby(by, sort=True, dropna=False)["run"].unique()
+    found = [sorted(map(str, runs)) for runs in groups if len(runs) > 1]
+    return [list(group) for group in sorted({tuple(group) for group in found})]
+
+
+def views(frame: pd.DataFrame) -> list[View]:
+    """Splits a results frame into what may be compared, the main view first.
+
+    A kind of noise has a view of its own; results without noise belong to every one.
+    """
+    found = []
+    for _, rows in frame.groupby("key", sort=True):
+        kinds = sorted(set(rows["noise_kind"]) - {"none"}) or ["none"]
+        for kind in kinds:
+            part = rows[rows["noise_kind"].isin([kind, "none"])].reset_index(drop=True)
+            first = part.iloc[0]
+            names = ("data", "split", "lang", "role", "fusion", "zero_shot", "trained_lang", "figure")
+            found.append(View(title=_title(first, kind), noise_kind=kind, frame=part, **{n: first[n] for n in names}))
+    found = _tell_apart(sorted(found, key=lambda view: view.main_rank))
+    return found
+
+
+def _title(row: pd.Series[Any], kind: str) -> str:
+    partial = signature.is_partial(_fields(row["signature"]).get("data", ""))
+    parts = [f"{row['data']}{' (partial)' * partial} {row['split']}", f"queries in {row['lang']}"]
+    if row["trained_on"] == UNKNOWN:
+        parts.append("zero-shot")
+    elif row["trained_on"] != ITSELF:
+        how = "zero-shot from" if row["zero_shot"] else "trained on"
+        parts.append(f"{how} {signature.data_name(row['trained_on'])}")
+    if row["fusion"] != "none":
+        parts.append(f"fused with their translation ({signature_words.fusion(str(row['fusion']))})")
+    named = _protocol(row["signature"])
+    if named:
+        parts.append(f"protocol {named}")
+    if kind not in ("none", "caption-translation"):
+        parts.append(signature_words.noise(kind))
+    return ", ".join(parts)
+
+
+def _protocol(text: str) -> str:
+    """The protocol of a manifest; empty for those that every data set has."""
+    name = signature.read_protocol(_fields(text).get("protocol", ""))[0]
+    name = re.sub("^zero-shot-?|-without-.*", "", name)
+    return "" if name in ("full", "labelled") else name
+
+
+def _tell_apart(found: Sequence[View]) -> list[View]:
+    """Appends what differs, in words, to titles that several views share."""
+    out = []
+    for view in found:
+        same = [v for v in found if v.title == view.title]
+        keys = [dict(p.partition(":")[::2] for p in str(v.frame["key"].iloc[0]).split("|")) for v in same]
+        extra = signature_words.apart(keys, keys[next(i for i, v in enumerate(same) if v is view)])
+        out.append(View(**{**vars(view), "title": f"{view.title} ({extra})"}) if extra else view)
+    return out
+
+
+def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:
+    """Mean, standard deviation and number over runs that differ in their seeds.
+
+    Args:
+        frame: A row a run; rows of the same seeds count once, with their mean.
+        by: Columns that name a group.
+        figures: Columns to summarise.
+
+    Returns:
+        A row a group, sorted by `by` (methods by `method_order`); columns (figure, mean|sd|n). `sd` (n - 1 in the
+        denominator) is nan for n = 1.
+    """
+    runs = frame.groupby([*by, *_replicate(frame)], sort=False, dropna=False)[list(figures)].mean().reset_index()
+    grouped = runs.groupby(list(by), sort=False, dropna=False)[list(figures)]
+    table = pd.concat({"mean": grouped.mean(), "sd": grouped.std(ddof=1), "n": grouped.count()}, axis=1)
+    table = table.swaplevel(axis=1)
+    labels = list(by).index("label") if "label" in by else -1
+
+    def order(index: Any) -> tuple[Any, ...]:
+        key = index if isinstance(index, tuple) else (index,)
+        return tuple(method_order(str(k)) if i == labels else k for i, k in enumerate(key))
+
+    return table.loc[sorted(table.index, key=order)]
+
+
+def replicates(frame: pd.DataFrame, figure: str) -> pd.Series[float]:
+    """A figure of one method at one noise ratio, a value for each pair of seeds."""
+    return frame.groupby(_replicate(frame))[figure].mean().dropna()
+
+
+def _replicate(frame: pd.DataFrame) -> list[str]:
+    return [name for name in REPLICATE if name in frame]
+
+
+def _extras(label: str) -> tuple[str, list[str]]:
+    """Method, and what stands in brackets behind it: preset, judge, terms switched on."""
+    method, _, rest = base_label(label).partition(" (")
+    return method, [extra for extra in rest.rstrip(")").split(", ") if extra]
+
+
+def is_oracle(label: str) -> bool:
+    """Says whether a method, or one of an ensemble, knows the truth, so that it is a ceiling and no competitor."""
+    return any("oracle" in _extras(each)[1] for each in members(label))
+
+
+_REPAIR = r"(?:, )?(?:\b(?:pairs|weights) |\bmended=)[0-9a-f]{6}(?:\+[0-9a-f]{6})*"
+
+
+def is_repaired(label: str) -> bool:
+    """Says whether a list of doubted pairs decided on what was trained: a variant of a method, and no method."""
+    return re.search(_REPAIR, label) is not None
+
+
+def unrepaired(label: str) -> str:
+    """The label of the same method without the repair.
+
+    >>> unrepaired("uml (paper, pairs 1a2b3c) [beta=0.5]"), unrepaired("uml [mended=1a2b3c]")
+    ('uml (paper) [beta=0.5]', 'uml')
+    """
+    text = re.sub(_REPAIR, "", label).replace("(, ", "(").replace("[, ", "[")
+    return re.sub(r" \(\)| \[\]", "", text)
+
+
+def is_plain(label: str) -> bool:
+    """Says whether a method knows nothing of noise, whatever its options; one with a judge does."""
+    each = [_extras(one) for one in members(label)]
+    return all(method in PLAIN and all("=" in extra for extra in extras) for method, extras in each)
+
+
+def method_order(label: str) -> tuple[int, str]:
+    """Sorts the plain methods first, the ceilings last."""
+    if is_plain(label):
+        return PLAIN.index(_extras(members(label)[0])[0]), label
+    return (9 if is_oracle(label) else 5), label
+
+
+def methods(frame: pd.DataFrame) -> list[str]:
+    """The methods of a frame, in the order of every table and figure."""
+    return sorted(set(frame["label"]), key=method_order)

@@ -1,0 +1,1 @@
+"""Results in words: what a signature says and what the numbers show."""

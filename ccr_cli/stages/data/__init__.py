@@ -1,0 +1,1 @@
+"""Import of collections, own files and ready-made features as dataset artifacts."""

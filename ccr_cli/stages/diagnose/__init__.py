@@ -1,0 +1,1 @@
+"""`ccr diagnose`: find the training pairs that a model considers mismatched."""

@@ -1,0 +1,270 @@
+"""diagnose: which training pairs a run does not believe, and how far that is right where the truth is known.
+
+Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, D embedding, B a block of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
+from ccr_cli.artifacts.build import Build, building
+from ccr_cli.artifacts.parquet import write_table
+from ccr_cli.artifacts.workspace import stem
+from ccr_cli.console import warn
+from ccr_cli.data.rarity import support
+from ccr_cli.data.seeds import derive
+from ccr_cli.errors import UsageError
+from ccr_cli.losses.evidential import dirichlet
+from ccr_cli.metrics.detection import belief_calibration, detection
+from ccr_cli.stages.diagnose import verdicts
+from ccr_cli.stages.diagnose.trajectory import trajectories
+from ccr_cli.stages.shared import judging
+from ccr_cli.stages.shared.embedding import choose_device
+from ccr_cli.stages.shared.inputs import Inputs, refuse_unread
+from ccr_cli.stages.shared.labels import method_label
+from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_triplets, without
+from ccr_cli.stages.train.sources import translations_of
+
+CANDIDATES = 128
+BLOCK = 1024
+LARGEST = 2**26
+"""Most similarities held at once: fewer pairs together where there are many."""
+SUSPICIOUS = 20
+_FLOATS = (
+    *("sim_vs", "sim_vt", "sim_st", "evidence_v2t", "evidence_t2v", "belief", "uncertainty"),
+    *("p_vs", "p_clean", "p_st"),
+)
+
+
+def diagnose(
+    inputs: Inputs,
+    trained: base.Artifact,
+    *,
+    judge: str | None = None,
+    judge_side: str | None = None,
+    share: float | None = None,
+    device: str = "auto",
+    name: str | None = None,
+    force: bool = False,
+) -> base.Artifact:
+    """Judges every training pair of a run with its best model.
+
+    Args:
+        inputs: Where the artifact goes, and the artifacts that were named.
+        trained: The run; its parents say the rest.
+        judge: Who judges; by default the run's own judge if it reads a whole epoch, else `two-group`.
+        judge_side: cross_lingual, cross_modal or both; by default the run's.
+        share: Call this share of the pairs noisy, the most suspicious; by default P(clean) below 0.5 does.
+        device: `auto`, `cpu` or `cuda`.
+        name: Name of the artifact.
+        force: Diagnose again.
+
+    Returns:
+        The diagnosis.
+
+    Raises:
+        UsageError: If other data than the run's were named, or the run or the options do not allow it, or a side was
+            given that the judge does not read.
+    """
+    refuse_unread(inputs, trained)
+    settings = run.config(trained)
+    method = settings["method"]
+    config = configure(registry.load("methods", method).Config, settings["options"], method)
+    if config.unjudged():
+        hint = f"train it without that option: ccr train --method {method}"
+        raise UsageError(f"{trained.name} cannot be diagnosed: {config.unjudged()}", hint=hint)
+    own, own_side = verdicts.usual(settings["options"])
+    judge = judge or own
+    if judge_side not in (None, "cross_lingual", "cross_modal", "both"):
+        raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
+    if judge_side and not _has_sides(judge):
+        hint = "leave --judge-side out, or name another --judge"
+        raise UsageError(f"the judge {judge} chooses by itself what it reads", hint=hint)
+    judge_side = judge_side or own_side
+    if share is not None and not 0 < share < 1:
+        raise UsageError(f"a share lies between 0 and 1, not at {share:g}", hint="--share 0.05 calls 5 % noisy")
+    request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
+    request |= {} if share is None else {"share": share}
+    name = name or stem(trained.name, request, {"judge": verdicts.DEFAULT_JUDGE, "judge_side": "cross_lingual"})
+    with building(inputs.workspace, "diagnosis", name, request, [trained], force=force) as build:
+        if build.done is None:
+            _diagnose(build, inputs, trained, settings, choose_device(device))
+        assert build.done is not None
+        return build.done
+
+
+def _diagnose(
+    build: Build, inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], device: torch.device
+) -> None:
+    judge, side = build.request["judge"], build.request["judge_side"]
+    parent = inputs.workspace.parent
+    data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
+    pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
+    translated, beside = translations_of(inputs.workspace, trained)
+    translations = {lang: translation.read(artifact) for lang, artifact in translated.items()} or {
+        data.source_lang: translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])
+    }
+    other = translation.read(beside) if beside else None
+    method, tokenizer = load_method(trained, device)
+    feats, compared = parent(trained, "features"), registry.load("judges", judge).SCOPE == "text"
+    triplets = training_triplets(data, translations, pairs, feats, method.config.needs(), other, compared=compared)
+    unread = triplets.dropped - settings["dropped"]
+    if unread > 0:
+        warn(f"{unread} triplets have no text that the judge {judge} could compare, and are left out")
+    source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
+    embedded = judging.embed_triplets(method, triplets, source, target, device)
+    seed = derive(settings["seed"], "diagnose")
+    how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "read": method.judge_scores}
+    frames = []
+    for rows, part in triplets.by_language():  # of several each by itself, as if it were the only one
+        (lang,), seen = part.langs, embedded.select(rows)
+        frame = _table(part, seen, judging.ask(judge, side, seen, part, **how), method.evidence)
+        frame = frame.assign(**_texts(part.slot_ids, translations[lang], pairs), lang=lang)
+        frames.append(frame.join(trajectories(trained, part.slot_ids, lang)))
+    frame = pd.concat(frames, ignore_index=True)
+    frame["place"] = verdicts.places(frame)
+    frame["verdict"] = verdicts.verdicts(frame, build.request.get("share"))
+    write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
+    base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, build.request))
+    called = int((frame["verdict"] == "noisy").sum())
+    build.finish({"pairs": len(frame), "called_noisy": called})
+
+
+def _table(
+    triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opinion, form: Callable[[Tensor], Tensor]
+) -> pd.DataFrame:
+    v_VD, t_ND, item_N = embedded.v_VD, embedded.t_ND, embedded.item_N
+    items_V, every_N = (torch.arange(len(side), device=item_N.device) for side in (v_VD, t_ND))
+    asked_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item ask with one picture
+    own_v2t = _opinions(_nearest(v_VD[asked_Q], t_ND, asked_Q, item_N), row_N, opinion.similarity["VT"], form)
+    own_t2v = _opinions(_nearest(t_ND, v_VD, item_N, items_V), every_N, opinion.similarity["VT"], form)
+    items = triplets.item_N.tolist()
+    truth: Any = None
+    if triplets.wrong is not None:
+        truth = np.where(triplets.wrong["vt_wrong"].to_numpy(bool), "noisy", "clean")
+    return pd.DataFrame(
+        {
+            "slot_id": triplets.slot_ids,
+            "item_id": [triplets.item_ids[i] for i in items],
+            "source_text": triplets.source,
+            "translation": triplets.target,
+            "sim_vs": opinion.similarity["VS"],
+            "sim_vt": opinion.similarity["VT"],
+            "sim_st": opinion.similarity["ST"],
+            "evidence_v2t": own_v2t[0],
+            "evidence_t2v": own_t2v[0],
+            "belief": (own_v2t[1] + own_t2v[1]) / 2,
+            "uncertainty": (own_v2t[2] + own_t2v[2]) / 2,
+            "p_vs": opinion.p.VS,
+            "p_clean": opinion.p.VT,
+            "p_st": opinion.p.ST,
+            "support": np.minimum(*(support(texts, items) for texts in (triplets.source, triplets.target))),
+            "truth": pd.Series(truth, index=range(len(triplets)), dtype=object),
+        }
+    ).astype({c: np.float32 for c in _FLOATS})
+
+
+def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFrame | None) -> dict[str, list[Any]]:
+    """The source caption that each triplet was given, and the way back of the translation that it was given."""
+    given = {name: dict(zip(slot_ids, slot_ids, strict=True)) for name in ("given_source_id", "given_translation_of")}
+    if mismatch is not None:
+        given = {name: dict(zip(mismatch["slot_id"], mismatch[name], strict=True)) for name in given}
+    back = round_trips(translations)
+    return {
+        "source_caption_id": [given["given_source_id"][slot] for slot in slot_ids],
+        "back": [back.get(given["given_translation_of"][slot]) for slot in slot_ids],
+    }
+
+
+@torch.no_grad()
+def _nearest(query_QD: Tensor, gallery_GD: Tensor, query_item_Q: Tensor, gallery_item_G: Tensor) -> Tensor:
+    """Similarities of each query to its most similar candidates; what belongs to its own item is no competitor."""
+    near = []
+    block = max(1, min(BLOCK, LARGEST // max(len(gallery_GD), 1)))
+    for rows in torch.split(torch.arange(len(query_QD), device=query_QD.device), block):
+        sim_BG = query_QD[rows] @ gallery_GD.T
+        sim_BG.masked_fill_(query_item_Q[rows][:, None] == gallery_item_G[None, :], -torch.inf)
+        near.append(sim_BG.topk(min(CANDIDATES - 1, sim_BG.shape[1]), dim=1).values)
+    return torch.cat(near)
+
+
+@torch.no_grad()
+def _opinions(
+    near_QK: Tensor, row_N: Tensor, own_N: npt.NDArray[np.float64], form: Callable[[Tensor], Tensor]
+) -> tuple[npt.NDArray[np.float64], ...]:
+    """Evidence of the given pair, belief in it and uncertainty (UML eq. (1), (2)).
+
+    The candidates are the pair itself and the most similar entries of other given items.
+
+    Args:
+        near_QK: The latter, of each query.
+        row_N: The query of each pair.
+        own_N: The similarity of each pair.
+        form: From similarity to evidence.
+    """
+    own_sim_N = torch.from_numpy(own_N).to(near_QK)
+    own, beliefs, uncertainties = [], [], []
+    for rows in torch.split(torch.arange(len(row_N), device=near_QK.device), BLOCK):
+        sim_BK = torch.cat([own_sim_N[rows][:, None], near_QK[row_N[rows]]], dim=1)
+        opinion = dirichlet(form(sim_BK), sim_BK > -torch.inf)
+        own.append(form(own_sim_N[rows]))
+        beliefs.append(opinion.belief_BK[:, 0])
+        uncertainties.append(opinion.uncertainty_B)
+    parts = (torch.cat(own), torch.cat(beliefs), torch.cat(uncertainties))
+    return tuple(part.double().cpu().numpy() for part in parts)
+
+
+def _summary(
+    frame: pd.DataFrame, trained: base.Artifact, settings: dict[str, Any], request: dict[str, Any]
+) -> dict[str, Any]:
+    langs, mismatch = run.langs(settings), settings["noise"]
+    worst = frame[(frame["p_clean"] < 1) | (frame["verdict"] == "noisy")].sort_values("place").head(SUSPICIOUS)
+    shown = ["slot_id", "item_id", "source_text", "translation", "back", "p_clean", "support", "uncertainty", "truth"]
+    shown += ["lang"] * (len(langs) > 1)
+    of_each = {lang: _figures(part, request) for lang, part in frame.groupby("lang")}
+    return {
+        "run": trained.name,
+        "method": settings["method"],
+        "label": method_label(settings),
+        "noise": mismatch["ratio"] if mismatch else 0.0,
+        "seed": settings["seed"],
+        "lang": settings["lang"],
+        "judge": request["judge"],
+        "judge_side": request["judge_side"] if _has_sides(request["judge"]) else "",
+        **_figures(frame, request),
+        **({"langs": of_each} if len(langs) > 1 else {}),
+        "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
+    }
+
+
+def _has_sides(judge: str) -> bool:
+    """Whether one says what the judge reads; others choose by themselves."""
+    return registry.load("judges", judge).SCOPE in ("batch", "epoch")
+
+
+def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
+    """What the pairs say in sum, all of them or those of one language."""
+    known, truth = bool(frame["truth"].notna().all()), frame["truth"] == "noisy"
+    noisy, share = frame["verdict"] == "noisy", request.get("share")
+    by_verdict = frame.groupby("verdict")["uncertainty"].mean()
+    return {
+        "split": verdicts.split(frame, request["judge"], request["judge_side"], share),
+        "pairs": len(frame),
+        "called_noisy": int(noisy.sum()),
+        "called_noisy_rare": int((noisy & (frame["support"] < diagnosis.RARE)).sum()),
+        "share_noisy": float(noisy.mean()),
+        "detection": detection(frame["p_clean"], truth, called=None if share is None else noisy) if known else None,
+        "calibration": belief_calibration(frame["p_clean"], truth) if known else None,
+        "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},
+    }

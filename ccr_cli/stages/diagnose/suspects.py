@@ -1,0 +1,71 @@
+"""The most suspicious pairs of a diagnosis, for a person to look at: as rows with their pictures, and as a sheet."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ccr_cli.artifacts import base, dataset, diagnosis
+from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.errors import UsageError
+from ccr_cli.report.page import suspects
+
+SHOWN = ("place", "p_clean", "verdict", "rare", "slot_id", "source_text", "translation", "back", "truth", "image")
+"""Columns of a table, for a program."""
+MOST = 5_000
+"""Pictures on one sheet."""
+
+
+def worst(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str, Any]]:
+    """The first pairs by place.
+
+    Args:
+        made: A diagnosis.
+        data: The data set behind it.
+        count: How many.
+
+    Returns:
+        The columns of `pairs.parquet`, None where it has none, `rare`: whether the words are too rare to be known, and
+        `image`: where the picture lies, or None.
+    """
+    pairs = diagnosis.read_pairs(made).sort_values("place").head(count)
+    image = _finder(data)
+    rows = pairs.astype(object).where(pairs.notna(), None).to_dict("records")
+    return [
+        {str(k): v for k, v in row.items()}
+        | {"rare": bool(row["support"] < diagnosis.RARE), "image": image(str(row["item_id"]))}
+        for row in rows
+    ]
+
+
+def read_by_a_person(rows: list[dict[str, Any]]) -> list[str]:
+    """The columns that fit on a terminal: without ids and paths, and what no row has."""
+    return [name for name in SHOWN if name not in ("slot_id", "image") and any(row[name] for row in rows)]
+
+
+def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:
+    """Writes rows of `worst` with their pictures as one HTML file that needs nothing else; arguments as for `worst`.
+
+    Raises:
+        UsageError: If there is no such folder, or there are too many rows.
+    """
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}")
+    if len(rows) > MOST:
+        raise UsageError(f"{len(rows):,} pairs are too many for one sheet (at most {MOST:,})", hint="--worst 200")
+    found = {str(row["item_id"]): row["image"] for row in rows}
+    told = diagnosis.summary(made)
+    title = f"{told['run']}: the {len(rows):,} least believed of {told['pairs']:,} training pairs"
+    with base.atomic_open(path, "w") as handle:
+        handle.write(suspects.page(rows, found.get, told["lang"], dataset.read(data).source_lang, title))
+
+
+def _finder(data: base.Artifact) -> Any:
+    items = read_table(data.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
+    return partial(_image, dataset.media_root(data), dict(zip(items["item_id"], items["media"], strict=True)))
+
+
+def _image(root: Path | None, media: dict[str, str | None], item_id: str) -> Path | None:
+    path = dataset.media_path(root, media.get(item_id))
+    return path if path is not None and path.is_file() else None

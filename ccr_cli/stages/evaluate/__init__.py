@@ -1,0 +1,1 @@
+"""`ccr evaluate` and `ccr compare`: retrieval metrics, uncertainty and paired tests."""

@@ -1,0 +1,1 @@
+"""`ccr export`: a folder that works without ccr."""

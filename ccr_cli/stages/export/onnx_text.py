@@ -1,0 +1,97 @@
+"""The text side of an exported model as ONNX: from padded ids to unit vectors, any number of texts of any length.
+
+Shape suffixes: B texts, L tokens of the longest, D embedding.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ccr_cli.errors import CcrError, UnavailableError, UsageError
+from ccr_cli.nets.plain import Plain, PlainText
+from ccr_cli.stages.export.text_side import tokenizer_of
+from ccr_cli.transformers_loading import transformers_loading
+
+NAME = "text.onnx"
+TOLERANCE = 1e-4
+_INLINE = 1_500_000_000
+"""Bytes of weights that one file holds; protobuf's limit is 2 GiB, and beyond this they lie in a file beside it."""
+
+
+def require(kind: str) -> None:
+    """Checks that a text encoder can be written, before anything is done.
+
+    Args:
+        kind: Of the text encoder, as a run's config.json has it.
+
+    Raises:
+        UnavailableError: If a package is missing.
+        UsageError: If there is no network to write.
+    """
+    if kind != "transformers":
+        raise UsageError(
+            f"ONNX is for transformers text encoders, and this one is {kind}",
+            hint="leave --onnx out: encode.py, which is written anyway, takes numpy alone",
+        )
+    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UnavailableError(f"not installed: {', '.join(missing)}", hint="pip install 'ccr-cli[onnx]'")
+
+
+def write(plain: Plain, folder: Path, texts: Sequence[str]) -> None:
+    """Writes `text.onnx` beside what `export_text` wrote, and compares its vectors with torch's.
+
+    Args:
+        plain: The dual encoder.
+        folder: Where to.
+        texts: Some texts to compare on.
+
+    Raises:
+        CcrError: If the vectors differ, or torch cannot write the model.
+    """
+    import onnxruntime
+
+    whole = PlainText(plain).eval()
+    with transformers_loading():
+        tokenizer = tokenizer_of(folder)
+    ids_BL, mask_BL = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt").values()
+    log, level = logging.getLogger("torch.onnx"), logging.getLogger("torch.onnx").level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                whole,
+                (ids_BL, mask_BL),
+                input_names=["input_ids", "attention_mask"],
+                output_names=["sentence_embedding"],
+                dynamic_shapes=({0: "batch", 1: "length"}, {0: "batch", 1: "length"}),
+                dynamo=True,
+                verbose=False,
+            )
+    except torch.onnx.OnnxExporterError as error:
+        why = str(error).split("\n", 1)[0].split("\x1b", 1)[0].strip()  # what follows is coloured, and for programmers
+        raise CcrError(f"torch cannot write this text encoder as ONNX: {why}", hint="leave --onnx out") from None
+    finally:
+        log.setLevel(level)
+    assert program is not None
+    program.model.graph.metadata_props.clear()
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()  # stack traces, with the paths of this machine
+    size = sum(weight.numel() * weight.element_size() for weight in whole.parameters())
+    program.save(folder / NAME, external_data=size > _INLINE)
+    session = onnxruntime.InferenceSession(str(folder / NAME), providers=["CPUExecutionProvider"])
+    for first in (0, len(texts) - 1):  # all of them, and one alone
+        feeds = {"input_ids": ids_BL[first:].numpy(), "attention_mask": mask_BL[first:].numpy()}
+        with torch.no_grad():
+            wanted_BD = whole(ids_BL[first:], mask_BL[first:]).numpy()
+        apart = float(np.abs(session.run(None, feeds)[0] - wanted_BD).max())
+        if not apart < TOLERANCE:
+            raise CcrError(f"the vectors of {NAME} differ from torch's by up to {apart:.2g}", hint="leave --onnx out")

@@ -1,0 +1,278 @@
+"""export: a run becomes a folder that works without ccr.
+
+Shape suffixes: V visual items, T texts, D embedding.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ccr_cli import hub, registry
+from ccr_cli.artifacts import base, dataset, evaluation, features, run
+from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.workspace import Workspace, stem
+from ccr_cli.data.tokens import Tokenizer
+from ccr_cli.errors import ArtifactError, CcrError, UsageError
+from ccr_cli.methods.base import Method
+from ccr_cli.nets.plain import Plain, PlainText
+from ccr_cli.nets.text import GivenTextEncoder
+from ccr_cli.stages.export import onnx_text
+from ccr_cli.stages.export.encode import Encoder
+from ccr_cli.stages.export.model_card import Facts, Model, card, joint_card
+from ccr_cli.stages.export.text_side import tokenizer_of, write_layers, write_text
+from ccr_cli.stages.shared.embedding import encode_and_embed
+from ccr_cli.stages.shared.inputs import Inputs, require_parent
+from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.text_encoders import GIVEN
+from ccr_cli.stages.shared.triplets import read_visuals
+from ccr_cli.transformers_loading import transformers_loading
+
+Array = npt.NDArray[np.float32]
+SAMPLE = 16
+"""Texts a language, and items, on which what was written is compared with the run."""
+TOLERANCE = 1e-4
+"""How far a similarity may then differ."""
+
+
+def export(
+    inputs: Inputs, trained: base.Artifact, *, onnx: bool = False, name: str | None = None, force: bool = False
+) -> base.Artifact:
+    """Exports a run.
+
+    What was written is read back, and compared with the run on some of its data, before the artifact is complete.
+
+    Args:
+        inputs: Where the run's parents are. Of its evaluations those given are in the model card, else all of the
+            workspace.
+        trained: The run.
+        onnx: Write the text side as ONNX too.
+        name: Name of the artifact.
+        force: Export again.
+
+    Returns:
+        The export.
+
+    Raises:
+        ArtifactError: If what was written would not give the run's own similarities.
+        UnavailableError: If ONNX is asked for and its packages are not installed.
+        UsageError: If ONNX is asked for, and the text encoder is no transformers model; or the run has a visual tower.
+    """
+    settings = run.config(trained)
+    if settings["text_encoder"].get("pooling") == "own":
+        raise UsageError(
+            "a text encoder that pools by itself is not exported: sentence-transformers has no module for it",
+            hint="train with --set pooling=cls, mean, max or last",
+        )
+    if "visual_tower" in settings:
+        raise UsageError(
+            f"{trained.name} has trained the encoder of its features too, and an export has no pictures as input yet",
+            hint="a run without finetune can be exported",
+        )
+    if onnx:
+        onnx_text.require(settings["text_encoder"]["kind"])
+    for given in (a for a in inputs.given if a.kind == "evaluation"):
+        require_parent(given, trained)
+        if evaluation.run_id(given) != trained.id:
+            raise UsageError(f"{given.name} is of several runs as one", hint="an export is of one run")
+    evaluations = inputs.all("evaluation", lambda a: evaluation.run_id(a) == trained.id)
+    name = name or stem(trained.name + ("-onnx" if onnx else ""), {}, {})
+    with building(inputs.workspace, "export", name, {"onnx": onnx}, [trained, *evaluations], force=force) as build:
+        if build.done is None:
+            _clear(build.folder)
+            try:
+                counts = _write(build.folder, inputs.workspace, trained, settings, evaluations, onnx)
+            except CcrError:
+                _clear(build.folder)
+                raise
+            build.finish(counts)
+        assert build.done is not None
+        return build.done
+
+
+def _clear(folder: Path) -> None:
+    """Removes what a stopped attempt left: an export is written in one go."""
+    for path in (p for p in folder.iterdir() if not p.name.startswith(".")):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _write(
+    folder: Path,
+    workspace: Workspace,
+    trained: base.Artifact,
+    settings: dict[str, Any],
+    evaluations: list[base.Artifact],
+    onnx: bool,
+) -> dict[str, int]:
+    data = dataset.read(workspace.parent(trained, "dataset"))
+    feats = workspace.parent(trained, "features")
+    facts = _facts(workspace, trained, settings, data, feats, evaluations, onnx)
+    method, tokenizer = load_method(trained, torch.device("cpu"))
+    plains = method.plain()
+    folders = [folder / f"model{i}" for i in range(1, len(plains) + 1)] if len(plains) > 1 else [folder]
+    sample = _Sample(method, tokenizer, data, feats, facts.langs)
+    models, text_TD, visual_VD = [], [], []
+    for number, (plain, place) in enumerate(zip(plains, folders, strict=True), 1):
+        place.mkdir(exist_ok=True)
+        layout = write_text(plain, tokenizer, place)
+        source = {"kind": "features", "dim": settings["visual_dim"], "encoder": facts.encoder, "what": _VISUAL}
+        steps = write_layers(place, "visual", plain, source, {})
+        models.append(Model(number, len(plains), layout, steps, plain.dim))
+        (place / "README.md").write_text(card(facts, models[-1]), encoding="utf-8")
+        text_TD.append(sample.text(place, plain, layout))
+        visual_VD.append(Encoder(place).encode_visual(sample.rows))
+        if onnx:
+            onnx_text.write(plain, place, sample.texts)
+    found_VT = np.mean([visual @ text.T for visual, text in zip(visual_VD, text_TD, strict=True)], axis=0)
+    refuse_others(found_VT, sample.sim_VT, settings["method"])
+    if len(plains) > 1:
+        names = [place.name for place in folders]
+        (folder / "README.md").write_text(joint_card(facts, models, names), encoding="utf-8")
+    return {"models": len(plains), "dim": plains[0].dim, "results": len(facts.results)}
+
+
+_VISUAL = "A row a picture, or a row a frame or clip of a video, by the frozen encoder named here."
+
+
+class _Sample:
+    """Some of the run's data, and what the run makes of it."""
+
+    def __init__(
+        self, method: Method, tokenizer: Tokenizer, data: dataset.Dataset, feats: base.Artifact, langs: Sequence[str]
+    ) -> None:
+        captions = data.captions[data.captions["lang"].isin(langs)]
+        self.texts = list(captions.groupby("lang").head(SAMPLE)["text"])
+        encoder = method.encoder.text_encoder
+        self.features: Any = None
+        if isinstance(encoder, GivenTextEncoder):
+            self.features = encoder.table_TD[tokenizer.encode(self.texts).ids.long()].numpy()
+        else:
+            self.texts.append(" ".join(self.texts))  # one that is cut
+        index = features.read_index(feats)
+        items = list(index[index["n_rows"] > 0]["item_id"].head(SAMPLE))
+        visual, _ = read_visuals(feats, items, method.config.needs())
+        ends = visual.offsets_V1.tolist()
+        self.rows = [visual.rows_ND[first:last].numpy() for first, last in pairwise(ends)]
+        with torch.no_grad():
+            text_TD = encode_and_embed(method, tokenizer, self.texts, torch.device("cpu"))
+            self.sim_VT: Array = (method.embed_visual(visual).float() @ text_TD.T).numpy()
+
+    def text(self, folder: Path, plain: Plain, layout: bool) -> Array:
+        """The vectors of the texts by what lies in a folder."""
+        with transformers_loading():
+            if not layout:
+                return Encoder(folder).encode(self.texts if self.features is None else self.features)
+            import transformers
+
+            architecture = base.read_json(folder / "config.json")["architectures"][0]
+            model = getattr(transformers, architecture).from_pretrained(folder, local_files_only=True)
+            tokens = tokenizer_of(folder)
+        whole = PlainText(plain).eval()
+        whole.model = model.eval()
+        with torch.no_grad():
+            out_TD: Array = whole(**tokens(self.texts, padding=True, truncation=True, return_tensors="pt")).numpy()
+        return out_TD
+
+
+def refuse_others(found_VT: Array, wanted_VT: Array, method: str) -> None:
+    """Refuses what finds other similarities than the run does.
+
+    Args:
+        found_VT: By what was written.
+        wanted_VT: By the run.
+        method: Its method, for the message.
+
+    Raises:
+        ArtifactError: If they differ.
+    """
+    apart = float(np.abs(found_VT - wanted_VT).max())
+    if not apart < TOLERANCE:
+        raise ArtifactError(
+            f"what was written of {method} gives other similarities than the run: they differ by up to {apart:.2g}",
+            hint="a method whose vectors are not those of its encoder and heads says in `plain` what they are",
+        )
+
+
+def _facts(
+    workspace: Workspace,
+    trained: base.Artifact,
+    settings: dict[str, Any],
+    data: dataset.Dataset,
+    feats: base.Artifact,
+    evaluations: list[base.Artifact],
+    onnx: bool,
+) -> Facts:
+    links = [link for link in trained.parents if link.kind == "translation"]
+    translations = [each for link in links for each in _translators(workspace, workspace.linked(trained, link))]
+    encoder, on_hub, licence = _text_encoder(trained, settings)
+    langs = dict.fromkeys([data.source_lang, *(str(each["lang"]) for each in translations)])
+    return Facts(
+        run=trained,
+        settings={**settings, "options": {**settings["options"], "text_encoder": encoder}},
+        about_method=_about(settings["method"]),
+        text_encoder=encoder,
+        on_hub=on_hub,
+        data=data.manifest,
+        langs=tuple(langs),
+        translations=translations,
+        encoder=base.read_json(feats.file("encoder.json")),
+        command=_command(feats),
+        licence=licence,
+        results=list(
+            {
+                str(result["signature"]): result
+                for each in evaluations
+                for result in evaluation.results(each)
+                if not (result.get("task") or result.get("corrupt"))
+            }.values()
+        ),
+        onnx=onnx,
+    )
+
+
+def _translators(workspace: Workspace, found: base.Artifact) -> list[dict[str, Any]]:
+    """What made a translation; where captions of another one were translated again, what made that one first."""
+    engine = (found.about.get("environment") or {}).get("engine.forward") or {}
+    own = {"engine": found.request["engine"], **engine, "lang": found.request["lang"]}
+    if "only" not in found.request:
+        return [own]
+    try:
+        before = _translators(workspace, workspace.parent(found, "translation"))
+    except ArtifactError:  # it is gone, and is known by what it was asked for alone
+        before = [{"engine": found.request["only"]["of"]["engine"], "lang": found.request["lang"]}]
+    return [*before, own | {"again": True}]
+
+
+def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str, bool, str]:
+    """Its name without the path of a folder, whether it is the hub's, and its licence where that is known here."""
+    name = str(settings["options"]["text_encoder"])
+    if name in ("ngram", GIVEN):
+        return name, False, ""
+    local = str(trained.request["text_encoder"]).startswith("sha256:")
+    try:
+        found = hub.find(name)
+    except CcrError:  # a folder that is gone, or was changed since
+        found = None
+    return (Path(name).name if local else name), not local, (hub.licence(found.folder) if found else None) or ""
+
+
+def _about(method: str) -> str:
+    """The first line of a method, and the paragraph of its docstring that cites a paper."""
+    paragraphs = [" ".join(part.split()) for part in (registry.load("methods", method).__doc__ or "").split("\n\n")]
+    return " ".join([paragraphs[0], *[part for part in paragraphs[1:] if "et al." in part][:1]])
+
+
+def _command(feats: base.Artifact) -> str:
+    """What encodes other pictures as these were, without the paths of this machine."""
+    command = features.command(feats, Path("datasets/DATA"))
+    for part in features.parts(feats):
+        for value in map(str, part.given.values()):
+            command = command.replace(value, Path(value).name)
+    return command

@@ -1,0 +1,1 @@
+"""`ccr extract`: features of every media item, from a frozen encoder or from files."""

@@ -1,0 +1,249 @@
+"""extract --from: features that others extracted, joined with the items of a data set by their ids.
+
+Shape suffixes: T rows of an item, N rows of several, D feature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts.build import PLAN, building
+from ccr_cli.console import progress, warn
+from ccr_cli.data import features as formats
+from ccr_cli.data.features.base import Joined, Table, join
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.extract.shards import Told, finish, write_shards
+from ccr_cli.stages.shared.failures import refuse_too_many
+from ccr_cli.stages.shared.inputs import Inputs
+
+BLOCK = 1 << 20
+"""Bytes that are converted at once."""
+HASHERS = 4
+LARGEST = float(np.finfo(np.float16).max)
+SHOWN = 3
+
+
+def extract_from(
+    inputs: Inputs,
+    sources: Sequence[Path],
+    *,
+    ids: Sequence[Path] = (),
+    encoder_name: str | None = None,
+    max_failed: float = 0.2,
+    name: str | None = None,
+    force: bool = False,
+) -> base.Artifact:
+    """Makes a features artifact of files; see `data.features` for their formats.
+
+    What is in the files must be right, else they are refused; items that are not in them are recorded as failed.
+
+    Args:
+        inputs: Must lead to one data set.
+        sources: Files or folders; together they hold the features of the items, each item's once.
+        ids: A list of ids for each source that holds none, in the order of the sources.
+        encoder_name: Who encoded them. Features of two data sets with one name count as comparable.
+        max_failed: Share of items that may be missing.
+        name: Name of the artifact; by default the first source's.
+        force: Read again.
+
+    Returns:
+        The features artifact; its count `failed` says how many items have none, `left_over` how many entries no item.
+
+    Raises:
+        ArtifactError: If a source is damaged, or no item is in it.
+        CcrError: If more than `max_failed` of the items are missing.
+        UsageError: If the sources and the lists do not go together.
+    """
+    if encoder_name is not None and not encoder_name.strip():
+        raise UsageError("--encoder-name is empty")
+    data = inputs.one("dataset", "", hint="ccr data import FOLDER")
+    pairs = formats.with_lists(sources, ids)
+    request = {"encoder": encoder_name or features.GIVEN, "dtype": "float16", features.FROM: _fingerprint(pairs)}
+    with building(
+        inputs.workspace, "features", name or _stem(sources[0]), request, [data], data=data.name, force=force
+    ) as build:
+        if build.done is None:
+            items = list(dataset.read(data).items["item_id"])
+            try:
+                with ExitStack() as stack:
+                    tables = [stack.enter_context(formats.opened(*pair)) for pair in pairs]
+                    joined = join(items, tables)
+                    _report(items, tables, joined)
+                    missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
+                    lacking = f"{missing[0]!r} is not there" if missing else ""
+                    refuse_too_many(len(missing), len(items), max_failed, "items", lacking)
+                    dim = _dimension(tables, joined)
+                    _write(build.folder, items, tables, joined, dim)
+            except ArtifactError:
+                _clear(build.folder)
+                raise
+            index = features.finish_index(build.folder, len(items))
+            failed = index[index["status"] == "failed"]
+            refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
+            about = {"encoder": request["encoder"], "dim": dim}
+            about |= {} if encoder_name else {"source": {"sha256": request[features.FROM]}}
+            build.environment["sources"] = [str(source.absolute()) for source in sources]
+            finish(build, index, about, left_over=len(joined.left))
+        assert build.done is not None
+        return build.done
+
+
+def _stem(source: Path) -> str:
+    name = Path(os.path.abspath(source)).name
+    return name if source.is_dir() else re.sub(r"\.\w+$", "", name)
+
+
+def _fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
+    """The sha256 of one file; of several, of folders and of lists, that of what is in them; never of where they lie."""
+    found = [[_content(path) for path in pair if path is not None] for pair in pairs]
+    return found[0][0] if len(found) == len(found[0]) == 1 else base.sha256_text(base.canonical_json(sorted(found)))
+
+
+def _content(source: Path) -> str:
+    """The sha256 of a file, or of the sorted list of name, size and sha256 of a folder's files."""
+    if not source.exists():
+        raise ArtifactError(f"there is no {source}")
+    files = formats.content(source)
+    with ThreadPoolExecutor(HASHERS) as pool, progress(len(files), "hash", "files") as advance:
+        digests = []
+        for digest in pool.map(base.sha256_file, files):
+            digests.append(digest)
+            advance()
+    if not source.is_dir():
+        return digests[0]
+    listed = hashlib.sha256()
+    for file, digest in zip(files, digests, strict=True):
+        listed.update(os.fsencode(file.name) + f"\0{file.stat().st_size}\0{digest}\n".encode())
+    return listed.hexdigest()
+
+
+def _report(items: Sequence[str], tables: Sequence[Table], joined: Joined) -> None:
+    """Says what is missing and what is left over.
+
+    Raises:
+        ArtifactError: If no item is there.
+    """
+    where = ", ".join(str(table.path) for table in tables)
+    missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
+    if len(missing) == len(items):
+        theirs = f"there are {_some(joined.left)}" if joined.left else "it is empty"
+        raise ArtifactError(f"none of the {len(items)} items ({_some(missing)}) is in {where}: {theirs}")
+    if missing:
+        warn(f"{len(missing)} of {len(items)} items are not in {where}: {_some(missing)}")
+    if joined.left:
+        warn(f"{len(joined.left)} entries of {where} are of no item and left out: {_some(joined.left)}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def _dimension(tables: Sequence[Table], joined: Joined) -> int:
+    """D, that of the first item."""
+    t, entry = next(place for place in joined.places if place is not None)
+    return int(tables[t].rows(entry).shape[1])
+
+
+def _write(folder: Path, items: Sequence[str], tables: Sequence[Table], joined: Joined, dim: int) -> None:
+    """Writes the shards that are not there yet."""
+
+    def fill(handle: IO[bytes], shard: int, part: slice) -> Told:
+        counts = _shard(handle, items[part], tables, joined.places[part], dim)
+        lacking = [
+            None if count else "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
+            for place, count in zip(joined.places[part], counts, strict=True)
+        ]
+        return np.array(counts, dtype=np.int32), lacking
+
+    def need(first: int) -> float:
+        """By what is done so far; before that, a row an item."""
+        done, left = (
+            sum(place is not None for place in half) for half in (joined.places[:first], joined.places[first:])
+        )
+        size = sum(path.stat().st_size for path in folder.glob("*.npy"))
+        return left * (size / done if done else 2 * dim)
+
+    write_shards(folder, items, fill, need)
+
+
+def _shard(
+    handle: IO[bytes],
+    items: Sequence[str],
+    tables: Sequence[Table],
+    places: Sequence[tuple[int, int] | None],
+    dim: int,
+) -> list[int]:
+    """Writes the rows of a shard as they come, and their number into the header at the end.
+
+    Returns:
+        The number of rows of each item.
+    """
+    start = features.write_header(handle, 0, dim)
+    counts: list[int] = []
+    block: list[tuple[str, npt.NDArray[Any]]] = []
+    size = 0
+    for item, place in zip(items, places, strict=True):
+        counts.append(0)
+        if place is None:
+            continue
+        rows_TD = tables[place[0]].rows(place[1])
+        if rows_TD.shape[1] != dim:
+            raise ArtifactError(f"{item!r} has features of {rows_TD.shape[1]} numbers, the first item of {dim}")
+        counts[-1] = len(rows_TD)
+        block.append((item, rows_TD))
+        size += rows_TD.nbytes
+        if size >= BLOCK:
+            handle.write(_half(block).data)
+            block, size = [], 0
+    if block:
+        handle.write(_half(block).data)
+    handle.seek(0)
+    assert features.write_header(handle, sum(counts), dim) == start, "numpy leaves room for the number of rows to grow"
+    return counts
+
+
+def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float16]:
+    """The rows of several items in half precision.
+
+    Raises:
+        ArtifactError: If one of them is not finite, or too large.
+    """
+    half_ND = np.empty((sum(len(rows) for _, rows in block), block[0][1].shape[1]), dtype="<f2")
+    at = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _, rows_TD in block:
+            half_ND[at : at + len(rows_TD)] = rows_TD
+            at += len(rows_TD)
+    bits = half_ND.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly
+    if bits.max(initial=0) < 0x7C00:
+        return half_ND
+    for item, rows_TD in block:
+        bad = np.flatnonzero(~np.isfinite(rows_TD).all(axis=1))
+        if len(bad):
+            raise ArtifactError(
+                f"row {bad[0] + 1} of {item!r} holds NaN or infinity",
+                hint="mend the features, or leave the item out: it is then recorded as missing",
+            )
+    item, most = max(((i, float(np.abs(r.astype(np.float64)).max(initial=0))) for i, r in block), key=lambda p: p[1])
+    raise ArtifactError(
+        f"{item!r} holds {most:g}, and half precision goes up to {LARGEST:g}",
+        hint="scale all features by one factor, or each row to unit length",
+    )
+
+
+def _clear(folder: Path) -> None:
+    """Removes what was made of a source that is refused: another one takes its place."""
+    for path in folder.iterdir():
+        if path.name != PLAN:
+            path.unlink()

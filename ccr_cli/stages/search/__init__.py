@@ -1,0 +1,1 @@
+"""`ccr search`, `ccr index` and `ccr serve`: query a run's gallery."""

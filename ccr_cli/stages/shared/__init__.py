@@ -1,0 +1,1 @@
+"""What several commands need: inputs, triplets, scores, options, workers."""

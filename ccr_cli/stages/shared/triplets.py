@@ -1,0 +1,304 @@
+"""From artifacts to tensors: training triplets, and galleries with queries.
+
+Shape suffixes: N triplets, V visual items, T texts, D feature dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ccr_cli.artifacts import base, features
+from ccr_cli.artifacts.dataset import Dataset
+from ccr_cli.data.frames import Frames
+from ccr_cli.data.splits import items_of
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.shared.pixels import read_pixels
+
+
+@dataclass(frozen=True)
+class Triplets:
+    """The training set as a method is given it, synthetic mismatch included."""
+
+    slot_ids: list[str]
+    """The source caption whose place each triplet takes (N); of several languages one triplet each."""
+    langs: tuple[str, ...]
+    """Languages of the translations."""
+    lang_N: npt.NDArray[np.int64]
+    """Which of `langs` each triplet's translation is in, ascending."""
+    visual: Frames
+    """Features of the training items, float32; or their pictures."""
+    item_N: Tensor
+    """Which of `visual` each triplet was given; also the id by which negatives are masked."""
+    item_ids: list[str]
+    """Item of each of `visual`."""
+    source: list[str]
+    """Given source captions (N)."""
+    target: list[str]
+    """Given translations (N)."""
+    back: list[str] | None
+    """The given translations, translated back into the source language (N); None where one is missing."""
+    second: list[str] | None
+    """Another engine's translations of the given source captions (N); None without one, or where one is missing."""
+    label_V: Tensor | None
+    """Category of each item, int64; None where one is missing."""
+    wrong: pd.DataFrame | None
+    """vs_wrong, vt_wrong, st_wrong of each triplet where synthetic noise says it."""
+    dropped: int
+    """Triplets left out because an item has no features, or a caption no translation or no back-translation."""
+
+    def __len__(self) -> int:
+        return len(self.slot_ids)
+
+    @cached_property
+    def slot_N(self) -> npt.NDArray[np.int64]:
+        """Number of each triplet's slot: those of one caption in several languages share it."""
+        return np.unique(self.slot_ids, return_inverse=True)[1]
+
+    def by_language(self) -> list[tuple[npt.NDArray[np.int64], Triplets]]:
+        """The triplets of each language that has some, and which of all they are."""
+        if len(self.langs) == 1:
+            return [(np.arange(len(self)), self)]
+        found = [np.flatnonzero(self.lang_N == number) for number in range(len(self.langs))]
+        return [(rows, self._of(lang, rows)) for lang, rows in zip(self.langs, found, strict=True) if len(rows)]
+
+    def _of(self, lang: str, rows: npt.NDArray[np.int64]) -> Triplets:
+        return replace(self.select(rows), langs=(lang,), lang_N=np.zeros(len(rows), dtype=np.int64))
+
+    def select(self, rows: npt.NDArray[np.int64]) -> Triplets:
+        """Some of the triplets; their items stay."""
+
+        def some(texts: list[str] | None) -> list[str] | None:
+            return None if texts is None else [texts[row] for row in rows]
+
+        return replace(
+            self,
+            slot_ids=[self.slot_ids[row] for row in rows],
+            lang_N=self.lang_N[rows],
+            item_N=self.item_N[torch.from_numpy(rows)],
+            source=some(self.source) or [],
+            target=some(self.target) or [],
+            back=some(self.back),
+            second=some(self.second),
+            wrong=None if self.wrong is None else self.wrong.iloc[rows].reset_index(drop=True),
+        )
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Visual items and the captions that search them, one language."""
+
+    item_ids: list[str]
+    visual: Frames
+    caption_ids: list[str]
+    texts: list[str]
+    item_T: np.ndarray
+    """Row of the item that each caption describes."""
+    label_V: Tensor | None
+    """Category of each item, int64; None where one is missing."""
+    missing: int
+    """Items of the split without features."""
+    first_T: np.ndarray | None = None
+    """Rows of the captions that an item can find, ascending, one of each item; None: all of its captions."""
+
+
+def training_triplets(
+    data: Dataset,
+    translations: Mapping[str, pd.DataFrame],
+    noise: pd.DataFrame | None,
+    feats: base.Artifact,
+    needs: frozenset[str],
+    second: pd.DataFrame | None = None,
+    *,
+    compared: bool = False,
+) -> Triplets:
+    """Joins captions, translations, noise and features into triplets, in the data set's order.
+
+    Where some captions have a text that is read and others lack it, the triplets of the latter are left out. The
+    triplets of one language follow on those of the other; a mismatch moves the same captions in each of them.
+
+    Args:
+        data: The data set.
+        translations: Of its captions, by language.
+        noise: The mismatch, or None.
+        feats: Features of its items.
+        needs: What else the method reads, `Config.needs`.
+        second: Another engine's translations, for the judge `translation`.
+        compared: Whether this judge speaks, which reads back-translations, else the second translations.
+
+    Raises:
+        ArtifactError: If nothing is left, or the noise is of other captions.
+    """
+    items = items_of(data.items, "train")
+    visual, item_ids = read_visuals(feats, list(items["item_id"]), needs)
+    row_of = {item: row for row, item in enumerate(item_ids)}
+    captions = data.captions[data.captions["lang"] == data.source_lang]
+    captions = captions[captions["item_id"].isin(set(items["item_id"]))]
+    text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
+    if noise is None:
+        ids = captions["caption_id"]
+        noise = pd.DataFrame(
+            {
+                "slot_id": ids,
+                "given_item_id": captions["item_id"],
+                "given_source_id": ids,
+                "given_translation_of": ids,
+            }
+        )
+    elif set(noise["slot_id"]) != set(captions["caption_id"]):
+        raise ArtifactError("the noise was drawn over other captions than those of the training split")
+    usable = noise["given_item_id"].isin(set(row_of)) & noise["given_source_id"].isin(set(text_of))
+    kept, texts = [], []
+    for lang, frame in translations.items():
+        each = _Texts(_texts(frame, "forward"), round_trips(frame), _texts(second, "forward"))
+        kept.append(noise[usable & each.usable(noise, needs, compared)])
+        texts.append(each)
+        if len(kept[-1]) < 2:
+            into = f" into {lang}" if len(translations) > 1 else ""
+            lacking = f"only {len(kept[-1])} of {len(noise)} training triplets{into} have features and all texts"
+            raise ArtifactError(lacking)
+    joined = pd.concat(kept, ignore_index=True)
+    flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong") if c in joined.columns]
+    pairs = list(zip(texts, kept, strict=True))
+    return Triplets(
+        slot_ids=list(joined["slot_id"]),
+        langs=tuple(translations),
+        lang_N=np.repeat(np.arange(len(kept)), [len(each) for each in kept]),
+        visual=visual,
+        item_N=torch.tensor([row_of[i] for i in joined["given_item_id"]], dtype=torch.int64),
+        item_ids=item_ids,
+        source=[text_of[i] for i in joined["given_source_id"]],
+        target=[each.forward[i] for each, frame in pairs for i in frame["given_translation_of"]],
+        back=_all_of([(each.back, frame["given_translation_of"]) for each, frame in pairs]),
+        second=_all_of([(each.second, frame["given_source_id"]) for each, frame in pairs]),
+        label_V=_labels(items, item_ids),
+        wrong=joined[flags] if flags else None,
+        dropped=len(noise) * len(kept) - len(joined),
+    )
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The texts of one language by source caption."""
+
+    forward: dict[str, str]
+    back: dict[str, str]
+    second: dict[str, str]
+
+    def usable(self, noise: pd.DataFrame, needs: frozenset[str], compared: bool) -> pd.Series[bool]:
+        """The triplets that have every text that is read, of those that some have."""
+        usable: pd.Series[bool] = noise["given_translation_of"].isin(set(self.forward))
+        if self.back and (compared or "back" in needs):
+            usable &= noise["given_translation_of"].isin(set(self.back))
+        elif self.second and compared:
+            usable &= noise["given_source_id"].isin(set(self.second))
+        return usable
+
+
+def _texts(translations: pd.DataFrame | None, direction: str) -> dict[str, str]:
+    """Translations of one direction by their source caption."""
+    if translations is None:
+        return {}
+    found = translations[(translations["direction"] == direction) & (translations["status"] == "ok")]
+    return dict(zip(found["source_caption_id"], found["text"], strict=True))
+
+
+def round_trips(translations: pd.DataFrame) -> dict[str, str]:
+    """Back-translations by the source caption that they began with."""
+    forward = translations[translations["direction"] == "forward"]
+    began = dict(zip(forward["caption_id"], forward["source_caption_id"], strict=True))
+    return {began[i]: text for i, text in _texts(translations, "back").items()}
+
+
+def _all_of(parts: Sequence[tuple[dict[str, str], pd.Series[str]]]) -> list[str] | None:
+    whole = all(set(ids) <= set(text_of) for text_of, ids in parts)
+    return [text_of[i] for text_of, ids in parts for i in ids] if whole else None
+
+
+def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:
+    label_V = items.set_index("item_id")["label"].loc[item_ids]
+    return None if label_V.isna().any() else torch.from_numpy(label_V.to_numpy(np.int64))
+
+
+def without(data: Dataset, left_out: str) -> Dataset:
+    """The data set without the categories that are left out of training.
+
+    Args:
+        data: The data set.
+        left_out: Their numbers, with commas between; empty: none.
+
+    Raises:
+        UsageError: If no item has one of these categories.
+    """
+    if not left_out:
+        return data
+    labels = {int(label) for label in left_out.split(",")}
+    absent = labels - set(data.items["label"].dropna())
+    if absent:
+        raise UsageError(f"no item of {data.name} has the category {min(absent)}, so it cannot be left out")
+    return items_alone(data, ~data.items["label"].isin(labels))
+
+
+def only(data: Dataset, left_out: str) -> Dataset:
+    """The categories of the data set that were left out of training."""
+    return items_alone(data, data.items["label"].isin({int(label) for label in left_out.split(",")}))
+
+
+def items_alone(data: Dataset, chosen: pd.Series[bool]) -> Dataset:
+    """The data set without the other items and their captions."""
+    items = data.items[chosen].reset_index(drop=True)
+    return replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
+
+
+def read_visuals(feats: base.Artifact, item_ids: list[str], needs: frozenset[str]) -> tuple[Frames, list[str]]:
+    """Reads the features of items: every frame where a method needs frames, else one row an item.
+
+    Returns:
+        The features, float32, or the pictures, where a method needs these; and the items that have features.
+    """
+    if "media" in needs:
+        return read_pixels(feats, item_ids)
+    rows, offsets, found = features.read_rows(feats, item_ids, pooled="frames" not in needs)
+    return Frames(torch.from_numpy(rows), torch.from_numpy(offsets)), found
+
+
+def gallery(
+    data: Dataset, feats: base.Artifact, split: str, captions: pd.DataFrame, what: str, needs: frozenset[str]
+) -> Gallery:
+    """Makes a gallery of a split's items with features, and the captions of these items.
+
+    Args:
+        data: The data set.
+        feats: Features of its items.
+        split: Which items.
+        captions: Columns caption_id, item_id, text; captions of other items are left out.
+        what: What the captions are, for the message.
+        needs: What the method reads, `Config.needs`.
+
+    Raises:
+        ArtifactError: If there are no items or no captions.
+    """
+    items = items_of(data.items, split)
+    if items.empty:
+        raise ArtifactError(f"{data.name} has no {split} items")
+    visual, item_ids = read_visuals(feats, list(items["item_id"]), needs)
+    row_of = {item: row for row, item in enumerate(item_ids)}
+    chosen = captions[captions["item_id"].isin(set(row_of)) & captions["text"].notna()]
+    if chosen.empty:
+        raise ArtifactError(f"{data.name} has no {what} for its {split} items")
+    return Gallery(
+        item_ids=item_ids,
+        visual=visual,
+        caption_ids=list(chosen["caption_id"]),
+        texts=list(chosen["text"]),
+        item_T=np.array([row_of[i] for i in chosen["item_id"]], dtype=np.int64),
+        label_V=_labels(items, item_ids),
+        missing=len(items) - len(item_ids),
+    )

@@ -1,0 +1,1 @@
+"""`ccr train`: a dataset, a translation and features become a run."""

@@ -1,0 +1,222 @@
+"""One optimiser step: batches, mixed precision, accumulation, clipping and learning rates.
+
+Shape suffixes: B triplets in a batch, V visual items.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from ccr_cli.data.device import sent
+from ccr_cli.data.frames import Frames
+from ccr_cli.errors import UsageError
+from ccr_cli.methods.base import Batch, Belief, Method
+from ccr_cli.nets.learning_rates import parameter_groups
+from ccr_cli.nets.row_adam import RowAdam
+from ccr_cli.nets.text_transformer import TransformerTextEncoder
+from ccr_cli.stages.train.processes import Ranks
+from ccr_cli.stages.train.training_data import Material
+
+ALONE = Ranks()
+ROOM = 0.5
+"""Share of a device's free memory that features may take; larger ones stay on the host and are sent by batch."""
+
+
+class Engine:
+    """Moves a method's weights, step by step."""
+
+    def __init__(
+        self, method: Method, material: Material, device: torch.device, dtype: torch.dtype, ranks: Ranks = ALONE
+    ) -> None:
+        """Makes the optimisers and puts what batches are made of where it is read.
+
+        Args:
+            method: What is trained, on its device.
+            material: What it is trained on.
+            device: Where it computes.
+            dtype: float32, or that of autocast.
+            ranks: The processes that share each batch.
+        """
+        self.method, self.material, self.device, self.dtype, self.ranks = method, material, device, dtype, ranks
+        self.config = material.config
+        self.triplets = material.per_epoch
+        dense, sparse = parameter_groups(method, self.config)
+        self.optimizers: list[torch.optim.Optimizer] = []
+        if dense:
+            self.optimizers.append(torch.optim.AdamW(dense, fused=True))
+        if sparse:
+            self.optimizers.append(RowAdam(sparse))
+        for group in self._groups():
+            group["initial_lr"] = group["lr"]
+        self.losses = ranks.wrap(method)
+        self.sparse: list[Tensor] = [weight for group in sparse for weight in group["params"]]
+        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
+        self.visual = _placed(material.triplets.visual, device)
+        self.item_N = material.triplets.item_N.to(device)
+        self.label_V = None if material.label_V is None else material.label_V.to(device)
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps an epoch; a last batch of one triplet is left out."""
+        full, rest = divmod(self.triplets, int(self.config.batch_size))
+        return math.ceil((full + int(rest >= 2)) / int(self.config.accumulate))
+
+    def rows_of(self, order: Tensor, step: int) -> list[Tensor]:
+        """The batches of a step: one, or as many as are accumulated.
+
+        Args:
+            order: All triplets, in the order of the epoch.
+            step: Of the epoch, from 0.
+        """
+        size, n = int(self.config.batch_size), int(self.config.accumulate)
+        parts = torch.split(order[step * n * size : (step + 1) * n * size], size)
+        return [rows for rows in parts if len(rows) >= 2]
+
+    def set_lr(self, done: int) -> float:
+        """Sets the learning rates of a step.
+
+        Args:
+            done: Steps since training began.
+
+        Returns:
+            That of the weights that are trained from scratch.
+        """
+        total, c = self.steps * self.config.epochs, self.config
+        share = 0.5 * (1 + math.cos(math.pi * done / total))
+        if c.lr_drop:
+            share = 0.1 if done >= (c.lr_drop - 1) * self.steps else 1.0
+        if done < c.lr_warmup:
+            share *= (done + 1) / (c.lr_warmup + 1)
+        for group in self._groups():
+            group["lr"] = group["initial_lr"] * share
+        return float(c.lr * share)
+
+    def step(self, parts: Sequence[Tensor], p: Belief[Tensor], judged: bool) -> dict[str, Tensor]:
+        """Moves the weights once.
+
+        Args:
+            parts: Rows of the triplets of each batch; their gradients are averaged.
+            p: What is believed of all triplets.
+            judged: Whether the warm-up is over.
+
+        Returns:
+            Loss terms by name, and the norm of the gradient before it is clipped, as `grad_norm`; on the device. Under
+            float16 also `skipped`: 1 where it overflowed, so that nothing moved and the norm counts as 0.
+        """
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        sums: dict[str, Tensor] = {}
+        for number, rows in enumerate(parts, 1):
+            batch = self._batch(rows, p, judged)
+            with self.ranks.averaging(self.losses, now=number == len(parts)):
+                with torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not torch.float32):
+                    terms = self.losses(batch)
+                total = torch.stack([value.float() for value in terms.values()]).sum()
+                self.scaler.scale(total / len(parts)).backward()  # type: ignore[no-untyped-call]
+            for term, value in terms.items():
+                sums[term] = sums.get(term, 0) + value.detach() / len(parts)
+        self.ranks.average_sparse(self.sparse)
+        sums |= self._clip()
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
+        self.scaler.update()
+        return sums
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes from step to step, the random states of all processes too."""
+        random = {"cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            random["cuda"] = torch.cuda.get_rng_state(self.device)
+        return {
+            "model": self.method.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "scaler": self.scaler.state_dict(),
+            "random": self.ranks.all(random),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Goes back to a `state`; processes that were not there draw from a seed of their own."""
+        self.method.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.scaler.load_state_dict(state["scaler"])
+        torch.manual_seed(self.ranks.rank)
+        if self.ranks.rank < len(state["random"]):
+            random = state["random"][self.ranks.rank]
+            torch.set_rng_state(random["cpu"])
+            if self.device.type == "cuda" and "cuda" in random:
+                torch.cuda.set_rng_state(random["cuda"], self.device)
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+    def _batch(self, rows: Tensor, p: Belief[Tensor], judged: bool) -> Batch:
+        m, own = self.material, self.ranks.own(rows)
+        on_device = sent(rows, self.device)
+        item_B, own_b = self.item_N[on_device], self.ranks.own(on_device)
+        source = m.source.select(own).to(self.device)
+        resident = self.visual.offsets_V1.device.type == self.device.type
+        items_b = self.item_N[own_b] if resident else m.triplets.item_N[own]
+        return Batch(
+            visual=self.visual.select(items_b).to(self.device),
+            source=source,
+            target=source if m.target is m.source else m.target.select(own).to(self.device),
+            item_B=item_B,
+            p=Belief(*(side[on_device] for side in (p.VS, p.VT, p.ST))),
+            judged=judged,
+            back=m.back.select(own).to(self.device) if m.back else None,
+            label_B=self.label_V[item_B] if self.label_V is not None else None,
+            gather=self.ranks.gather if self.ranks.size > 1 else None,
+        )
+
+    def _clip(self) -> dict[str, Tensor]:
+        """Returns the norm of the whole gradient, and shortens it to `clip_norm` where it is longer."""
+        for weight in self.sparse:
+            if weight.grad is not None:
+                weight.grad = weight.grad.coalesce()
+        by_optimizer = [_gradients(optimizer) for optimizer in self.optimizers]
+        grads = [grad for part in by_optimizer for grad in part]
+        overflow = {}
+        if self.scaler.is_enabled():  # the scaler asks of each optimiser alone: all shall know where one overflows
+            scaled = get_total_norm(grads)
+            for part in by_optimizer:
+                if part:
+                    part[0].view(-1)[:1].add_(scaled * 0)
+            for optimizer in self.optimizers:
+                self.scaler.unscale_(optimizer)
+            overflow = {"skipped": 1 - scaled.isfinite().float()}
+        norm = torch.nan_to_num(get_total_norm(grads), 0.0, 0.0, 0.0) if overflow else get_total_norm(grads)
+        if self.config.clip_norm:
+            torch._foreach_mul_(grads, (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+        return {"grad_norm": norm, **overflow}
+
+
+def compile_encoders(method: Method) -> None:
+    """Has torch.compile make the transformers encoders of texts faster.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    encoders = [part for part in method.modules() if isinstance(part, TransformerTextEncoder)]
+    if not encoders:
+        raise UsageError("there is no transformers encoder that could be compiled", hint="leave --compile out")
+    for encoder in encoders:
+        encoder.compile()
+
+
+def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """The gradients of its weights, of sparse ones their rows."""
+    weights = (weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None)
+    return [weight.grad.values() if weight.grad.is_sparse else weight.grad for weight in weights]
+
+
+def _placed(visual: Frames, device: torch.device) -> Frames:
+    """Puts features on the device where they fit; larger ones stay, and are sent by batch."""
+    fits = device.type == "cuda" and visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]
+    return visual.to(device) if fits else visual

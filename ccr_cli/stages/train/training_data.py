@@ -1,0 +1,254 @@
+"""What a run is trained on: triplets, their texts tokenised once, and the validation half that selects.
+
+Shape suffixes: N triplets, V visual items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from ccr_cli import registry
+from ccr_cli.artifacts import dataset, noise, translation
+from ccr_cli.console import say, warn
+from ccr_cli.data.seeds import derive
+from ccr_cli.data.tokens import HFTokenizer, Tokenizer, TokenTable
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.methods.base import Belief
+from ccr_cli.nets.text import TextEncoder
+from ccr_cli.nets.tower import VisualTower
+from ccr_cli.stages.shared import judging
+from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.shared.pixels import load_tower, require_same
+from ccr_cli.stages.shared.text_encoders import make_text_encoder, make_tokenizer
+from ccr_cli.stages.shared.triplets import Gallery, Triplets, gallery, training_triplets, without
+from ccr_cli.stages.train.sources import Sources
+
+UNKNOWN = 0.2
+"""Share of unknown tokens above which something is wrong with a tokenizer, or it is of another script."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything that training reads."""
+
+    config: Any
+    """The method's options; `classes` is counted where it was 0."""
+    data: dataset.Dataset
+    triplets: Triplets
+    tokenizer: Tokenizer
+    source: TokenTable
+    target: TokenTable
+    """`source` itself where nothing was translated."""
+    back: TokenTable | None
+    tower: VisualTower | None
+    """The encoder of the features, where it is trained too."""
+    label_V: Tensor | None
+    """Category of each training item, numbered from 0, for a method that learns them."""
+    validation: dict[str, Gallery]
+    """The half that chooses the epoch, with the queries of each language; none where no item can."""
+    select: str
+    """Whose queries choose: `mt` or `human`."""
+    human: tuple[str, ...]
+    """Languages into which people translated what is trained on."""
+    scope: str
+    """What the judge reads: see judges/."""
+    drawn: int | None
+    """The seed by which an epoch has each caption in one language alone; None where it has it in all."""
+    said: Belief[judging.Array] | None
+    """What a judge of texts says; they do not change from epoch to epoch, and to compare them takes its time."""
+    weights: Belief[judging.Array] | None = None
+    """What a list of pairs believes of each."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the method reads, `Config.needs`."""
+        needed: frozenset[str] = self.config.needs()
+        return needed
+
+    @property
+    def visual_dim(self) -> int:
+        """Length of a feature."""
+        return self.triplets.visual.dim if self.tower is None else self.tower.dim
+
+    @property
+    def per_epoch(self) -> int:
+        """Triplets of an epoch."""
+        return len(self.triplets) if self.drawn is None else int(self.triplets.slot_N.max()) + 1
+
+    def order(self, generator: torch.Generator, epoch: int) -> Tensor:
+        """Which triplets an epoch trains on, and in which order.
+
+        Args:
+            generator: Of the order.
+            epoch: From 1.
+        """
+        if self.drawn is None:
+            return torch.randperm(len(self.triplets), generator=generator)
+        rows = torch.from_numpy(draw(self.triplets.slot_N, derive(self.drawn, "language", epoch)))
+        return rows[torch.randperm(len(rows), generator=generator)]
+
+    @property
+    def criterion(self) -> str:
+        """The figure on validation that chooses the epoch."""
+        return "mAP" if "labels" in self.needs else "SumR"
+
+    def text_encoder(self) -> TextEncoder:
+        """A text encoder that reads these texts, made anew; torch's seed decides its first weights."""
+        return make_text_encoder(self.config, self.data)
+
+    def first_belief(self) -> Belief[judging.Array]:
+        """What is believed before the first epoch: all, unless a list of pairs or a judge that needs no model says."""
+        if self.scope == "truth":
+            return judging.truth(self.triplets)
+        return self.said or self.weights or judging.trust(self.triplets)
+
+
+def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Material:
+    """Reads what a run is trained on.
+
+    Args:
+        sources: The artifacts.
+        config: The method's options.
+        request: Of the run: method, seed and select_on are read.
+
+    Raises:
+        ArtifactError: If something that the method reads is missing.
+        UsageError: If there are more categories than `classes`, or texts that cannot be compared.
+    """
+    whole = dataset.read(sources.data)
+    data = without(whole, getattr(config, "left_out", ""))
+    translations = sources.translations()
+    pairs = noise.read(sources.noise) if sources.noise else None
+    needs = config.needs()
+    tower = load_tower(sources.features, config.visual_frozen_layers) if "media" in needs else None
+    second = translation.read(sources.second) if sources.second else None
+    scope = str(registry.load("judges", config.judge).SCOPE)
+    triplets = training_triplets(data, translations, pairs, sources.features, needs, second, compared=scope == "text")
+    if tower is not None:
+        require_same(tower, triplets.visual, sources.features, triplets.item_ids)
+    _require(needs, triplets, sources, translations, str(request["method"]))
+    if triplets.dropped:
+        why = "an item without features, or a caption untranslated or not translated back"
+        warn(f"{triplets.dropped} triplets left out: {why}")
+    triplets, weights = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
+    if weights is not None and scope in ("text", "truth"):
+        hint = "leave --pairs-weight out, or --set judge=none"
+        raise UsageError(f"judge={config.judge} and --pairs-weight both say from the start what to believe", hint=hint)
+    if config.visual != "projection" and tower is None and bool((triplets.visual.offsets_V1.diff() == 1).all()):
+        warn(f"visual={config.visual} reads the rows of an item together, and every training item has one row")
+    if config.judge != "none" and scope not in ("text", "truth") and config.epochs <= config.warmup_epochs:
+        warn(f"judge={config.judge} never speaks: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
+    select = str(request["select_on"]) if sources.translated else "human"
+    validation = _validation(data, translations, sources, select, needs)
+    tokenizer = make_tokenizer(config, whole)
+    say("tokenising", level=1)
+    source = tokenizer.encode(triplets.source)
+    if isinstance(tokenizer, HFTokenizer) and (unknown := tokenizer.unknown(source)) > UNKNOWN:
+        warn(f"{unknown:.0%} of the captions' tokens are unknown to the tokenizer of {config.text_encoder}")
+    label_V = None
+    if "labels" in needs and triplets.label_V is not None:
+        found, numbers = np.unique(triplets.label_V.numpy(), return_inverse=True)
+        label_V = torch.from_numpy(numbers)
+        classes = config.classes or len(found)
+        if classes < len(found):
+            raise UsageError(f"classes={classes}, and the training items have {len(found)} categories")
+        config = configure(type(config), {"classes": classes}, f"method {request['method']}", config)
+    return Material(
+        config=config,
+        data=whole,
+        triplets=triplets,
+        tokenizer=tokenizer,
+        source=source,
+        target=tokenizer.encode(triplets.target) if sources.translated else source,
+        back=tokenizer.encode(triplets.back or []) if "back" in needs else None,
+        tower=tower,
+        label_V=label_V,
+        validation=validation,
+        select=select,
+        human=_by_people(sources, translations, whole),
+        scope=scope,
+        drawn=int(request["seed"]) if request.get("langs") == "draw" else None,
+        said=judging.from_texts(triplets, derive(int(request["seed"]), "null")) if scope == "text" else None,
+        weights=weights,
+    )
+
+
+def _by_people(sources: Sources, translations: Mapping[str, pd.DataFrame], data: dataset.Dataset) -> tuple[str, ...]:
+    """The languages in which captions that people wrote would be trained on."""
+    if not sources.translated:
+        return ()
+    found = tuple(lang for lang, frame in translations.items() if translation.by_people(frame, data.captions))
+    for lang in found:
+        warn(f"people wrote the {lang} captions that are trained on: the run is marked as one that saw them")
+    return found
+
+
+def draw(slot_N: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
+    """Draws one triplet of each slot, whatever its language.
+
+    Args:
+        slot_N: Slot of each triplet.
+        seed: Of the draw.
+
+    Returns:
+        Rows of the triplets that are drawn, ascending.
+    """
+    shuffled = np.random.default_rng(seed).permutation(len(slot_N))
+    _, first = np.unique(slot_N[shuffled], return_index=True)
+    return np.sort(shuffled[first])
+
+
+def _require(
+    needs: frozenset[str],
+    triplets: Triplets,
+    sources: Sources,
+    translations: Mapping[str, pd.DataFrame],
+    method: str,
+) -> None:
+    """Refuses to train without what the method reads."""
+    if "back" in needs and triplets.back is None:
+        lacking = [lang for lang, frame in translations.items() if not (frame["direction"] == "back").any()]
+        asked = " ".join(f"--lang {lang}" for lang in lacking or triplets.langs)
+        raise ArtifactError(
+            f"{method} reads back-translations, and the translations into "
+            f"{' and '.join(lacking or triplets.langs)} lack them",
+            hint=f"ccr translate {asked} --back, or --set cycle_weight=0",
+        )
+    if "labels" in needs and triplets.label_V is None:
+        raise ArtifactError(f"{method} learns categories, and items of {sources.data.path} have no label")
+
+
+def _validation(
+    data: dataset.Dataset,
+    translations: Mapping[str, pd.DataFrame],
+    sources: Sources,
+    select_on: str,
+    needs: frozenset[str],
+) -> dict[str, Gallery]:
+    """The validation half that selects, with the queries that may, by language: machine-translated by default."""
+    found, missed = {}, {}
+    for lang, frame in translations.items():
+        if select_on == "human":
+            captions = data.captions[data.captions["lang"] == lang]
+            what = f"human {lang} captions"
+        else:
+            captions = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
+            what = f"translations into {lang}"
+        try:
+            found[lang] = gallery(data, sources.features, "val-select", captions, what, needs)
+        except ArtifactError as error:
+            missed[lang] = error.message
+    for lang, why in missed.items():
+        if found:
+            warn(f"{lang} does not count for model selection: {why}")
+    if not found:
+        warn(f"no model selection, the last epoch is kept: {'; '.join(dict.fromkeys(missed.values()))}")
+    return found

@@ -1,0 +1,1 @@
+"""`ccr translate`: machine translation of captions, shared among workers and cached sentence by sentence."""

@@ -1,0 +1,58 @@
+"""Maps of a report, by the runs of a workspace."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data.splits import items_of
+from ccr_cli.stages.report.embedding_maps import sample_maps
+from ccr_cli.stages.report.sample_searches import sample_searches
+from ccr_cli.stages.report.stage import gather
+from ccr_cli.stages.shared.inputs import Inputs
+
+
+def test_items_and_their_captions_are_embedded(chain: Chain) -> None:
+    one, *others = sample_maps(Inputs(Workspace(chain.root)), 4, device="cpu")
+    assert not others and one.lang == "es" and len(one.item_ids) == 4 == len(set(one.item_ids))
+    assert len(one.text_TD) == len(one.item_T) and set(one.item_T) == {0, 1, 2, 3}
+    for vectors in (one.item_VD, one.text_TD):
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    images = [one.image(item) for item in one.item_ids]
+    assert all(path is not None and path.is_file() for path in images)
+    again = sample_maps(Inputs(Workspace(chain.root)), 4, device="cpu")[0]
+    assert np.array_equal(again.text_TD, one.text_TD) and again.item_ids == one.item_ids
+    assert json.dumps(gather(Inputs(Workspace(chain.root)), maps=[one])[0].maps[0].request())
+
+
+def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> None:
+    inputs = Inputs(Workspace(chain.root))
+    data = dataset.read(chain.find("dataset"))
+    half = set(items_of(data.items, "val-report")["item_id"])
+    found = sample_searches(inputs, 50, split="val-report", device="cpu")
+    asked = {q.query for q in found}
+    source = data.captions[(data.captions["lang"] == "en") & (data.captions["k"] == 0)]
+    assert {q.gloss_lang for q in found} == {"en"} and {q.gloss for q in found} <= set(source["text"])
+    human = data.captions[(data.captions["lang"] == "es") & (data.captions["k"] == 0)]
+    assert asked and asked == set(human[human["item_id"].isin(half)]["text"])
+    (drawn,) = sample_maps(inputs, 50, split="val-report", device="cpu")
+    assert set(drawn.item_ids) == half
+
+
+def test_a_report_has_the_map_that_was_asked_for(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ccr_cli.report.figures import catalogue
+
+    only = [kind for kind in catalogue.KINDS if kind.name == "where"]
+    monkeypatch.setattr(catalogue, "KINDS", tuple(only))
+    shutil.copytree(chain.root, tmp_path / "workspace")
+    made = toy.ok("report", "--map", "4", "--device", "cpu", "--name", "mapped", workspace=tmp_path / "workspace").made
+    assert {f"figures/where.{end}" for end in ("svg", "pdf", "png")} <= {entry.path for entry in made.files}
+    assert "Where items and captions lie" in made.file("report.html").read_text(encoding="utf-8")

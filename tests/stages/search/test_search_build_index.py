@@ -1,0 +1,194 @@
+"""`ccr index`: what an index finds beside exact search, what its recall says, and what it may not be used for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base
+from ccr_cli.artifacts import index as artifact
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.search.choice import choose
+from ccr_cli.stages.search.faiss_index import Index, exact, faiss, recall
+from ccr_cli.stages.shared.inputs import Inputs
+
+CPU = ("--device", "cpu")
+
+
+def unit(rows: int, dim: int = 16, seed: int = 0) -> torch.Tensor:
+    """Vectors around thirty centres."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(30, dim))[rng.integers(0, 30, rows)] + 0.5 * rng.normal(size=(rows, dim))
+    return torch.nn.functional.normalize(torch.tensor(values, dtype=torch.float32), dim=1)
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+def test_recall_is_the_share_of_the_ten_most_similar_that_are_found(kind: str) -> None:
+    rows_VD, query_QD = unit(2000), unit(80, seed=1)
+    made = Index.build(rows_VD, kind)
+    sim_QV = (query_QD.double() @ rows_VD.double().T).numpy()
+    wanted = [set(np.argsort(-row)[:10].tolist()) for row in sim_QV]
+    found = []
+    for effort in made.efforts():
+        made.effort = effort
+        at_QK = made.nearest(query_QD, 10)
+        share = np.mean([len(set(at.tolist()) & right) / 10 for at, right in zip(at_QK, wanted, strict=True)])
+        assert recall(made, query_QD, rows_VD, exact(query_QD, rows_VD, 10)) == pytest.approx(share, abs=1e-9)
+        found.append(share)
+    assert found[0] < 1 and found[-1] > 0.999, "little effort misses some, much of it nothing"
+
+
+def test_the_greatest_effort_looks_into_every_cell() -> None:
+    rows_VD, query_QD = unit(3000, 32), torch.nn.functional.normalize(torch.ones(1, 32), dim=1)
+    made = Index.build(rows_VD, "ivf")
+    assert made.efforts() == [1, 2, 4, 8, 16, 32, 64, 76], "3,000 entries, 39 a cell"
+    made.effort = made.efforts()[-1]
+    assert recall(made, query_QD, rows_VD, exact(query_QD, rows_VD, 3000)) == 1.0
+    assert Index.build(rows_VD[:40], "ivf").efforts() == [1] and Index.build(rows_VD[:80], "ivf").efforts() == [1, 2]
+
+
+def test_equal_vectors_are_all_right() -> None:
+    rows_VD = unit(40).repeat(5, 1)
+    made = Index.build(rows_VD, "ivf")
+    made.effort = made.efforts()[-1]
+    query_QD = rows_VD[:40]
+    assert recall(made, query_QD, rows_VD, exact(query_QD, rows_VD, 3)) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["ivf", "hnsw"])
+def test_an_index_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
+    made = Index.build(unit(200), kind)
+    made.write(tmp_path / "a.faiss")
+    again = Index.read(tmp_path / "a.faiss", kind, 32)
+    made.effort = 32
+    assert again.effort == 32 and len(again) == 200
+    query_QD = unit(9, seed=2)
+    assert np.array_equal(again.nearest(query_QD, 7), made.nearest(query_QD, 7))
+    assert torch.equal(again.vectors(np.array([3, 199])), unit(200)[[3, 199]])
+    (tmp_path / "b.faiss").write_bytes(b"IwFl nothing of the kind")
+    with pytest.raises(ArtifactError, match="no index that this faiss reads"):
+        Index.read(tmp_path / "b.faiss", kind, 1)
+
+
+def search(chain: Chain, *options: str | Path) -> Any:
+    return json.loads(toy.ok("search", *options, "--json", *CPU, workspace=chain.root).out)
+
+
+def alike(one: Any, other: Any) -> bool:
+    key = "caption_id" if "caption_id" in one["hits"][0] else "item_id"
+    return (
+        [hit[key] for hit in one["hits"]] == [hit[key] for hit in other["hits"]]
+        and [hit["similarity"] for hit in one["hits"]]
+        == pytest.approx([hit["similarity"] for hit in other["hits"]], abs=1e-5)
+        and one["uncertainty"] == pytest.approx(other["uncertainty"], abs=1e-4)
+    )
+
+
+@pytest.mark.slow
+def test_the_chain_with_an_index(finished: Chain) -> None:
+    run = finished.find("run", "uml").path
+    planned = toy.ok("index", run, "--split", "all", "--recall", "1", "--dry-run", *CPU, workspace=finished.root)
+    assert "to do" in planned.out and not (finished.root / "indexes").exists()
+    done = toy.ok("index", run, "--split", "all", "--recall", "1", *CPU, workspace=finished.root)
+    made = done.made
+    assert done.paths == [run, finished.find("dataset").path, finished.find("features").path, made.path]
+    assert made.kind == "index" and made.name == f"{run.name}-all-ivf-{made.name[-6:]}"
+    assert made.counts == {"entries": 48, "dim": 32} and base.verify(made) == []
+    about = artifact.about(made)
+    assert about["recall"]["at"] == 10 and about["recall"]["value"] == 1.0
+    assert about["measured_on"] == "captions in es" and about["recall"]["queries"] == 12
+    assert "recall@10 1.000 against exact search (12 queries: captions in es)" in done.err
+    for query in ("círculo rojo", "a blue bar"):
+        plain = search(finished, query, run, "--split", "all")
+        assert alike(search(finished, query, made.path), plain)
+        assert alike(search(finished, query, run, made.path, "--split", "all"), plain)
+        assert alike(search(finished, query, run, "--index"), plain)
+    picture = finished.folder / "media" / "red-ring.png"
+    assert search(finished, "--image", picture, made.path)["hits"][0]["item_id"] == "red-ring"
+    for lang in ((), ("--lang", "es")):  # it chooses the run; items have no language
+        again = toy.ok("index", run, "--split", "all", "--recall", "1", *lang, *CPU, workspace=finished.root)
+        assert again.made.id == made.id
+    for options, said in (
+        (("--split", "test"), "is of all, not of --split test"),
+        (("--find", "captions"), "is of items, not of --find captions"),
+        (("--lang", "fr"), "does not know fr"),
+    ):
+        refused = finished.ccr("search", "rojo", made.path, *options, *CPU)
+        assert refused.code == 2 and said in refused.err
+    toy.ok("index", run, *CPU, workspace=finished.root)
+    several = finished.ccr("search", "rojo", run, "--index", *CPU)
+    assert several.code == 4 and "several index artifacts" in several.err
+    assert alike(search(finished, "rojo", run, "--index", "--split", "all"), search(finished, "rojo", made.path))
+    absent = finished.ccr("search", "rojo", run, "--index", "--find", "captions", *CPU)
+    assert absent.code == 4 and f"ccr index {run} --find captions" in absent.err.replace("\n", "")
+    other = finished.ccr("search", "rojo", finished.find("run", "infonce").path, made.path, *CPU)
+    assert other.code == 4
+    missing = finished.ccr("search", "rojo", finished.find("run", "infonce").path, "--index", *CPU)
+    assert missing.code == 4 and "ccr index" in missing.err
+
+
+def test_the_effort_is_the_least_that_reaches_the_recall_asked_for(finished: Chain) -> None:
+    run, efforts = finished.find("run", "uml").path, {}
+    for asked in ("0.3", "1"):  # 120 captions, three cells
+        options = ("--split", "all", "--find", "captions", "--recall", asked)
+        efforts[asked] = artifact.about(toy.ok("index", run, *options, *CPU, workspace=finished.root).made)["effort"]
+    assert efforts["0.3"] == 1 < efforts["1"] <= 3, efforts
+
+
+def test_too_few_candidates_have_no_uncertainty(finished: Chain) -> None:
+    run = finished.find("run", "uml").path
+    made = toy.ok("index", run, "--split", "all", *CPU, workspace=finished.root).made
+    searcher = choose(Inputs.from_paths(Workspace(finished.root), [str(made.path)]), device="cpu")
+    assert searcher._index is not None and searcher._candidates == 2
+    rows_VD = searcher._index.vectors(np.arange(48))
+    cells = faiss().IndexIVFFlat(faiss().IndexFlatIP(32), 32, 24, faiss().METRIC_INNER_PRODUCT)
+    cells.train(rows_VD.numpy())
+    cells.add(rows_VD.numpy())
+    cells.make_direct_map()
+    searcher._index = Index(cells, "ivf")  # one cell of 24 is looked into: of some queries it has one entry
+    answers = list(searcher.texts([text for text in searcher.data.captions["text"]], 10))
+    assert {len(answer.hits) > 1 for answer in answers} == {True, False}
+    assert all((answer.uncertainty is None) == (len(answer.hits) < 2) for answer in answers)
+
+
+@pytest.mark.slow
+def test_captions_and_another_data_set(finished: Chain, tmp_path: Path) -> None:
+    run = finished.find("run", "uml").path
+    made = toy.ok("index", run, "--find", "captions", "--type", "hnsw", *CPU, workspace=finished.root).made
+    assert artifact.about(made)["measured_on"] == "pictures"
+    picture = finished.folder / "media" / "red-ring.png"
+    plain = search(finished, "--image", picture, run, "--find", "captions", "--top", "3")
+    assert alike(search(finished, "--image", picture, made.path, "--top", "3"), plain)
+    folder = toy.toy("other")
+    for item in folder.items:
+        item[1] = "test"
+    data = toy.ok("data", "import", folder.write(tmp_path / "other"), workspace=finished.root).made
+    toy.ok("extract", data.path, *toy.ENCODER, workspace=finished.root)
+    over = toy.ok("index", run, data.path, "--recall", "1", *CPU, workspace=finished.root).made
+    assert "-other-test-" in over.name and over.counts["entries"] == 48
+    assert alike(search(finished, "rojo", over.path), search(finished, "rojo", run, data.path))
+    refused = finished.ccr("search", "rojo", made.path, data.path, *CPU)
+    assert refused.code == 2 and "is of toy, not of other" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--type", "flat"), ("--recall", "0"), ("--recall", "1.1"), ("--split", "tests")]
+)
+def test_what_there_is_none_of(option: str, value: str, chain: Chain) -> None:
+    done = chain.ccr("index", chain.find("run", "uml").path, option, value, *CPU)
+    assert done.code == 2 and option.strip("-") in done.err
+
+
+def test_without_the_package(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    done = chain.ccr("index", chain.find("run", "uml").path, *CPU)
+    assert done.code == 5 and "pip install 'ccr-cli[index]'" in done.err

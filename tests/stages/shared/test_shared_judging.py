@@ -1,0 +1,118 @@
+"""Captions of one item as witnesses for its picture."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from ccr_cli.methods.base import Belief
+from ccr_cli.nets.ragged import mean_rows
+from ccr_cli.stages.shared.judging import Embedded, ask
+
+HOW: dict[str, Any] = {"seed": 0, "batch_size": 4, "read": lambda sim: sim}
+
+
+def embedded() -> tuple[Embedded, Belief[npt.NDArray[np.float64]]]:
+    generator = torch.Generator().manual_seed(0)
+    v_VD, s_ND, t_ND = (normalize(torch.randn(n, 5, generator=generator), dim=1) for n in (3, 6, 6))
+    p = np.random.default_rng(0).random((3, 6))
+    return Embedded(v_VD, s_ND, t_ND, torch.tensor([0, 0, 0, 1, 1, 2])), Belief(*p)
+
+
+def test_kin_is_the_mean_of_the_other_captions_as_far_as_they_are_believed() -> None:
+    seen, p = embedded()
+    kin_ND = seen.with_kin(p).kin_ND
+    assert kin_ND is not None
+    for i in range(6):
+        total, weight = np.zeros(5), 0.0
+        for j in range(6):
+            if j != i and seen.item_N[i] == seen.item_N[j]:
+                total += p.VS[j] * seen.s_ND[j].double().numpy() + p.VT[j] * seen.t_ND[j].double().numpy()
+                weight += p.VS[j] + p.VT[j]
+        np.testing.assert_allclose(kin_ND[i].numpy(), total / max(weight, 1.0), rtol=1e-5, atol=1e-6)
+
+
+def test_captions_come_in_any_order_and_some_items_have_none() -> None:
+    seen, p = embedded()
+    order = torch.tensor([4, 0, 5, 2, 1, 3])
+    moved = Embedded(seen.v_VD[[2, 0, 1, 2]], seen.s_ND[order], seen.t_ND[order], 1 + seen.item_N[order] % 2)
+    kept = Embedded(seen.v_VD[[0, 1]], seen.s_ND[order], seen.t_ND[order], seen.item_N[order] % 2)
+    assert torch.equal(moved.with_kin(p).v_ND, kept.with_kin(p).v_ND)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_sums_over_items_repeat_on_a_gpu() -> None:
+    generator = torch.Generator("cuda").manual_seed(0)
+    rows_ND = torch.randn(20_000, 64, generator=generator, device="cuda")
+    item_N = torch.randint(0, 40, (20_000,), generator=generator, device="cuda")
+    p = Belief(*np.random.default_rng(0).random((3, 20_000)))
+    seen = Embedded(rows_ND[:40], rows_ND, rows_ND.flip(0), item_N)
+    offsets_V1 = torch.arange(0, 20_001, 500, device="cuda")
+    means, sides = mean_rows(rows_ND, offsets_V1), seen.with_kin(p).v_ND
+    assert all(torch.equal(means, mean_rows(rows_ND, offsets_V1)) for _ in range(20))
+    assert all(torch.equal(sides, seen.with_kin(p).v_ND) for _ in range(20))
+
+
+def test_a_caption_alone_leaves_the_picture_as_it_is() -> None:
+    seen, p = embedded()
+    with_kin = seen.with_kin(p)
+    torch.testing.assert_close(with_kin.v_ND[5], seen.v_VD[2])
+    assert not torch.equal(with_kin.v_ND[0], seen.v_VD[0])
+    torch.testing.assert_close(with_kin.v_ND.norm(dim=1), torch.ones(6))
+
+
+def test_what_nobody_believes_says_nothing() -> None:
+    seen, _ = embedded()
+    nobody = Belief(np.zeros(6), np.zeros(6), np.zeros(6))
+    torch.testing.assert_close(seen.with_kin(nobody).v_ND, seen.v_VD[seen.item_N])
+
+
+def test_kin_changes_the_visual_sides_alone() -> None:
+    seen, p = embedded()
+    before, after = seen.similarities(), seen.with_kin(p).similarities()
+    np.testing.assert_array_equal(before["ST"], after["ST"])
+    assert not np.allclose(before["VS"], after["VS"]) and not np.allclose(before["VT"], after["VT"])
+
+
+def test_crowding_is_the_mean_of_the_nearest_strangers() -> None:
+    seen, _ = embedded()
+    found = seen.crowding(0)
+    assert set(found) == {"VS", "VT"}
+    for name, other_ND in (("VS", seen.s_ND), ("VT", seen.t_ND)):
+        sim = seen.v_VD[seen.item_N].double().numpy() @ other_ND.double().numpy().T
+        differ = seen.item_N.numpy()[:, None] != seen.item_N.numpy()[None, :]
+        for i in range(6):
+            rows, columns = (np.sort(x[differ[i]])[-2:].mean() for x in (sim[i], sim[:, i]))
+            np.testing.assert_allclose([found[name][0][i], found[name][1][i]], [rows, columns], rtol=1e-5, atol=1e-6)
+
+
+def test_the_triangle_reads_leads_over_strangers_and_the_texts_as_they_are() -> None:
+    seen, _ = embedded()
+    given, null = seen.leads(3)
+    similar, shuffled, crowd = seen.similarities(), seen.null(3), seen.crowding(3)
+    left, right = seen.shuffled(3)
+    assert (seen.item_N[left] != seen.item_N[right]).all() and len(null) == len(left)
+    np.testing.assert_array_equal(given[:, 2], similar["ST"])
+    np.testing.assert_array_equal(null[:, 2], shuffled["ST"])
+    for column, name in enumerate(("VS", "VT")):
+        np.testing.assert_allclose(given[:, column], similar[name] - (crowd[name][0] + crowd[name][1]) / 2)
+        a, b = crowd[name][0][left], crowd[name][1][right]
+        np.testing.assert_allclose(null[:, column], shuffled[name] - (a + b) / 2)
+
+
+@pytest.mark.parametrize("items", [1, 3])
+def test_a_model_that_has_collapsed_doubts_nothing(items: int) -> None:
+    same = normalize(torch.ones(items, 5), dim=1)
+    item_N = torch.arange(items).repeat_interleave(2)
+    triplets = SimpleNamespace(langs=("es",))  # the triangle asks no texts and no truth
+    opinion = ask("triangle", "", Embedded(same, same[item_N], same[item_N], item_N), triplets, **HOW)  # type: ignore[arg-type]
+    for p_N in (opinion.p.VS, opinion.p.VT, opinion.p.ST):
+        np.testing.assert_array_equal(p_N, np.ones(2 * items))
+    assert set(opinion.shares.values()) == {0.0}

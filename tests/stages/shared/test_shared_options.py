@@ -1,0 +1,45 @@
+"""`--set help`: every plug-in's options, each with its meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import toy
+
+from ccr_cli import registry
+from ccr_cli.stages.shared.options import described
+
+
+@pytest.mark.parametrize("group", ["encoders", "methods", "translators"])
+def test_every_option_says_what_it_is(group: str) -> None:
+    for name in registry.names(group):
+        for option, _, meaning in described(registry.load(group, name).Config):
+            assert meaning.endswith((".", ".)")) and "\n" not in meaning, f"{name}: {option}"
+
+
+@pytest.mark.parametrize(
+    ("call", "option"),
+    [
+        (("translate", "--lang", "es", "--engine", "apertium"), "modes"),
+        (("extract", "--encoder", "clip"), "model"),
+        (("train", "--method", "uml"), "anchor_weight"),
+    ],
+)
+def test_options_are_listed_and_nothing_is_made(call: tuple[str, ...], option: str, tmp_path: Path) -> None:
+    toy.ok("data", "import", toy.toy().write(tmp_path / "toy"), workspace=tmp_path / "workspace")
+    before = sorted((tmp_path / "workspace").rglob("*"))
+    listed = toy.ok(*call, "--set", "help", workspace=tmp_path / "workspace")
+    assert f"\n{option}\t" in listed.out and not listed.err
+    assert sorted((tmp_path / "workspace").rglob("*")) == before
+
+
+def test_presets_are_listed_with_what_they_set(tmp_path: Path) -> None:
+    listed = toy.ok("train", "--method", "uml", "--preset", "help", workspace=tmp_path).out.splitlines()
+    rows = dict(line.split("\t") for line in listed)
+    assert list(rows)[1:] == ["paper", "paper-video"]
+    assert "gamma=0.25" in rows["paper-video"] and "warmup_epochs=0" in rows["paper-video"]
+    options = toy.ok("train", "--method", "uml", "--set", "help", workspace=tmp_path).out.splitlines()
+    assert options[-1].startswith("--preset\t") and "paper, paper-video" in options[-1]
+    none = toy.ccr("train", "--method", "infonce", "--preset", "help", workspace=tmp_path)
+    assert none.code == 2 and "infonce has no presets" in none.err

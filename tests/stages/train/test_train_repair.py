@@ -1,0 +1,315 @@
+"""The loop of repair: a list of pairs decides what is translated again, left out, or weighted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import toy
+from standin import Engine
+from toy import Chain
+
+from ccr_cli.artifacts import base, diagnosis, noise, run, translation
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data import pairs_file as listing
+from ccr_cli.errors import UsageError
+from ccr_cli.stages.report.stage import gather as gather_report
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.shared.triplets import Triplets
+from ccr_cli.stages.train.pair_list import Chosen
+from ccr_cli.stages.train.sources import find_sources
+from ccr_cli.stages.train.training_data import gather
+
+CPU = ("--device", "cpu")
+TRAIN = ("--method", "infonce", "--epochs", "1", *toy.SMALL)
+
+
+@pytest.fixture
+def exported(finished: Chain, tmp_path: Path) -> Path:
+    """What the diagnosis of the run without noise says, a quarter of the pairs called noisy."""
+    path = tmp_path / "pairs.csv"
+    toy.ok(
+        "diagnose",
+        finished.find("run", "infonce").path,
+        "--share",
+        "0.25",
+        "--export",
+        path,
+        *CPU,
+        workspace=finished.root,
+    )
+    return path
+
+
+def noisy(path: Path) -> list[str]:
+    frame = listing.read(path).frame
+    return list(frame.loc[frame["verdict"] == "noisy", "slot_id"])
+
+
+def hand_made(path: Path, rows: list[dict[str, Any]]) -> Path:
+    pd.DataFrame(rows).to_csv(path, index=False)
+    return path
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+
+
+def material(
+    finished: Chain, path: Path, *, weighted: bool = False, judge: str = "none", mismatch: bool = False
+) -> Any:
+    inputs = Inputs(Workspace(finished.root))
+    sources = find_sources(inputs, "es")
+    if mismatch:
+        sources.noise = finished.find("noise")
+    sources.pairs = Chosen(listing.read(path), weighted)
+    from ccr_cli.methods.infonce import Config
+
+    return gather(sources, configure(Config, {"judge": judge}, "infonce"), {"seed": 0, "select_on": "mt", "method": ""})
+
+
+def test_pairs_that_are_called_noisy_are_left_out(finished: Chain, exported: Path) -> None:
+    gone = set(noisy(exported))
+    assert len(gone) == 12
+    found = material(finished, exported)
+    whole = set(listing.read(exported).frame["slot_id"])
+    assert set(found.triplets.slot_ids) == whole - gone and len(found.source) == len(found.target) == 36
+    assert (found.first_belief().VT == 1).all() and found.triplets.wrong is None
+    done = toy.ok("train", *TRAIN, "--pairs", exported, workspace=finished.root)
+    assert done.made.counts["triplets"] == 36 and "36 of 48 pairs are trained on" in done.err
+    config = run.config(done.made)
+    assert config["pairs"] == {"sha256": base.sha256_file(exported), "as": "verdicts"} == done.made.request["pairs"]
+
+
+def test_probabilities_weight_the_pairs_from_the_first_epoch(finished: Chain, tmp_path: Path, exported: Path) -> None:
+    found, said = material(finished, exported, weighted=True), listing.read(exported).frame.set_index("slot_id")
+    assert len(found.triplets) == 48
+    p = found.first_belief()
+    for side, column in ((p.VS, "p_vs"), (p.VT, "p_clean"), (p.ST, "p_st")):
+        np.testing.assert_array_equal(side, said.loc[found.triplets.slot_ids, column])
+    alone = hand_made(tmp_path / "mine.csv", [{"slot_id": s, "p_clean": 0.25} for s in said.index])
+    p = material(finished, alone, weighted=True).first_belief()
+    assert ((p.VS == 1) & (p.VT == 0.25) & (p.ST == 0.25)).all(), "the translation is doubted, and nothing else"
+    with pytest.raises(UsageError, match="both say from the start"):
+        material(finished, exported, weighted=True, judge="translation")
+
+
+def test_a_weight_of_zero_is_as_good_as_leaving_a_pair_out(finished: Chain, tmp_path: Path, exported: Path) -> None:
+    """Batches hold the doubted pairs too, so the runs differ; but what is doubted is not learned."""
+    gone = set(noisy(exported))
+    frame = listing.read(exported).frame
+    rows = [{"slot_id": s, "p_clean": float(s not in gone)} for s in frame["slot_id"]]
+    path = hand_made(tmp_path / "mine.csv", rows)
+    options = ("--method", "infonce", "--epochs", "4", "--set", "lr=0.02", *toy.SMALL)
+    weighted = toy.ok("train", *options, "--pairs", path, "--pairs-weight", workspace=finished.root).made
+    plain = toy.ok("train", *options, workspace=finished.root).made
+    assert weighted.request["pairs"]["as"] == "weights" and weighted.name != plain.name
+    near = []
+    for made in (weighted, plain):
+        table = diagnosis.read_pairs(toy.ok("diagnose", made.path, *CPU, workspace=finished.root).made)
+        near.append(table.loc[table["slot_id"].isin(gone), "sim_vt"].mean())
+    assert near[0] < near[1] - 0.1
+
+
+def test_the_list_decides_what_the_run_is(finished: Chain, tmp_path: Path, exported: Path) -> None:
+    first = toy.ok("train", *TRAIN, "--pairs", exported, workspace=finished.root).made
+    moved = shutil.copy(exported, tmp_path / "elsewhere.csv")
+    assert toy.ok("train", *TRAIN, "--pairs", moved, workspace=finished.root).made.id == first.id
+    rows = listing.read(exported).frame.assign(verdict="clean")
+    corrected = tmp_path / "corrected.csv"
+    rows.to_csv(corrected, index=False)
+    other = toy.ok("train", *TRAIN, "--pairs", corrected, workspace=finished.root).made
+    assert other.name != first.name and other.counts["triplets"] == 48
+    done = toy.ccr("train", *TRAIN, "--name", first.name, "--pairs", corrected, workspace=finished.root)
+    assert done.code == 4 and "pairs:" in done.err
+    evaluated = toy.ok("evaluate", first.path, *CPU, "--json", workspace=finished.root)
+    made = json.loads(evaluated.out)["made"][0]["path"]
+    label = json.loads((Path(made) / "metrics.json").read_text(encoding="utf-8"))["results"][0]["label"]
+    assert label == f"infonce (pairs {base.sha256_file(exported)[:6]})"
+
+
+def test_pairs_that_are_not_what_was_judged_count_as_never_doubted(finished: Chain, tmp_path: Path) -> None:
+    """The list is of the run with synthetic noise, and training is without: what was switched is itself again."""
+    path = tmp_path / "pairs.parquet"
+    toy.ok(
+        "diagnose",
+        finished.find("run", "uml").path,
+        "--judge",
+        "oracle",
+        "--export",
+        path,
+        *CPU,
+        workspace=finished.root,
+    )
+    switched = set(noisy(path))
+    drawn = noise.read(finished.find("noise")).set_index("slot_id")
+    assert switched == set(drawn.index[drawn["vt_wrong"]]) and len(switched) > 10
+    assert set(material(finished, path).triplets.slot_ids) == set(drawn.index)
+    assert (material(finished, path, weighted=True).first_belief().VT == 1).all()
+    with_noise = material(finished, path, mismatch=True)
+    assert set(with_noise.triplets.slot_ids) == set(drawn.index) - switched
+    assert not with_noise.triplets.wrong["vt_wrong"].any()
+    rows = listing.read(path).frame.assign(translation="nada")
+    rows.to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(UsageError, match="is of other pairs"):
+        material(finished, tmp_path / "other.csv")
+
+
+def test_a_run_without_some_pairs_is_diagnosed_on_all(finished: Chain, tmp_path: Path) -> None:
+    slots = sorted(noise.read(finished.find("noise"))["slot_id"])
+    half = hand_made(tmp_path / "half.csv", [{"slot_id": slot} for slot in slots[::2]])
+    trained = toy.ok(
+        "train", "--method", "decl", "--epochs", "2", *toy.SMALL, "--pairs", half, workspace=finished.root
+    ).made
+    judged = diagnosis.read_pairs(toy.ok("diagnose", trained.path, *CPU, workspace=finished.root).made)
+    assert sorted(judged["slot_id"]) == slots
+    seen = judged["slot_id"].isin(slots[::2])
+    assert (judged[diagnosis.TRAJECTORY].notna().all(axis=1) == seen).all()
+
+
+def test_an_engine_that_says_the_same_is_warned_of(workspace: Chain, tmp_path: Path, engine: Engine) -> None:
+    path = hand_made(tmp_path / "mine.csv", [{"source_caption_id": "red-circle-en0"}])
+    frame = translation.read(workspace.find("translation")).set_index("caption_id")
+    same = str(frame.loc["red-circle-en0@es", "text"])
+    engine.knows({"red circle": same, same: "red circle"})
+    done = toy.ok("translate", "--lang", "es", "--only", path, "--engine", "apertium", workspace=workspace.root)
+    assert "none of 1 captions has another translation now: ask another engine" in done.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([{"slot_id": "red-circle-en0"}, {"slot_id": "nobody"}], (), "'nobody' is no training caption of toy"),
+        ([{"slot_id": "red-square-en0"}], (), "is no training caption of toy"),
+        ([{"item_id": "red-circle"}], (), "has no column slot_id"),
+        ([{"slot_id": "red-circle-en0"}], ("--pairs-weight",), "has no column p_clean"),
+        ([{"slot_id": "red-circle-en0", "lang": "fr"}], (), "is of fr, and has no pair in es"),
+        ([{"slot_id": "red-circle-en0"}], (), "leaves 1 of 48 pairs"),
+    ],
+)
+def test_a_list_of_something_else_is_refused(
+    rows: list[dict[str, Any]], options: tuple[str, ...], message: str, finished: Chain, tmp_path: Path
+) -> None:
+    path = hand_made(tmp_path / "pairs.csv", rows)
+    done = toy.ccr("train", *TRAIN, "--pairs", path, *options, workspace=finished.root)
+    assert done.code == 2 and message in " ".join(done.err.split()), done.err
+    alone = toy.ccr("train", *TRAIN, "--pairs-weight", workspace=finished.root)
+    assert alone.code == 2 and "goes with --pairs" in alone.err
+
+
+def test_triplets_that_are_selected_keep_their_languages() -> None:
+    import torch
+
+    from ccr_cli.data.frames import Frames
+
+    triplets = Triplets(
+        slot_ids=["a", "b", "a", "b"],
+        langs=("de", "fr"),
+        lang_N=np.array([0, 0, 1, 1]),
+        visual=Frames(torch.zeros(2, 3), torch.tensor([0, 1, 2])),
+        item_N=torch.tensor([0, 1, 0, 1]),
+        item_ids=["x", "y"],
+        source=["a", "b", "a", "b"],
+        target=["a-de", "b-de", "a-fr", "b-fr"],
+        back=None,
+        second=None,
+        label_V=None,
+        wrong=None,
+        dropped=0,
+    )
+    chosen = triplets.select(np.array([1, 2, 3]))
+    assert chosen.target == ["b-de", "a-fr", "b-fr"] and list(chosen.lang_N) == [0, 1, 1]
+    assert [part.target for _, part in chosen.by_language()] == [["b-de"], ["a-fr", "b-fr"]]
+    frame = pd.DataFrame({"slot_id": ["a", "b", "b"], "lang": ["fr", "fr", "de"], "p_clean": [0.1, 0.2, 0.3]})
+    chosen, p = Chosen(listing.Listed(Path("x"), frame, ""), True).apply(triplets)
+    assert chosen.target == ["b-de", "a-fr", "b-fr"] and p is not None and list(p.VT) == [0.3, 0.1, 0.2]
+
+
+# -- translating again -------------------------------------------------------------------------------------------------
+
+
+def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported: Path, engine: Engine) -> None:
+    first = finished.find("translation")
+    before = translation.read(first).set_index("caption_id")
+    gone = set(noisy(exported))
+    words = dict(zip(before["source_caption_id"], before["text"], strict=True))
+    english = listing.read(exported).frame.set_index("slot_id")["source_text"]
+    engine.knows({english[c]: f"de nuevo {words[c]}" for c in gone} | {f"de nuevo {words[c]}": "again" for c in gone})
+    done = toy.ok("translate", first.path, "--only", exported, "--engine", "apertium", workspace=finished.root)
+    assert "12 of 12 captions have another translation now" in done.err
+    made, after = done.made, translation.read(done.made).set_index("caption_id")
+    assert list(after.index) == list(before.index), "complete, and in the same order"
+    anew = after["source_caption_id"].isin(gone) & (after["direction"] == "forward")
+    back = (after["direction"] == "back") & after["source_caption_id"].isin(after.index[anew])
+    assert anew.sum() == back.sum() == 12
+    assert all(after.loc[anew, "text"] == "de nuevo " + before.loc[after.index[anew], "text"])
+    assert set(after.loc[back, "text"]) == {"again"} and set(after.loc[anew | back, "engine"]) == {"apertium"}
+    pd.testing.assert_frame_equal(after[~(anew | back)], before[~(anew | back)])
+    assert sorted(engine.asked()) == sorted({english[c] for c in gone} | {f"de nuevo {words[c]}" for c in gone})
+    assert [parent.kind for parent in made.parents] == ["dataset", "translation"]
+    assert made.parent("translation").id == first.id and made.request["only"]["of"] == first.request
+    again = toy.ok("translate", "--lang", "es", "--only", exported, "--engine", "apertium", workspace=finished.root)
+    assert again.made.id == made.id, "one that was mended is not mended again unless it is named"
+    trained = toy.ok("train", made.path, *TRAIN, "--pairs", exported, workspace=finished.root)
+    assert trained.made.counts["triplets"] == 48 and "12 pairs are not those that were judged" in trained.err
+    shown = toy.ok("evaluate", trained.made.path, "-v", *CPU, workspace=finished.root)
+    mt = next(part for part in shown.err.replace("\n", "").split("|") if part.startswith("mt:"))
+    assert mt.startswith("mt:recorded:") and "&apertium:" in mt
+    exported_as = toy.ok("export", trained.made.path, workspace=finished.root).made.path
+    card = (exported_as / "README.md").read_text(encoding="utf-8")
+    assert "| translations into es | by machine: recorded hand" in card
+    assert "| translations into es, some of them again | by machine: apertium " in card
+    assert card.count("translations into es, some of them again |") == 2, "of either licence too"
+    material, _ = gather_report(Inputs.from_paths(Workspace(finished.root), [str(trained.made.path)]))
+    (fact,) = material.facts.values()
+    digest = base.sha256_file(exported)[:6]
+    assert fact.label == f"infonce (pairs {digest}) [mended={digest}]"
+
+
+def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path, engine: Engine) -> None:
+    path = hand_made(tmp_path / "mine.csv", [{"source_caption_id": c} for c in ("red-circle-en0", "red-circle-en1")])
+    engine.knows({"red circle": "rojo"})
+    options = ("--lang", "es", "--only", path, "--engine", "apertium", "--max-failed", "0.9")
+    done = toy.ccr("translate", *options, workspace=workspace.root)
+    assert done.code == 3, done.err
+    assert "1 of 2 captions have another translation now" in done.err
+    frame = translation.read(done.made).set_index("caption_id")
+    assert frame.loc["red-circle-en0@es", "text"] == "rojo" and frame.loc["red-circle-en1@es", "status"] == "failed"
+    assert "red-circle-en1@es@en" not in frame.index, "the way back of what is no more there"
+    engine.knows({"red circle": "rojo", "a picture of one circle that is red": "un rojo", "un rojo": "a", "rojo": "b"})
+    toy.ok("translate", *options, "--retry-failed", workspace=workspace.root)
+    frame = translation.read(base.load(done.made.path)).set_index("caption_id")
+    assert (frame.loc["red-circle-en1@es", "text"], frame.loc["red-circle-en1@es@en", "text"]) == ("un rojo", "a")
+    assert frame.loc["blue-circle-en0@es", "engine"] == "recorded"
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([{"source_caption_id": "nobody"}], (), "'nobody' is no training caption of toy"),
+        ([{"source_caption_id": "red-square-en0"}], (), "is no training caption of toy"),
+        ([{"slot_id": "red-circle-en0"}], (), "has no column source_caption_id"),
+        ([{"source_caption_id": "red-circle-en0", "verdict": "clean"}], (), "calls no pair in es noisy"),
+        ([{"source_caption_id": "red-circle-en0", "lang": "fr"}], (), "calls no pair in es noisy"),
+        ([{"source_caption_id": "red-circle-en0", "translation": "nada"}], (), "is of other translations than"),
+        ([{"source_caption_id": "red-circle-en0"}], ("--back",), "no --back, --queries, --rounds or --split"),
+        ([{"source_caption_id": "red-circle-en0"}], ("--engine", "recorded"), "is by the same engine"),
+    ],
+)
+def test_what_cannot_be_translated_again_is_refused(
+    rows: list[dict[str, Any]], options: tuple[str, ...], message: str, finished: Chain, tmp_path: Path
+) -> None:
+    path = hand_made(tmp_path / "pairs.csv", rows)
+    engine = () if "--engine" in options else ("--engine", "apertium")
+    done = toy.ccr("translate", "--lang", "es", "--only", path, *engine, *options, workspace=finished.root)
+    assert done.code == 2 and message in " ".join(done.err.split()), done.err
+
+
+def test_without_a_language_or_a_translation_nothing_can_be_mended(finished: Chain, exported: Path) -> None:
+    done = toy.ccr("translate", "--only", exported, workspace=finished.root)
+    assert done.code == 2 and "or the translation to mend" in done.err
