@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("methods", "encoders", "translators", "report"),
     ("losses", "judges", "nets", "data", "metrics"),
     ("artifacts",),
-    ("hub", "transformers_loading", "cache"),
+    ("hub", "transformers_loading", "cache_folder"),
     ("registry", "console"),
     ("errors",),
     ("__init__",),

@@ -24,7 +24,7 @@ OWN_PROCESS = """
 import os, sys, time
 from pathlib import Path
 from ccr_cli.artifacts import build
-from ccr_cli.stages import sweep_run, train_state, trainer
+from ccr_cli.stages.train import loop as trainer, state as train_state, sweep_run
 trainer.SAVE_SECONDS, build.LEASE_SECONDS, sweep_run.POLL_SECONDS = 0.0, 2.0, 0.1
 root, train, save = Path(os.environ["CCR_WORKSPACE"]), trainer.Trainer.train, train_state.save_state
 def noted(self):

@@ -28,7 +28,7 @@ EXTRACT = ("extract", *toy.ENCODER)
 SMALL_PIECES = """
 import sys
 from ccr_cli.artifacts import features
-from ccr_cli.stages import extract_pieces
+from ccr_cli.stages.extract import pieces as extract_pieces
 features.SHARD_ITEMS, extract_pieces.PICTURES, extract_pieces.VIDEOS = 24, 5, 2
 from ccr_cli.cli import main
 main()

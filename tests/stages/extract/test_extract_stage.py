@@ -209,7 +209,7 @@ def test_bytes_do_not_depend_on_batches_beyond_rounding(workspace: Chain) -> Non
 
 SMALL_SHARDS = """
 from ccr_cli.artifacts import features
-from ccr_cli.stages import extract_pieces
+from ccr_cli.stages.extract import pieces as extract_pieces
 features.SHARD_ITEMS, extract_pieces.PICTURES = 8, 4
 from ccr_cli.cli import main
 main()

@@ -20,7 +20,7 @@ from ccr_cli.stages.train import loop, step
 
 SAVES_EVERY_STEP = """
 import time
-from ccr_cli.stages import train_state, trainer
+from ccr_cli.stages.train import loop as trainer, state as train_state
 trainer.SAVE_SECONDS = 0.0
 save = train_state.save_state
 def save_and_wait(*given):
@@ -42,7 +42,7 @@ def start(workspace: Chain, *options: str) -> subprocess.Popen[str]:
 
 WAITS_IN_THE_SECOND_EPOCH = """
 import time
-from ccr_cli.stages import engine
+from ccr_cli.stages.train import step as engine
 step, done = engine.Engine.step, 0
 def slow(self, *given, **named):
     global done
@@ -91,7 +91,7 @@ def test_a_second_signal_stops_at_once(workspace: Chain) -> None:
 
 SIGNALLED_WHILE_THEY_AGREE = """
 import os, signal
-from ccr_cli.stages.ranks import Ranks
+from ccr_cli.stages.train.processes import Ranks
 agree, calls = Ranks.agree, 0
 def slow(self, *given):
     global calls

@@ -20,7 +20,7 @@ from ccr_cli.stages.translate import steps
 CALL = ("translate", "--lang", "es", "--engine", "apertium", "--back", "--queries", "--name", "mine")
 BLOCK = 4
 SMALL_BLOCKS = f"""
-from ccr_cli.stages import translate_steps
+from ccr_cli.stages.translate import steps as translate_steps
 from ccr_cli.translators import apertium
 apertium._BLOCK = {BLOCK}
 translate_steps.GROUP_SENTENCES = 30

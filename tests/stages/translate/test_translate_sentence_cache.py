@@ -107,7 +107,7 @@ def test_the_first_to_write_is_right(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from ccr_cli.stages.translation_cache import TranslationCache
+from ccr_cli.stages.translate.sentence_cache import TranslationCache
 from ccr_cli.translators.base import Translation
 cache = TranslationCache(Path(sys.argv[1]), {"engine": "x"}, "en", "es")
 for number in range(400):

@@ -167,7 +167,7 @@ def test_an_environment_that_is_not_torchruns(
 
 SMALL_GROUPS = """
 import sys
-from ccr_cli.stages import translate_steps
+from ccr_cli.stages.translate import steps as translate_steps
 translate_steps.GROUP_SENTENCES = 10
 from ccr_cli.cli import main
 main()
