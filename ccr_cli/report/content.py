@@ -12,7 +12,7 @@ import pandas as pd
 from ccr_cli.data.published import Published
 from ccr_cli.report.figures.embedding_maps import Map
 from ccr_cli.report.figures.model_internals import Inside
-from ccr_cli.report.page.searches import Search
+from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import results as compare
 from ccr_cli.report.tables.paired_interval import Rankings
 

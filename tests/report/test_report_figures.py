@@ -13,9 +13,9 @@ from PIL import Image
 
 from ccr_cli.report.figures import canvas, comparison, epochs, trust
 from ccr_cli.report.figures.search_strip import strip
-from ccr_cli.report.page.searches import Found, Search
-from ccr_cli.report.page.thumbnails import Embedded, thumbnail
+from ccr_cli.report.searches import Search, SearchResult
 from ccr_cli.report.tables import results
+from ccr_cli.report.thumbnails import Embedded, thumbnail
 
 
 def view(ratios: tuple[float, ...] = (0.0, 0.4), labels: tuple[str, ...] = ("infonce", "uml")) -> results.View:
@@ -267,7 +267,7 @@ def test_long_titles_labels_and_legends_stay_within_the_figure(ratios: tuple[flo
 
 def test_scripts_without_a_font_draw_no_warning(tmp_path: Path) -> None:
     Image.new("LA", (64, 20), (9, 128)).save(tmp_path / "a.png")
-    found = [Found("a", "A", 0.5, tmp_path / "a.png", True), Found("b", "B $x$ <b>", 0.4)]
+    found = [SearchResult("a", "A", 0.5, tmp_path / "a.png", True), SearchResult("b", "B $x$ <b>", 0.4)]
     queries = ["雪地里的狗", "小さな猫が木の上で眠っている", "कुत्ता", "a very long query " * 9, "x" * 200]
     with canvas.drawing():
         figure = strip([Search(q, "zh", found, "a gloss $", "run", 0.1) for q in queries])

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ccr_cli.report.page import markup
-from ccr_cli.report.page.searches import Found, Search
+from ccr_cli.report.searches import Search, SearchResult
 from ccr_cli.report.tables import results, summaries
 from ccr_cli.report.tables.results import METRICS
 from ccr_cli.report.tables.table import (
@@ -207,7 +207,7 @@ def test_a_text_cannot_leave_its_attribute_or_turn_its_neighbours() -> None:
 
 @pytest.mark.parametrize("lang", ["de", ""])
 def test_what_was_written_of_an_item_is_in_the_language_of_the_data(lang: str) -> None:
-    found = [Search("perro", "es", [Found("i", "Hund", 0.5)], "Hund", gloss_lang=lang), Search("gato", "es", [])]
+    found = [Search("perro", "es", [SearchResult("i", "Hund", 0.5)], "Hund", gloss_lang=lang), Search("gato", "es", [])]
     table = summaries.searches(found)
     assert table.columns[2].title == "a caption of its item" + " (de)" * bool(lang)
     assert "English" not in to_markdown(table)

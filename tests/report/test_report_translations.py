@@ -12,9 +12,10 @@ from ccr_cli.artifacts.translation import FLAGS
 from ccr_cli.report.content import Material, Translation
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.translation_measures import distributions
-from ccr_cli.report.page import compose, page
+from ccr_cli.report.page import compose, report_page, translation_lists
+from ccr_cli.report.page.translation_lists import WORST
 from ccr_cli.report.tables import flagged_translations
-from ccr_cli.report.tables.flagged_translations import WORST, Captions
+from ccr_cli.report.tables.flagged_translations import Captions
 from ccr_cli.report.tables.table import MISSING
 from ccr_cli.report.tables.translation_scores import scores, signatures, wrote
 
@@ -143,8 +144,8 @@ def test_the_same_texts_are_one_row_and_count_once() -> None:
         assert len(rows) == 2 and any("a and c (the same texts)" in str(cell.value) for cell in rows[0].cells)
     loaded = flagged_translations.load(several)
     assert [each.of.label for each in loaded] == ["a", "b"]
-    content = page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [], loaded)
-    assert "Drawn and listed are 2 of the 3, the same texts once." in page.render(content)
+    content = report_page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [], loaded)
+    assert "Drawn and listed are 2 of the 3, the same texts once." in report_page.render(content)
 
 
 SAME = (("a", 20, "x"), ("b", 30, "y"), ("c", 20, "x"))
@@ -202,11 +203,11 @@ def test_failed_captions_are_counted_apart() -> None:
     assert "A caption that failed counts as an empty translation here." in scored.notes
     (loaded,) = flagged_translations.load([of])
     assert len(loaded.frame) == 20 and len(loaded.failed) == 20
-    listed = "".join(flagged_translations.lists(Material([]), [loaded]))
+    listed = "".join(translation_lists.lists(Material([]), [loaded]))
     assert "20 failed: not translated</b>" in listed and "and 16 more." in listed
     nothing = made("a", frame=captions(text=None))
     assert flagged_translations.findings([nothing]).tiles[1].value == MISSING
-    assert "40 failed" in "".join(flagged_translations.lists(Material([]), flagged_translations.load([nothing])))
+    assert "40 failed" in "".join(translation_lists.lists(Material([]), flagged_translations.load([nothing])))
     assert flagged_translations.failures([made(), nothing]) == ["Of 80 captions 40 failed: not translated."]
     assert flagged_translations.failures([made()]) == []
 
@@ -236,7 +237,7 @@ def test_flags_that_no_caption_has_are_named_and_have_no_column() -> None:
 )
 def test_the_worst_captions_are_listed_first(frame: pd.DataFrame, kind: str, words: str, first: str) -> None:
     loaded = Captions(made("a", (references(20, kind),), frame), frame)
-    found = flagged_translations._worst(loaded)
+    found = translation_lists._worst(loaded)
     assert found is not None
     why, rows = found
     assert words in why and len(rows) == WORST and rows["item_id"].iloc[0] == first
@@ -247,7 +248,7 @@ def test_lists_show_what_is_known_and_nothing_is_markup() -> None:
     frame.loc[5, "text"] = HOSTILE
     frame.loc[0, "back"] = HOSTILE
     frame["human"] = None
-    listed = "".join(flagged_translations.lists(Material([]), [Captions(made(HOSTILE, frame=frame), frame)]))
+    listed = "".join(translation_lists.lists(Material([]), [Captions(made(HOSTILE, frame=frame), frame)]))
     assert "<script" not in listed and "&lt;script&gt;" in listed and "\u202e" not in listed
     assert listed.count('<span class="tag noisy">untranslated</span>') == 2, "among the worst, and among the flagged"
     assert "way back</th>" in listed and "human" not in listed.partition("<tbody>")[0]
@@ -257,7 +258,7 @@ def test_lists_show_what_is_known_and_nothing_is_markup() -> None:
 def test_words_left_as_they_were_are_counted() -> None:
     frame = captions(source="a grayhound runs", text="un grayhound court")
     frame.loc[3, ["source", "text"]] = ["a poodle runs", "un poodle court"]
-    listed = "".join(flagged_translations.lists(Material([]), [Captions(made(frame=frame), frame)]))
+    listed = "".join(translation_lists.lists(Material([]), [Captions(made(frame=frame), frame)]))
     assert '<bdi dir="auto">grayhound</bdi> 39; once: <bdi dir="auto">poodle</bdi>.' in listed
 
 
@@ -291,8 +292,8 @@ def test_translations_alone_make_a_page() -> None:
     assert seen.findings.headline == "Of 80 captions of 2 translations 2 (2.5 %) are flagged, most often as copy (2)."
     assert "Nearest to what people wrote in BLEU: b 25.0 ± 1.0, then a 20.0 ± 1.0" in seen.findings.more[0]
     assert list(seen.tables) == ["translations", "translation-scores"]
-    content = page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [])
-    text = page.render(content)
+    content = report_page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [])
+    text = report_page.render(content)
     assert "<h1>toy in fr</h1>" in text and 'id="translations"' in text and 'id="result"' not in text
     clean = compose.overview(Material([], translations=[made("a")])).findings
     assert clean.headline == "Of 40 captions in fr by a 0 (0.0 %) are flagged."
@@ -302,6 +303,6 @@ def test_more_than_can_be_shown_are_said_to_be_there() -> None:
     many = [made(str(i)) for i in range(flagged_translations.SHOWN + 1)]
     seen = compose.overview(Material([], translations=many))
     loaded = flagged_translations.load(many)
-    content = page.Content(Material([], translations=many), [], seen.findings, seen.tables, {}, [], loaded)
+    content = report_page.Content(Material([], translations=many), [], seen.findings, seen.tables, {}, [], loaded)
     assert len(loaded) == 8 and len(seen.tables["translations"].rows) == 9
-    assert "Drawn and listed are 8 of the 9." in page.render(content)
+    assert "Drawn and listed are 8 of the 9." in report_page.render(content)

@@ -17,7 +17,7 @@ from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
 from ccr_cli.report.figures.canvas import FAINT, across, new_figure, panels
 from ccr_cli.report.figures.search_strip import squared
-from ccr_cli.report.page.thumbnails import thumbnail
+from ccr_cli.report.thumbnails import thumbnail
 
 SIDE, INCHES = 96, 0.24
 LEAST = 4

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ccr_cli.report.figures.canvas import FAINT, new_figure
 from ccr_cli.report.figures.lettering import heading, wrapped
-from ccr_cli.report.page.searches import Search
+from ccr_cli.report.searches import Search
 
 MOST = 3
 """Captions in the figure of attention."""

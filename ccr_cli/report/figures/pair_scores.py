@@ -20,8 +20,8 @@ from PIL import Image
 from ccr_cli.report.figures.canvas import FAINT, GRID, INK, new_figure, styles
 from ccr_cli.report.figures.lettering import wrapped
 from ccr_cli.report.figures.search_strip import squared
-from ccr_cli.report.page.thumbnails import thumbnail
 from ccr_cli.report.tables import results
+from ccr_cli.report.thumbnails import thumbnail
 
 SIDE = 220
 LEAST, MOST = 2, 6

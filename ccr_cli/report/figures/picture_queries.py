@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from ccr_cli.report.figures.canvas import FAINT, GRID, INK, NOISY, new_figure
 from ccr_cli.report.figures.lettering import wrapped
 from ccr_cli.report.figures.search_strip import RIGHT, SIDE, squared
-from ccr_cli.report.page.searches import Search
-from ccr_cli.report.page.thumbnails import thumbnail
+from ccr_cli.report.searches import Search
+from ccr_cli.report.thumbnails import thumbnail
 
 WIDTH, LINE = 9.0, 0.27
 

@@ -11,8 +11,8 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from ccr_cli.report.figures.canvas import CLEAN, FAINT, GRID, INK, new_figure
 from ccr_cli.report.figures.lettering import wrapped
-from ccr_cli.report.page.searches import Search
-from ccr_cli.report.page.thumbnails import thumbnail
+from ccr_cli.report.searches import Search
+from ccr_cli.report.thumbnails import thumbnail
 
 RIGHT = "#009e73"
 SIDE = 160

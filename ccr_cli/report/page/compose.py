@@ -14,7 +14,7 @@ from ccr_cli.report.content import Diagnosis, Material
 from ccr_cli.report.figures import canvas, catalogue, corruption
 from ccr_cli.report.figures.figure_kinds import Drawing, Kind, Seen
 from ccr_cli.report.figures.translation_measures import distributions
-from ccr_cli.report.page import page
+from ccr_cli.report.page import report_page
 from ccr_cli.report.tables import diagnoses as diagnosed
 from ccr_cli.report.tables import (
     flagged_translations,
@@ -93,7 +93,7 @@ def write(material: Material, folder: Path) -> dict[str, int]:
                 handle.write(form(table))
     suspects = _suspects(material, seen.views[0], seen.findings) if seen.views else []
     loaded = flagged_translations.load(material.translations)
-    plots: dict[str, page.Plot] = {}
+    plots: dict[str, report_page.Plot] = {}
     absent: list[Kind] = []
     with canvas.drawing():
         drawn: dict[str, Drawing] = {}
@@ -105,11 +105,13 @@ def write(material: Material, folder: Path) -> dict[str, int]:
         with progress(len(drawn), "report", "figures") as advance:
             for name, each in drawn.items():
                 assert each.figure is not None
-                plots[name] = page.Plot(_save(each.figure, folder / "figures", name), each.alternative, each.caption)
+                plots[name] = report_page.Plot(
+                    _save(each.figure, folder / "figures", name), each.alternative, each.caption
+                )
                 advance()
-    content = page.Content(material, seen.views, seen.findings, seen.tables, plots, suspects, loaded, absent)
+    content = report_page.Content(material, seen.views, seen.findings, seen.tables, plots, suspects, loaded, absent)
     with atomic_open(folder / PAGE, "w") as handle:
-        handle.write(page.render(content))
+        handle.write(report_page.render(content))
     methods = len({label for view in seen.views for label in view.frame["label"]})
     return {"results": len(material.results), "methods": methods, "tables": len(seen.tables), "figures": len(plots)}
 

@@ -14,9 +14,9 @@ from ccr_cli.report.figures.canvas import FAINT, GRID, INK, drawing, new_figure,
 from ccr_cli.report.figures.lettering import wrapped
 from ccr_cli.report.figures.search_strip import squared
 from ccr_cli.report.page import markup
-from ccr_cli.report.page.searches import Search
 from ccr_cli.report.page.style import CSS
-from ccr_cli.report.page.thumbnails import Embedded, thumbnail
+from ccr_cli.report.searches import Search
+from ccr_cli.report.thumbnails import Embedded, thumbnail
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 SIDE = 240

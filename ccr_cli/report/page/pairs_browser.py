@@ -22,9 +22,9 @@ from ccr_cli.console import plain
 from ccr_cli.report.content import Diagnosis, Material
 from ccr_cli.report.page import markup
 from ccr_cli.report.page.pairs_browser_script import SCRIPT
-from ccr_cli.report.page.thumbnails import Embedded
 from ccr_cli.report.tables import judge_choice, results
 from ccr_cli.report.tables.summaries import percent
+from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.findings import Findings
 

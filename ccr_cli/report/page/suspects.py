@@ -10,10 +10,10 @@ from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.report.content import Diagnosis, Material
 from ccr_cli.report.page import markup
 from ccr_cli.report.page.contact_sheet import document
-from ccr_cli.report.page.thumbnails import Embedded
 from ccr_cli.report.tables import judge_choice
 from ccr_cli.report.tables.summaries import percent
 from ccr_cli.report.tables.table import MISSING
+from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.findings import Findings
 
 THUMB = 88

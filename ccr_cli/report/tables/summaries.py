@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pandas as pd
 
-from ccr_cli.report.page.searches import Search
+from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.recovery import Recovery, recovery
 from ccr_cli.report.tables.table import MINUS, Cell, Column, Row, Table

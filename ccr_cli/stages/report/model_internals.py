@@ -16,7 +16,7 @@ from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
 from ccr_cli.report.figures.model_internals import Attention, Inside
-from ccr_cli.report.page.searches import Found, Search
+from ccr_cli.report.searches import Search, SearchResult
 from ccr_cli.stages.report.sample_searches import best_runs
 from ccr_cli.stages.report.stage import finder
 from ccr_cli.stages.search.stage import Searcher, Wanted
@@ -97,7 +97,9 @@ def _targets(inputs: Inputs, trained: base.Artifact, count: int, split: str, dev
     searches = []
     for row in shown.tolist():
         found = [
-            Found(items[at], str(english_of.get(items[at], "")), float(share_BB[row, at]), image(items[at]), at == row)
+            SearchResult(
+                items[at], str(english_of.get(items[at], "")), float(share_BB[row, at]), image(items[at]), at == row
+            )
             for at in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()
         ]
         text, meant = str(text_of[items[row]]), english_of.get(items[row])
@@ -153,7 +155,9 @@ def _pictures(inputs: Inputs, trained: base.Artifact, lang: str, count: int, spl
     for row, item in enumerate(known):
         answer = searcher.picture(visual.select(torch.tensor([row])), item, TOP)
         found = [
-            Found(h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, english_of.get(h.item_id))
+            SearchResult(
+                h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, english_of.get(h.item_id)
+            )
             for h in answer.hits
         ]
         searches.append(Search(item, lang, found, None, trained.name, answer.uncertainty, searcher.image(item)))

@@ -9,7 +9,7 @@ import numpy as np
 from ccr_cli.artifacts import base, dataset, run
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
-from ccr_cli.report.page.searches import Found, Search
+from ccr_cli.report.searches import Search, SearchResult
 from ccr_cli.stages.search.stage import search
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.labels import knows_truth
@@ -81,7 +81,7 @@ def _sample(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split
         Search(
             query=answer.query,
             lang=lang,
-            results=[Found(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits],
+            results=[SearchResult(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits],
             gloss=source.get(item),
             gloss_lang=data.source_lang if item in source.index else "",
             run=trained.name,

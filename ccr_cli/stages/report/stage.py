@@ -24,7 +24,7 @@ from ccr_cli.report.content import Collection, Diagnosis, History, Material, Ori
 from ccr_cli.report.figures.embedding_maps import Map
 from ccr_cli.report.figures.model_internals import Inside
 from ccr_cli.report.page import compose
-from ccr_cli.report.page.searches import Search
+from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import paired_interval, variants
 from ccr_cli.report.tables import results as compare
 from ccr_cli.stages.diagnose.verdicts import usual as usual_judge

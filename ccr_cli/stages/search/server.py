@@ -26,7 +26,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from ccr_cli.console import warn
 from ccr_cli.errors import CcrError, UsageError
 from ccr_cli.report.page import search_page
-from ccr_cli.report.page.thumbnails import small
+from ccr_cli.report.thumbnails import small
 from ccr_cli.stages.search.server_guard import LOOPBACK, Guard, Rules
 from ccr_cli.stages.search.stage import Answer, Searcher
 

@@ -15,7 +15,7 @@ import toy
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
-from ccr_cli.report.page.searches import Found, Search
+from ccr_cli.report.searches import Search, SearchResult
 from ccr_cli.stages.report.stage import report, summary
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -46,7 +46,7 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def searches(image: Path | None = None) -> list[Search]:
-    hits = [Found("i1", fake.HOSTILE, 0.7, image, True), Found("i2", "dog", 0.6)]
+    hits = [SearchResult("i1", fake.HOSTILE, 0.7, image, True), SearchResult("i2", "dog", 0.6)]
     return [Search("雪地里的狗<script>", "zh", hits, "a dog & snow", "the-run", 0.2)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """One result of a search, the best first."""
 
     item_id: str
@@ -31,7 +31,7 @@ class Search:
 
     query: str
     lang: str
-    results: Sequence[Found]
+    results: Sequence[SearchResult]
     gloss: str | None = None
     """A caption of the item that is asked for, for readers."""
     run: str = ""

@@ -14,16 +14,16 @@ import ccr_cli
 from ccr_cli.report.content import Diagnosis, Material
 from ccr_cli.report.figures.canvas import inline_svg
 from ccr_cli.report.figures.figure_kinds import Kind
-from ccr_cli.report.page import markup, pairs_browser, provenance, suspects
+from ccr_cli.report.page import markup, pairs_browser, provenance, suspects, translation_lists
 from ccr_cli.report.page.pairs_browser_script import STYLE
-from ccr_cli.report.page.searches import Search
 from ccr_cli.report.page.style import CSS
-from ccr_cli.report.page.thumbnails import Embedded
+from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import flagged_translations as translations
 from ccr_cli.report.tables import published, results
 from ccr_cli.report.tables.summaries import percent
 from ccr_cli.report.tables.table import Table
 from ccr_cli.report.tables.translation_scores import signed
+from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.findings import Findings
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -227,7 +227,7 @@ def _translations(content: Content) -> str:
         tables.append(markup.table(replace(scores, notes=scores.notes[: -len(signatures)])))
         tables.append(f"<p class=sign>{'<br>'.join(map(markup.signature, signatures))}</p>")
     tables.append(_table(content, "translations"))
-    lists = translations.lists(content.material, content.translations)
+    lists = translation_lists.lists(content.material, content.translations)
     many, same = len(shown), len(shown) > len(translations.distinct(shown))
     note = f"Drawn and listed are {len(content.translations)} of the {many}" + (
         ", the same texts once." if same else "."
