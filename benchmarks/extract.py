@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,16 @@ def make_media(folder: Path, kind: str, count: int, pictures: Path | None) -> li
 
 
 def make_videos(folder: Path, count: int) -> None:
-    """Makes videos of 320 x 240, H.264."""
+    """Makes videos of 320 x 240, H.264: zooms into the Mandelbrot set."""
+    import av
+
     for number in range(count):
         picture = f"mandelbrot=size=320x240:rate={FRAMES}:start_scale={1 + number / 10}"
-        command = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", picture, "-t", str(SECONDS), "-pix_fmt", "yuv420p"]
-        subprocess.run([*command, str(folder / f"{number:05d}.mp4")], check=True)
+        with av.open(picture, format="lavfi") as source, av.open(str(folder / f"{number:05d}.mp4"), "w") as out:
+            stream = out.add_stream("libx264", rate=FRAMES, width=320, height=240, pix_fmt="yuv420p")
+            for frame in islice(source.decode(video=0), FRAMES * SECONDS):
+                out.mux(stream.encode(frame.reformat(format="yuv420p")))
+            out.mux(stream.encode(None))
 
 
 def make_data(place: Path, subject: str, count: int, pictures: Path | None) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import av
 import numpy as np
 import numpy.typing as npt
+
+from ccr_cli.data.video import open_video
 
 WIDTH, HEIGHT = 64, 48
 BITS = 6
@@ -31,6 +34,33 @@ def number_of(picture: npt.NDArray[np.uint8]) -> int:
     cells = [inner[cell * _CELL + 2 : (cell + 1) * _CELL - 2].mean() > 128 for cell in range(BITS + 1)]
     assert cells[0], "not the right way up"
     return sum(bit << at for at, bit in enumerate(cells[1:]))
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames of a file, in the order of the request."""
+
+    pixels_NHW3: npt.NDArray[np.uint8]
+    expected: int
+    """Different frames requested."""
+    decoded: int
+    """How many of them decode; neighbours stand in for the others."""
+
+    @property
+    def numbers(self) -> list[int]:
+        """What is painted on them."""
+        return [number_of(frame) for frame in self.pixels_NHW3]
+
+
+def read_frames(path: Path, numbers: Sequence[int] | None = None, times_s: Sequence[float] = ()) -> Frames:
+    """Decodes the frames of these numbers, or those shown at these times."""
+    video = open_video(path)
+    number_N = video.at(times_s) if numbers is None else np.array(numbers)
+    distinct, place_N = np.unique(number_N, return_inverse=True)
+    frames = list(video.stream(distinct))
+    assert [frame.number for frame in frames] == distinct.tolist()
+    pixels_NHW3 = np.stack([frames[place].pixels for place in place_N])
+    return Frames(pixels_NHW3, len(distinct), sum(frame.decoded for frame in frames))
 
 
 def write_video(

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.video_index import TooLarge
+from ccr_cli.data.video import TooLarge
 from ccr_cli.errors import UsageError
 
 T = TypeVar("T")

@@ -1,244 +1,413 @@
 """Videos as RGB frames, chosen by the time at which they are shown.
 
-PyAV, whose wheels bring FFmpeg along, reads the times of all packets without decoding them: they say which frames
-there are. torchcodec, where it imports, then decodes the frames of files in which nothing is amiss; every frame must
-come with the time that the packets gave it. Where it does not import, or stops, or gives another frame, PyAV decodes.
-Both convert to RGB by the same routine (swscale, bilinear); the pixel formats in which they do not are left to
-PyAV. So pixels do not depend on which of them is at work.
+PyAV decodes; its wheels bring FFmpeg along. It first reads the times of all packets without decoding them, which says
+which frames exist; then it decodes the frames that are needed.
 
     video = open_video(path)
-    clip_CL = sampling.clips(video.facts.duration_s, video.shown_F)
+    clip_CL = sampling.clips(video.duration_s, video.shown_F)
     number_CL = video.at(clip_CL)
     for clip in gather((prepare(frame.pixels) for frame in video.stream(np.unique(number_CL))), number_CL):
         ...  # L prepared frames
 
-Time stamps count from the first frame, whatever the file's clock says. Rotation and mirroring that the file asks for
-are applied; pixels that are not square stay as they are. Sound plays no part.
+Times count from the first frame, whatever the file's clock starts at. Rotation and mirroring that the file requests
+are applied; non-square pixels stay as they are. Sound is ignored.
 
-Shape suffixes: F frames of the file, N frames asked for, H height, W width.
+Shape suffixes: F frames of the file, N requested frames, H height, W width, K keyframes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
-from importlib import import_module
-from importlib.util import find_spec
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.video_decode import Pixels, by_av, by_torchcodec
-from ccr_cli.data.video_index import (
-    MAX_PIXELS,
-    Index,
-    NoFrames,
-    NoVideoStream,
-    TooLarge,
-    Undecodable,
-    VideoError,
-    read_index,
-)
+from ccr_cli.data.video_times import Packet, Times, ascend, times_of
+from ccr_cli.errors import UnavailableError
 
-__all__ = [
-    "MAX_PIXELS",
-    "Backend",
-    "Facts",
-    "Frame",
-    "Frames",
-    "NoFrames",
-    "NoVideoStream",
-    "TooLarge",
-    "Undecodable",
-    "Video",
-    "VideoError",
-    "backends",
-    "missing",
-    "open_video",
-    "probe",
-    "read_frames",
-]
+if TYPE_CHECKING:
+    from av.container import InputContainer
+    from av.video.frame import VideoFrame
+    from av.video.stream import VideoStream
 
-Backend = Literal["auto", "av"]
+MAX_PIXELS = 64_000_000
+"""Most pixels in a picture or a frame."""
+_LONGEST_S = 7 * 24 * 3600.0
+_DEFAULT_RATE = Fraction(25)
+_DISCONTINUOUS = ("mpegts", "mpeg")
+_REORDERED = 32
+"""Frames that show whether packets are in the order of decoding."""
+_WORTH_A_SEEK = 8
+"""Frames that must lie between here and a keyframe ahead, for a seek to be faster than decoding them."""
+_OTHER_FILES = {"concat", "dash", "hls", "imf", "rtp", "rtsp", "sap", "sdp", "vobsub", "webm_dash_manifest"}
+"""Formats that refer to other files or addresses."""
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What a file is, by its packets and its first frame."""
+class VideoError(Exception):
+    """A file that gives no frames; the class is the cause, the message has the details."""
 
-    duration_s: float
-    """From the first frame to the end of the last."""
-    frames: int
-    """Frames that are there."""
-    frames_expected: int | None
-    """Frames that the header promises; None where it says nothing. More than `frames`: the file was cut off."""
-    fps: float
-    """Mean rate: frames / duration_s."""
-    width: int
-    """As shown: after rotation."""
-    height: int
-    rotation: int
-    """Degrees by which frames are turned, counter-clockwise: 0, 90, 180 or 270; mirrored ones after left and right
-    are exchanged."""
+
+class NoVideoStream(VideoError):
+    """A media file without pictures: sound alone, at most with a cover."""
+
+
+class NoFrames(VideoError):
+    """A video without frames."""
+
+
+class Undecodable(VideoError):
+    """A file that is no video, is damaged from the start, or has a codec that FFmpeg lacks."""
+
+
+class TooLarge(VideoError):
+    """Too many pixels in a frame, or too many frames."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One frame of a stream."""
+    """One decoded frame."""
 
     number: int
-    """Which one of the file was asked for, from 0 in the order of presentation."""
-    pixels: Pixels
+    """Its number in the file, from 0 in the order of presentation."""
+    pixels: npt.NDArray[np.uint8]
     """(H, W, 3), RGB."""
     decoded: bool
-    """Whether it is that frame: where it does not decode, the one before it stands in, else the one after."""
+    """False where this frame does not decode and a neighbour stands in: the one before it, else the one after."""
 
 
 @dataclass(frozen=True, eq=False)
-class Frames:
-    """The frames asked for, and how many of them there are."""
-
-    pixels_NHW3: Pixels
-    number_N: npt.NDArray[np.int64]
-    frames_expected: int
-    """Different frames asked for."""
-    frames_decoded: int
-    """How many of them decode; neighbours stand in for the others."""
-
-
 class Video:
-    """A video whose frames can be streamed, any number of times and from several threads.
+    """A video whose frames can be streamed, any number of times and from several threads."""
 
-    Args:
-        index: What `read_index` found in the file.
-    """
+    path: Path
+    stream_index: int
+    times: Times
+    frames_expected: int | None
+    """Frames that the header promises, None where it has no count. More than `frames`: the file was cut off."""
+    width: int
+    """As stored, before rotation."""
+    height: int
+    mirrored: bool
+    """Left and right are exchanged, before any turn."""
+    turns: int
+    """Quarter turns, counter-clockwise, that bring the picture upright."""
 
-    def __init__(self, index: Index) -> None:
-        self._index = index
+    @property
+    def frames(self) -> int:
+        """F, the frames in the file."""
+        return len(self.times.pts_F)
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the first frame to the end of the last."""
+        return float(self.shown_F[-1]) + self.times.last_s
 
     @cached_property
     def shown_F(self) -> npt.NDArray[np.float64]:
-        """When each frame appears, seconds after the first."""
-        pts_F, base = self._index.times.pts_F, self._index.times.base
+        """When each frame appears, in seconds after the first."""
+        pts_F, base = self.times.pts_F, self.times.base
         shown_F: npt.NDArray[np.float64] = (pts_F - pts_F[0]) * base.numerator / base.denominator
         return shown_F
 
-    @cached_property
-    def facts(self) -> Facts:
-        """What the file is."""
-        index = self._index
-        duration_s = float(self.shown_F[-1]) + index.times.last_s
-        height, width = index.shape_HW
-        return Facts(
-            duration_s=duration_s,
-            frames=len(index.times.pts_F),
-            frames_expected=index.expected,
-            fps=len(index.times.pts_F) / duration_s,
-            width=width,
-            height=height,
-            rotation=90 * index.turns,
-        )
-
     def at(self, times_s: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Numbers of the frames that are on the screen at these times, in any shape; outside, the first or last."""
+        """Numbers of the frames on screen at these times, in any shape; times outside give the first or last frame."""
         after = np.searchsorted(self.shown_F, np.asarray(times_s, dtype=np.float64), side="right")
         return np.maximum(np.asarray(after, dtype=np.int64) - 1, 0)
 
-    def stream(self, numbers: npt.ArrayLike, backend: Backend = "auto") -> Iterator[Frame]:
-        """Decodes frames, holding one at a time (with torchcodec at most 16, and 64 MiB or one).
+    def stream(self, numbers: npt.ArrayLike) -> Iterator[Frame]:
+        """Decodes frames one by one, holding one at a time.
 
         Args:
-            numbers: Of the frames, ascending, none twice.
-            backend: `auto`: torchcodec where it imports and the file is sound, else PyAV; `av`: PyAV alone.
+            numbers: Frame numbers, ascending and distinct.
 
         Yields:
-            A frame for each number.
+            One frame per number.
 
         Raises:
-            VideoError: If the file has changed since it was opened, and gives no frames any more.
+            VideoError: If the file has changed since it was opened and gives no frames any more.
         """
         number_N = np.asarray(numbers, dtype=np.int64)
-        assert number_N.ndim == 1 and (np.diff(number_N) > 0).all(), "frames are asked for in ascending order"
-        assert not len(number_N) or (number_N[0] >= 0 and number_N[-1] < len(self._index.times.pts_F)), "no such frame"
-        done = 0
-        for pixels in by_torchcodec(self._index, number_N) if backend == "auto" else ():
-            yield Frame(int(number_N[done]), pixels, decoded=True)
-            done += 1
-        for pixels, decoded in by_av(self._index, number_N[done:]):
-            yield Frame(int(number_N[done]), pixels, decoded)
-            done += 1
+        assert number_N.ndim == 1 and (np.diff(number_N) > 0).all(), "frame numbers must ascend"
+        assert not len(number_N) or (number_N[0] >= 0 and number_N[-1] < self.frames), "no such frame"
+        upright, done = _Upright(self), 0
+        for seeking in (not self.times.counted, False):  # from the start again where seeking fails
+            with _open(self.path) as container:
+                walk = _Walk(container, self, seeking)
+                try:
+                    for number in number_N[done:].tolist():
+                        frame, exact = walk.shown_at(number if self.times.counted else int(self.times.pts_F[number]))
+                        yield Frame(number, upright(frame), exact)
+                        done += 1
+                    return
+                except _LostError:
+                    continue
 
 
 def open_video(path: Path, max_pixels: int = MAX_PIXELS) -> Video:
-    """Reads the times of all frames, and decodes the first.
+    """Reads the times of all frames and decodes the first one.
 
     Args:
-        path: A local file of any format that FFmpeg knows.
+        path: A local file in any format that FFmpeg knows.
         max_pixels: Most pixels in a frame.
 
     Raises:
-        FileNotFoundError: If the file is not there.
-        NoVideoStream: If it holds no pictures, or only a cover.
-        NoFrames: If it holds a video of no frames.
+        FileNotFoundError: If there is no such file.
+        NoVideoStream: If it has no pictures, or only a cover.
+        NoFrames: If its video has no frames.
         TooLarge: If a frame has more pixels than allowed.
         Undecodable: If it is no media file, or so damaged that no frame decodes.
         UnavailableError: If PyAV is not installed.
     """
-    return Video(read_index(path, max_pixels))
+    with _open(path) as container:
+        stream = _video_stream(container)
+        _check_size(stream.width, stream.height, max_pixels)
+        time_base = stream.time_base or Fraction(1, 1000)
+        promised, rate = stream.frames, stream.average_rate or stream.guessed_rate or _DEFAULT_RATE
+        packets = _packets(container, stream)
+        number, reorders, kind = stream.index, stream.codec_context.has_b_frames, container.format.name
+    shown = [packet for packet in packets if not packet.discarded]
+    if not shown:
+        raise NoFrames(f"the video has no frames ({promised} promised)" if promised else "the video has no frames")
+    first = _first_frames(path, number, len(shown), 1)[0]
+    _check_size(first.width, first.height, max_pixels)
+    if kind == "avi" and len(packets) <= (packets[-1].dts or 0):  # its header also counts places without a frame
+        promised = 0
+    misordered = reorders and _misordered(path, number, shown)
+    times = times_of(shown, time_base, rate, misordered=misordered, discontinuous=kind in _DISCONTINUOUS)
+    if (span := float(int(times.pts_F[-1] - times.pts_F[0]) * times.base) + times.last_s) > _LONGEST_S:
+        raise Undecodable(f"its time stamps span {span / 86400:.0f} days")
+    mirrored = _mirrored(first)
+    return Video(
+        path=path,
+        stream_index=number,
+        times=times,
+        frames_expected=promised - (len(packets) - len(shown)) if promised else None,
+        width=first.width,
+        height=first.height,
+        mirrored=mirrored,
+        turns=(round(first.rotation / 90) + 2 * mirrored) % 4,
+    )
 
 
-def probe(path: Path, max_pixels: int = MAX_PIXELS) -> Facts:
-    """What a file is; raises as `open_video` does."""
-    return open_video(path, max_pixels).facts
-
-
-def read_frames(
-    path: Path,
-    *,
-    times_s: Sequence[float] | npt.NDArray[np.float64] | None = None,
-    numbers: Sequence[int] | npt.NDArray[np.int64] | None = None,
-    max_pixels: int = MAX_PIXELS,
-    backend: Backend = "auto",
-) -> Frames:
-    """Decodes the frames shown at some times, or of some numbers, in any order, and keeps them all.
-
-    Args:
-        path: A local file of any format that FFmpeg knows.
-        times_s: Seconds after the first frame.
-        numbers: In place of times: numbers of the frames from 0; beyond the ends, the first or last.
-        max_pixels: Most pixels in a frame.
-        backend: `auto`, or `av` for PyAV alone.
+@contextmanager
+def _open(path: Path) -> Iterator[InputContainer]:
+    """Opens a local media file, which cannot make FFmpeg open another file or a network address.
 
     Raises:
-        FileNotFoundError: If the file is not there.
-        VideoError: If it gives no frames (see `open_video`).
+        FileNotFoundError: If there is no such file.
+        Undecodable: If FFmpeg cannot read it.
+        UnavailableError: If PyAV is not installed.
     """
-    assert (times_s is None) != (numbers is None), "either times or numbers"
-    video = open_video(path, max_pixels)
-    if times_s is not None:
-        number_N = video.at(times_s)
-    else:
-        number_N = np.clip(np.asarray(numbers, dtype=np.int64), 0, len(video.shown_F) - 1)
-    wanted, place_N = np.unique(number_N, return_inverse=True)
-    found = list(video.stream(wanted, backend))
-    shape = (0, video.facts.height, video.facts.width, 3)
-    pixels = np.stack([found[place].pixels for place in place_N]) if len(found) else np.zeros(shape, np.uint8)
-    return Frames(pixels, number_N, len(wanted), sum(frame.decoded for frame in found))
+    try:
+        import av
+    except ImportError as error:
+        raise UnavailableError(
+            f"reading videos needs a package that is not installed: {error.name}", hint="pip install 'ccr-cli[video]'"
+        ) from error
+    if not path.stat().st_size:
+        raise Undecodable("the file is empty")
+    if not path.is_file():
+        raise Undecodable("not a regular file")
+    try:
+        options = {"protocol_whitelist": "file", "format_whitelist": _formats()}
+        container = av.open(str(path.absolute()), options=options, metadata_errors="replace", mode="r")
+    except FileNotFoundError:
+        raise
+    except av.error.ArgumentError as error:  # FFmpeg's answer to formats outside the list
+        raise Undecodable(f"a list of other files, or no video that FFmpeg can read: {_reason(error)}") from None
+    except (av.FFmpegError, ValueError) as error:
+        raise Undecodable(f"not a video that FFmpeg can read: {_reason(error)}") from None
+    with container:
+        yield container
 
 
-def backends() -> dict[str, str]:
-    """What decodes here, with versions; results do not depend on it."""
-    found = {}
-    for name in ("av", "torchcodec"):
-        with suppress(Exception):  # torchcodec raises anything where FFmpeg or torch do not fit
-            found[name] = str(import_module(name).__version__)
-    return found
+@cache
+def _formats() -> str:
+    """The formats that may be opened, as FFmpeg takes them: all but lists."""
+    from av.format import formats_available
+
+    return ",".join(sorted(formats_available - _OTHER_FILES))
 
 
-def missing() -> tuple[str, str] | None:
-    """Says what is missing for reading videos and how to get it; None where nothing is."""
-    return None if find_spec("av") else ("not installed: av", "pip install 'ccr-cli[video]'")
+def _reason(error: Exception) -> str:
+    """FFmpeg's own words, without number and path."""
+    return str(getattr(error, "strerror", None) or error)
+
+
+def _video_stream(container: InputContainer, number: int | None = None) -> VideoStream:
+    """The stream of that number, or the one that a player would show; decoding takes one thread.
+
+    Raises:
+        NoVideoStream: If there is none; the cover of a piece of music is none.
+        Undecodable: If there is no decoder for it.
+    """
+    from av.stream import Disposition
+
+    best = container.streams.best("video") if number is None else container.streams[number]
+    if best is None or best.disposition & Disposition.attached_pic:
+        kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
+        raise NoVideoStream(f"the file holds {kinds}, no video")
+    stream: VideoStream = best  # type: ignore[assignment]
+    if stream.codec_context is None:
+        raise Undecodable("its codec is not known")
+    stream.codec_context.thread_count = 1
+    return stream
+
+
+def _packets(container: InputContainer, stream: VideoStream) -> list[Packet]:
+    """The packets of a stream, up to the first damage to the container."""
+    import av
+
+    packets: list[Packet] = []
+    with suppress(av.FFmpegError):
+        for packet in container.demux(stream):
+            if packet.size:
+                key, discarded = packet.is_keyframe, packet.is_discard
+                packets.append(Packet(packet.pts, packet.dts, packet.duration or 0, key, discarded))
+    return packets
+
+
+def _decode(container: InputContainer, stream: VideoStream, key: int | None = None) -> Iterator[VideoFrame]:
+    """Every frame that decodes from here on, skipping damaged packets; none if the first packet is not keyframe `key`.
+
+    Args:
+        container: The file.
+        stream: The video in it.
+        key: Presentation time of the keyframe that must come first.
+
+    Yields:
+        Frames in the order of presentation.
+    """
+    import av
+
+    packets = container.demux(stream)
+    while True:
+        try:
+            packet = next(packets, None)
+        except av.FFmpegError:
+            packet = None
+        if key is not None and packet is not None and packet.size:
+            if packet.pts != key or not packet.is_keyframe:
+                return
+            key = None
+        with suppress(av.FFmpegError):
+            yield from stream.decode(packet)
+        if packet is None:
+            return
+
+
+def _first_frames(path: Path, number: int, count: int, most: int) -> list[VideoFrame]:
+    with _open(path) as container:
+        frames = list(islice(_decode(container, _video_stream(container, number)), most))
+    if not frames:
+        raise Undecodable(f"none of its {count} frames decodes")
+    return frames
+
+
+def _misordered(path: Path, number: int, shown: list[Packet]) -> bool:
+    """Whether the packets' presentation times are in the order of decoding, as in AVI with H.264's B-frames."""
+    if not (ascend([packet.pts for packet in shown]) and ascend([packet.dts for packet in shown])):
+        return False
+    return not ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
+
+
+def _mirrored(frame: VideoFrame) -> bool:
+    """Whether the display matrix mirrors the frame; the rotation that FFmpeg derives is then half a turn off."""
+    matrix: Any = frame.side_data.get("DISPLAYMATRIX")
+    if matrix is None:
+        return False
+    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
+    return bool(a * d < b * c)
+
+
+def _check_size(width: int, height: int, max_pixels: int) -> None:
+    if width * height > max_pixels:
+        raise TooLarge(f"{width} x {height} pixels, at most {max_pixels}")
+
+
+class _LostError(Exception):
+    """Seeking did not lead to the keyframe."""
+
+
+class _Walk:
+    """Goes through a file frame by frame, leaping from keyframe to keyframe over frames that nobody needs."""
+
+    def __init__(self, container: InputContainer, video: Video, seeking: bool) -> None:
+        self._container, self._times, self._seeking = container, video.times, seeking
+        self._stream = _video_stream(container, video.stream_index)
+        self._frames = self._timed(None)
+        self._before: tuple[int, VideoFrame] | None = None
+        self._ahead: tuple[int, VideoFrame] | None = None
+
+    def shown_at(self, pts: int) -> tuple[VideoFrame, bool]:
+        """The frame of this time, or its neighbour, and whether it is that frame; times must ascend between calls.
+
+        Raises:
+            _LostError: If seeking fails.
+            Undecodable: If nothing decodes.
+        """
+        if self._seeking:
+            self._leap(pts)
+        while self._before is None or self._before[0] < pts:
+            self._ahead = self._ahead or next(self._frames, None)
+            if self._ahead is None or self._ahead[0] > pts:
+                break
+            self._before, self._ahead = self._ahead, None
+        if (nearest := self._before or self._ahead) is None:
+            raise Undecodable("no frame decodes")
+        return nearest[1], nearest[0] == pts
+
+    def _leap(self, pts: int) -> None:
+        """Seeks the last keyframe before a time if it lies well ahead."""
+        number = int(np.searchsorted(self._times.key_K, pts, side="right")) - 1
+        if number < 0:
+            return
+        key = int(self._times.key_K[number])
+        reached = self._ahead or self._before
+        here: int = reached[0] if reached else int(self._times.pts_F[0])
+        key_at, here_at = np.searchsorted(self._times.pts_F, [key, here])
+        if key_at - here_at < _WORTH_A_SEEK:
+            return
+        try:
+            self._container.seek(key, stream=self._stream)
+        except (OSError, ValueError):
+            raise _LostError from None
+        self._frames = self._timed(key)
+        self._ahead = next(self._frames, None)
+        if self._ahead is None or self._ahead[0] != key:  # it was a recovery point: pictures are complete only later
+            raise _LostError
+
+    def _timed(self, key: int | None) -> Iterator[tuple[int, VideoFrame]]:
+        """Frames with their times; those before `key` are dropped, as they may lack what they build on."""
+        for number, frame in enumerate(_decode(self._container, self._stream, key)):
+            pts = number if self._times.counted else frame.pts
+            if pts is not None and (key is None or pts >= key):
+                yield pts, frame
+
+
+class _Upright:
+    """Turns decoded frames into pixels, all of one size and the right way up."""
+
+    def __init__(self, video: Video) -> None:
+        from av.video.reformatter import VideoReformatter
+
+        self._video, self._reformatter = video, VideoReformatter()
+        self._last: tuple[VideoFrame, npt.NDArray[np.uint8]] | None = None
+
+    def __call__(self, frame: VideoFrame) -> npt.NDArray[np.uint8]:
+        if self._last is not None and self._last[0] is frame:
+            return self._last[1]
+        size = {"width": self._video.width, "height": self._video.height}
+        flat = self._reformatter.reformat(frame, **size, format="rgb24", interpolation="BILINEAR", threads=1)
+        stored = flat.to_ndarray()[:, ::-1] if self._video.mirrored else flat.to_ndarray()
+        pixels = np.ascontiguousarray(np.rot90(stored, self._video.turns).astype(np.uint8))
+        self._last = frame, pixels
+        return pixels

@@ -28,7 +28,6 @@ _VIDEO, _HDF5, _CT2, _ONNX, _RAY = (f"pip install 'ccr-cli[{extra}]'" for extra 
 _INDEX, _SERVE = (f"pip install 'ccr-cli[{extra}]'" for extra in ("index", "serve"))
 _OPTIONAL = {
     "av": (_VIDEO, "pip install --force-reinstall av"),
-    "torchcodec": (_VIDEO, "pip uninstall torchcodec; av decodes without it"),
     "h5py": (_HDF5, "pip install --force-reinstall h5py"),
     "ctranslate2": (_CT2, "pip install --force-reinstall ctranslate2"),
     "peft": ("pip install 'ccr-cli[lora]'", "pip install --force-reinstall peft"),

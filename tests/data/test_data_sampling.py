@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccr_cli.data.sampling import Sampling, gather
-from ccr_cli.data.video_index import TooLarge
+from ccr_cli.data.video import TooLarge
 from ccr_cli.errors import UsageError
 
 NONE = np.zeros(1)

@@ -11,7 +11,7 @@ import pytest
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.stages.doctor import examine
 
-READERS = {"av": "video", "torchcodec": "video", "h5py": "hdf5"}
+READERS = {"av": "video", "h5py": "hdf5"}
 
 
 def optional(root: Path) -> dict[str, tuple[str, str]]:

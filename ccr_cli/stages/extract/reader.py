@@ -17,7 +17,7 @@ from torch import Tensor, stack
 
 from ccr_cli.data.formats.base import is_video
 from ccr_cli.data.sampling import gather
-from ccr_cli.data.video import Facts, Frame, open_video
+from ccr_cli.data.video import Frame, Video, open_video
 from ccr_cli.errors import CcrError
 
 MAX_PIXELS = 64_000_000
@@ -99,7 +99,7 @@ class Reader:
     def _video(self, path: Path) -> Generator[Tensor, None, str | None]:
         sampling = self.model.sampling
         video = open_video(path, MAX_PIXELS)
-        number_CL = video.at(sampling.clips(video.facts.duration_s, video.shown_F))
+        number_CL = video.at(sampling.clips(video.duration_s, video.shown_F))
         decoded = []
 
         def prepared(frame: Frame) -> Tensor:
@@ -110,10 +110,10 @@ class Reader:
         frames = (prepared(frame) for frame in video.stream(np.unique(number_CL)))
         for clip in gather(frames, number_CL):
             yield clip[0] if sampling.clip_frames == 1 else stack(clip)
-        return _damage(video.facts, decoded)
+        return _damage(video, decoded)
 
 
-def _damage(facts: Facts, decoded: list[bool]) -> str | None:
+def _damage(video: Video, decoded: list[bool]) -> str | None:
     """What is amiss with a video that gave frames.
 
     Raises:
@@ -124,6 +124,6 @@ def _damage(facts: Facts, decoded: list[bool]) -> str | None:
     told = []
     if not all(decoded):
         told.append(f"frames_expected={len(decoded)} frames_decoded={sum(decoded)}, the rest stood in for")
-    if facts.frames_expected is not None and facts.frames < facts.frames_expected:
-        told.append(f"the file was cut off: {facts.frames} of {facts.frames_expected} frames are there")
+    if video.frames_expected is not None and video.frames < video.frames_expected:
+        told.append(f"the file was cut off: {video.frames} of {video.frames_expected} frames are there")
     return f"Damaged: {'; '.join(told)}" if told else None
