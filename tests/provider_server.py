@@ -17,9 +17,6 @@ from urllib.parse import parse_qs, urlsplit
 
 PATHS = {
     "GOOGLE_TRANSLATE": "/m",
-    "DEEPL": "/deepl-pro/{version}/",
-    "DEEPL_FREE": "/deepl-free/{version}/",
-    "LIBRE": "/",
     "MYMEMORY": "/get",
     "BAIDU": "/api/trans/vip/translate",
     "YANDEX": "/api/{version}/tr.json/{endpoint}",
@@ -27,6 +24,13 @@ PATHS = {
     "QCRI": "/api/v1/{endpoint}?",
 }
 """Where the package's table of addresses leads to, in tests."""
+SERVICES = {
+    "deepl": {"url": "/deepl-pro", "free_url": "/deepl-free"},
+    "libretranslate": {"url": ""},
+    "microsoft": {"url": "/microsoft"},
+    "google-cloud": {"url": "/google-cloud"},
+}
+"""Paths of the documented services, by field of `Provider`."""
 LEGACY = "Legacy authentication method is no longer supported. Please update to header-based authentication."
 
 
@@ -97,6 +101,10 @@ class Providers:
         """The package's table of addresses, leading here."""
         return {name: self.url + path for name, path in PATHS.items()}
 
+    def services(self) -> dict[str, dict[str, Any]]:
+        """The addresses of the documented services, leading here."""
+        return {name: {key: self.url + path for key, path in paths.items()} for name, paths in SERVICES.items()}
+
 
 Reply = tuple[int, str, str]
 """Status, type, body."""
@@ -142,6 +150,25 @@ def _libre(providers: Providers, request: Seen) -> Reply:
     return _json(200, {"translatedText": translated(request.form["q"], request.form["target"])})
 
 
+def _microsoft_languages(providers: Providers, request: Seen) -> Reply:
+    languages = {"en": "English", "es": "Spanish", "zh-Hans": "Chinese Simplified"}
+    return _json(200, {"translation": {code: {"name": name} for code, name in languages.items()}})
+
+
+def _microsoft(providers: Providers, request: Seen) -> Reply:
+    if request.headers.get("ocp-apim-subscription-key") != providers.key:
+        return _json(401, {"error": {"code": 401000, "message": "The request is not authorized"}})
+    target = request.form["to"]
+    return _json(200, [{"translations": [{"text": translated(request.form["text"], target), "to": target}]}])
+
+
+def _google_cloud(providers: Providers, request: Seen) -> Reply:
+    if request.headers.get("x-goog-api-key") != providers.key:
+        return _json(400, {"error": {"code": 400, "message": "API key not valid. Please pass a valid API key."}})
+    text = translated(request.form["q"], request.form["target"])
+    return _json(200, {"data": {"translations": [{"translatedText": text}]}})
+
+
 def _mymemory(providers: Providers, request: Seen) -> Reply:
     text = translated(request.form["q"], request.form["langpair"].split("|")[1])
     return _json(200, {"responseData": {"translatedText": text, "match": 0.9}, "responseStatus": 200, "matches": []})
@@ -176,6 +203,9 @@ _ROUTES: dict[str, Callable[[Providers, Seen], Reply]] = {
     "/deepl-free/v2/translate": _deepl,
     "/deepl-pro/v2/translate": _deepl,
     "/translate": _libre,
+    "/microsoft/languages": _microsoft_languages,
+    "/microsoft/translate": _microsoft,
+    "/google-cloud/language/translate/v2": _google_cloud,
     "/get": _mymemory,
     "/api/trans/vip/translate": _baidu,
     "/api/v1.5/tr.json/translate": _yandex,
@@ -197,8 +227,10 @@ def serve(key: str = "none") -> Iterator[Providers]:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length).decode()
             parts = urlsplit(self.path)
-            form = {name: values[0] for name, values in parse_qs(f"{parts.query}&{body}").items()}
             headers = {name.lower(): value for name, value in self.headers.items()}
+            fields = json.loads(body) if "json" in headers.get("content-type", "") else None
+            form = {name: values[0] for name, values in parse_qs(f"{parts.query}&{'' if fields else body}").items()}
+            form |= (fields[0] if isinstance(fields, list) else fields) or {}
             request = Seen(self.command, self.path, headers, form)
             with providers.lock:
                 providers.seen.append(request)

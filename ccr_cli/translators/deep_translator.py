@@ -1,125 +1,91 @@
 """Google, DeepL, LibreTranslate and others on the web; captions are sent there.
 
-The package deep-translator knows how to ask each provider and how to read its answers. It asks for one text after
-the other, with no timeout, no second try and no way to say what went wrong; one instance in two threads gives
-answers to other texts. So every thread has an instance of its own, and `_web.py` and `_asking.py` do the rest.
-
-Keys come from the environment alone. They are in no option, no artifact and no message.
+`_providers.py` knows how each provider is reached: documented services by their protocols, the others through the
+package deep-translator. `_http.py` sends the requests. Keys come from the environment only; no option, artifact or
+message holds one.
 """
 
 from __future__ import annotations
 
-import copy
 import importlib.metadata
 import os
-import sys
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ccr_cli.console import say
 from ccr_cli.errors import CcrError, UnavailableError, UsageError
-from ccr_cli.translators import _providers as providers
-from ccr_cli.translators._providers import PROVIDERS
-from ccr_cli.translators._requests import Ask, Crowd, Failure, GaveUp, Patience
-from ccr_cli.translators._web import Client, asking_with, masker
+from ccr_cli.translators._http import CircuitOpen, Client, Connection, Failure, Limits, masker
+from ccr_cli.translators._providers import PROVIDERS, Service, code_of, near
 from ccr_cli.translators.base import Translation
 
-_AGAIN = "the same command goes on where it stopped"
+_RESUME = "the same command continues where it stopped"
+_VARIABLES = [name for provider in PROVIDERS.values() for name in provider.keys.values()]
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Limits):
     """Options of the engine."""
 
     provider: str = "google"
-    """google, deepl, libretranslate, mymemory, microsoft, baidu, yandex, papago or qcri."""
+    """google, deepl, libretranslate, mymemory, microsoft, baidu, yandex, papago, qcri or google-cloud."""
 
     url: str = ""
     """Address of your own LibreTranslate server, e.g. http://localhost:5000."""
 
     source_code: str = ""
-    """The provider's own name of the source language; by default made from the BCP 47 tag."""
+    """The provider's code of the source language; made from the BCP 47 tag by default."""
 
     target_code: str = ""
-    """The provider's own name of the target language; by default made from the BCP 47 tag."""
-
-    workers: int = 4
-    """Requests under way at once."""
-
-    rate: float = 5.0
-    """Requests a second, at most."""
-
-    timeout: float = 30.0
-    """Seconds that a request may take."""
-
-    retries: int = 5
-    """Further tries of a caption."""
-
-    backoff: float = 0.5
-    """Seconds before the second try; doubled before each further one, and up to half of it left out by chance."""
-
-    max_wait: float = 300.0
-    """Longest wait in seconds that the provider may ask for; if it asks for more, the command ends."""
-
-    breaker: int = 30
-    """Failed requests in a row after which the command ends; captions that the provider refuses do not count."""
+    """The provider's code of the target language; made from the BCP 47 tag by default."""
 
     def __post_init__(self) -> None:
         """Checks the values.
 
         Raises:
-            ValueError: If one of them cannot be.
+            ValueError: If one is unknown, out of range or no address.
         """
+        super().__post_init__()
         if self.provider not in PROVIDERS:
-            raise ValueError(f"there is no provider {self.provider!r}; there are {', '.join(PROVIDERS)}")
+            raise ValueError(f"unknown provider {self.provider!r}; choose from {', '.join(PROVIDERS)}")
         if self.url:
             if self.provider != "libretranslate":
-                raise ValueError(f"url is for libretranslate; {self.provider} has one address")
+                raise ValueError(f"url is an option of libretranslate; {self.provider} has a fixed address")
             if any(mark in self.url for mark in "@?#"):
-                variables = ", ".join(_variables())
+                variables = ", ".join(_VARIABLES)
                 raise ValueError(f"url has no user, password or query: keys come from the environment ({variables})")
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("url is the address of a server, such as http://localhost:5000")
-        if min(self.workers, self.breaker) < 1 or self.retries < 0:
-            raise ValueError("workers and breaker are at least 1, retries at least 0")
-        if min(self.rate, self.timeout) <= 0 or min(self.backoff, self.max_wait) < 0:
-            raise ValueError("rate and timeout are greater than 0, backoff and max_wait not less")
-        if self.breaker <= self.retries:
-            raise ValueError("breaker is greater than retries, else one bad caption ends everything")
+                raise ValueError("url must be the address of a server, such as http://localhost:5000")
 
 
 def identity(config: Config) -> dict[str, Any]:
-    """What a request records: pace and patience by their defaults, since they decide no translation."""
-    usual = Config()
-    pace = ("workers", "rate", "timeout", "retries", "backoff", "max_wait", "breaker")
-    return {name: getattr(usual, name) for name in pace}
+    """What a request records: the limits by their defaults, since they change no translation."""
+    return asdict(Limits())
 
 
 def pairs(dataset_dir: Path | None) -> None:
-    """Cannot be said without asking a provider."""
+    """Unknown without asking a provider."""
 
 
 def missing() -> tuple[str, str] | None:
-    """Says for `ccr doctor` what this engine does with captions, and which variables for keys are set."""
-    names = _variables()
-    here = ", ".join(name for name in names if os.environ.get(name)) or "none (google needs none)"
-    others = ", ".join(name for name in names if not os.environ.get(name)) or "none"
-    return f"available; sends captions to a third party; keys set: {here}; not set: {others}", ""
+    """Tells `ccr doctor` that this engine sends captions away, and which key variables are set."""
+    present = ", ".join(name for name in _VARIABLES if os.environ.get(name)) or "none (google needs none)"
+    absent = ", ".join(name for name in _VARIABLES if not os.environ.get(name)) or "none"
+    return f"available; sends captions to a third party; keys set: {present}; not set: {absent}", ""
 
 
 def planned(source: str, target: str, config: Config) -> dict[str, str]:
-    """Says who would translate and under which terms; nobody is asked, and a key that is missing is a note."""
+    """Names the provider and its terms; sends no request, and a missing key is a warning."""
     provider = PROVIDERS[config.provider]
-    lacking = _lacking(config)
+    unset = _unset_variables(config)
     facts = {"model": config.provider, "licence": provider.terms}
-    if lacking:
-        facts["warning"] = f"{' and '.join(lacking)} is not set"
-    return {**facts, "here": "no" if lacking or provider.asks_first else "yes"}
+    if unset:
+        facts["warning"] = f"{' and '.join(unset)} is not set"
+    return {**facts, "here": "no" if unset or provider.lists_languages else "yes"}
 
 
 class Translator:
@@ -140,25 +106,21 @@ class Translator:
     def __init__(self, source: str, target: str, config: Config, *, dataset_dir: Path | None, device: str) -> None:
         self.config = config
         self._provider = PROVIDERS[config.provider]
-        keys = {name: os.environ.get(name, "").strip() for name in self._provider.keys.values()}
-        self._secrets = {name: key for name, key in keys.items() if key}
-        self._mask = masker(self._secrets)
-        self._engine = self._made()
-        self.host = urlsplit(self._engine._base_url).netloc
-        self._engine.source, self._engine.target = self._codes(source, target)
-        patience = Patience(
-            config.workers, config.rate, config.retries, config.backoff, config.max_wait, config.breaker
-        )
-        self._crowd = Crowd(patience, self._connected)
+        keys = self._keys()
+        self._secrets = {self._provider.keys[argument]: key for argument, key in keys.items()}
+        self._service = Service(self._provider, keys, config.url.rstrip("/"))
+        self.host = urlsplit(self._service.url).netloc
+        self._client = Client(config, masker(self._secrets))
+        self._source, self._target = self._codes(source, target)
         self._languages = f"{source} -> {target}"
-        self._told = False
-        self._kept = 0
+        self._announced = False
+        self._translated = 0
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
-        """Yields translations as they come, none of `known`; a text without a letter or digit is its own.
+        """Yields translations as they come, none of `known`; a text without a letter or digit stays as it is.
 
         Raises:
-            UnavailableError: If the provider is given up; what was yielded stands.
+            UnavailableError: If the provider keeps failing; what was yielded stands.
         """
         todo = []
         for position, text in enumerate(texts):
@@ -168,162 +130,128 @@ class Translator:
                 todo.append((position, text.strip()))
             else:
                 yield position, Translation(text.strip())
-        if todo and not self._told:
-            self._told = True
+        if todo and not self._announced:
+            self._announced = True
             say(f"captions ({self._languages}) are sent to {self._provider.title}: {self.host}")
         end = None
         try:
-            for position, found in self._crowd.ask(todo):
-                if isinstance(found, Failure):
-                    yield position, Translation(None, error=str(found))
+            for position, result in self._client.map(todo, self._ask):
+                if isinstance(result, Failure):
+                    yield position, Translation(None, error=str(result))
                 else:
-                    self._kept += 1
-                    yield position, Translation(found)
-        except GaveUp as gave_up:
-            end = self._error(gave_up)
+                    self._translated += 1
+                    yield position, Translation(result)
+        except CircuitOpen as circuit_open:
+            end = self._error(circuit_open)
         if end is not None:
             raise end
 
     def describe(self) -> dict[str, str]:
-        """Says what translates."""
+        """Names the provider, its server and its terms."""
         return {
             "engine": "deep-translator",
             "model": self.config.provider,
             "version": f"deep-translator {importlib.metadata.version('deep-translator')}",
-            "command": f"{self.host}, {self._engine.source} -> {self._engine.target}",
+            "command": f"{self.host}, {self._source} -> {self._target}",
             "licence": self._provider.terms,
         }
 
     def identity(self) -> dict[str, Any]:
-        """What decides the text: the provider, its server, and its names of the languages."""
+        """What decides the text: the provider, its server, and its codes of the languages."""
         return {
             "engine": "deep-translator",
             "provider": self.config.provider,
             "server": self.config.url.rstrip("/"),
-            "codes": [self._engine.source, self._engine.target],
+            "codes": [self._source, self._target],
         }
 
-    def _made(self) -> Any:
-        """An instance of the package's class; the languages are set later, since it knows but its own old list."""
-        import deep_translator
-
-        provider, name = self._provider, self.config.provider
-        if lacking := _lacking(self.config):
-            own = "; or your own server: --set url=http://localhost:5000" if name == "libretranslate" else ""
+    def _keys(self) -> dict[str, str]:
+        """The keys that are set, by argument of the service."""
+        if unset := _unset_variables(self.config):
+            own = "; or your own server: --set url=http://localhost:5000" * (self.config.provider == "libretranslate")
             raise UnavailableError(
-                f"{provider.title} needs a key, and {' and '.join(lacking)} is not set",
-                hint=f"export {lacking[0]}=... in the shell{own}",
+                f"{self._provider.title} needs a key, and {' and '.join(unset)} is not set",
+                hint=f"export {unset[0]}=... in the shell{own}",
             )
-        for variable, key in self._secrets.items():
-            if not (key.isascii() and key.isprintable()) or " " in key:
-                raise UnavailableError(f"{variable} holds characters that no key has", hint=f"export {variable}=...")
-        arguments: dict[str, Any] = {arg: self._secrets.get(v, "none") for arg, v in provider.keys.items()}
-        if name == "deepl":
-            arguments["use_free_api"] = arguments["api_key"].endswith(":fx")  # how DeepL marks free keys
-        elif name == "libretranslate":
-            arguments |= {"use_free_api": False, "custom_url": self.config.url and self.config.url.rstrip("/") + "/"}
-        made: Any = getattr(deep_translator, provider.translator)
-        engine: Any = None
-        failure = ""
-        try:
-            with self._asking(made):  # Microsoft's class asks which languages there are
-                engine = made(source="auto", target="auto", **arguments)
-        except Failure as error:
-            failure = str(error)
-        except Exception as error:  # an answer in which nothing is where it should be
-            failure = type(error).__name__
-        if failure:
-            raise UnavailableError(f"{provider.title} does not say which languages it knows: {failure}")
-        if name == "libretranslate" and not self._secrets:
-            engine.api_key = None  # the class insists on one; an own server may need none
-        return engine
-
-    def _asking(self, made: type) -> Any:
-        return asking_with(Client(self.config.timeout, self._mask), sys.modules[made.__module__])
-
-    @contextmanager
-    def _connected(self) -> Iterator[Ask]:
-        """An instance and connections for one thread."""
-        engine = copy.deepcopy(self._engine)
-        with self._asking(type(engine)):
-            yield lambda text: self._asked(engine, text)
-
-    def _asked(self, engine: Any, text: str) -> str:
-        """One translation; every way in which there is none becomes a Failure of our own words."""
-        from deep_translator.exceptions import NotValidLength, NotValidPayload
-
-        found, failure = None, None
-        try:
-            found = engine.translate(text, **self._provider.options)
-        except Failure as error:
-            failure = error
-        except (NotValidLength, NotValidPayload):
-            failure = Failure(f"{len(text)} characters are more than {self._provider.title} takes", "unsent")
-        except Exception as error:  # the package's, Python's: of answers in which nothing is where it should be
-            words = self._mask(str(getattr(error, "api_message", "")))
-            failure = Failure(f"the answer holds no translation ({words or type(error).__name__})")
-        if failure is not None:
-            raise failure
-        if isinstance(found, list):  # of Yandex
-            found = "\n".join(map(str, found))
-        if not isinstance(found, str) or not found.strip():
-            raise Failure("the answer holds no translation (nothing)")
-        if found.startswith("MYMEMORY WARNING"):
-            raise Failure(self._mask(found), "final")
-        if any(secret in found for secret in self._secrets.values() if len(secret) > 7):
-            raise Failure("the answer holds the key")
-        return found
-
-    def _error(self, gave_up: GaveUp) -> CcrError:
-        """What happened, what is kept, and what to type."""
-        last, who = gave_up.last, f"{self._provider.title} ({self.host})"
-        kept = f"{self._kept} captions that it translated are kept" if self._kept else "nothing was translated yet"
-        if last.kind == "unreachable" and gave_up.in_a_row == 1:
-            url = self.config.url
-            asked = f"is the server running at {url}?" if url else "is there a network?"
-            return UnavailableError(f"{who} cannot be reached: {last}; {kept}", hint=f"{asked} {_AGAIN}")
-        if last.kind == "final":
-            suspects = ["url"] * bool(self.config.url) + list(self._provider.keys.values())
-            hint = f"check {' and '.join(suspects)}" if suspects else "--set provider=NAME for another"
-            return UnavailableError(f"{who} refuses: {last}; {kept}", hint=f"{hint}; {_AGAIN}")
-        if (wait := last.retry_after or 0.0) > self.config.max_wait:
-            hint = f"wait that long, then {_AGAIN}; --set max_wait=SECONDS waits by itself"
-            return UnavailableError(f"{who} asks to wait {wait:.0f} s ({last}); {kept}", hint=hint)
-        return UnavailableError(
-            f"{who} failed {gave_up.in_a_row} times in a row, the last time: {last}; {kept}",
-            hint=f"wait a while, then {_AGAIN}; --set rate=1 asks less often",
-        )
+        keys = {}
+        for argument, variable in self._provider.keys.items():
+            if key := os.environ.get(variable, "").strip():
+                if not (key.isascii() and key.isprintable()) or " " in key:
+                    raise UnavailableError(f"{variable} holds characters that no key has", f"export {variable}=...")
+                keys[argument] = key
+        return keys
 
     def _codes(self, source: str, target: str) -> tuple[str, str]:
-        known = self._engine.get_supported_languages(as_dict=True)
-        if "en" in known:  # Papago's table is the other way round
-            known = {name: code for code, name in known.items()}
-        found = []
-        for lang, given, option in (
+        """The provider's codes of both languages."""
+        title, problem = self._provider.title, ""
+        try:
+            with closing(self._client.connect()) as connection:
+                codes = self._service.languages(connection)
+        except Failure as error:
+            problem = str(error)
+        except Exception as error:  # a reply of another form
+            problem = type(error).__name__
+        if problem:
+            raise UnavailableError(f"{title} does not list its languages: {problem}")
+        pair = []
+        for lang, code, option in (
             (source, self.config.source_code, "source_code"),
             (target, self.config.target_code, "target_code"),
         ):
-            code = given or providers.code_of(lang, known)
-            if code is None:
+            code = code or code_of(lang, codes) or ""
+            if not code:
                 raise UsageError(
-                    f"{self._provider.title} has no {lang}",
-                    hint=f"near: {', '.join(providers.near(lang, known))}; "
-                    f"--set {option}=CODE if it has learned the language since",
+                    f"{title} does not translate {lang}",
+                    hint=f"similar: {', '.join(near(lang, codes))}; "
+                    f"--set {option}=CODE if the provider has added the language since",
                 )
-            found.append(code)
-        if found[0] == found[1]:
+            pair.append(code)
+        if pair[0] == pair[1]:
             raise UsageError(
-                f"{self._provider.title} has one name for {source} and {target}: {found[0]}",
+                f"{title} has the same code for {source} and {target}: {pair[0]}",
                 hint="--set source_code=CODE or --set target_code=CODE, if it has others",
             )
-        return found[0], found[1]
+        return pair[0], pair[1]
+
+    def _ask(self, connection: Connection, text: str) -> str:
+        """One translation; a reply without one becomes a Failure in safe words."""
+        translation, failure = None, None
+        try:
+            translation = self._service.translate(connection, text, self._source, self._target)
+        except Failure as error:
+            failure = Failure(self._client.mask(str(error)), error.kind, error.retry_after)
+        except Exception as error:  # a reply of another form; the package's exceptions hold keys and texts
+            failure = Failure(f"the reply holds no translation ({type(error).__name__})")
+        if failure is not None:
+            raise failure
+        if not isinstance(translation, str) or not translation.strip():
+            raise Failure("the reply holds no translation")
+        if any(secret in translation for secret in self._secrets.values() if len(secret) > 7):
+            raise Failure("the reply holds the key")
+        return translation
+
+    def _error(self, circuit_open: CircuitOpen) -> CcrError:
+        """What happened, what is kept, and what to type."""
+        last, provider = circuit_open.last, f"{self._provider.title} ({self.host})"
+        kept = f"{self._translated} translated captions are kept" if self._translated else "nothing is translated yet"
+        if last.kind == "unreachable" and circuit_open.in_a_row == 1:
+            url = self.config.url
+            question = f"is the server running at {url}?" if url else "is there a network?"
+            return UnavailableError(f"{provider} cannot be reached: {last}; {kept}", hint=f"{question} {_RESUME}")
+        if last.kind == "fatal":
+            suspects = ["url"] * bool(self.config.url) + list(self._provider.keys.values())
+            hint = f"check {' and '.join(suspects)}" if suspects else "--set provider=NAME for another"
+            return UnavailableError(f"{provider} refuses requests: {last}; {kept}", hint=f"{hint}; {_RESUME}")
+        if (wait := last.retry_after or 0.0) > self.config.max_wait:
+            hint = f"wait that long, then {_RESUME}; with --set max_wait=SECONDS ccr waits itself"
+            return UnavailableError(f"{provider} asks to wait {wait:.0f} s ({last}); {kept}", hint=hint)
+        return UnavailableError(
+            f"{provider} failed {circuit_open.in_a_row} times in a row, the last time: {last}; {kept}",
+            hint=f"wait a while, then {_RESUME}; --set rate=1 sends fewer requests",
+        )
 
 
-def _lacking(config: Config) -> list[str]:
-    """Variables of keys that are needed and not set; a server of one's own may need none."""
+def _unset_variables(config: Config) -> list[str]:
+    """Variables of keys that are needed and not set; the user's own server may need none."""
     variables = [] if config.url else PROVIDERS[config.provider].keys.values()
     return [name for name in variables if not os.environ.get(name, "").strip()]
-
-
-def _variables() -> list[str]:
-    return [name for provider in PROVIDERS.values() for name in provider.keys.values()]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import deep_translator
 import pytest
 
@@ -59,14 +57,14 @@ def test_every_language_of_google_and_deepl_is_found_by_its_own_name() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"provider": "gogle"}, "there are google, deepl, libretranslate"),
-        ({"provider": "google", "url": "http://localhost:5000"}, "url is for libretranslate"),
+        ({"provider": "gogle"}, "'gogle'; choose from google, deepl, libretranslate"),
+        ({"provider": "google", "url": "http://localhost:5000"}, "libretranslate; google has"),
         ({"provider": "libretranslate", "url": "localhost:5000"}, "such as http://localhost:5000"),
         ({"provider": "libretranslate", "url": f"https://a.example/?api_key={KEY}"}, "keys come from the environment"),
         ({"provider": "libretranslate", "url": f"https://me:{KEY}@a.example/"}, "keys come from the environment"),
-        ({"retries": "9", "breaker": "9"}, "breaker is greater than retries"),
-        ({"rate": "0"}, "greater than 0"),
-        ({"workers": "0"}, "at least 1"),
+        ({"retries": "9", "breaker": "9"}, "breaker"),
+        ({"rate": "0"}, "rate"),
+        ({"workers": "0"}, "workers"),
         *[({name: KEY}, "put it into the environment") for name in ("api_key", "apikey", "DEEPL_API_KEY", "auth_key")],
         *[({name: KEY}, "put it into the environment") for name in ("token", "secret_key", "client_secret", "appkey")],
         ({"tokens": "9"}, "options: backoff, breaker"),
@@ -75,5 +73,5 @@ def test_every_language_of_google_and_deepl_is_found_by_its_own_name() -> None:
 def test_options_that_cannot_be(options: dict[str, str], words: str) -> None:
     with pytest.raises(CcrError) as caught:
         configure(engine.Config, options, "engine deep-translator")
-    said: Any = f"{caught.value.message} {caught.value.hint}"
-    assert words in said and KEY not in said
+    shown = f"{caught.value.message} {caught.value.hint}"
+    assert words in shown and KEY not in shown

@@ -1,17 +1,16 @@
-"""Asking many texts at once: pace, retries, giving up; without a network, and without waiting."""
+"""Many texts to one server: pace, retries, the circuit breaker; without a network, and without waiting."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
 
-from ccr_cli.translators._requests import Ask, Crowd, Failure, GaveUp, Patience, TokenBucket, backoff
-from ccr_cli.translators._web import masker, seconds_of
+from ccr_cli.translators._http import CircuitOpen, Client, Connection, Failure, Limits, backoff, masker, seconds_of
 
+Ask = Callable[[str], str]
 NOW = datetime(2026, 11, 1, 12, 0, 0, tzinfo=UTC)
 
 
@@ -23,17 +22,19 @@ class Clock:
         return self.now
 
 
-def patience(**changed: float) -> Patience:
+def limits(**changed: float) -> Limits:
     usual = {"workers": 1, "rate": 1e6, "retries": 2, "backoff": 0.0, "max_wait": 10.0, "breaker": 9}
-    return Patience(**{**usual, **changed})  # type: ignore[arg-type]
+    return Limits(**{**usual, **changed})  # type: ignore[arg-type]
 
 
-def crowd(ask: Ask, **changed: float) -> Crowd:
-    @contextmanager
-    def connect() -> Iterator[Ask]:
-        yield ask
+class Sender:
+    """A client whose requests are calls of a function."""
 
-    return Crowd(patience(**changed), connect)
+    def __init__(self, ask: Ask, **changed: float) -> None:
+        self.client, self._ask = Client(limits(**changed)), ask
+
+    def send(self, texts: list[tuple[int, str]]) -> Iterator[tuple[int, str | Failure]]:
+        return self.client.map(texts, lambda connection, text: self._ask(text))
 
 
 def numbered(count: int) -> list[tuple[int, str]]:
@@ -54,26 +55,26 @@ def failing(*failures: Failure | None) -> tuple[Ask, list[str]]:
     return ask, asked
 
 
-def test_the_bucket_spreads_requests() -> None:
+def test_turns_are_spread_evenly() -> None:
     clock = Clock()
-    bucket = TokenBucket(4.0, clock)
-    assert bucket.take() == 0.0
-    assert bucket.take() == pytest.approx(0.25), "a second one has to wait"
-    assert bucket.take() == pytest.approx(0.25), "and asking takes nothing"
+    client = Client(limits(rate=4.0), clock=clock)
+    assert client.take() == 0.0
+    assert client.take() == pytest.approx(0.25), "a second one has to wait"
+    assert client.take() == pytest.approx(0.25), "and asking takes nothing"
     clock.now += 0.25
-    assert bucket.take() == 0.0
+    assert client.take() == 0.0
     clock.now += 60.0
-    assert bucket.take() == 0.0 and bucket.take() > 0.0, "what was not used is not saved up"
+    assert client.take() == 0.0 and client.take() > 0.0, "unused turns are not saved up"
 
 
-def test_a_pause_is_for_all_and_never_shortened() -> None:
+def test_a_pause_is_never_shortened() -> None:
     clock = Clock()
-    bucket = TokenBucket(4.0, clock)
-    bucket.pause(30.0)
-    bucket.pause(1.0)
-    assert bucket.take() == pytest.approx(30.0)
+    client = Client(limits(rate=4.0), clock=clock)
+    client.pause(30.0)
+    client.pause(1.0)
+    assert client.take() == pytest.approx(30.0)
     clock.now += 30.0
-    assert bucket.take() == 0.0
+    assert client.take() == 0.0
 
 
 def test_backoff_doubles_up_to_a_minute_less_a_random_part() -> None:
@@ -111,30 +112,30 @@ def test_keys_are_masked_however_they_are_written() -> None:
     assert len(mask("x" * 5000)) == 200
 
 
-@pytest.mark.parametrize("kind", ["passing", "busy"])
+@pytest.mark.parametrize("kind", ["temporary", "busy"])
 def test_a_text_is_tried_again(kind: str) -> None:
     ask, asked = failing(Failure("a", kind), Failure("b", kind, retry_after=0.0))  # type: ignore[arg-type]
-    assert list(crowd(ask).ask([(5, "x")])) == [(5, "X")]
+    assert list(Sender(ask).send([(5, "x")])) == [(5, "X")]
     assert asked == ["x"] * 3
 
 
 def test_a_text_that_keeps_failing_fails_alone() -> None:
     ask, asked = failing(*[Failure(f"no {i}") for i in range(3)])
-    found = dict(crowd(ask).ask(numbered(3)))
+    found = dict(Sender(ask).send(numbered(3)))
     assert [str(found[0]), found[1], found[2]] == ["no 2", "TEXT 1", "TEXT 2"] and isinstance(found[0], Failure)
     assert asked == ["text 0"] * 3 + ["text 1", "text 2"]
 
 
 def test_a_refused_text_is_not_tried_again() -> None:
-    ask, asked = failing(Failure("no", "refused"), Failure("too long", "unsent"))
-    found = dict(crowd(ask).ask(numbered(3)))
+    ask, asked = failing(Failure("no", "rejected"), Failure("too long", "unsent"))
+    found = dict(Sender(ask).send(numbered(3)))
     assert [str(found[0]), str(found[1]), found[2]] == ["no", "too long", "TEXT 2"] and len(asked) == 3
 
 
-def gives_up(found: Iterator[tuple[int, str | Failure]]) -> tuple[list[int], GaveUp]:
+def gives_up(found: Iterator[tuple[int, str | Failure]]) -> tuple[list[int], CircuitOpen]:
     """The positions that came, and the end."""
     came = []
-    with pytest.raises(GaveUp) as caught:
+    with pytest.raises(CircuitOpen) as caught:
         for position, _ in found:
             came.append(position)
     assert caught.value.__cause__ is None and caught.value.__context__ is None
@@ -143,42 +144,42 @@ def gives_up(found: Iterator[tuple[int, str | Failure]]) -> tuple[list[int], Gav
 
 def test_so_many_failures_in_a_row_end_it() -> None:
     ask, asked = failing(None, None, *[Failure(f"no {i}") for i in range(20)])
-    came, end = gives_up(crowd(ask, retries=2, breaker=7).ask(numbered(9)))
+    came, end = gives_up(Sender(ask, retries=2, breaker=7).send(numbered(9)))
     assert came == [0, 1, 2, 3], "two texts, and two whose tries were used up"
     assert (end.in_a_row, str(end.last)) == (7, "no 6") and len(asked) == 9
 
 
 def test_an_answer_in_between_begins_a_new_row() -> None:
     ask, _ = failing(*[Failure("no"), Failure("no"), None] * 10)
-    assert len(list(crowd(ask, breaker=3).ask(numbered(10)))) == 10
+    assert len(list(Sender(ask, breaker=3).send(numbered(10)))) == 10
 
 
-@pytest.mark.parametrize("kind", ["unsent", "refused"])
+@pytest.mark.parametrize("kind", ["unsent", "rejected"])
 def test_what_lies_with_the_texts_does_not_count(kind: str) -> None:
     ask, _ = failing(*[Failure("no", kind, retry_after=5000.0)] * 50)  # type: ignore[arg-type]
-    found = dict(crowd(ask, breaker=3).ask(numbered(51)))
+    found = dict(Sender(ask, breaker=3).send(numbered(51)))
     assert len(found) == 51 and found[50] == "TEXT 50"
 
 
 def test_a_provider_that_refused_a_text_has_answered() -> None:
-    ask, _ = failing(Failure("no", "refused"), Failure("nobody", "unreachable"))
-    assert dict(crowd(ask).ask(numbered(2)))[1] == "TEXT 1"
+    ask, _ = failing(Failure("no", "rejected"), Failure("nobody", "unreachable"))
+    assert dict(Sender(ask).send(numbered(2)))[1] == "TEXT 1"
 
 
 @pytest.mark.parametrize(
     "failure",
-    [Failure("no", "final"), Failure("nobody", "unreachable"), Failure("wait", "busy", retry_after=11.0)],
-    ids=["final", "unreachable", "an hour"],
+    [Failure("no", "fatal"), Failure("nobody", "unreachable"), Failure("wait", "busy", retry_after=11.0)],
+    ids=["fatal", "unreachable", "an hour"],
 )
 def test_what_is_hopeless_ends_it_at_once(failure: Failure) -> None:
     ask, asked = failing(failure)
-    came, end = gives_up(crowd(ask).ask(numbered(5)))
+    came, end = gives_up(Sender(ask).send(numbered(5)))
     assert came == [] and end.last is failure and end.in_a_row == 1 and asked == ["text 0"]
 
 
 def test_a_provider_that_has_answered_may_be_out_of_reach_for_a_while() -> None:
     ask, asked = failing(None, Failure("nobody", "unreachable"), Failure("nobody", "unreachable"))
-    assert [found for _, found in crowd(ask).ask(numbered(2))] == ["TEXT 0", "TEXT 1"] and len(asked) == 4
+    assert [found for _, found in Sender(ask).send(numbered(2))] == ["TEXT 0", "TEXT 1"] and len(asked) == 4
 
 
 def test_threads_ask_at_once_and_what_is_under_way_still_comes() -> None:
@@ -190,11 +191,11 @@ def test_threads_ask_at_once_and_what_is_under_way_still_comes() -> None:
             gather.wait(30)
         if text == "text 0":
             ended.set()
-            raise Failure("no", "final")
+            raise Failure("no", "fatal")
         assert ended.wait(30)
         return text.upper()
 
-    came, _ = gives_up(crowd(ask, workers=4).ask(numbered(50)))
+    came, _ = gives_up(Sender(ask, workers=4).send(numbered(50)))
     assert {1, 2, 3} <= set(came) and len(set(came)) == len(came) and 0 not in came
 
 
@@ -209,25 +210,25 @@ def test_a_busy_provider_is_left_alone_by_all_threads() -> None:
         assert go_on.wait(30)
         return text.upper()
 
-    asking = crowd(ask, workers=2, max_wait=9999.0)
-    results = asking.ask(numbered(40))
+    asking = Sender(ask, workers=2, max_wait=9999.0)
+    results = asking.send(numbered(40))
     first = threading.Thread(target=lambda: asked.append(str(next(results))))
     first.start()
-    while not asking.bucket.take() > 4000.0:
+    while not asking.client.take() > 4000.0:
         assert first.is_alive()
     go_on.set()
     first.join(30)
-    assert sorted(asked) == ["(1, 'TEXT 1')", "text 0", "text 1"] and asking.bucket.take() > 4000.0
+    assert sorted(asked) == ["(1, 'TEXT 1')", "text 0", "text 1"] and asking.client.take() > 4000.0
     results.close()  # type: ignore[attr-defined]
 
 
 def test_a_busy_provider_is_left_alone_after_the_last_try_too() -> None:
     ask, asked = failing(Failure("slow down", "busy", retry_after=5000.0))
-    asking = crowd(ask, retries=0, max_wait=9999.0)
-    results = asking.ask(numbered(2))
+    asking = Sender(ask, retries=0, max_wait=9999.0)
+    results = asking.send(numbered(2))
     position, found = next(results)
     assert position == 0 and isinstance(found, Failure) and asked == ["text 0"]
-    assert asking.bucket.take() > 4000.0
+    assert asking.client.take() > 4000.0
     results.close()  # type: ignore[attr-defined]
 
 
@@ -240,7 +241,7 @@ def test_leaving_early_waits_for_nobody() -> None:
             never.wait(60)
         return text
 
-    results = crowd(ask, workers=3).ask(numbered(9))
+    results = Sender(ask, workers=3).send(numbered(9))
     assert next(results) == (0, "text 0")
     results.close()  # type: ignore[attr-defined]
     assert not never.is_set(), "and here we are, while two threads still wait"
@@ -252,24 +253,27 @@ def test_a_defect_is_raised_where_it_is_seen() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        list(crowd(ask, workers=2).ask(numbered(3)))
+        list(Sender(ask, workers=2).send(numbered(3)))
 
 
-def test_each_thread_has_its_own() -> None:
-    made, closed = [], []
+def test_each_thread_has_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[Connection, set[int]] = {}
+    closed: list[Connection] = []
 
-    @contextmanager
-    def connect() -> Iterator[Ask]:
-        mine = threading.get_ident()
-        made.append(mine)
+    def ask(connection: Connection, text: str) -> str:
+        threads.setdefault(connection, set()).add(threading.get_ident())
+        gather.wait(30)
+        return text
 
-        def ask(text: str) -> str:
-            assert threading.get_ident() == mine
-            return text
+    class Closing(Connection):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
 
-        yield ask
-        closed.append(mine)
-
-    asking = Crowd(patience(workers=3), connect)
-    assert len(list(asking.ask(numbered(30)))) == 30 and len(made) == 3 and sorted(closed) == sorted(made)
-    assert list(asking.ask([])) == [] and len(made) == 3
+    gather = threading.Barrier(3)
+    client = Client(limits(workers=3))
+    monkeypatch.setattr(client, "connect", lambda: Closing(1.0, str))
+    assert len(list(client.map(numbered(30), ask))) == 30
+    assert len(threads) == 3 and all(len(owners) == 1 for owners in threads.values())
+    assert set(closed) == set(threads)
+    assert list(client.map([], ask)) == [] and len(closed) == 3

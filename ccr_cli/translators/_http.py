@@ -1,0 +1,446 @@
+"""The HTTP client of all engines on the network: time limits, pace, retries, a circuit breaker and safe messages.
+
+A request ends within its timeout, whatever the server does. No redirect is followed, since texts and keys go only where
+they were sent; no cookie and no password of ~/.netrc is sent. Every way to fail becomes a `Failure`, whose
+message holds no key, no text of another request and no URL query.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import itertools
+import json
+import random
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.cookiejar import DefaultCookiePolicy
+from queue import Empty, SimpleQueue
+from typing import Any, Literal
+from urllib.parse import quote, quote_plus, urlsplit
+
+import requests
+import requests.adapters
+import urllib3
+
+from ccr_cli.errors import redact
+
+_CONNECT_SECONDS = 5.0
+_LONGEST_BACKOFF = 60.0
+_LARGEST_REPLY = 4 * 1024 * 1024
+_FATAL = {401, 402, 403, 404, 405, 410, 451, 456}
+"""The key, the quota or the address is wrong; 456 is DeepL's for a used-up quota."""
+_REJECTED = {400, 413, 414, 422, 431}
+_FATAL_WORDS = re.compile(r"(?i)\bapi.?key\b|\bnot supported\b")
+"""Some servers answer 400, as for a bad text, to a wrong key or an unknown language."""
+_BUSY = {429, 503, 529}
+_MESSAGE_KEYS = ("message", "error", "error_msg", "errorMessage", "responseDetails")
+
+
+class Failure(Exception):
+    """Why a request failed, in words without keys that may be shown.
+
+    Args:
+        message: A few words.
+        kind: `temporary`: worth another attempt. `busy`: the same, after a pause of all threads. `unreachable`: no
+            connection. `rejected`: this text fails, others may not. `unsent`: the same, and nothing was sent.
+            `fatal`: every further request would fail.
+        retry_after: Seconds after which the server wants the next request.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        kind: Literal["temporary", "busy", "unreachable", "rejected", "unsent", "fatal"] = "temporary",
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.retry_after = retry_after
+
+
+class CircuitOpen(Exception):
+    """No more requests are sent.
+
+    Args:
+        last: The failure that decided it.
+        in_a_row: Number of consecutive failed requests.
+    """
+
+    def __init__(self, last: Failure, in_a_row: int) -> None:
+        super().__init__(str(last))
+        self.last = last
+        self.in_a_row = in_a_row
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Options of an engine on the network: how fast and how patiently it sends requests."""
+
+    workers: int = 4
+    """Number of requests in flight."""
+
+    rate: float = 5.0
+    """Largest number of requests per second."""
+
+    timeout: float = 30.0
+    """Seconds until a request fails."""
+
+    retries: int = 5
+    """Number of further attempts per caption."""
+
+    backoff: float = 0.5
+    """Seconds before the second attempt; doubled before each further one, less a random part of up to half."""
+
+    max_wait: float = 300.0
+    """Longest wait in seconds that the provider may ask for; a longer one ends the command."""
+
+    breaker: int = 30
+    """Number of consecutive failed requests that ends the command; captions that the provider rejects do not count."""
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+            ValueError: If one is out of range.
+        """
+        if min(self.workers, self.breaker) < 1 or self.retries < 0:
+            raise ValueError("workers and breaker must be at least 1, retries at least 0")
+        if min(self.rate, self.timeout) <= 0 or min(self.backoff, self.max_wait) < 0:
+            raise ValueError("rate and timeout must be greater than 0, backoff and max_wait at least 0")
+        if self.breaker <= self.retries:
+            raise ValueError("breaker must be greater than retries, else one bad caption ends the command")
+
+
+def masker(secrets: Mapping[str, str]) -> Callable[[str], str]:
+    """Returns a function that makes text safe to show: it masks keys, drops URL queries, folds white space and cuts.
+
+    Args:
+        secrets: Keys by the name of their variable.
+    """
+    forms = {
+        form: f"[{name}]"
+        for name, secret in secrets.items()
+        for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1])
+    }
+
+    def mask(text: str) -> str:
+        for form in sorted(forms, key=len, reverse=True):
+            text = text.replace(form, forms[form])
+        return redact(" ".join(text.split()))[:200]
+
+    return mask
+
+
+def seconds_of(retry_after: str | None, now: datetime) -> float | None:
+    """Reads a `Retry-After` header: seconds or a date; None where it is neither."""
+    text = (retry_after or "").strip()
+    if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text):
+        return float(text)
+    try:
+        date = email.utils.parsedate_to_datetime(text)
+    except (OverflowError, ValueError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, (date - now).total_seconds())
+
+
+def backoff(attempt: int, first: float, chance: float) -> float:
+    """Seconds before the next attempt: doubled each time, up to a minute, less a random part of up to half.
+
+    Args:
+        attempt: Number of attempts so far, from 1.
+        first: Seconds after the first of them.
+        chance: In [0, 1).
+    """
+    return min(_LONGEST_BACKOFF, first * 2.0 ** min(attempt - 1, 32)) * (1.0 - chance / 2.0)
+
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    """Keeps its connections, so that they can be broken off while a reply is awaited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._connections: list[Any] = []
+
+    def get_connection_with_tls_context(self, *args: Any, **options: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*args, **options)
+        if isinstance(connection_type := pool.ConnectionCls, type):  # a new pool
+
+            def connect(**arguments: Any) -> Any:
+                self._connections.append(connection_type(**arguments))
+                return self._connections[-1]
+
+            pool.ConnectionCls = connect
+        return pool
+
+    def break_off(self, done: threading.Event, seconds: float) -> None:
+        """Ends all connections unless the request is done in time: no timeout of requests covers dripping headers."""
+        while not done.wait(seconds):
+            seconds = 0.1  # again, for a connection that is made late
+            for connection in self._connections:
+                if connection.sock is not None:
+                    with suppress(OSError):
+                        socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+
+class Connection:
+    """Sends the requests of one thread.
+
+    Args:
+        timeout: Seconds per request.
+        mask: Makes the server's words safe to show.
+    """
+
+    def __init__(self, timeout: float, mask: Callable[[str], str]) -> None:
+        self._timeout, self._mask = timeout, mask
+        self._session, self._adapter = requests.Session(), _Adapter()
+        self._session.mount("http://", self._adapter)
+        self._session.mount("https://", self._adapter)
+        self._session.auth = lambda request: request  # without it a password of ~/.netrc would be sent
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._session.close()
+
+    def send(self, method: str, url: str, **request: Any) -> requests.Response:
+        """Sends a request and reads the whole reply.
+
+        Args:
+            method: GET or POST.
+            url: The address.
+            request: `params`, `data`, `json` and `headers` of `requests.request`.
+
+        Raises:
+            Failure: If there is no reply, or it reports no success.
+        """
+        end, done, failure = time.monotonic() + self._timeout, threading.Event(), None
+        threading.Thread(target=self._adapter.break_off, args=(done, self._timeout), daemon=True).start()
+        timeouts = (min(_CONNECT_SECONDS, self._timeout), self._timeout)
+        try:
+            with self._session.request(
+                method, url, **request, timeout=timeouts, allow_redirects=False, stream=True
+            ) as response:
+                body = b""
+                for block in response.iter_content(65536):
+                    body += block
+                    if len(body) > _LARGEST_REPLY:
+                        raise Failure("the reply is too large")
+                if time.monotonic() >= end:  # the watchdog's cut looks like the reply's end
+                    raise TimeoutError
+        except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
+            failure = self._transport_failure(error, in_time=time.monotonic() < end)
+        finally:
+            done.set()
+        if failure is not None:  # raised outside the handler, so that its context does not name URLs
+            raise failure
+        response._content = body
+        if "charset" not in response.headers.get("Content-Type", "").lower():
+            response.encoding = "utf-8"
+        return self._judge(response)
+
+    def _transport_failure(self, error: Exception, in_time: bool) -> Failure:
+        """Describes an exception of requests or urllib3 by its type: its own message may hold the URL."""
+        name, cause = type(error).__name__, error.args[0] if error.args else None
+        if isinstance(error, requests.exceptions.InvalidURL):
+            return Failure("not a valid address", "fatal")
+        if isinstance(error, requests.exceptions.SSLError):
+            return Failure("the connection is not secure (TLS)", "unreachable")
+        if isinstance(error, requests.ConnectTimeout | requests.exceptions.ProxyError):
+            return Failure(f"no connection ({name})", "unreachable")
+        if isinstance(error, requests.ConnectionError) and isinstance(cause, urllib3.exceptions.MaxRetryError):
+            return Failure(f"no connection ({type(cause.reason).__name__})", "unreachable")
+        if not in_time or isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError | TimeoutError):
+            return Failure(f"no reply within {self._timeout:g} s")
+        return Failure(f"the connection broke off ({name})")
+
+    def _judge(self, response: requests.Response) -> requests.Response:
+        """The reply, if it reports success.
+
+        Raises:
+            Failure: Otherwise.
+        """
+        status, text = response.status_code, response.text
+        if 200 <= status < 300:
+            if not text.strip():
+                raise Failure("the reply is empty")
+            return response
+        words = self._mask(_error_message(text))
+        message = f"HTTP {status}" + (f": {words}" if words else "")
+        if 300 <= status < 400:
+            host = self._mask(urlsplit(response.headers.get("Location", "")).netloc)
+            raise Failure(f"{message}, a redirect to {host or 'another address'}", "fatal")
+        if status in _FATAL or (status == 400 and _FATAL_WORDS.search(words)):
+            raise Failure(message, "fatal")
+        if status in _REJECTED:
+            raise Failure(message, "rejected")
+        wait = seconds_of(response.headers.get("Retry-After"), datetime.now(UTC))
+        raise Failure(message, "busy" if status in _BUSY else "temporary", wait)
+
+
+def _error_message(text: str) -> str:
+    """The message in a JSON body that reports an error."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return ""
+    while isinstance(value, dict):
+        value = next((value[key] for key in _MESSAGE_KEYS if value.get(key)), "")
+    return value if isinstance(value, str) else ""
+
+
+class Client:
+    """Sends many texts to one server from several threads.
+
+    Args:
+        limits: Pace and patience, kept from call to call.
+        mask: Makes the server's words safe to show.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self, limits: Limits, mask: Callable[[str], str] = str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.limits, self.mask = limits, mask
+        self.answered = False
+        """Whether the server has ever replied."""
+        self.lock = threading.Lock()
+        self._clock, self._next = clock, clock()
+
+    def connect(self) -> Connection:
+        """Opens a connection for one thread, to be closed by it."""
+        return Connection(self.limits.timeout, self.mask)
+
+    def take(self) -> float:
+        """Takes the next turn and returns 0, or the seconds until it: turns come evenly, `rate` per second."""
+        with self.lock:
+            now = self._clock()
+            if now < self._next:
+                return self._next - now
+            self._next = now + 1.0 / self.limits.rate
+            return 0.0
+
+    def pause(self, seconds: float) -> None:
+        """Gives no turn for that long."""
+        with self.lock:
+            self._next = max(self._next, self._clock() + seconds)
+
+    def map(
+        self, texts: Iterable[tuple[int, str]], ask: Callable[[Connection, str], str]
+    ) -> Iterator[tuple[int, str | Failure]]:
+        """Yields (position, result or failure) as results come.
+
+        Args:
+            texts: Positions and texts.
+            ask: Sends one text and returns its result, or raises Failure.
+
+        Raises:
+            CircuitOpen: After all results that still came.
+        """
+        run = _Run(self, ask)
+        for text in texts:
+            run.todo.put(text)
+        running = min(self.limits.workers, run.todo.qsize())
+        for _ in range(running):  # daemons: a caller that leaves early need not wait
+            threading.Thread(target=run.work, daemon=True).start()
+        try:
+            while running:
+                result = run.results.get()
+                if result is None:
+                    running -= 1
+                else:
+                    yield result
+        finally:
+            run.stop.set()
+        if run.end is not None:
+            raise run.end
+
+
+@dataclass
+class _Run:
+    """One call of `Client.map`: what its threads share."""
+
+    client: Client
+    ask: Callable[[Connection, str], str]
+    todo: SimpleQueue[tuple[int, str]] = field(default_factory=SimpleQueue)
+    results: SimpleQueue[tuple[int, str | Failure] | None] = field(default_factory=SimpleQueue)
+    stop: threading.Event = field(default_factory=threading.Event)
+    in_a_row: int = 0
+    """Consecutive failed requests."""
+    end: Exception | None = None
+
+    def work(self) -> None:
+        """Takes texts until none is left, in a thread of its own."""
+        try:
+            with closing(self.client.connect()) as connection:
+                while not self.stop.is_set() and not self.todo.empty():
+                    with suppress(Empty):
+                        position, text = self.todo.get_nowait()
+                        result = self._attempts(connection, text)
+                        if result is not None:
+                            self.results.put((position, result))
+        except Exception as error:  # a bug: raised in the caller's thread
+            self._give_up(error)
+        finally:
+            self.results.put(None)
+
+    def _attempts(self, connection: Connection, text: str) -> str | Failure | None:
+        """The result of a text after as many attempts as needed; None where the run ends before."""
+        limits = self.client.limits
+        for attempt in itertools.count(1):
+            while (wait := self.client.take()) > 0:
+                if self.stop.wait(wait):
+                    return None
+            if self.stop.is_set():
+                return None
+            try:
+                result = self.ask(connection, text)
+            except Failure as error:
+                failure = error
+            else:
+                self.client.answered, self.in_a_row = True, 0
+                return result
+            if self._opens_circuit(failure):
+                return None
+            delay = failure.retry_after
+            if delay is None:
+                delay = backoff(attempt, limits.backoff, random.random())
+            if failure.kind == "busy":
+                self.client.pause(delay)
+            if failure.kind in ("rejected", "unsent") or attempt > limits.retries:
+                return failure
+            if failure.kind != "busy" and self.stop.wait(delay):
+                return None
+        raise AssertionError
+
+    def _opens_circuit(self, failure: Failure) -> bool:
+        """Counts a failure and ends the run after one too many; failures of the text alone do not count."""
+        if failure.kind in ("rejected", "unsent"):
+            self.client.answered |= failure.kind == "rejected"
+            return False
+        with self.client.lock:
+            self.in_a_row += 1
+            hopeless = (
+                failure.kind == "fatal"
+                or (failure.kind == "unreachable" and not self.client.answered)
+                or (failure.retry_after or 0.0) > self.client.limits.max_wait
+                or self.in_a_row >= self.client.limits.breaker
+            )
+            self.client.answered |= failure.kind != "unreachable"
+            end = CircuitOpen(failure, self.in_a_row)
+        if hopeless:
+            self._give_up(end)
+        return hopeless
+
+    def _give_up(self, end: Exception) -> None:
+        with self.client.lock:
+            self.end = self.end or end
+        self.stop.set()
