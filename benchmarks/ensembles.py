@@ -44,11 +44,12 @@ def measure(inputs: Inputs, runs: Sequence[base.Artifact], lang: str) -> dict[st
     found = next(
         r for r in evaluation.results(made) if r["lang"] == lang and r["fusion"] == "none" and not r["reading"]
     )
-    kept = {key: found[key] for key in ("run", "label", "noise", "SumR", "temperature", "signature")}
+    kept = {key: found[key] for key in ("run", "label", "noise", "SumR", "temperature")}
+    kept["signature"] = str(found["signature"])
     kept["SumR_interval"] = found["intervals"]["SumR"]
     for direction in DIRECTIONS:
         told = found["calibration"][direction]
-        main = "softmax" if "|unc:softmax|" in found["signature"] else "own"
+        main = "softmax" if found["signature"].softmax else "own"
         kept[direction] = {
             "R@1": found[direction]["R@1"],
             "ece": told.get("ece"),

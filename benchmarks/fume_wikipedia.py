@@ -68,7 +68,7 @@ def run(inputs: Inputs, data: base.Artifact, feats: base.Artifact, label: str, s
     return {
         "row": label,
         "seed": seed,
-        "signature": result["signature"],
+        "signature": str(result["signature"]),
         "epoch": trained.counts["best_epoch"],
         "mAP": {d: round(result[d]["mAP"], 2) for d in DIRECTIONS},
         "auroc": {d: _rounded(result["calibration"][d]["auroc"]) for d in DIRECTIONS},

@@ -90,7 +90,7 @@ class Loop:
             "found": runs.per_item(evaluation.read_ranks(made), number),
             "triplets": trained.counts["triplets"],
             "best_epoch": trained.counts["best_epoch"],
-            "signature": asked["signature"],
+            "signature": str(asked["signature"]),
             **self.about,
             "code": runs.code(),
         }

@@ -24,6 +24,7 @@ import torch
 
 import ccr_cli
 from ccr_cli.artifacts import base, dataset, evaluation, run
+from ccr_cli.artifacts.signature import Signature
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.metrics.corruption import KINDS, corrupt_texts
 from ccr_cli.stages.evaluate import ood
@@ -66,7 +67,8 @@ def measure(inputs: Inputs, trained: base.Artifact, lang: str, other: str) -> It
 
 def told(result: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a result."""
-    found = {key: result[key] for key in ("signature", "corrupt", "uncertainty", "told_apart", "ood") if key in result}
+    found = {key: result[key] for key in ("corrupt", "uncertainty", "told_apart", "ood") if key in result}
+    found["signature"] = str(result["signature"])
     for direction in DIRECTIONS:
         found[direction] = {each: result[direction][each] for each in ("R@1", "R@5", "R@10", "MedR", "mAP")}
         found[direction]["mAP_interval"] = result["intervals"][direction]["mAP"]
@@ -123,7 +125,7 @@ def tables(rows: Sequence[Mapping[str, Any]], other: str) -> Iterator[str]:
     for row in rows:
         if row["asked"] == "text":
             own, (low, high) = row["t2v"], row["t2v"]["mAP_interval"]
-            right = "its own" if "|pos:caption|" in row["signature"] else "any of the picture's"
+            right = "its own" if Signature.parse(row["signature"]).pos == "caption" else "any of the picture's"
             recalls = " | ".join(f"{own[figure]:.1f}" for figure in ("R@1", "R@5", "R@10"))
             told = f"{own['mAP']:.1f} ± {(high - low) / 2:.1f} | {recalls} | {row['v2t']['mAP']:.1f}"
             yield f"| {_named(row)} | {right} | {told} |"

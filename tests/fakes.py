@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,10 @@ from PIL import Image
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation
 from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.report.tables import variants
 
 LEVEL = {"basic": (150.0, 170.0), "infonce": (184.0, 140.0), "uml": (184.5, 52.0), "infonce (oracle)": (184.0, 44.0)}
 """SumR without noise, and what it falls by unit of noise."""
@@ -81,6 +83,16 @@ def make_dataset(workspace: Workspace, media: Sequence[Path] = (), name: str = "
             build.finish({"items": 40})
         assert build.done is not None
         return build.done
+
+
+def variant_labels(
+    runs: Mapping[str, tuple[str, Mapping[str, Any]]], defaults: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, str]:
+    """The labels that tell variants apart, as texts."""
+    labels = variants.variant_labels(
+        {run: (Label.parse(text), config) for run, (text, config) in runs.items()}, defaults
+    )
+    return {run: str(label) for run, label in labels.items()}
 
 
 def signature(lang: str, noise: float, seed: int, fusion: str, data: str = "toy-emoji", mt: str = "apertium") -> str:

@@ -134,13 +134,13 @@ def _figures(made: list[base.Artifact]) -> dict[str, Any]:
         "others": {name: round(r["SumR"], 4) for name, r in others.items()},
         "uncertainty": _uncertainty(asked),
         "found": found,
-        "signature": asked["signature"],
+        "signature": str(asked["signature"]),
     }
 
 
 def _uncertainty(result: Mapping[str, Any]) -> dict[str, Any]:
     """What each score of a query's uncertainty is worth, by direction and name; `own` is the method's."""
-    main = "softmax" if "|unc:softmax|" in result["signature"] else "own"
+    main = "softmax" if result["signature"].softmax else "own"
     return {
         direction: {
             name: {key: round(each[key], 4) for key in ("auroc", "aurc")}

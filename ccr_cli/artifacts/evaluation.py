@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
 from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.signature import signature_of
 
 RANKS = pa.schema(
     [
@@ -42,9 +43,13 @@ OUTSIDE = pa.schema(
 
 
 def results(artifact: Artifact) -> list[dict[str, Any]]:
-    """Reads the results of an evaluation."""
-    value: list[dict[str, Any]] = read_json(artifact.file("metrics.json"))["results"]
-    return value
+    """Reads the results of an evaluation.
+
+    Returns:
+        The entries of `metrics.json`, with a `Signature` for `signature` (its text where it cannot be read).
+    """
+    entries: list[dict[str, Any]] = read_json(artifact.file("metrics.json"))["results"]
+    return [entry | {"signature": signature_of(entry) or entry.get("signature")} for entry in entries]
 
 
 def run_id(artifact: Artifact) -> str:
@@ -58,7 +63,8 @@ def run_id(artifact: Artifact) -> str:
 
 def headline(result: Mapping[str, Any]) -> str:
     """What stands for a result: `SumR`, or `mAP` where whatever has the query's category is right."""
-    return "mAP" if "|pos:label|" in str(result.get("signature")) else "SumR"
+    signed = signature_of(result)
+    return "mAP" if signed and signed.labelled else "SumR"
 
 
 def mean_ap(result: Mapping[str, Any]) -> float | None:

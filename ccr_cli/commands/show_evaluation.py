@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ccr_cli import console
 from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.signature import signature_of
 
 _DIRECTIONS = ("t2v", "v2t")
 _SHOWN = ("R@1", "R@5", "R@10", "MedR", "mAP")
@@ -142,7 +142,8 @@ def _say_uncertainty(result: dict[str, Any]) -> None:
 
 def _uncertainty(result: dict[str, Any]) -> str:
     """What an uncertainty is called: a softmax with its temperatures, where the method has none of its own."""
-    if "|unc:softmax|" not in result["signature"]:
+    signed = signature_of(result)
+    if signed is None or not signed.softmax:
         return "uncertainty"
     return f"softmax at temperature {', '.join(f'{each:.3f}' for each in result['temperature'])}"
 
@@ -174,7 +175,8 @@ def _what(result: dict[str, Any]) -> str:
     role = " (source)" if result["role"] == "source" else ""
     fusion = "" if result["fusion"] == "none" else f", fused {result['fusion']}"
     reading = f", {result['reading']} alone" if result.get("reading") else ""
-    by = f", sentences by {result['signature'].partition('|pos:')[2].partition('|')[0]}" if result.get("task") else ""
+    signed = signature_of(result)
+    by = f", sentences by {signed.pos}" if signed and result.get("task") else ""
     worse = f", {_corrupted(result['corrupt'], result['lang'])}" if result.get("corrupt") else ""
     several = f", mean of {len(result['ensemble'])} runs" if result.get("ensemble") else ""
     return f"{result['data']} {result['lang']}{role}{several}{fusion}{reading}{by}{worse}"
@@ -182,13 +184,15 @@ def _what(result: dict[str, Any]) -> str:
 
 def _corrupted(told: str, lang: str) -> str:
     """`drop0.3-seed0` in words: `30% of words dropped`; of characters in languages without spaces between words."""
+    from ccr_cli.metrics.corruption import Corruption
     from ccr_cli.metrics.scripts import has_spaces
 
-    found = re.fullmatch(r"([a-z]+)(.+)-seed\d+", told)
-    if found is None or found[1] not in _CORRUPTED:
+    corruption = Corruption.parse(told)
+    if corruption is None:
         return f"corrupted {told}"
-    words = _CORRUPTED[found[1]] if has_spaces(lang) else _CORRUPTED[found[1]].replace("words", "characters")
-    return f"{100 * float(found[2]):g}% of {words}"
+    words = _CORRUPTED[corruption.kind]
+    words = words if has_spaces(lang) else words.replace("words", "characters")
+    return f"{100 * corruption.share:g}% of {words}"
 
 
 def _asked(result: dict[str, Any], direction: str) -> str:

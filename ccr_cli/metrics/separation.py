@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ccr_cli.metrics.bootstrap import LEVEL, ROOM, SAMPLES, FloatArray, ends
 from ccr_cli.metrics.detection import auroc
-from ccr_cli.metrics.uncertainty_test import FIGURES, Doubt
+from ccr_cli.metrics.uncertainty_comparison import FIGURES, Doubt
 
 
 def apart(

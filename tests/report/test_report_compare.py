@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from fakes import variant_labels
 
 from ccr_cli.report.tables import diagnoses, results, summaries
 from ccr_cli.report.tables.recovery import recovery
 from ccr_cli.report.tables.table import MINUS
-from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words.findings import findings
 
 KEYS = "data:d@1|split:test|lang:{lang}|caption_set:c|q:9|gallery:9|dir:t2v+v2t|protocol:full|pos:any|ties:{ties}|"

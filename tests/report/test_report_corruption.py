@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import fakes as fake
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ccr_cli.metrics import signature
+from ccr_cli.artifacts.signature import Signature
 from ccr_cli.report.content import Material
 from ccr_cli.report.figures import canvas, corruption
 from ccr_cli.report.figures.corruption import Level, intact, level, shown
@@ -57,9 +58,9 @@ def material() -> Material:
 )
 def test_a_corrupted_result_belongs_to_the_intact_one(plain: str, worse: str) -> None:
     """The names are those that `ccr evaluate` gives."""
-    fields = signature.parse(fake.signature("es", 0.4, 0, "none", data="x-corrupt-1-seed0"))
-    one, other = (signature.build({**fields, "protocol": name}) for name in (plain, worse))
-    assert intact(other) == one == intact(one) and one != other
+    signed = Signature.parse(fake.signature("es", 0.4, 0, "none", data="x-corrupt-1-seed0"))
+    one, other = ({"signature": str(replace(signed, protocol=name))} for name in (plain, worse))
+    assert intact(other) == one["signature"] == intact(one) and one != other
 
 
 def test_levels_are_read_and_chosen() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from ccr_cli.artifacts.signature import KEYS, Signature
 from ccr_cli.data import published
-from ccr_cli.metrics import signature
 from ccr_cli.report.tables import results as compare
 from ccr_cli.report.tables.published import QUOTED, YOURS, beside, cited
 from ccr_cli.report.tables.published_match import differences, match
@@ -30,7 +30,7 @@ FIGURES = {"R@1": 10.0, "R@5": 20.0, "R@10": 30.0, "MedR": 4.0, "MeanR": 5.0, "m
 
 def result(data: str, /, label: str = "uml", seed: int = 0, total: float = 120.0, **signed: str) -> Any:
     noise = float(signed.get("noise", "none").split("-")[2]) if signed.get("noise", "none") != "none" else 0.0
-    fields = dict.fromkeys(signature.KEYS, "x")
+    fields = dict.fromkeys(KEYS, "x")
     fields |= {"data": f"{data}@0a1b2c3d", "split": "test", "lang": "de", "q": "12", "gallery": "12", "pos": "any"}
     fields |= {"protocol": "full", "fusion": "none", "mt": "apertium:en-de", "noise": "none", "caption_set": "human"}
     fields |= signed
@@ -44,7 +44,7 @@ def result(data: str, /, label: str = "uml", seed: int = 0, total: float = 120.0
         "noise": noise,
         "seed": seed,
         "zero_shot": fields["protocol"].startswith("zero-shot"),
-        "signature": signature.build(fields),
+        "signature": str(Signature(**fields)),
         "t2v": FIGURES,
         "v2t": FIGURES,
         "SumR": total,

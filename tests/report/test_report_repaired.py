@@ -8,9 +8,9 @@ from typing import Any
 import fakes as fake
 import pandas as pd
 import pytest
+from fakes import variant_labels
 
 from ccr_cli.report.tables import diagnoses, results
-from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words.findings import Findings, findings
 
 NONE = diagnoses.diagnoses_frame([])

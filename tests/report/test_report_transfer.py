@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ccr_cli.metrics import signature
+from ccr_cli.artifacts.signature import KEYS, Signature
 from ccr_cli.report.tables import results
 
 
 def transferred(seed: int, protocol: str, trained_on: str) -> tuple[str, dict[str, Any], results.RunFacts]:
     """A result on `d`, whose run is known to be trained on a data set of a name, or of which nothing is known."""
     run = f"uml-{seed}"
-    fields = dict.fromkeys(signature.KEYS, "x") | {"data": "d@0a1b2c3d", "noise": "none", "protocol": protocol}
+    fields = dict.fromkeys(KEYS, "x") | {"data": "d@0a1b2c3d", "noise": "none", "protocol": protocol}
     entry: dict[str, Any] = {
         "data": "d",
         "split": "test",
@@ -22,7 +22,7 @@ def transferred(seed: int, protocol: str, trained_on: str) -> tuple[str, dict[st
         "fusion": "none",
         "label": "uml",
     }
-    entry |= {"run": run, "seed": seed, "SumR": 10.0, "signature": signature.build(fields)}
+    entry |= {"run": run, "seed": seed, "SumR": 10.0, "signature": str(Signature(**fields))}
     return run, entry | {"zero_shot": protocol.startswith("zero-shot")}, results.RunFacts(run, "uml", data=trained_on)
 
 

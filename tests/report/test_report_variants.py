@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccr_cli.metrics import signature
+from fakes import variant_labels
+
+from ccr_cli.artifacts.signature import KEYS, Signature
 from ccr_cli.report.tables import results as compare
-from ccr_cli.report.tables.variants import variant_labels
 
 
 def test_runs_on_several_languages_stand_beside_those_on_one() -> None:
@@ -37,8 +38,8 @@ def test_runs_on_several_languages_stand_beside_those_on_one() -> None:
 
 def test_a_result_stands_with_those_of_its_language() -> None:
     def result(lang: str, mt: str) -> dict[str, Any]:
-        keys = dict.fromkeys(signature.KEYS, "x") | {"lang": lang, "mt": mt, "protocol": "full", "noise": "none"}
-        return {"run": "r", "label": "uml", "lang": lang, "signature": signature.build(keys)}
+        keys = dict.fromkeys(KEYS, "x") | {"lang": lang, "mt": mt, "protocol": "full", "noise": "none"}
+        return {"run": "r", "label": "uml", "lang": lang, "signature": str(Signature(**keys))}
 
     facts = {"one": compare.RunFacts("one", "uml", lang="de"), "two": compare.RunFacts("two", "uml", lang="de+fr")}
     results = [

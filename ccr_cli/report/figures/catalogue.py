@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from ccr_cli.artifacts.signature import SOFTMAX, signature_of
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.metrics.calibration import reliability as binned
@@ -142,7 +143,8 @@ def _curve(run_id: str, result: Mapping[str, Any]) -> dict[str, Any] | None:
         for name, each in (told.get("trivial") or {}).items()
         if each.get("curve")
     }
-    named = "softmax" if "|unc:softmax|" in str(result.get("signature")) else "uncertainty"
+    signed = signature_of(result)
+    named = SOFTMAX if signed and signed.softmax else "uncertainty"
     areas = {key: told.get(key) for key in ("aurc_random", "aurc")}
     return {**told["curve"], **areas, "named": named, "trivial": trivial}
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from ccr_cli.artifacts.signature import signature_of
+from ccr_cli.metrics.corruption import Corruption
 from ccr_cli.report.content import Material
 from ccr_cli.report.figures.canvas import CLEAN, FAINT, NOISY, new_figure, panels
 from ccr_cli.report.figures.lettering import heading
@@ -51,20 +52,20 @@ class Level:
 
 def level(result: Mapping[str, Any]) -> Level:
     """The level of a result of `metrics.json`."""
-    told = re.match(r"([a-z]+)(.+)-seed\d+$", str(result.get("corrupt") or ""))
-    return Level(told[1], float(told[2])) if told else Level()
+    corruption = Corruption.parse(str(result.get("corrupt") or ""))
+    return Level(corruption.kind, corruption.share) if corruption else Level()
 
 
-def intact(signature: str) -> str:
-    """The signature of the intact result that stands beside a corrupted one."""
-    plain = re.sub(r"(?<=\|protocol:)(.*?)-corrupt-[^|]*?-seed\d+", r"\1", signature)
-    return re.sub(r"(?<=\|protocol:)zero-shot-full(?=\||-from)", "zero-shot", plain)
+def intact(result: Mapping[str, Any]) -> str:
+    """The signature of the intact result that stands beside a corrupted one; empty where it cannot be read."""
+    signed = signature_of(result)
+    return str(replace(signed, protocol=str(replace(signed.rules, change="")))) if signed else ""
 
 
 def beside(material: Material, run_id: str, signature: str) -> Iterator[tuple[Level, str]]:
     """The corrupted results that stand beside an intact one: level and signature."""
     for other, result in material.corrupted:
-        if other == run_id and intact(str(result["signature"])) == signature:
+        if other == run_id and intact(result) == signature:
             yield level(result), str(result["signature"])
 
 
@@ -113,8 +114,8 @@ def table(material: Material, view: results.View) -> Table | None:
 def _frame(material: Material, view: results.View) -> pd.DataFrame:
     """The corrupted results that belong to a view with the intact ones beside them, each with its level."""
     known = set(zip(view.frame["run_id"], view.frame["signature"], strict=True))
-    worse = [(run_id, r) for run_id, r in material.corrupted if (run_id, intact(str(r["signature"]))) in known]
-    wanted = {(run_id, intact(str(r["signature"]))) for run_id, r in worse}
+    worse = [(run_id, r) for run_id, r in material.corrupted if (run_id, intact(r)) in known]
+    wanted = {(run_id, intact(r)) for run_id, r in worse}
     whole = [(run_id, r) for run_id, r in material.results if (run_id, str(r["signature"])) in wanted]
     frame = results.results_frame([*whole, *worse], material.facts)
     told = {(run_id, str(r["signature"])): r for run_id, r in [*whole, *worse]}

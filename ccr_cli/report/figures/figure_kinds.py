@@ -89,7 +89,7 @@ class Seen:
         wanted = set(zip(self.main.frame["run_id"], self.main.frame["signature"], strict=True))
         for run_id, result in sorted(self.material.results, key=lambda pair: pair[1].get("seed") or 0):
             same = round(float(result.get("noise") or 0.0), 6) == self.found.noise
-            if same and (run_id, result.get("signature")) in wanted:
+            if same and (run_id, str(result.get("signature"))) in wanted:
                 yield run_id, self.material.label(run_id, str(result["label"])), result
 
     def first(self, read: Callable[[str, Mapping[str, Any]], Any]) -> dict[str, Any]:

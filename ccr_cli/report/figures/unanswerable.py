@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ccr_cli.artifacts.signature import HALVES, read_data
 from ccr_cli.report.figures.canvas import CLEAN, FAINT, NOISY, new_figure, panels
 from ccr_cli.report.figures.epochs import finish, two_densities
 from ccr_cli.report.figures.lettering import TITLE_LETTER, wrapped
@@ -38,9 +39,9 @@ def named(kind: str) -> str:
     """
     if not kind:
         return "categories left out of training"
-    if kind.startswith("half-seed"):
+    if kind == HALVES:
         return "queries whose items were taken out"
-    return f"captions of {kind.partition('@')[0]}"
+    return f"captions of {read_data(kind)[0]}"
 
 
 def densities(kinds: Kinds, title: str = "") -> Figure | None:

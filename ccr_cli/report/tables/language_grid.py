@@ -30,8 +30,10 @@ def alike(views: Sequence[results.View]) -> list[results.View]:
 
 def _protocol(view: results.View) -> list[str]:
     """What of the scoring must agree, beside what depends on the language."""
-    fields = dict(part.partition(":")[::2] for part in str(view.frame["key"].iloc[0]).split("|"))
-    return [fields.get(name, "") for name in ("gallery", "dir", "protocol", "pos", "ties", "sim", "select", "leak")]
+    return [
+        view.setting.fields.get(name, "")
+        for name in ("gallery", "dir", "protocol", "pos", "ties", "sim", "select", "leak")
+    ]
 
 
 def table(views: Sequence[results.View]) -> Table | None:

@@ -89,7 +89,7 @@ def _ours(found: Match, noise: float, metrics: Sequence[str]) -> Iterator[Row]:
     told = _told_apart(mine)
     table = results.aggregate(mine, ["key", "noise_kind", "label", "encoder"], metrics)
     for key, line in table.iterrows():
-        own, kind, label, encoder = cast(tuple[str, str, str, str], key)
+        own, kind, label, encoder = cast(tuple[results.Setting, str, str, str], key)
         cells = [_noise(noise), Cell(label + told[own, kind]), Cell(YOURS)]
         figures = [Cell(int(line[(metrics[0], "n")])), *(summaries.spread(line[metric]) for metric in metrics)]
         yield Row([*cells, *figures, _encoders(encoder), Cell("")], block=percent(noise))
@@ -103,10 +103,10 @@ def _encoders(named: str) -> Cell:
     return Cell(named, shown=named or "not named")
 
 
-def _told_apart(mine: pd.DataFrame) -> dict[tuple[str, str], str]:
+def _told_apart(mine: pd.DataFrame) -> dict[tuple[results.Setting, str], str]:
     """By key and kind of noise, what tells our own settings apart."""
     pairs = dict.fromkeys(zip(mine["key"], mine["noise_kind"], strict=True))
-    fields = {(key, kind): {**dict(p.split(":", 1) for p in key.split("|")), "noise": kind} for key, kind in pairs}
+    fields = {(key, kind): {**key.fields, "noise": kind} for key, kind in pairs}
     told = {pair: signature_words.apart(list(fields.values()), own) for pair, own in fields.items()}
     return {pair: f", {text}" if text else "" for pair, text in told.items()}
 

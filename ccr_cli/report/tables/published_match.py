@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pandas as pd
 
+from ccr_cli.artifacts.signature import (
+    FULL,
+    KEYS,
+    LABELLED,
+    ZERO_SHOT,
+    Signature,
+    data_name,
+    is_partial,
+    read_galleries,
+    read_runs,
+)
 from ccr_cli.data.published import PROTOCOLS, UNTRAINED, Published
-from ccr_cli.metrics import signature
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.summaries import percent
 from ccr_cli.report.tables.translation_scores import listed
@@ -105,7 +115,7 @@ def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tu
     ours["benchmark"] = [_benchmark((data, names.get(data, "")), known) for data in ours["data"]]
     ours["taught"] = [_taught(on, names, known) for on in ours["trained_on"]]
     ours["own_split"] = [bool(manifests.get(data, {}).get("own_split")) for data in ours["data"]]
-    ours["protocol"] = ours["sign.protocol"].map(_protocol)
+    ours["protocol"] = ours["signed"].map(_protocol)
     found: list[Match] = []
     alone: list[tuple[Match, str]] = []
     for key, mine in ours.groupby(["benchmark", "lang", "protocol"]):
@@ -145,13 +155,9 @@ def published_rows(published: Published) -> pd.DataFrame:
 
 def _signed(frame: pd.DataFrame) -> pd.DataFrame:
     """The results on test items, with the fields of their signatures."""
-    fields = {}
-    for position, text in frame["signature"].items():
-        try:
-            fields[position] = {f"sign.{key}": value for key, value in signature.parse(text).items()}
-        except ValueError:  # of a version with other keys
-            continue
-    columns = [f"sign.{key}" for key in signature.KEYS]
+    signatures = frame["signed"].dropna()  # that of a version with other keys is not readable
+    fields = {position: {f"sign.{key}": value for key, value in s.fields.items()} for position, s in signatures.items()}
+    columns = [f"sign.{key}" for key in KEYS]
     signed = frame.join(pd.DataFrame.from_dict(fields, orient="index", columns=columns), how="inner")
     return signed[signed["sign.split"] == "test"].copy()
 
@@ -177,20 +183,20 @@ def _benchmark(names: Iterable[str], known: Mapping[str, str]) -> str:
 
 def _taught(value: str, names: Mapping[str, str], known: Mapping[str, str]) -> str:
     """What was trained on is called where it is published; empty if it is the data set that is measured."""
-    name = signature.data_name(value)
+    name = data_name(value)
     if name == results.ITSELF:
         return ""
-    return name if signature.is_partial(value) else _benchmark((name, names.get(name, "")), known) or name
+    return name if is_partial(value) else _benchmark((name, names.get(name, "")), known) or name
 
 
-def _protocol(own: str) -> str:
+def _protocol(signature: Signature) -> str:
     """The protocol of a signature; one of which nothing is published is that of the test split as it is."""
-    own = signature.read_protocol(own)[0]
-    if own.startswith("labelled") or own == "zero-shot-labelled":
-        return own
-    if own.startswith("zero-shot"):
-        return "zero-shot"
-    return next((known for known in PROTOCOLS if known.startswith("coco") and own.startswith(known)), "full")
+    rules = replace(signature.rules, trained_on="")
+    if rules.name == LABELLED:
+        return str(rules)
+    if rules.zero_shot:
+        return ZERO_SHOT
+    return next((known for known in PROTOCOLS if known.startswith("coco") and rules.name.startswith(known)), FULL)
 
 
 def _fits(own: str, theirs: str) -> bool:
@@ -208,7 +214,7 @@ def _differences(found: Match, rows: pd.DataFrame) -> Iterator[Difference]:
     yours, theirs = _texts(ours["encoder"]), _texts(rows["backbone"])
     if not theirs or _encoders(yours) != _encoders(theirs):
         yield Difference("encoders", "; ".join(yours) or "not known", "; ".join(theirs) or "not named")
-    runs = sorted({signature.read_runs(text) for text in ours["sign.sim"]} - {1})
+    runs = sorted({read_runs(text) for text in ours["sign.sim"]} - {1})
     if runs:
         yield Difference("models", "; ".join(f"{number} runs averaged" for number in runs), "not stated")
     yield from _captions(ours, about, _texts(rows["task"]))
@@ -223,15 +229,15 @@ def _differences(found: Match, rows: pd.DataFrame) -> Iterator[Difference]:
     if ours["own_split"].any():
         own = "; ".join(_texts(ours.loc[ours["own_split"], "data"]))
         yield Difference("split", f"of {own} alone: another choice of items", "the paper's")
-    partial = _texts(signature.data_name(data) for data in ours["sign.data"] if signature.is_partial(data))
+    partial = _texts(data_name(data) for data in ours["sign.data"] if is_partial(data))
     if partial:
         yield Difference("data", "; ".join(partial), "all of it")
-    others = _texts(map(signature.data_name, ours["trained_on"]))
+    others = _texts(map(data_name, ours["trained_on"]))
     if set(ours["taught"]) != {about["trained_on"]}:
         yield Difference("training data", "; ".join(others), about["trained_on"] or results.ITSELF)
     if about["protocol"] != found.protocol:
         yield Difference("protocol", found.protocol, about["protocol"])
-    searched = {signature.read_galleries(text)[1:] for text in ours["sign.gallery"]}
+    searched = {read_galleries(text)[1:] for text in ours["sign.gallery"]}
     if about["gallery"] and searched != {(int(about["gallery"]),) * 2}:
         mine = [" to ".join(f"{count:,}" for count in dict.fromkeys(sizes)) for sizes in sorted(searched)]
         yield Difference("items searched", "; ".join(mine), f"{int(about['gallery']):,}")
@@ -252,7 +258,7 @@ def _captions(ours: pd.DataFrame, about: pd.Series[str], tasks: list[str]) -> It
 
 def _items(gallery: str) -> float:
     """How many items there are in all folds."""
-    folds, low, high = signature.read_galleries(gallery)
+    folds, low, high = read_galleries(gallery)
     return folds * (low + high) / 2
 
 

@@ -6,16 +6,26 @@ candidate set of the uncertainty. Each such setting becomes a `View`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from ccr_cli.artifacts import evaluation
-from ccr_cli.metrics import signature
-from ccr_cli.report.tables.variants import HUMAN
+from ccr_cli.artifacts.label import Label
+from ccr_cli.artifacts.signature import (
+    FULL,
+    HUMAN,
+    LABELLED,
+    Signature,
+    data_name,
+    read_mt,
+    read_noise,
+    signature_of,
+    sim_value,
+)
 from ccr_cli.report.words import signature_words
 
 RECALLS = ("R@1", "R@5", "R@10")
@@ -84,6 +94,12 @@ class View:
         return HEADLINES[self.figure][1]
 
     @property
+    def setting(self) -> Setting:
+        """What all of its results agree in."""
+        setting: Setting = self.frame["key"].iloc[0]
+        return setting
+
+    @property
     def main_rank(self) -> tuple[Any, ...]:
         """Sorts the view that a reader wants first to the front."""
         foreign = bool(self.trained_lang) and self.role == "target" and self.lang != self.trained_lang
@@ -92,45 +108,42 @@ class View:
         return (*other, repaired, -len(self.frame), self.noise_kind != "caption-translation", self.title)
 
 
-def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
-    """Names the kind of a run's synthetic noise, e.g. `caption-translation`; `none` without."""
-    return f"{mismatch['style']}-{mismatch['target']}" if mismatch else "none"
+@dataclass(frozen=True)
+class Setting:
+    """Everything that must agree between two comparable scores, by what it is called."""
+
+    items: tuple[tuple[str, str], ...]
+
+    @cached_property
+    def fields(self) -> dict[str, str]:
+        """The values by name: those of a signature, and what else divides results."""
+        return dict(self.items)
+
+    def __str__(self) -> str:
+        return "|".join(f"{key}:{value}" for key, value in self.items)
+
+    def __lt__(self, other: Setting) -> bool:
+        return str(self) < str(other)
 
 
 def base_label(label: str) -> str:
-    """The label without the options that tell its variants apart; one of several methods together as it is.
-
-    >>> base_label("uml x3 [beta=0.5]"), base_label("infonce [beta=0.5] + uml")
-    ('uml x3', 'infonce [beta=0.5] + uml')
-    """
-    return label if _AND in label else label.partition(" [")[0]
-
-
-_AND = " + "
-_TIMES = re.compile(r" x\d+(?= \[|$)")
+    """The label without the options that tell its variants apart."""
+    return Label.parse(label).base
 
 
 def members(label: str) -> list[str]:
-    """The labels of the runs of an ensemble, each once; of one run its own.
-
-    >>> members("uml (oracle) x2 [beta=1] + infonce"), members("uml")
-    (['uml (oracle) [beta=1]', 'infonce'], ['uml'])
-    """
-    return [_TIMES.sub("", part) for part in label.split(_AND)]
+    """The labels of the runs of an ensemble, each once; of one run its own."""
+    return Label.parse(label).members
 
 
 def method(label: str) -> str:
-    """The method without preset, judge, options and the number of runs: what has one colour in every figure.
-
-    >>> method("uml (paper, pairs 1a2b3c) [beta=0.5]"), method("uml, no S-T"), method("infonce [beta=1] + uml")
-    ('uml', 'uml', 'infonce + uml')
-    """
-    return _AND.join(dict.fromkeys(_extras(each)[0].partition(", ")[0] for each in members(label)))
+    """The method without preset, judge, options and number of runs: what has one colour in every figure."""
+    return Label.parse(label).method
 
 
 def is_ensemble(label: str) -> bool:
     """Says whether several runs are measured as one."""
-    return members(label) != [label]
+    return Label.parse(label).is_ensemble
 
 
 def counterpart(frame: pd.DataFrame, label: str, base: str) -> str | None:
@@ -139,9 +152,10 @@ def counterpart(frame: pd.DataFrame, label: str, base: str) -> str | None:
     None where there is none, or several and none of them is meant.
     """
     variants = sorted({other for other in frame["label"] if base_label(other) == base})
-    for wanted in (base + label[len(base_label(label)) :], base):
-        if wanted in variants:
-            return wanted
+    with_options = label.replace(base_label(label), base, 1)
+    for variant in (with_options, base):
+        if variant in variants:
+            return variant
     return variants[0] if len(variants) == 1 else None
 
 
@@ -156,7 +170,8 @@ def results_frame(
 
     Returns:
         Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
-        zero_shot, signature, queries, trained_lang, trained_on (the data set with its id, or `ITSELF`),
+        zero_shot, signature (its text), signed (the signature, None if unreadable), queries, trained_lang,
+        trained_on (the data set with its id, or `ITSELF`),
         noise_kind, key, figure (what stands for the result), low and high (its interval) and `METRICS`.
         A result that is there twice (same run, same signature) counts once.
     """
@@ -173,6 +188,7 @@ def results_frame(
             "seed": int(result.get("seed") or 0),
             "zero_shot": bool(result.get("zero_shot")),
             "signature": str(result.get("signature") or ""),
+            "signed": signature_of(result),
             "queries": (result.get("t2v") or {}).get("queries"),
             "trained_lang": _trained_lang(fact.lang, str(result.get("lang"))),
             "encoder": fact.encoder,
@@ -198,12 +214,15 @@ def results_frame(
 
 def _alone(result: Mapping[str, Any]) -> str:
     """The label of a result whose run is gone: what its signature says is added, as to that of others."""
-    told = _fields(result.get("signature"))
-    engine, others = signature.read_mt(told.get("mt", ""))
+    signed = signature_of(result)
+    if signed is None:
+        return str(result["label"])
+    engine, others = read_mt(signed.mt)
     parts = [f"lang={'+'.join(sorted([str(result['lang']), *others]))}"] * bool(others)
-    parts += [f"captions={HUMAN}"] * (f"{HUMAN}:" in told.get("mt", ""))
-    parts += [f"select={HUMAN}"] * (told.get("select") == HUMAN and engine != "none")
-    return f"{result['label']} [{', '.join(parts)}]" if parts else str(result["label"])
+    parts += [f"captions={HUMAN}"] * signed.human
+    parts += [f"select={HUMAN}"] * (signed.select == HUMAN and engine != "none")
+    label = Label.parse(str(result["label"]))
+    return str(label.with_options(parts) if parts else label)
 
 
 def _trained_lang(langs: str, lang: str) -> str:
@@ -211,38 +230,29 @@ def _trained_lang(langs: str, lang: str) -> str:
     return lang if lang in langs.split("+") else langs
 
 
-def _fields(text: object) -> dict[str, str]:
-    """The fields of a signature; none if it cannot be read."""
-    try:
-        return signature.parse(str(text))
-    except ValueError:
-        return {}
-
-
 def _trained_on(row: Mapping[str, Any], fact: RunFacts) -> str:
     """What the signature says, else what is known of the run."""
-    told = signature.read_protocol(_fields(row["signature"]).get("protocol", ""))[1]
-    return told or (fact.data or UNKNOWN if row["zero_shot"] else ITSELF)
+    signed: Signature | None = row["signed"]
+    trained_on = signed.rules.trained_on if signed else ""
+    return trained_on or (fact.data or UNKNOWN if row["zero_shot"] else ITSELF)
 
 
-def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, str]:
+def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, Setting]:
     """Kind and seed of the noise, and everything that must agree between two comparable scores."""
     own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang", "trained_on")
     kind, seed = fact.noise_kind, NO_NOISE if fact.noise_seed is None else fact.noise_seed
-    fields = _fields(row["signature"])
-    if not fields:
-        return kind, seed, "|".join(f"{k}:{row[k]}" for k in own)
-    noise = fields.pop("noise")
-    fields.pop("unc")
-    told = re.fullmatch(r"([^-]+-[^-]+)-.*-seed(-?\d+)", noise)
-    if told:  # style-target-ratio-seedN
-        kind, seed = (told[1] if kind == "none" else kind), int(told[2])
-    fields["protocol"] = signature.read_protocol(fields["protocol"])[0]
-    fields["mt"] = signature.read_mt(fields["mt"])[0]
-    if signature.read_runs(fields["sim"]) > 1:  # an ensemble has a row of its own, beside its runs
-        fields["sim"] = signature.sim_value()
-    rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": row["trained_on"]}
-    return kind, seed, "|".join(f"{key}:{value}" for key, value in rest.items())
+    signed: Signature | None = row["signed"]
+    if signed is None:
+        return kind, seed, Setting(tuple((key, str(row[key])) for key in own))
+    if noise := read_noise(signed.noise):
+        kind, seed = (noise[0] if kind == "none" else kind), noise[1]
+    fields = {key: value for key, value in signed.fields.items() if key not in ("noise", "unc")}
+    fields["protocol"] = str(replace(signed.rules, trained_on=""))
+    fields["mt"] = read_mt(signed.mt)[0]
+    if signed.runs > 1:  # an ensemble has a row of its own, beside its runs
+        fields["sim"] = sim_value()
+    rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": str(row["trained_on"])}
+    return kind, seed, Setting(tuple(rest.items()))
 
 
 def repeated(frame: pd.DataFrame) -> list[list[str]]:
@@ -271,28 +281,22 @@ def views(frame: pd.DataFrame) -> list[View]:
 
 
 def _title(row: pd.Series[Any], kind: str) -> str:
-    partial = signature.is_partial(_fields(row["signature"]).get("data", ""))
+    signed: Signature | None = row["signed"]
+    partial = signed is not None and signed.partial
     parts = [f"{row['data']}{' (partial)' * partial} {row['split']}", f"queries in {row['lang']}"]
     if row["trained_on"] == UNKNOWN:
         parts.append("zero-shot")
     elif row["trained_on"] != ITSELF:
         how = "zero-shot from" if row["zero_shot"] else "trained on"
-        parts.append(f"{how} {signature.data_name(row['trained_on'])}")
+        parts.append(f"{how} {data_name(row['trained_on'])}")
     if row["fusion"] != "none":
         parts.append(f"fused with their translation ({signature_words.fusion(str(row['fusion']))})")
-    named = _protocol(row["signature"])
-    if named:
-        parts.append(f"protocol {named}")
+    rules = signed.rules.rules if signed else FULL
+    if rules not in (FULL, LABELLED):
+        parts.append(f"protocol {rules}")
     if kind not in ("none", "caption-translation"):
         parts.append(signature_words.noise(kind))
     return ", ".join(parts)
-
-
-def _protocol(text: str) -> str:
-    """The protocol of a manifest; empty for those that every data set has."""
-    name = signature.read_protocol(_fields(text).get("protocol", ""))[0]
-    name = re.sub("^zero-shot-?|-without-.*", "", name)
-    return "" if name in ("full", "labelled") else name
 
 
 def _tell_apart(found: Sequence[View]) -> list[View]:
@@ -300,7 +304,7 @@ def _tell_apart(found: Sequence[View]) -> list[View]:
     out = []
     for view in found:
         same = [v for v in found if v.title == view.title]
-        keys = [dict(p.partition(":")[::2] for p in str(v.frame["key"].iloc[0]).split("|")) for v in same]
+        keys = [v.setting.fields for v in same]
         extra = signature_words.apart(keys, keys[next(i for i, v in enumerate(same) if v is view)])
         out.append(View(**{**vars(view), "title": f"{view.title} ({extra})"}) if extra else view)
     return out
@@ -340,45 +344,31 @@ def _replicate(frame: pd.DataFrame) -> list[str]:
     return [name for name in REPLICATE if name in frame]
 
 
-def _extras(label: str) -> tuple[str, list[str]]:
-    """Method, and what stands in brackets behind it: preset, judge, terms switched on."""
-    method, _, rest = base_label(label).partition(" (")
-    return method, [extra for extra in rest.rstrip(")").split(", ") if extra]
-
-
 def is_oracle(label: str) -> bool:
     """Says whether a method, or one of an ensemble, knows the truth, so that it is a ceiling and no competitor."""
-    return any("oracle" in _extras(each)[1] for each in members(label))
-
-
-_REPAIR = r"(?:, )?(?:\b(?:pairs|weights) |\bmended=)[0-9a-f]{6}(?:\+[0-9a-f]{6})*"
+    return Label.parse(label).is_oracle
 
 
 def is_repaired(label: str) -> bool:
-    """Says whether a list of doubted pairs decided on what was trained: a variant of a method, and no method."""
-    return re.search(_REPAIR, label) is not None
+    """Says whether a list of suspicious pairs decided what was trained on: a variant of a method, and no method."""
+    return Label.parse(label).is_repaired
 
 
 def unrepaired(label: str) -> str:
-    """The label of the same method without the repair.
-
-    >>> unrepaired("uml (paper, pairs 1a2b3c) [beta=0.5]"), unrepaired("uml [mended=1a2b3c]")
-    ('uml (paper) [beta=0.5]', 'uml')
-    """
-    text = re.sub(_REPAIR, "", label).replace("(, ", "(").replace("[, ", "[")
-    return re.sub(r" \(\)| \[\]", "", text)
+    """The label of the same method without the repair."""
+    return str(Label.parse(label).unrepaired)
 
 
 def is_plain(label: str) -> bool:
     """Says whether a method knows nothing of noise, whatever its options; one with a judge does."""
-    each = [_extras(one) for one in members(label)]
-    return all(method in PLAIN and all("=" in extra for extra in extras) for method, extras in each)
+    runs = Label.parse(label).runs
+    return all(run.method in PLAIN and len(run.terms) == len(run.extras) for run in runs)
 
 
 def method_order(label: str) -> tuple[int, str]:
     """Sorts the plain methods first, the ceilings last."""
     if is_plain(label):
-        return PLAIN.index(_extras(members(label)[0])[0]), label
+        return PLAIN.index(Label.parse(label).runs[0].method), label
     return (9 if is_oracle(label) else 5), label
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-HUMAN = "human"
-"""What people wrote in the target language was trained on, or chose the epoch: more than the setting allows."""
+from ccr_cli.artifacts.label import Label
+from ccr_cli.artifacts.signature import HUMAN
+
 DTYPE = "float32"
 """What a run was trained in where its config does not say."""
 
 
 def variant_labels(
-    runs: Mapping[str, tuple[str, Mapping[str, Any]]], defaults: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, str]:
+    runs: Mapping[str, tuple[Label, Mapping[str, Any]]], defaults: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Label]:
     """Tells runs apart that bear one label, on one data set and language, but were trained with other options.
 
     Args:
@@ -34,7 +35,7 @@ def variant_labels(
     varying = [_varying([settings[run] for run in members]) for _, members in groups]
     for (label, members), own_keys in zip(groups, varying, strict=True):
         others = {key for (_, m), keys in zip(groups, varying, strict=True) if _meet(runs, members, m) for key in keys}
-        borne = {key for key in others - own_keys if key == "preset" or f"{_short(key)}=" in label}
+        borne = {key for key in others - own_keys if key == "preset" or _short(key) in label.terms}
         for run in members:
             own, known = settings[run], usual[run] | {"dtype": DTYPE}
             there = sorted(own_keys | (others - borne) & set(own))
@@ -44,7 +45,7 @@ def variant_labels(
             parts += [f"mended={runs[run][1].get('mended')}"] * bool(runs[run][1].get("mended"))
             parts += [f"captions={HUMAN}"] * bool(runs[run][1].get("human"))
             parts += [f"select={HUMAN}"] * (runs[run][1].get("select") == HUMAN)
-            out[run] = f"{label} [{', '.join(parts)}]" if parts else label
+            out[run] = label.with_options(parts) if parts else label
     return out
 
 
@@ -58,7 +59,7 @@ def _short(key: str) -> str:
     return key.rsplit(".", 1)[-1]
 
 
-def _meet(runs: Mapping[str, tuple[str, Mapping[str, Any]]], some: Sequence[str], others: Sequence[str]) -> bool:
+def _meet(runs: Mapping[str, tuple[Label, Mapping[str, Any]]], some: Sequence[str], others: Sequence[str]) -> bool:
     """Says whether two groups of runs may stand in one table: of one data set, and a language of both."""
     (data, langs), (other_data, other_langs) = (
         (runs[group[0]][1].get("data"), {lang for run in group for lang in _langs(runs[run][1])})
@@ -67,9 +68,9 @@ def _meet(runs: Mapping[str, tuple[str, Mapping[str, Any]]], some: Sequence[str]
     return bool(data == other_data and langs & other_langs)
 
 
-def _one_table(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[tuple[str, list[str]]]:
+def _one_table(runs: Mapping[str, tuple[Label, Mapping[str, Any]]]) -> list[tuple[Label, list[str]]]:
     """Groups runs of one label that may stand in one table: of one data set and language, or several with it."""
-    groups: dict[tuple[str, Any], list[tuple[set[str], list[str]]]] = {}
+    groups: dict[tuple[Label, Any], list[tuple[set[str], list[str]]]] = {}
     for run, (label, config) in runs.items():
         found = groups.setdefault((label, config.get("data")), [])
         own, members = set(_langs(config)), [run]

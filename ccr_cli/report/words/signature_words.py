@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
-from ccr_cli.metrics import signature
+from ccr_cli.artifacts import signature
 
 FOLLOWING = ("q", "gallery", "dir", "pos")
 """Fields that follow from others, from captions and protocol: they are said where nothing else tells results apart."""
@@ -19,7 +18,6 @@ _NOISE = {
 }
 _PROTOCOL = {
     "full": "right answers by item",
-    "zero-shot": "right answers by item",
     "labelled": "right answers by category",
 }
 _POSITIVES = {
@@ -56,13 +54,9 @@ def fusion(value: str) -> str:
     >>> fusion("0.8raw"), fusion("0.8raw-3alone"), fusion("0.5minmax")
     ('0.8 of the query', '0.8 of the query, 3 queries alone', '0.5 of the query, minmax')
     """
-    share, _, alone = value.partition("-")
-    weight = share.rstrip("abcdefghijklmnopqrstuvwxyz")
-    how = share.removeprefix(weight).removeprefix("raw")
-    alone = alone.removesuffix("alone")
-    return ", ".join(
-        [f"{weight} of the query", *([how] if how else []), *([f"{alone} queries alone"] if alone else [])]
-    )
+    weight, how, alone = signature.read_fusion(value)
+    parts = [f"{weight} of the query", *([how] if how != "raw" else [])]
+    return ", ".join([*parts, *([f"{alone} queries alone"] if alone else [])])
 
 
 def field(key: str, value: str) -> str:
@@ -83,39 +77,39 @@ def _raw(key: str, value: str) -> str:
 
 
 def _protocol(value: str) -> str:
-    name, _, left_out = value.partition("-without-")
-    zero = name.removeprefix("zero-shot-")
-    said = _PROTOCOL.get(zero, f"protocol {zero}")
-    return f"{said}, without {left_out}" if left_out else said
+    rules = signature.ScoreProtocol.parse(value)
+    words = _PROTOCOL.get(rules.rules, f"protocol {rules.rules}")
+    return f"{words}, without {rules.left_out}" if rules.left_out else words
 
 
 def _gallery(value: str) -> str:
-    number, _, size = value.rpartition("x")
-    return f"{number} galleries of {size} items" if number else f"{size} items searched"
+    number, low, high = signature.read_galleries(value)
+    size = str(low) if low == high else f"{low}-{high}"
+    return f"{number} galleries of {size} items" if number > 1 else f"{size} items searched"
 
 
 def _mt(value: str) -> str:
-    if value == "none":
+    if value == signature.NONE:
         return "trained without translations"
-    if value.startswith("human:"):
+    if value.startswith(f"{signature.HUMAN}:"):
         return "trained on captions that people wrote"
     return f"translated by {value.replace('&', ' and ').replace(':', ' ').replace('+', ' and ')}"
 
 
 def _sim(value: str) -> str:
-    reading = value.removeprefix("cosine").removeprefix("-")
+    reading = signature.read_reading(value)
     return f"read as {reading}" if reading else "read as usual"
 
 
 def _leak(value: str) -> str:
-    seen = re.fullmatch(r"own-split-(\d+)trained", value)
-    if seen:
-        return f"{seen[1]} items of groups that were trained on"
+    if shared := signature.read_own_split(value):
+        return f"{shared} items of groups that were trained on"
     return _LEAK.get(value, f"leaks: {value.replace('-', ' ')}")
 
 
 def _data(value: str) -> str:
-    return f"data set {value.rpartition('@')[2]}"
+    _, identity, partial = signature.read_data(value)
+    return f"data set {identity}{'-partial' * partial}"
 
 
 def _trained_on(value: str) -> str:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.signature import own_split_value
 from ccr_cli.console import warn
 from ccr_cli.data.manifests import spaces
 from ccr_cli.data.splits import items_of
@@ -53,7 +54,7 @@ def own_leak(own: dataset.Dataset, split: str, select: str) -> str:
     shared = int(groups.isin(set(items_of(own.items, "train")["group"])).sum())
     if shared:
         warn(f"{shared} of {len(groups)} {split} items of {own.name} have a group that was trained on")
-    return f"own-split-{shared}trained" if shared else "own-split"
+    return own_split_value(shared)
 
 
 def other_leak(own: dataset.Dataset, other: dataset.Dataset, split: str, select: str, *, drop: bool = False) -> Leak:

@@ -236,7 +236,7 @@ def _summary(
     return {
         "run": trained.name,
         "method": settings["method"],
-        "label": method_label(settings),
+        "label": str(method_label(settings)),
         "noise": mismatch["ratio"] if mismatch else 0.0,
         "seed": settings["seed"],
         "lang": settings["lang"],

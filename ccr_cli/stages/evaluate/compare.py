@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ccr_cli.artifacts import base, evaluation, run
+from ccr_cli.artifacts.label import Label
+from ccr_cli.artifacts.signature import KEYS, LABELLED, Signature
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.metrics import bootstrap, paired, signature
+from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.report.tables.paired_interval import galleries
 from ccr_cli.report.tables.variants import variant_labels
@@ -43,9 +45,9 @@ class Answer:
 
     @cached_property
     def fields(self) -> dict[str, str]:
-        """The signature; of the protocol its name alone, since runs may be trained on different data."""
-        told = signature.parse(self.result["signature"])
-        return told | {"protocol": signature.read_protocol(told["protocol"])[0]}
+        """The signature; without what `protocol` says of training, since runs may be trained on different data."""
+        signed: Signature = self.result["signature"]
+        return signed.fields | {"protocol": str(replace(signed.rules, trained_on=""))}
 
     @property
     def place(self) -> Place:
@@ -63,8 +65,8 @@ class System:
 
     def signature(self, place: Place) -> str:
         """That of its results; where seeds of the noise differ, all of them."""
-        told = [signature.parse(each[place].result["signature"]) for each in self.runs]
-        return signature.build({key: "+".join(dict.fromkeys(t[key] for t in told)) for key in signature.KEYS})
+        signatures = [run[place].result["signature"].fields for run in self.runs]
+        return str(Signature(**{key: "+".join(dict.fromkeys(fields[key] for fields in signatures)) for key in KEYS}))
 
 
 @dataclass(frozen=True)
@@ -217,10 +219,11 @@ def _labels(heads: Sequence[tuple[str, Answer]], configs: Mapping[str, Mapping[s
         with suppress(UsageError):  # a method that is not installed here
             usual[run_id] = default_options(config)
     named = {
-        i: (method_label(config) if i in usual else str(config["method"]), config) for i, config in configs.items()
+        i: (method_label(config) if i in usual else Label.of(str(config["method"])), config)
+        for i, config in configs.items()
     }
     known = variant_labels(named, usual)
-    labels = [known.get(run_id) or str(answer.result["label"]) for run_id, answer in heads]
+    labels = [str(known.get(run_id) or answer.result["label"]) for run_id, answer in heads]
     noise = [f"{100 * answer.result['noise']:g} % noise" for _, answer in heads]
     for extra in (noise, [f"mt {answer.fields['mt']}" for _, answer in heads]):
         if len(set(labels)) < len(labels) and len(set(extra)) > 1:
@@ -246,7 +249,7 @@ def _apart(systems: Sequence[System]) -> ArtifactError:
     return ArtifactError(
         f"{head.label} and {system.label} were not asked the same: {told or 'there is nothing that all have'}",
         hint="ccr evaluate RUN --protocol labelled, of those that were not"
-        if "labelled" in least.get("protocol", ())
+        if LABELLED in least.get("protocol", ())
         else "evaluate them in the same way, on the same data",
     )
 

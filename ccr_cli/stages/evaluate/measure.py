@@ -15,11 +15,12 @@ from torch import Tensor
 
 import ccr_cli
 from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.signature import HALVES, ScoreProtocol, Signature, data_value, fusion_value
+from ccr_cli.artifacts.signature import galleries as gallery_sizes
 from ccr_cli.console import say, warn
-from ccr_cli.data.protocols import USUAL, ZERO_SHOT, Protocol, first_captions, read_protocols
+from ccr_cli.data.protocols import USUAL, Protocol, first_captions, read_protocols
 from ccr_cli.data.splits import items_of
-from ccr_cli.metrics import signature as signatures
-from ccr_cli.metrics.corruption import corrupt_texts
+from ccr_cli.metrics.corruption import Corruption, corrupt_texts
 from ccr_cli.stages.evaluate import ood
 from ccr_cli.stages.evaluate.deletion import deletions
 from ccr_cli.stages.evaluate.query_groups import breakdowns
@@ -174,7 +175,7 @@ class Measuring:
         if o.corruption in ("features", "both"):
             visual_VD = self.model.visuals(found, target.each, masked=o.corrupt)
         worse = Sides(found, visual_VD, self.model.texts(found.texts))
-        self._add(target, lang, sets, worse, worse=f"{o.corruption}{o.corrupt:g}-seed0")
+        self._add(target, lang, sets, worse, worse=str(Corruption(o.corruption, o.corrupt)))
         kinds = ([ood.asked(fold) for fold in self._folds(target, sides)] for sides in (intact, worse))
         self.results[-1]["told_apart"], _ = ood.told_apart(self._scorer(lang, intact), *kinds)
 
@@ -222,8 +223,7 @@ class Measuring:
             for fold in folds
         ]
         scores = over_folds(scored)
-        fusion = f"{o.beta:g}{o.fusion}" if fuses else "none"
-        fused = f"{fusion}-{alone}alone" if alone else fusion
+        fusion = fusion_value(o.beta, o.fusion) if fuses else "none"
         scorer = None if fuses or reading else self._scorer(lang, sides)
         unc = of_folds(scorer, folds) if scorer else None
         parts = [(fold.found, each) for fold, each in zip(folds, scored, strict=True)]
@@ -235,12 +235,12 @@ class Measuring:
             lang,
             caption_set=sets,
             q=str(len(found.texts)),
-            gallery=signatures.galleries([len(fold.found.item_ids) for fold in folds]),
+            gallery=gallery_sizes([len(fold.found.item_ids) for fold in folds]),
             dir="t2v+v2t",
             protocol=self._protocol(target, f"corrupt-{worse}" if worse else ""),
             pos={"all": "any"}.get(protocol.positives, protocol.positives),
             sim=self.model.who.similarity(reading),
-            fusion=fused,
+            fusion=fusion_value(o.beta, o.fusion, alone) if fuses else "none",
             unc=scorer.uncertainty_scope() if scorer and unc else "none",
         )
         self.results.append(
@@ -278,25 +278,23 @@ class Measuring:
                 unc_Q = unc[place][direction] if unc else None
                 self.ranks.append(rank_table(number, direction, place, fold.found, each, o.ties, unc_Q))
 
-    def signature(self, target: Target, lang: str, **fields: str) -> str:
+    def signature(self, target: Target, lang: str, **fields: str) -> Signature:
         """The signature of a result: what is said here, and what is the same in all results on a data set."""
         who = self.model.who
-        return signatures.build(
-            {
-                "data": named(target.data),
-                "split": target.protocol.split,
-                "lang": lang,
-                "ties": self.options.ties,
-                "mt": who.mt(lang),
-                "noise": who.noise,
-                "select": who.settings["select"],
-                "leak": target.leak,
-                "ccr": ccr_cli.__version__,
-                **fields,
-            }
+        return Signature(
+            data=named(target.data),
+            split=target.protocol.split,
+            lang=lang,
+            ties=self.options.ties,
+            mt=who.mt(lang),
+            noise=who.noise,
+            select=who.settings["select"],
+            leak=target.leak,
+            ccr=ccr_cli.__version__,
+            **fields,
         )
 
-    def heading(self, target: Target, lang: str, sets: str, label: str) -> dict[str, Any]:
+    def heading(self, target: Target, lang: str, sets: str, label: Signature) -> dict[str, Any]:
         """What a result is of."""
         return {
             **self.model.who.heading(),
@@ -306,16 +304,13 @@ class Measuring:
             "caption_set": sets,
             "role": "source" if lang == target.data.source_lang else "target",
             "zero_shot": target.zero_shot,
-            "signature": label,
+            "signature": str(label),
         }
 
     def _protocol(self, target: Target, more: str) -> str:
         """What the signature calls the protocol."""
-        name = f"{target.protocol.name}-{more}" if more else target.protocol.name
-        if target.zero_shot:
-            name = ZERO_SHOT if name == "full" else f"{ZERO_SHOT}-{name}"
-        name = f"{name}-without-{self.left_out}" if self.left_out else name
-        return signatures.protocol_value(name, target.trained_on)
+        name = target.protocol.name
+        return str(ScoreProtocol(name, target.zero_shot, more, self.left_out, target.trained_on))
 
     def _left_out(self, target: Target, lang: str, sides: Sides) -> None:
         """The uncertainty of queries of the categories that were left out, against the gallery of the others."""
@@ -324,18 +319,18 @@ class Measuring:
         about = {"left_out": [int(label) for label in self.left_out.split(",")]}
         self._tell(about, self._scorer(lang, sides), [ood.asked(sides)], [ood.asked(outside, sides)])
 
-    def _outside(self, target: Target, lang: str, sides: Sides, label: str) -> None:
+    def _outside(self, target: Target, lang: str, sides: Sides, label: Signature) -> None:
         """The uncertainty of queries that do not belong to the gallery: of its other half, or of another data set."""
-        what = named(self.other) if self.other else ood.HALVED
+        what = named(self.other) if self.other else HALVES
         kinds: ood.Kinds | None = (
             ood.strangers(self.other, lang, target.protocol.split, sides, self.model.texts)
             if self.other
             else ood.halves(sides, target.data)
         )
         if kinds is not None:
-            sizes = signatures.galleries([len(each["v2t"].ids) for each in kinds[0]])
-            fields = signatures.parse(label) | {"protocol": self._protocol(target, f"ood-{what}"), "gallery": sizes}
-            self._tell({"of": what, "signature": signatures.build(fields)}, self._scorer(lang, sides), *kinds)
+            sizes = gallery_sizes([len(each["v2t"].ids) for each in kinds[0]])
+            label = replace(label, protocol=self._protocol(target, f"ood-{what}"), gallery=sizes)
+            self._tell({"of": what, "signature": str(label)}, self._scorer(lang, sides), *kinds)
 
     def _tell(self, about: dict[str, Any], scorer: Scorer, known: list[ood.Both], unknown: list[ood.Both]) -> None:
         """How well queries of a result are told from others that do not belong to its gallery."""
@@ -347,7 +342,7 @@ class Measuring:
 
 def named(data: dataset.Dataset) -> str:
     """What a signature calls a data set."""
-    return signatures.data_value(data.name, data.artifact.id, partial=bool(data.manifest.get("partial")))
+    return data_value(data.name, data.artifact.id, partial=bool(data.manifest.get("partial")))
 
 
 def _warn_mixed(data: dataset.Dataset, lang: str, sets: str, protocol: Protocol) -> None:

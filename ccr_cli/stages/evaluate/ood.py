@@ -30,8 +30,6 @@ from ccr_cli.stages.shared.scoring import Sides
 HALF = "half"
 SEED = 0
 """Of the halves."""
-HALVED = f"{HALF}-seed{SEED}"
-"""What a signature calls it."""
 OWN = "uncertainty"
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ccr_cli.metrics import calibration
-from ccr_cli.metrics.uncertainty_test import gaps
+from ccr_cli.metrics.uncertainty_comparison import gaps
 from ccr_cli.stages.shared.scoring import Scores, Sides
 
 QUERY_BLOCK = 1024

@@ -15,7 +15,9 @@ import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run
 from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.signature import HUMAN, noise_kind
 from ccr_cli.artifacts.workspace import FOLDERS, slug
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data import published
@@ -25,12 +27,13 @@ from ccr_cli.report.figures.embedding_maps import Map
 from ccr_cli.report.figures.model_internals import Inside
 from ccr_cli.report.page import compose
 from ccr_cli.report.searches import Search
-from ccr_cli.report.tables import paired_interval, variants
+from ccr_cli.report.tables import paired_interval
 from ccr_cli.report.tables import results as compare
+from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.verdicts import usual as usual_judge
 from ccr_cli.stages.report.translations import gather_translations
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.labels import default_options, ensemble_label, method_label
+from ccr_cli.stages.shared.labels import default_options, method_label
 from ccr_cli.stages.train.sources import translations_of
 
 HINT = "make one with: ccr evaluate"
@@ -221,14 +224,14 @@ def _facts(
         for run_id, config in configs.items()
     }
     defaults = {run_id: _defaults(config) for run_id, config in configs.items()}
-    labels = variants.variant_labels(named, defaults)
+    labels = variant_labels(named, defaults)
     facts = {
         run_id: compare.RunFacts(
             run=runs[run_id].name,
-            label=labels[run_id],
+            label=str(labels[run_id]),
             lang="+".join(run.langs(config)),
             data=str(config.get("data") or ""),
-            noise_kind=compare.noise_kind(config.get("noise")),
+            noise_kind=noise_kind(config.get("noise")),
             noise_seed=(config.get("noise") or {}).get("seed"),
             encoder=_encoder(inputs, runs[run_id], config),
         )
@@ -248,7 +251,11 @@ def _together(artifact: base.Artifact, facts: Mapping[str, compare.RunFacts]) ->
     """What is known of an ensemble: what its runs have in common, under a label of all."""
     each = [facts[link.id] for link in artifact.parents if link.kind == "run" and link.id in facts]
     result = evaluation.results(artifact)[0]
-    label = ensemble_label([fact.label for fact in each]) if len(each) == len(_members(artifact)) else result["label"]
+    label = (
+        str(Label.ensemble(Label.parse(fact.label) for fact in each))
+        if len(each) == len(_members(artifact))
+        else result["label"]
+    )
     langs = dict.fromkeys(fact.lang for fact in each)
     encoders = " & ".join(dict.fromkeys(fact.encoder for fact in each if fact.encoder))
     lang = next(iter(langs)) if len(langs) == 1 else ""
@@ -260,7 +267,7 @@ def _saw(artifact: base.Artifact, config: dict[str, Any]) -> str:
 
     Without a translation the target language is the source, whose captions may be seen.
     """
-    return variants.HUMAN if config.get("select") == variants.HUMAN and artifact.has_parent("translation") else ""
+    return HUMAN if config.get("select") == HUMAN and artifact.has_parent("translation") else ""
 
 
 def _mended(inputs: Inputs, artifact: base.Artifact) -> str:
@@ -290,11 +297,11 @@ def _defaults(config: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def _label(config: dict[str, Any], known: str) -> str:
+def _label(config: dict[str, Any], known: str) -> Label:
     try:
         return method_label(config)
     except UsageError:
-        return known
+        return Label.parse(known)
 
 
 def _diagnosis(artifact: base.Artifact, told: dict[str, Any], trained: base.Artifact | None) -> Diagnosis:

@@ -143,7 +143,7 @@ def _evaluated(artifact: base.Artifact) -> Found:
         value = _headline(result, name)
         if value is not None:
             what = " corrupted" if result.get("corrupt") else ""
-            what += f" by {'item' if '|pos:item|' in result['signature'] else 'caption'}" if result.get("task") else ""
+            what += f" by {result['signature'].pos}" if result.get("task") else ""
             where = [result["data"]] if len({r["data"] for r in mine}) > 1 else []
             told.append(" ".join([*where, str(result["lang"]), f"{value:.1f}{what}"]))
         auroc = ((result.get("ood") or {}).get("t2v") or {}).get("auroc")

@@ -16,16 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccr_cli.artifacts import base, run, translation
+from ccr_cli.artifacts import base, run, signature, translation
 from ccr_cli.artifacts.dataset import Dataset
+from ccr_cli.artifacts.label import Label
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.methods.base import Method, joined
-from ccr_cli.metrics import signature
 from ccr_cli.metrics.corruption import mask_features
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from
-from ccr_cli.stages.shared.labels import ensemble_label, method_label
+from ccr_cli.stages.shared.labels import method_label
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import Gallery, read_visuals
 from ccr_cli.stages.train.sources import translations_of
@@ -60,7 +60,7 @@ class Member:
     def noise(self) -> str:
         """What a signature says of the mismatch."""
         drawn = self.settings["noise"]
-        return f"{_kind(drawn)}-seed{drawn['seed']}" if drawn else "none"
+        return signature.noise_value(**drawn) if drawn else signature.NONE
 
 
 def _engine(translated: base.Artifact) -> str:
@@ -154,7 +154,7 @@ class Crew:
             "run": self.name,
             **names,
             "method": settings["method"],
-            "label": ensemble_label([method_label(member.settings) for member in self.members]),
+            "label": str(Label.ensemble(method_label(member.settings) for member in self.members)),
             "noise": noise["ratio"] if noise else 0.0,
             "seed": settings["seed"],
         }

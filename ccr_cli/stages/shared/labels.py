@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from ccr_cli import registry
+from ccr_cli.artifacts.label import Label
 
 
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**asdict(module.Config()), **preset}
 
 
-def method_label(settings: Mapping[str, Any]) -> str:
+def method_label(settings: Mapping[str, Any]) -> Label:
     """The method, with the preset, a judge that is not its own, and loss terms that it does not have by itself.
 
     A list of pairs that was trained on is named by its content: `infonce (pairs 1a2b3c)`. A judge that knows the truth
@@ -42,20 +42,7 @@ def method_label(settings: Mapping[str, Any]) -> str:
     extra += [f"{key}={options[key]:g}" for key in switched_on]
     if chosen := settings.get("pairs"):
         extra.append(f"{'weights' if chosen['as'] == 'weights' else 'pairs'} {chosen['sha256'][:6]}")
-    return f"{settings['method']} ({', '.join(extra)})" if extra else str(settings["method"])
-
-
-def ensemble_label(labels: Sequence[str]) -> str:
-    """What an ensemble of runs is called; of one run its own label.
-
-    >>> ensemble_label(["uml [beta=1]", "uml [beta=1]"]), ensemble_label(["uml", "infonce", "uml"])
-    ('uml x2 [beta=1]', 'uml x2 + infonce')
-    """
-    parts = []
-    for label, number in Counter(labels).items():
-        name, bracket, rest = label.partition(" [")
-        parts.append(f"{name} x{number}{bracket}{rest}" if number > 1 else label)
-    return " + ".join(parts)
+    return Label.of(str(settings["method"]), extra)
 
 
 def knows_truth(settings: Mapping[str, Any]) -> bool:

@@ -16,7 +16,6 @@ from toy import Chain
 from ccr_cli.artifacts import base, dataset, evaluation
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
-from ccr_cli.metrics import signature
 from ccr_cli.stages.data.leaks import Leak, other_leak, own_leak
 
 CPU = ("--device", "cpu")
@@ -178,7 +177,7 @@ def test_zero_shot_on_what_chose_the_epoch_is_said(finished: Chain, tmp_path: Pa
     toy.ok("extract", made.path, *toy.ENCODER, workspace=finished.root)
     done = toy.ok("evaluate", finished.find("run", "uml").path, "--zero-shot", *CPU, workspace=finished.root)
     assert f"{len(items_of(own, 'val-select'))} groups of chosen (test) chose the epoch in toy" in done.err
-    assert {signature.parse(r["signature"])["leak"] for r in evaluation.results(done.made)} == {"selected-on"}
+    assert {r["signature"].leak for r in evaluation.results(done.made)} == {"selected-on"}
 
 
 def test_zero_shot_refuses_what_was_trained_on(finished: Chain, tmp_path: Path) -> None:
@@ -203,7 +202,7 @@ def test_zero_shot_says_what_was_checked(space: str | None, leak: str, finished:
     found = evaluation.results(done.made)
     assert [(r["data"], r["lang"], r["zero_shot"]) for r in found] == [("other", "en", True), ("other", "es", True)]
     for result in found:
-        fields = signature.parse(result["signature"])
+        fields = result["signature"].fields
         assert (fields["leak"], fields["data"]) == (leak, f"other@{other.id[:8]}")
         assert fields["protocol"] == f"zero-shot-from:toy@{own_id(finished)}"
     usual = evaluation.results(toy.ok("evaluate", trained.path, *CPU, workspace=finished.root).made)
@@ -286,7 +285,7 @@ def test_leaked_items_are_left_out_of_gallery_and_queries(finished: Chain, tmp_p
     for mine, theirs in zip(found, wanted, strict=True):
         for key in ("t2v", "v2t", "SumR", "intervals", "calibration"):
             assert mine[key] == theirs[key]
-        told, same = (signature.parse(r["signature"]) for r in (mine, theirs))
+        told, same = (r["signature"].fields for r in (mine, theirs))
         said = f"dropped-{len(gone)}-left{left(*set(tested) - gone)}-by-toy-shapes"
         assert (told["leak"], same["leak"]) == (said, "none-by-toy-shapes")
         assert told["gallery"] == same["gallery"] == str(len(tested) - len(gone)) and told["q"] == same["q"]
@@ -306,7 +305,7 @@ def test_a_collection_that_leaks_does_not_stop_the_others(finished: Chain, tmp_p
     assert "--drop-leaks" in named.err
     both = zero_shot(finished, "--drop-leaks")
     assert both.code == 0, both.err
-    told = {r["data"]: signature.parse(r["signature"])["leak"] for r in evaluation.results(both.made)}
+    told = {r["data"]: r["signature"].leak for r in evaluation.results(both.made)}
     assert told["clean"] == "none-by-toy-shapes" and LEFT.sub("", told["leaky"]) == "dropped-8-by-toy-shapes"
 
 
@@ -344,7 +343,7 @@ def test_folds_keep_their_rivals_where_others_are_left_out(finished: Chain, tmp_
     done = zero_shot(finished, "--protocol", "halves", "--drop-leaks")
     assert done.code == 0, done.err
     for result in evaluation.results(done.made):
-        told = signature.parse(result["signature"])
+        told = result["signature"].fields
         digits = left(*tested)
         assert (told["gallery"], told["leak"]) == ("2x5-7", f"dropped-2-left{digits}-by-toy-shapes")
         assert (told["protocol"], told["split"]) == (f"zero-shot-halves-from:toy@{own_id(finished)}", "test")

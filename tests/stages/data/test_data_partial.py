@@ -9,7 +9,6 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts import evaluation
-from ccr_cli.metrics import signature
 
 CPU = ("--device", "cpu")
 LACKING = 'partial = ["a.de.gz: missing", "b.de.gz: missing"]'
@@ -37,7 +36,7 @@ def cut(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 def test_the_signature_says_so(options: tuple[str, ...], data: str, protocol: str, cut: Chain) -> None:
     done = cut.ccr("evaluate", cut.find("run").path, *options, *CPU)
     ids = {name: cut.find("dataset", name).id[:8] for name in ("cut", "whole")}
-    told = [signature.parse(result["signature"]) for result in evaluation.results(done.made)]
+    told = [result["signature"].fields for result in evaluation.results(done.made)]
     assert {(each["data"], each["protocol"]) for each in told} == {(data.format(**ids), protocol.format(**ids))}
     said = "cut is partial, so figures on it are of no protocol's whole: a.de.gz: missing and 1 more"
     assert (said in done.err) == (not options)
@@ -58,7 +57,7 @@ def test_a_partial_target_warns_in_zero_shot(finished: Chain, tmp_path: Path) ->
     toy.ok("extract", made.path, *toy.ENCODER, workspace=finished.root)
     done = finished.ccr("evaluate", finished.find("run", "uml").path, "--zero-shot", *CPU)
     assert done.code == 0 and "warning: cut is partial" in done.err
-    told = {signature.parse(result["signature"])["data"] for result in evaluation.results(done.made)}
+    told = {result["signature"].data for result in evaluation.results(done.made)}
     assert told == {f"cut@{made.id[:8]}-partial"}
 
 

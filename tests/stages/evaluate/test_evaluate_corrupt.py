@@ -10,7 +10,6 @@ from toy import Chain
 
 from ccr_cli.artifacts import dataset, evaluation
 from ccr_cli.data.splits import items_of
-from ccr_cli.metrics import signature
 from ccr_cli.metrics.corruption import corrupt_texts, mask_features
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
@@ -55,7 +54,7 @@ def test_corruption_stands_beside_what_is_intact(how: str, finished: Chain) -> N
     for one, other in zip(intact, worse, strict=True):
         same = next(r for r in plain if r["signature"] == one["signature"])
         assert {key: one[key] for key in same} == same
-        assert signature.parse(other["signature"])["protocol"] == f"full-corrupt-{how}0.5-seed0"
+        assert other["signature"].protocol == f"full-corrupt-{how}0.5-seed0"
         assert other["t2v"]["R@5"] == pytest.approx(recall_at_5(finished, other["lang"], how))
         for result in (one, other):
             for side in ("t2v", "v2t"):

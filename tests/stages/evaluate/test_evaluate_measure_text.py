@@ -18,7 +18,6 @@ from toy import Chain
 
 from ccr_cli.artifacts import dataset, evaluation, translation
 from ccr_cli.data.protocols import Protocol
-from ccr_cli.metrics import signature
 from ccr_cli.stages.evaluate.measure import Target
 from ccr_cli.stages.evaluate.measure_text import pairs_of
 from ccr_cli.stages.shared.load_run import load_method
@@ -104,7 +103,7 @@ def test_the_signature_says_so_and_the_visual_evaluation_is_another(two: Chain) 
     text = toy.ok("evaluate", "--task", "text", *CPU, workspace=two.root)
     plain = toy.ok("evaluate", *CPU, workspace=two.root)
     assert text.made.id != plain.made.id and text.made.name.startswith(f"{two.find('run').name}-text-")
-    fields = [signature.parse(result["signature"]) for result in evaluation.results(text.made)]
+    fields = [result["signature"].fields for result in evaluation.results(text.made)]
     assert [each["pos"] for each in fields] == ["caption", "item"]
     for each in fields:
         told = {key: each[key] for key in ("protocol", "dir", "q", "gallery", "lang", "fusion", "unc")}

@@ -13,10 +13,10 @@ from scipy.special import softmax
 from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation
+from ccr_cli.artifacts.signature import Signature
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
 from ccr_cli.methods.base import Method
-from ccr_cli.metrics import signature
 from ccr_cli.stages.evaluate.ood import Asked, halves
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.load_run import load_method
@@ -61,9 +61,9 @@ def test_half_of_the_items_taken_out_ask_the_others(name: str, finished: Chain) 
     known, unknown = halves(whole, data)
     (result,) = (r for r in everything if "ood" in r and r["lang"] == "es")
     ood = result["ood"]
-    plain = signature.parse(result["signature"])
+    plain = result["signature"].fields
     changed = {"protocol": "full-ood-half-seed0", "gallery": "2x6"}
-    assert signature.parse(ood["signature"]) == plain | changed and ood["of"] == "half-seed0"
+    assert Signature.parse(ood["signature"]).fields == plain | changed and ood["of"] == "half-seed0"
     for direction in ("t2v", "v2t"):
         told = ood[direction]
         (fitted,) = result["temperature"]
@@ -138,7 +138,7 @@ def test_captions_of_another_data_set_ask(finished: Chain) -> None:
     assert told["auroc"] == pytest.approx(counted(known, unknown, "uncertainty"), abs=1e-9)
     assert told["trivial"]["margin"]["auroc"] == pytest.approx(counted(known, unknown, "margin"), abs=1e-9)
     named = f"full-ood-other@{strange.artifact.id[:8]}"
-    assert signature.parse(result["ood"]["signature"])["protocol"] == named
+    assert Signature.parse(result["ood"]["signature"]).fields["protocol"] == named
     # its path is the same request
     again = toy.ok("evaluate", trained.path, "--ood", "datasets/other", *CPU, workspace=finished.root)
     assert again.made.id == done.made.id
@@ -175,7 +175,11 @@ def test_folds_and_single_answers(tmp_path: Path) -> None:
     toy.ok("train", "--method", "uml", "--epochs", "1", *toy.SMALL, workspace=tmp_path)
     options = ("--protocol", "cut", "--lang", "en", "--ood", "half", "--corrupt", "0.5")
     intact, worse = evaluation.results(toy.ok("evaluate", *options, *CPU, workspace=tmp_path).made)
-    assert [signature.parse(r["signature"])["gallery"] for r in (intact, intact["ood"], worse)] == ["3x4", "2x6", "3x4"]
+    assert [Signature.parse(str(r["signature"])).gallery for r in (intact, intact["ood"], worse)] == [
+        "3x4",
+        "2x6",
+        "3x4",
+    ]
     for told in (intact["ood"], worse["told_apart"]):
         # two captions an item ask; an item asks once and finds one caption of each
         assert [(told[d]["known"], told[d]["unknown"]) for d in ("t2v", "v2t")] == [(24, 24), (12, 12)]

@@ -20,7 +20,6 @@ from toy import Chain
 from ccr_cli.artifacts import dataset, evaluation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
-from ccr_cli.metrics import signature
 from ccr_cli.stages.shared.inputs import made_from
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
@@ -162,7 +161,7 @@ def evaluate(chain: Chain, *options: str | Path) -> tuple[list[dict[str, Any]], 
 
 
 def fields(result: dict[str, Any]) -> dict[str, str]:
-    return signature.parse(result["signature"])
+    return dict(result["signature"].fields)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, run, translation
+from ccr_cli.artifacts.signature import KEYS
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.methods import infonce
-from ccr_cli.metrics import signature
 from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import TIES, rank_both
 from ccr_cli.metrics.sims import matrix_sim
@@ -146,10 +146,10 @@ def test_the_source_language_is_always_beside(options: tuple[str, ...], finished
 
 
 def test_signatures_are_complete(chain: Chain) -> None:
-    assert "|".join(signature.KEYS) == SIGNATURE
+    assert "|".join(KEYS) == SIGNATURE
     for method, noise in (("uml", "caption-translation-0.4-seed0"), ("infonce", "none")):
         for result in results(chain, method):
-            fields = signature.parse(result["signature"])
+            fields = result["signature"].fields
             assert "|".join(part.split(":")[0] for part in result["signature"].split("|")) == SIGNATURE
             data = chain.find("dataset")
             expected = {
@@ -214,7 +214,7 @@ def test_a_source_language_without_the_caption_set_stands_beside_with_its_own(tm
         told = "en has no captions of the set 'human' and is measured with its own: main" in done.err
         assert told == ("human" in options)
         found = evaluation.results(done.made)
-        return [(r["lang"], signature.parse(r["signature"])["caption_set"], r["t2v"]["queries"]) for r in found]
+        return [(r["lang"], r["signature"].caption_set, r["t2v"]["queries"]) for r in found]
 
     assert of("--caption-set", "human") == [("es", "human", 12), ("en", "main", 24)]
     assert of() == [("es", "human+more", 24), ("en", "main", 24)]
@@ -256,7 +256,7 @@ def test_a_query_without_translation_stands_alone(tmp_path: Path) -> None:
     assert "1 of 12 es queries have no translation" in done.err
     plain, fused, _ = evaluation.results(done.made)
     assert (plain["fusion"], fused["fusion"]) == ("none", "0.8raw")
-    assert signature.parse(fused["signature"])["fusion"] == "0.8raw-1alone"
+    assert fused["signature"].fusion == "0.8raw-1alone"
     chain = Chain(tmp_path / "toy", root)
     model = Model(chain, chain.find("run"))
     ids, v_VD = model.items("test")
@@ -328,7 +328,7 @@ def test_of_several_runs_each_is_named_before_its_figures(finished: Chain) -> No
 @pytest.mark.parametrize(("split", "leak"), [("val", "selected-on"), ("val-select", "selected-on")])
 def test_what_chose_the_epoch_is_said(split: str, leak: str, finished: Chain) -> None:
     for result in results(finished, "uml", "--split", split):
-        assert signature.parse(result["signature"])["leak"] == leak
+        assert result["signature"].leak == leak
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_a_run_that_human_queries_chose_is_marked(select: str, mark: str, worksp
     config = run.config(done.made)
     assert config["select"] == select
     made = toy.ok("evaluate", done.made.path, *CPU, workspace=workspace.root).made
-    assert {signature.parse(r["signature"])["select"] for r in evaluation.results(made)} == {select}
+    assert {r["signature"].select for r in evaluation.results(made)} == {select}
     report = toy.ok("report", made.path, workspace=workspace.root).made
     tables = [f.path for f in report.files if f.path.startswith("tables/") and f.path.endswith(".csv")]
     told = [report.file(path).read_text(encoding="utf-8") for path in tables]
@@ -369,7 +369,7 @@ def test_human_queries_in_the_source_language_are_no_more_than_is_allowed(worksp
     done = toy.ok("train", *options, workspace=workspace.root)
     made = toy.ok("evaluate", done.made.path, *CPU, workspace=workspace.root).made
     (result,) = evaluation.results(made)
-    told = signature.parse(result["signature"])
+    told = result["signature"].fields
     assert (told["select"], told["mt"]) == ("human", "none")
     page = toy.ok("report", made.path, workspace=workspace.root).made.file("report.html").read_text(encoding="utf-8")
     assert "source-only" in page and "select=human" not in page

@@ -22,7 +22,6 @@ from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, translation
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.metrics import signature
 from ccr_cli.metrics.softmax_uncertainty import fit_temperature
 from ccr_cli.stages.evaluate import uncertainty
 from ccr_cli.stages.report.stage import summary
@@ -117,8 +116,8 @@ def test_what_an_ensemble_says_of_itself(several: Chain) -> None:
     for result in evaluation.results(made):
         assert (result["label"], result["method"], result["seed"]) == ("infonce x3", "infonce", 0)
         assert result["ensemble"] == [each.name for each in members] and result["run"] == "toy-es-infonce-x3"
-        told = signature.parse(result["signature"])
-        other = signature.parse(alone[result["lang"], result["fusion"]]["signature"])
+        told = result["signature"].fields
+        other = alone[result["lang"], result["fusion"]]["signature"].fields
         assert told == other | {"sim": "cosine-mean3"}
     again = toy.ok(
         "evaluate", *(a.path for a in reversed(members)), "--ensemble", "--json", *CPU, workspace=several.root
@@ -262,7 +261,7 @@ def test_a_human_mark_of_one_marks_all(several: Chain, tmp_path: Path) -> None:
     marked = toy.ok("train", *options, workspace=root).made
     first = root / "runs" / runs(several)[0].name
     made = toy.ok("evaluate", first, marked.path, "--ensemble", *CPU, workspace=root).made
-    assert {signature.parse(r["signature"])["select"] for r in evaluation.results(made)} == {"human"}
+    assert {r["signature"].select for r in evaluation.results(made)} == {"human"}
 
 
 def test_without_validation_there_is_no_softmax(tmp_path: Path) -> None:
@@ -276,7 +275,7 @@ def test_without_validation_there_is_no_softmax(tmp_path: Path) -> None:
     toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root)
     done = toy.ok("evaluate", "-v", *CPU, workspace=root)
     for result in evaluation.results(done.made):
-        assert signature.parse(result["signature"])["unc"] == "none" and "temperature" not in result
+        assert result["signature"].unc == "none" and "temperature" not in result
         assert set(result["calibration"]["t2v"]["trivial"]) == {"top similarity", "margin"}
     assert evaluation.read_ranks(done.made)["uncertainty"].isna().all()
     assert "no uncertainty of its own" in done.err and "no temperature, and no uncertainty: toy has no" in done.err

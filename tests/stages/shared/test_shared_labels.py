@@ -11,14 +11,14 @@ import toy
 
 from ccr_cli.artifacts import evaluation
 from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
-from ccr_cli.metrics import signature
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.results import is_oracle
 from ccr_cli.stages.report.sample_searches import best_runs
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.labels import default_options, ensemble_label, knows_truth, method_label
+from ccr_cli.stages.shared.labels import default_options, knows_truth, method_label
 
 
 def settings(method: str, preset: str | None = None, **options: Any) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def settings(method: str, preset: str | None = None, **options: Any) -> dict[str
     ],
 )
 def test_labels(config: dict[str, Any], label: str) -> None:
-    assert method_label(config) == label
+    assert str(method_label(config)) == label and Label.parse(label) == method_label(config)
     assert is_oracle(label) == knows_truth(config) == (config["options"]["judge"] == "oracle")
 
 
@@ -58,7 +58,7 @@ def test_labels(config: dict[str, Any], label: str) -> None:
     ],
 )
 def test_labels_of_ensembles(labels: list[str], label: str, members: list[str]) -> None:
-    assert ensemble_label(labels) == label and results.members(label) == members
+    assert str(Label.ensemble(map(Label.parse, labels))) == label and results.members(label) == members
     assert results.is_ensemble(label) == (len(labels) > 1)
     assert results.is_oracle(label) == any("oracle" in each for each in labels)
     plain = all(map(results.is_plain, labels))
@@ -126,4 +126,4 @@ def test_the_signature_says_that_nothing_chose_the_epoch(tmp_path: Path) -> None
     trained = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root).made
     made = toy.ok("evaluate", trained.path, "--device", "cpu", workspace=root).made
     for result in evaluation.results(made):
-        assert signature.parse(result["signature"])["select"] == "last"
+        assert result["signature"].select == "last"

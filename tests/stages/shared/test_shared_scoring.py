@@ -16,7 +16,7 @@ import torch
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.ranks import TIES
-from ccr_cli.metrics.uncertainty_test import gaps
+from ccr_cli.metrics.uncertainty_comparison import gaps
 from ccr_cli.stages.evaluate.uncertainty import calibrations, trivial_uncertainties, with_trivial
 from ccr_cli.stages.shared.scoring import Figures, Scores, Sides, intervals, over_folds, score_gallery
 from ccr_cli.stages.shared.triplets import Gallery

@@ -18,7 +18,6 @@ from ccr_cli.artifacts.evaluation import read_outside
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.credibility import credibility
-from ccr_cli.metrics import signature
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
 
@@ -166,7 +165,7 @@ def embedded(chain: Chain, split: str, left_out: tuple[int, ...] = ()) -> tuple[
 def test_labelled_figures_are_those_of_sorted_lists(copy: Chain) -> None:
     made = copy.ccr("evaluate", *CPU).made
     (result,) = results(made)
-    fields = signature.parse(result["signature"])
+    fields = result["signature"].fields
     assert (fields["protocol"], fields["pos"], fields["unc"], fields["mt"]) == ("labelled", "label", "query", "none")
     method, v_VD, v_label, t_TD, t_label = embedded(copy, "test")
     sim = (v_VD @ t_TD.T).double().numpy()
@@ -193,10 +192,10 @@ def test_the_protocol_can_be_chosen(copy: Chain, chain: Chain, finished: Chain) 
     usual = copy.ccr("evaluate", *CPU).made
     assert full.name != usual.name
     (result,) = results(full)
-    fields = signature.parse(result["signature"])
+    fields = result["signature"].fields
     assert (fields["protocol"], fields["pos"]) == ("full", "any") and not {"deletion", "precision"} & set(result)
     made = finished.ccr("evaluate", finished.find("run", "infonce").path, *CPU, "--protocol", "labelled").made
-    assert {signature.parse(r["signature"])["protocol"] for r in results(made)} == {"labelled"}
+    assert {r["signature"].protocol for r in results(made)} == {"labelled"}
     # every toy item is its own category: both protocols agree
     before = {r["lang"] + r["fusion"]: r["SumR"] for r in results(chain.find("evaluation", "infonce"))}
     assert {r["lang"] + r["fusion"]: r["SumR"] for r in results(made)} == before
@@ -236,7 +235,7 @@ def test_categories_left_out_are_not_trained_on_and_told_apart(copy: Chain) -> N
     train = items_of(data.items, "train")
     assert made.counts["triplets"] == 2 * (~train["label"].isin([11, 14])).sum()
     (result,) = results(copy.ccr("evaluate", made.path, *CPU).made)
-    assert signature.parse(result["signature"])["protocol"] == "labelled-without-11,14"
+    assert result["signature"].protocol == "labelled-without-11,14"
     method, v_VD, v_label, t_TD, t_label = embedded(copy, "test", (11, 14))
     assert result["v2t"]["mAP"] == pytest.approx(naive_map((v_VD @ t_TD.T).double().numpy(), v_label, t_label))
     _, every_VD, label, _, _ = embedded(copy, "test")

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from ccr_cli.metrics.calibration import risk_coverage
-from ccr_cli.metrics.uncertainty_test import Doubt, gaps
+from ccr_cli.metrics.uncertainty_comparison import Doubt, gaps
 
 
 def problem(seed: int, n_items: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

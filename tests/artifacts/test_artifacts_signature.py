@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccr_cli.metrics.signature import (
+from ccr_cli.artifacts.signature import (
     KEYS,
-    build,
+    ScoreProtocol,
+    Signature,
     data_name,
     data_value,
-    differences,
     galleries,
     is_partial,
-    parse,
-    protocol_value,
     read_galleries,
-    read_protocol,
     read_runs,
+    signature_of,
     sim_value,
 )
 
@@ -26,67 +27,59 @@ from ccr_cli.metrics.signature import (
 ORDER = "data|split|lang|caption_set|q|gallery|dir|protocol|pos|ties|sim|fusion|mt|noise|unc|select|leak|ccr"
 
 
-def fields(**changed: object) -> dict[str, object]:
+def fields(**changed: str) -> dict[str, str]:
     return {**{key: f"v{i}" for i, key in enumerate(reversed(KEYS))}, **changed}
 
 
 def test_keys_come_in_the_fixed_order_whatever_the_order_given() -> None:
     assert "|".join(KEYS) == ORDER
-    text = build(fields())
+    text = str(Signature(**fields()))
     assert [part.split(":")[0] for part in text.split("|")] == ORDER.split("|")
-    assert build(dict(reversed(fields().items()))) == text
+    assert str(Signature(**dict(reversed(fields().items())))) == text
 
 
 def test_round_trip_with_colons_bars_and_line_ends() -> None:
-    given_fields = fields(
-        noise="caption:0.4|seed:1", mt="opus\nmt", data="a%7Cb", q=15000, lang="zh-Hant", leak="\u2028"
-    )
-    text = build({**given_fields, "leak": "x\u2028y"})
+    values = fields(noise="caption:0.4|seed:1", mt="opus\nmt", data="a%7Cb", lang="zh-Hant", leak="x\u2028y")
+    signed = Signature(**values)
+    text = str(signed)
     assert "\n" not in text and text.count("|") == len(KEYS) - 1 and len(text.splitlines()) == 1
-    assert parse(text) == {key: str({**given_fields, "leak": "x\u2028y"}[key]) for key in KEYS}
+    assert Signature.parse(text) == signed and signed.fields == {key: values[key] for key in KEYS}
 
 
 @settings(database=None, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda value: bool(value.strip())))
 def test_any_text_comes_back_but_for_surrounding_space(value: str) -> None:
-    text = build(fields(sim=value))
+    text = str(Signature(**fields(sim=value)))
     assert len(text.splitlines()) == 1
-    assert parse(text)["sim"] == value.strip()
+    assert Signature.parse(text).sim == value.strip()
 
 
 def test_missing_unknown_and_empty_are_errors() -> None:
     incomplete = fields()
     del incomplete["unc"]
-    with pytest.raises(ValueError, match="missing unc"):
-        build(incomplete)
-    with pytest.raises(ValueError, match="unknown fold"):
-        build(fields(fold=1))
-    with pytest.raises(ValueError, match="empty value in a signature for mt"):
-        build(fields(mt=" "))
+    with pytest.raises(TypeError, match="unc"):
+        Signature(**incomplete)
+    with pytest.raises(TypeError, match="fold"):
+        Signature(**fields(fold="1"))
+    with pytest.raises(ValueError, match=r"\bmt\b"):
+        Signature(**fields(mt=" "))
 
 
 def test_what_is_not_a_signature_is_refused() -> None:
-    text = build(fields())
+    text = str(Signature(**fields()))
     parts = text.split("|")
-    for bad, message in (
-        ("", "not a field"),
-        ("|".join(parts[1:]), "missing data"),
+    for bad, value in (
+        ("", "''"),
+        ("|".join(parts[1:]), "data"),
         ("|".join([parts[1], parts[0], *parts[2:]]), "order"),
-        (text + "|ccr:2", "twice"),
-        (text + "|fold:2", "unknown fold"),
-        (text.replace("unc:", "unc"), "not a field"),
+        (text + "|ccr:2", "'ccr'"),
+        (text + "|fold:2", "fold"),
+        (text.replace("unc:", "unc"), "unc"),
     ):
-        with pytest.raises(ValueError, match=message):
-            parse(bad)
-
-
-def test_differences_name_the_fields() -> None:
-    one, two = build(fields()), build(fields(noise="0.4", lang="de"))
-    assert differences(one, one) == {}
-    assert differences(one, two) == {
-        "lang": (parse(one)["lang"], "de"),
-        "noise": (parse(one)["noise"], "0.4"),
-    }
+        with pytest.raises(ValueError, match=value):
+            Signature.parse(bad)
+        assert signature_of({"signature": bad}) is None
+    assert signature_of({"signature": text}) == Signature(**fields()) and signature_of({}) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +97,7 @@ def test_similarities_say_of_how_many_runs() -> None:
 
 @pytest.mark.parametrize("text", ["", "x5", "5x", "5x1000x2", "many", "1-"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no gallery"):
+    with pytest.raises(ValueError, match=re.escape(repr(text))):
         read_galleries(text)
 
 
@@ -115,6 +108,30 @@ def test_what_was_trained_on_is_read_back(name: str, protocol: str, partial: boo
     trained_on = data_value(name, "0a1b2c3d4e5f", partial)
     assert trained_on == f"{name}@0a1b2c3d" + "-partial" * partial
     assert (data_name(trained_on), is_partial(trained_on)) == (name + " (partial)" * partial, partial)
-    text = build(fields(protocol=protocol_value(protocol, trained_on)))
-    assert read_protocol(parse(text)["protocol"]) == (protocol, trained_on)
-    assert read_protocol(protocol_value(protocol)) == (protocol, "")
+    for on in (trained_on, ""):
+        rules = replace(ScoreProtocol.parse(protocol), trained_on=on)
+        assert Signature.parse(str(Signature(**fields(protocol=str(rules))))).rules == rules
+        assert str(replace(rules, trained_on="")) == protocol
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("full", ScoreProtocol("full")),
+        ("zero-shot", ScoreProtocol("full", zero_shot=True)),
+        ("zero-shot-labelled", ScoreProtocol("labelled", zero_shot=True)),
+        ("text-query-mt", ScoreProtocol("text-query-mt")),
+        (
+            "coco-1k-5fold-corrupt-shuffle1e-05-seed0",
+            ScoreProtocol("coco-1k-5fold", change="corrupt-shuffle1e-05-seed0"),
+        ),
+        ("zero-shot-full-corrupt-drop0.3-seed0", ScoreProtocol("full", True, "corrupt-drop0.3-seed0")),
+        ("full-ood-other@0a1b2c3d-partial", ScoreProtocol("full", change="ood-other@0a1b2c3d-partial")),
+        (
+            "labelled-corrupt-both0.3-seed0-without-3,8",
+            ScoreProtocol("labelled", False, "corrupt-both0.3-seed0", "3,8"),
+        ),
+    ],
+)
+def test_a_protocol_comes_back_with_all_that_it_says(text: str, rules: ScoreProtocol) -> None:
+    assert ScoreProtocol.parse(text) == rules and str(rules) == text

@@ -1,0 +1,161 @@
+"""What a run's method is called wherever methods are compared: `uml (paper, oracle) [beta=0.5]`.
+
+Evaluations and diagnoses keep the text; `Label.parse` reads it, and nothing else takes it apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+ORACLE = "oracle"
+MENDED = "mended"
+_AND = " + "
+_REPAIR = re.compile(rf"(?:(?:pairs|weights) |{MENDED}=)[0-9a-f]{{6}}(?:\+[0-9a-f]{{6}})*")
+_RUN = re.compile(
+    r"(?P<method>.*?)(?: \((?P<extras>.*?)\))?(?P<more>, .*?)?(?: x(?P<number>\d+))?(?: \[(?P<options>.*)\])?"
+)
+
+
+@dataclass(frozen=True)
+class RunLabel:
+    """The label of one run, or of several runs of one label whose similarities are averaged."""
+
+    method: str
+    extras: tuple[str, ...] = ()
+    """Preset, a judge that is not the method's own, loss terms switched on (`st_weight=1`), a list of pairs."""
+    options: tuple[str, ...] = ()
+    """Options that tell this run from others of the same label, as `key=value`."""
+    number: int = 1
+    """How many runs are averaged."""
+    more: str = ""
+    """What an older version wrote behind the extras."""
+
+    @property
+    def terms(self) -> frozenset[str]:
+        """Options that the extras name with their value."""
+        return frozenset(extra.partition("=")[0] for extra in self.extras if "=" in extra)
+
+    @property
+    def base(self) -> str:
+        """The label without the options that tell variants apart."""
+        extras = f" ({', '.join(self.extras)})" if self.extras else ""
+        return f"{self.method}{extras}{self.more}" + (f" x{self.number}" if self.number > 1 else "")
+
+    def __str__(self) -> str:
+        return f"{self.base} [{', '.join(self.options)}]" if self.options else self.base
+
+
+@dataclass(frozen=True)
+class Label:
+    """The label of a run; or of an ensemble, with its runs in order."""
+
+    runs: tuple[RunLabel, ...]
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def parse(text: str) -> Label:
+        """Reads a label.
+
+        >>> Label.parse("uml (paper, oracle) x2 [beta=1] + infonce").runs[0]
+        RunLabel(method='uml', extras=('paper', 'oracle'), options=('beta=1',), number=2, more='')
+        """
+        runs = []
+        for part in text.split(_AND):
+            match = _RUN.fullmatch(part)
+            assert match is not None  # every group may be empty
+            extras, options = (tuple((match[group] or "").split(", ")) for group in ("extras", "options"))
+            extras, options = (values if values != ("",) else () for values in (extras, options))
+            runs.append(RunLabel(match["method"], extras, options, int(match["number"] or 1), match["more"] or ""))
+        return Label(tuple(runs))
+
+    @classmethod
+    def of(cls, method: str, extras: Iterable[str] = ()) -> Label:
+        """The label of one run."""
+        return cls((RunLabel(method, tuple(extras)),))
+
+    @classmethod
+    def ensemble(cls, labels: Iterable[Label]) -> Label:
+        """The label of runs whose similarities are averaged; of one run its own.
+
+        >>> str(Label.ensemble(map(Label.parse, ["uml [beta=1]", "infonce", "uml [beta=1]"])))
+        'uml x2 [beta=1] + infonce'
+        """
+        counts = Counter(run for label in labels for run in label.runs)
+        return cls(tuple(replace(run, number=number) for run, number in counts.items()))
+
+    def __str__(self) -> str:
+        return _AND.join(map(str, self.runs))
+
+    @property
+    def terms(self) -> frozenset[str]:
+        """Options of the runs that the label names with their value."""
+        return frozenset(term for run in self.runs for term in run.terms)
+
+    def with_options(self, options: Iterable[str]) -> Label:
+        """The label with more options that tell its variants apart."""
+        (run,) = self.runs
+        return Label((replace(run, options=(*run.options, *options)),))
+
+    @property
+    def base(self) -> str:
+        """The label without the options that tell its variants apart; of several methods together as it is.
+
+        >>> Label.parse("uml x3 [beta=0.5]").base, Label.parse("infonce [beta=0.5] + uml").base
+        ('uml x3', 'infonce [beta=0.5] + uml')
+        """
+        return self.runs[0].base if len(self.runs) == 1 else str(self)
+
+    @property
+    def members(self) -> list[str]:
+        """The labels of the runs of an ensemble, each once; of one run its own.
+
+        >>> Label.parse("uml (oracle) x2 [beta=1] + infonce").members
+        ['uml (oracle) [beta=1]', 'infonce']
+        """
+        return [str(replace(run, number=1)) for run in self.runs]
+
+    @property
+    def method(self) -> str:
+        """The method without preset, judge, options and number of runs: what has one colour in every figure.
+
+        >>> Label.parse("uml (paper, pairs 1a2b3c) [beta=0.5]").method, Label.parse("infonce [beta=1] + uml").method
+        ('uml', 'infonce + uml')
+        """
+        return _AND.join(dict.fromkeys(run.method for run in self.runs))
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether several runs are measured as one."""
+        return len(self.runs) > 1 or self.runs[0].number > 1
+
+    @property
+    def is_oracle(self) -> bool:
+        """Whether a method, or one of an ensemble, knows the truth, so that it is a ceiling and no competitor."""
+        return any(ORACLE in run.extras for run in self.runs)
+
+    @property
+    def is_repaired(self) -> bool:
+        """Whether a list of suspicious pairs decided what was trained on: a variant of a method, and no method."""
+        return any(_REPAIR.fullmatch(part) for run in self.runs for part in (*run.extras, *run.options))
+
+    @property
+    def unrepaired(self) -> Label:
+        """The label of the same method without the repair.
+
+        >>> str(Label.parse("uml (paper, pairs 1a2b3c) [beta=0.5]").unrepaired)
+        'uml (paper) [beta=0.5]'
+        """
+        return Label(
+            tuple(
+                replace(
+                    run,
+                    extras=tuple(extra for extra in run.extras if not _REPAIR.fullmatch(extra)),
+                    options=tuple(option for option in run.options if not _REPAIR.fullmatch(option)),
+                )
+                for run in self.runs
+            )
+        )

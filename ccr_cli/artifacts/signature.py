@@ -1,0 +1,386 @@
+"""The signature of a score: how it was made, so that scores are compared only if they are comparable.
+
+On disk it is one line, `data:flickr8kcn|split:test|lang:zh|...|ccr:0.1.0`: every key, always in the same order, the
+version last (after sacrebleu's signatures). It is read once, with the results of an evaluation, and is a `Signature`
+from then on. The values that hold several facts are written and read here too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property, lru_cache
+from urllib.parse import unquote
+
+NONE = "none"
+FULL, LABELLED, ZERO_SHOT = "full", "labelled", "zero-shot"
+SOFTMAX = "softmax"
+HUMAN = "human"
+OWN_SPLIT = "own-split"
+HALVES = "half-seed0"
+"""What a signature calls queries whose own half of the gallery was taken out."""
+
+_PARTIAL, _WITHOUT, _FROM = "-partial", "-without-", "-from:"  # no protocol has a colon in its name
+_CHANGES = ("-corrupt-", "-ood-")
+_WITH = "+"
+_COSINE = "cosine"
+_NAMED = re.compile("[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8})*=")
+_OTHER = re.compile(rf"\+(?={_NAMED.pattern})")
+# what would break a line or a field: the separator, the escape itself, control characters, line separators
+_UNSAFE = re.compile("[|%\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+@dataclass(frozen=True)
+class ScoreProtocol:
+    """The value of `protocol`: under which rules a score was made."""
+
+    name: str
+    """`full`, `labelled`, a protocol of the data set's manifest, or the task."""
+    zero_shot: bool = False
+    """The run was trained on another collection."""
+    change: str = ""
+    """What else differs: `corrupt-drop0.3-seed0`, `ood-half-seed0`; empty as a rule."""
+    left_out: str = ""
+    """Categories that were left out of training, with commas between."""
+    trained_on: str = ""
+    """The value of `data` of what was trained on, where that is another data set."""
+
+    @classmethod
+    def parse(cls, value: str) -> ScoreProtocol:
+        """Reads the value.
+
+        >>> ScoreProtocol.parse("zero-shot-from:multi30k@0a1b2c3d")
+        ScoreProtocol(name='full', zero_shot=True, change='', left_out='', trained_on='multi30k@0a1b2c3d')
+        >>> ScoreProtocol.parse("labelled-ood-half-seed0-without-3,8")
+        ScoreProtocol(name='labelled', zero_shot=False, change='ood-half-seed0', left_out='3,8', trained_on='')
+        """
+        rest, _, trained_on = value.partition(_FROM)
+        rest, _, left_out = rest.partition(_WITHOUT)
+        zero_shot = rest == ZERO_SHOT or rest.startswith(f"{ZERO_SHOT}-")
+        rest = rest.removeprefix(ZERO_SHOT).removeprefix("-") if zero_shot else rest
+        cut = min((place for mark in _CHANGES if (place := rest.find(mark)) > 0), default=len(rest))
+        return cls(rest[:cut] or FULL, zero_shot, rest[cut + 1 :], left_out, trained_on)
+
+    @property
+    def rules(self) -> str:
+        """The name with what else differs, without what it says of training."""
+        return f"{self.name}-{self.change}" if self.change else self.name
+
+    def __str__(self) -> str:
+        text = self.rules
+        if self.zero_shot:
+            text = ZERO_SHOT if text == FULL else f"{ZERO_SHOT}-{text}"
+        text += f"{_WITHOUT}{self.left_out}" if self.left_out else ""
+        return text + (f"{_FROM}{self.trained_on}" if self.trained_on else "")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How a score was made.
+
+    Raises:
+        ValueError: If a value is empty (`none` says that there is nothing).
+    """
+
+    data: str
+    split: str
+    lang: str
+    caption_set: str
+    q: str
+    gallery: str
+    dir: str
+    protocol: str
+    pos: str
+    ties: str
+    sim: str
+    fusion: str
+    mt: str
+    noise: str
+    unc: str
+    select: str
+    leak: str
+    ccr: str
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, str(getattr(self, field.name)).strip())
+        empty = [key for key, value in self.fields.items() if not value]
+        if empty:
+            raise ValueError(f"empty value in a signature for {', '.join(empty)}: write 'none'")
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def parse(text: str) -> Signature:
+        """Reads a line.
+
+        Raises:
+            ValueError: If it is not a complete signature with its keys in order.
+        """
+        values: dict[str, str] = {}
+        for part in text.strip().split("|"):
+            key, colon, value = part.partition(":")
+            if not colon or not value:
+                raise ValueError(f"not a field of a signature: {part!r}")
+            if key in values:
+                raise ValueError(f"a signature names {key!r} twice")
+            values[key] = unquote(value, errors="strict")
+        if tuple(values) != KEYS:
+            wrong = sorted(set(values) ^ set(KEYS)) or "in another order"
+            raise ValueError(f"the keys of a signature are {'|'.join(KEYS)}, not {'|'.join(values)}: {wrong}")
+        return Signature(**values)
+
+    def __str__(self) -> str:
+        return "|".join(f"{key}:{_escape(value)}" for key, value in self.fields.items())
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Every value by its key, in order."""
+        return dict(zip(KEYS, astuple(self), strict=True))
+
+    @cached_property
+    def rules(self) -> ScoreProtocol:
+        """What `protocol` says."""
+        return ScoreProtocol.parse(self.protocol)
+
+    @property
+    def dataset(self) -> str:
+        """The data set's name, with a word where some of it is missing."""
+        return data_name(self.data)
+
+    @property
+    def partial(self) -> bool:
+        """Whether some of the data set is missing."""
+        return is_partial(self.data)
+
+    @property
+    def labelled(self) -> bool:
+        """Whether everything in the query's category is a right answer."""
+        return self.pos == "label"
+
+    @property
+    def softmax(self) -> bool:
+        """Whether the uncertainty is that of a softmax over the gallery, the model having none of its own."""
+        return self.unc == SOFTMAX
+
+    @property
+    def human(self) -> bool:
+        """Whether captions that people wrote in a target language were trained on."""
+        return f"{HUMAN}:" in self.mt
+
+    @property
+    def runs(self) -> int:
+        """Of how many runs the similarities are averaged."""
+        return read_runs(self.sim)
+
+    @property
+    def galleries(self) -> tuple[int, int, int]:
+        """How many galleries were searched, and the sizes of the smallest and the largest."""
+        return read_galleries(self.gallery)
+
+
+KEYS = tuple(field.name for field in fields(Signature))
+
+
+def signature_of(result: Mapping[str, object]) -> Signature | None:
+    """The signature of an entry of `metrics.json`; None where it is not readable (of a version with other keys)."""
+    value = result.get("signature")
+    if isinstance(value, Signature):
+        return value
+    try:
+        return Signature.parse(str(value))
+    except ValueError:
+        return None
+
+
+def data_value(name: str, identity: str, partial: bool = False) -> str:
+    """The value of `data`: a data set's name, with the first eight digits of its id, and whether some of it is missing.
+
+    >>> data_value("multi30k", "0a1b2c3d4e5f"), data_value("multi30k", "0a1b2c3d4e5f", partial=True)
+    ('multi30k@0a1b2c3d', 'multi30k@0a1b2c3d-partial')
+    """
+    return f"{name}@{identity[:8]}{_PARTIAL if partial else ''}"
+
+
+def read_data(value: str) -> tuple[str, str, bool]:
+    """What `data` says: the name, eight digits of the id, and whether some of it is missing.
+
+    >>> read_data("multi30k@0a1b2c3d"), read_data("my-partial@0a1b2c3d-partial"), read_data("itself")
+    (('multi30k', '0a1b2c3d', False), ('my-partial', '0a1b2c3d', True), ('itself', 'itself', False))
+    """
+    name, _, identity = value.rpartition("@")
+    return name or identity, identity.removesuffix(_PARTIAL), identity.endswith(_PARTIAL)
+
+
+def data_name(value: str) -> str:
+    """The name in a value of `data`, with a word where some of it is missing.
+
+    >>> data_name("multi30k@0a1b2c3d"), data_name("multi30k@0a1b2c3d-partial")
+    ('multi30k', 'multi30k (partial)')
+    """
+    name, _, partial = read_data(value)
+    return f"{name} (partial)" if partial else name
+
+
+def is_partial(value: str) -> bool:
+    """Whether a value of `data` says that some of the data set is missing."""
+    return read_data(value)[2]
+
+
+def mt_value(engines: Mapping[str, str], lang: str) -> str:
+    """The value of `mt`: what translated into the language of the queries, and into what else was trained on.
+
+    Args:
+        engines: Engine and model by language; empty where nothing was translated.
+        lang: Of the queries. Where it is none of several languages, all of them are named.
+
+    >>> mt_value({"de": "recorded:ct2"}, "de"), mt_value({"de": "recorded:ct2"}, "en"), mt_value({}, "en")
+    ('recorded:ct2', 'recorded:ct2', 'none')
+    >>> engines = {"de": "recorded:ct2", "fr": "hf:opus"}
+    >>> mt_value(engines, "fr"), mt_value(engines, "en")
+    ('hf:opus+de=recorded:ct2', 'de=recorded:ct2+fr=hf:opus')
+    """
+    if len(engines) < 2:
+        return next(iter(engines.values()), NONE)
+    others = [f"{other}={engine}" for other, engine in engines.items() if other != lang]
+    return _WITH.join([*([engines[lang]] if lang in engines else []), *others])
+
+
+def read_mt(value: str) -> tuple[str, tuple[str, ...]]:
+    """What `mt` says: the engine, and the languages beside that of the queries that were trained on.
+
+    >>> read_mt("hf:opus+de=recorded:ct2"), read_mt("recorded:ct2")
+    (('hf:opus', ('de',)), ('recorded:ct2', ()))
+    >>> read_mt("de=recorded:ct2+fr=hf:opus")
+    ('de=recorded:ct2+fr=hf:opus', ())
+    """
+    own, *others = _OTHER.split(value)
+    if _NAMED.match(own):
+        return value, ()
+    return own, tuple(other.partition("=")[0] for other in others)
+
+
+def noise_kind(mismatch: Mapping[str, object] | None) -> str:
+    """The kind of a run's synthetic noise, e.g. `caption-translation`; `none` without.
+
+    Args:
+        mismatch: `noise` of the run's config.json.
+    """
+    return f"{mismatch['style']}-{mismatch['target']}" if mismatch else NONE
+
+
+def noise_value(style: str, target: str, ratio: float, seed: int) -> str:
+    """The value of `noise`: what was switched, how much of it, and by which seed.
+
+    >>> noise_value("caption", "translation", 0.4, 1)
+    'caption-translation-0.4-seed1'
+    """
+    return f"{style}-{target}-{ratio:g}-seed{seed}"
+
+
+def read_noise(value: str) -> tuple[str, int] | None:
+    """The kind of noise (style and target) and its seed; None without noise, or of several runs with several seeds.
+
+    >>> read_noise("caption-translation-0.4-seed1"), read_noise("none")
+    (('caption-translation', 1), None)
+    """
+    match = re.fullmatch(r"([^-]+-[^-]+)-.*-seed(-?\d+)", value)
+    return (match[1], int(match[2])) if match else None
+
+
+def fusion_value(beta: float, how: str, alone: int = 0) -> str:
+    """The value of `fusion`: the weight of the query itself, how it is fused, and how many queries stay alone.
+
+    >>> fusion_value(0.8, "raw"), fusion_value(0.5, "minmax", alone=3)
+    ('0.8raw', '0.5minmax-3alone')
+    """
+    return f"{beta:g}{how}-{alone}alone" if alone else f"{beta:g}{how}"
+
+
+def read_fusion(value: str) -> tuple[str, str, int]:
+    """What `fusion` says; without fusion, empty texts.
+
+    >>> read_fusion("0.8raw"), read_fusion("0.5minmax-3alone"), read_fusion("none")
+    (('0.8', 'raw', 0), ('0.5', 'minmax', 3), ('', '', 0))
+    """
+    match = re.fullmatch(r"(.*?)(raw|minmax)(?:-(\d+)alone)?", value)
+    return (match[1], match[2], int(match[3] or 0)) if match else ("", "", 0)
+
+
+def sim_value(reading: str = "", runs: int = 1) -> str:
+    """The value of `sim`: by which reading of a model, or of how many runs the mean is taken.
+
+    >>> sim_value(), sim_value("exclusive"), sim_value(runs=3)
+    ('cosine', 'cosine-exclusive', 'cosine-mean3')
+    """
+    if runs > 1:
+        return f"{_COSINE}-mean{runs}"
+    return f"{_COSINE}-{reading}" if reading else _COSINE
+
+
+def read_runs(value: str) -> int:
+    """Of how many runs `sim` says that it is the mean.
+
+    >>> read_runs("cosine-mean3"), read_runs("cosine"), read_runs("cosine-exclusive")
+    (3, 1, 1)
+    """
+    match = re.fullmatch(rf"{_COSINE}-mean(\d+)", value)
+    return int(match[1]) if match else 1
+
+
+def read_reading(value: str) -> str:
+    """By which reading of a model `sim` says that the similarity was taken; empty for the usual one.
+
+    >>> read_reading("cosine-exclusive"), read_reading("cosine")
+    ('exclusive', '')
+    """
+    return value.removeprefix(_COSINE).removeprefix("-")
+
+
+def galleries(sizes: Sequence[int]) -> str:
+    """The value of `gallery`: the number of items; of several folds also how many there are.
+
+    >>> galleries([352]), galleries([1000] * 5), galleries([1000, 998])
+    ('352', '5x1000', '2x998-1000')
+    """
+    low, high = min(sizes), max(sizes)
+    size = str(low) if low == high else f"{low}-{high}"
+    return size if len(sizes) == 1 else f"{len(sizes)}x{size}"
+
+
+def read_galleries(value: str) -> tuple[int, int, int]:
+    """What `gallery` says: how many galleries, the size of the smallest, and of the largest.
+
+    >>> read_galleries("352"), read_galleries("2x998-1000")
+    ((1, 352, 352), (2, 998, 1000))
+
+    Raises:
+        ValueError: If it is no such value.
+    """
+    match = re.fullmatch(r"(?:(\d+)x)?(\d+)(?:-(\d+))?", value)
+    if match is None:
+        raise ValueError(f"no gallery of a signature: {value!r}")
+    return int(match[1] or 1), int(match[2]), int(match[3] or match[2])
+
+
+def own_split_value(shared: int) -> str:
+    """The value of `leak` on a run's own data set: how many items have a group that was trained on.
+
+    >>> own_split_value(0), own_split_value(3)
+    ('own-split', 'own-split-3trained')
+    """
+    return f"{OWN_SPLIT}-{shared}trained" if shared else OWN_SPLIT
+
+
+def read_own_split(value: str) -> int:
+    """How many items `leak` says have a group that was trained on, on a run's own data set.
+
+    >>> read_own_split("own-split-3trained"), read_own_split("own-split"), read_own_split("unchecked")
+    (3, 0, 0)
+    """
+    match = re.fullmatch(rf"{OWN_SPLIT}-(\d+)trained", value)
+    return int(match[1]) if match else 0
+
+
+def _escape(value: str) -> str:
+    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), value)
