@@ -150,7 +150,7 @@ def test_signatures_are_complete(chain: Chain) -> None:
     for method, noise in (("uml", "caption-translation-0.4-seed0"), ("infonce", "none")):
         for result in results(chain, method):
             fields = result["signature"].fields
-            assert "|".join(part.split(":")[0] for part in result["signature"].split("|")) == SIGNATURE
+            assert "|".join(part.split(":")[0] for part in str(result["signature"]).split("|")) == SIGNATURE
             data = chain.find("dataset")
             expected = {
                 "data": f"toy@{data.id[:8]}",

@@ -132,7 +132,7 @@ def test_the_card_says_where_it_comes_from(chain: Chain, tmp_path: Path) -> None
     assert data["language"] == ["en", "es"] and "uml" in data["tags"] and "license" not in data
     assert (data["library_name"], data["pipeline_tag"]) == ("numpy", "feature-extraction")
     for result in evaluation.results(measured):
-        assert result["signature"] in content
+        assert str(result["signature"]) in content
         assert f"| {result['SumR']:.1f} |" in content
     assert "doi 10.1007/s11432-024-4696-2" in content
     assert "40 % of the translations, singly, seed 0" in content

@@ -157,9 +157,9 @@ def test_each_language_is_evaluated_as_if_alone(space: Path) -> None:
     for lang, other in (("es", "fr"), ("fr", "es")):
         alone = figures(toy.ok("evaluate", "runs/both", "--lang", lang, *CPU, workspace=space).made)
         assert {name: r for name, r in whole.items() if other not in name} == alone
-        signature = dict(part.split(":", 1) for part in whole[f"{lang} none"]["signature"].split("|"))
-        assert (signature["lang"], signature["mt"]) == (lang, f"recorded:hand+{other}=recorded:hand")
-    assert "|mt:es=recorded:hand+fr=recorded:hand|" in whole["en none"]["signature"]
+        signature = whole[f"{lang} none"]["signature"]
+        assert (signature.lang, signature.mt) == (lang, f"recorded:hand+{other}=recorded:hand")
+    assert whole["en none"]["signature"].mt == "es=recorded:hand+fr=recorded:hand"
 
 
 def test_a_language_without_captions_of_the_split_is_left_out_with_a_word(space: Path) -> None:
@@ -199,8 +199,8 @@ def test_who_trains_on_what_people_wrote_is_marked(space: Path, tmp_path: Path) 
     assert run.config(done.made)["human"] == ["es"] and "human" not in run.config(made(space, "both"))
     assert "people wrote the es captions that are trained on" in done.err
     found = figures(toy.ok("evaluate", done.made.path, *CPU, workspace=space).made)
-    assert "|mt:human:recorded:human.tsv+fr=recorded:hand|" in found["es none"]["signature"]
-    assert "|mt:recorded:hand+es=human:recorded:human.tsv|" in found["fr none"]["signature"]
+    assert found["es none"]["signature"].mt == "human:recorded:human.tsv+fr=recorded:hand"
+    assert found["fr none"]["signature"].mt == "recorded:hand+es=human:recorded:human.tsv"
     label = "uml [lang=es+fr, es=people, captions=human]"
     for gone in (False, True):
         if gone:
