@@ -67,7 +67,10 @@ def test_two_runs_against_a_loop_over_items(chain: Chain) -> None:
         one, two = shown
         told = [float(rows.loc[figure, key]) for key in ("first_mean", "second_mean", "difference")]
         assert told == pytest.approx([one, two, two - one], rel=1e-5)
-    assert rows.loc["SumR", ["first_signature", "second_signature"]].tolist() == [str(a["signature"]), str(b["signature"])]
+    assert rows.loc["SumR", ["first_signature", "second_signature"]].tolist() == [
+        str(a["signature"]),
+        str(b["signature"]),
+    ]
 
     parts, items = hits(first)
     others, same = hits(second)
