@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import machine
 import pytest
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-needed = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+needed = pytest.mark.needs("chromium")
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
     """Starts the browser."""
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = driver.chromium.launch(executable_path=machine.CHROMIUM, args=["--no-sandbox"])
         yield opened
         opened.close()
 

@@ -15,11 +15,20 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import machine
 import toy
 from standin import Engine
 from toy import Chain
 
 from ccr_cli import console
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips tests whose needs the machine does not meet."""
+    for item in items:
+        for reason in {machine.missing(need) for marker in item.iter_markers("needs") for need in marker.args}:
+            if reason:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(autouse=True, scope="session")

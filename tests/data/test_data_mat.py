@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
+import machine
 import numpy as np
 import pytest
 import toy
@@ -17,7 +17,6 @@ from ccr_cli.data.labelled_mat import read_mat
 from ccr_cli.errors import ArtifactError
 
 ITEMS = 40
-WIKIPEDIA = Path(os.environ.get("CCR_TEST_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
 def layout(**changes: Any) -> dict[str, Any]:
@@ -111,10 +110,9 @@ def test_a_missing_file_is_exit_4(tmp_path: Path) -> None:
     assert done.code == 4 and "there is no file" in done.err
 
 
+@pytest.mark.needs("data/wikipedia_svcl/wiki.mat")
 def test_the_wikipedia_collection_reads_as_it_is_described() -> None:
-    path = WIKIPEDIA / "wikipedia_svcl" / "wiki.mat"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}; CCR_TEST_DATA names another folder")
+    path = machine.DATA / "wikipedia_svcl" / "wiki.mat"
     read = read_mat(path)
     assert (read.visual_VD.shape, read.text_VE.shape) == ((2866, 128), (2866, 100))
     assert read.train_V.sum() == 2173

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import functools
 import importlib
-import os
 import sys
 from pathlib import Path
 
+import machine
 import numpy as np
 import pytest
 import torch
@@ -27,7 +27,7 @@ from ccr_cli.encoders import efficientnet_lite0 as lite0
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
 CPU = torch.device("cpu")
-SHARED = Path(os.environ.get("CCR_SHARED_DATA", Path(__file__).parents[3] / "shared" / "data")) / "flickr8kcn"
+SHARED = machine.DATA / "flickr8kcn"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def noise(width: int, height: int, mode: str = "RGB") -> Image.Image:
     return Image.fromarray(pixels.squeeze(), mode=None) if mode != "LA" else Image.fromarray(pixels)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no shared data in {SHARED} (set CCR_SHARED_DATA)")
+@pytest.mark.needs("data/flickr8kcn")
 def test_equals_the_features_made_elsewhere(encoder: lite0.Encoder) -> None:
     with (SHARED / "items.csv").open(encoding="utf-8", newline="") as file:
         rows = [(i, row["item_id"]) for i, row in enumerate(csv.DictReader(file)) if row["split"] == "val"][:12]
@@ -58,7 +58,7 @@ def test_equals_the_features_made_elsewhere(encoder: lite0.Encoder) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"no shared data in {SHARED} (set CCR_SHARED_DATA)")
+@pytest.mark.needs("data/flickr8kcn")
 def test_a_thousand_photographs_through_the_command(tmp_path: Path) -> None:
     figures = extract_flickr8k.extract(SHARED, tmp_path)
     assert (figures["photographs"], figures["without_features"]) == (1000, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -17,10 +16,7 @@ from ccr_cli.stages.shared.options import configure, identified
 from ccr_cli.translators import apertium
 from ccr_cli.translators.base import Translation
 
-REAL = shutil.which("apertium") is not None and {"eng-spa", "eng-cat", "cat-fra"} <= set(
-    subprocess.run(["apertium", "-l"], capture_output=True, text=True).stdout.split()
-)
-needs_apertium = pytest.mark.skipif(not REAL, reason="apertium with eng-spa, eng-cat, cat-fra is not installed")
+needs_apertium = pytest.mark.needs("apertium")
 
 AWKWARD = [
     "grinning face",

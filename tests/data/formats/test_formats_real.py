@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from pathlib import Path
 
+import machine
 import pytest
 
 from ccr_cli.data.formats import hashtag, parallel
@@ -13,7 +12,6 @@ from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.id_list import read_ids
 from ccr_cli.errors import ArtifactError
 
-DATA = Path(os.environ.get("CCR_TEST_DATA", Path(__file__).parents[4] / "shared" / "data"))
 SPLITS = {
     "train": 29_000,
     "val": 1014,
@@ -25,17 +23,11 @@ SPLITS = {
 FLICKR8K = {"train": 6000, "val": 1000, "test": 1000}
 
 
-def there(*parts: str) -> Path:
-    path = DATA.joinpath(*parts)
-    if not path.exists():
-        pytest.skip(f"there is no {path}; CCR_TEST_DATA names another folder")
-    return path
-
-
+@pytest.mark.needs("data/multi30k")
 @pytest.mark.parametrize("lang", ["en", "de", "fr", "cs"])
 @pytest.mark.parametrize("split", SPLITS)
 def test_multi30k_task_1(split: str, lang: str) -> None:
-    folder = there("multi30k", "task1")
+    folder = machine.DATA.joinpath("multi30k", "task1")
     path, ids = folder / "raw" / f"{split}.{lang}.gz", folder / "image_splits" / f"{split}.txt"
     if lang == "cs" and "2017" in split:
         with pytest.raises(ArtifactError, match="there is no"):
@@ -46,33 +38,37 @@ def test_multi30k_task_1(split: str, lang: str) -> None:
     assert all(r.text.strip() for r in read)
 
 
+@pytest.mark.needs("data/multi30k")
 def test_multi30k_keeps_what_stands_in_a_line() -> None:
     """Its German training captions have 47 non-breaking spaces."""
-    folder = there("multi30k", "task1")
+    folder = machine.DATA.joinpath("multi30k", "task1")
     read = list(parallel.read(folder / "raw" / "train.de.gz", ids=folder / "image_splits" / "train.txt"))
     assert read[0].item == "1000092795.jpg" and sum(r.text.count("\u00a0") for r in read) == 47
     mscoco = read_ids(folder / "image_splits" / "test_2017_mscoco.txt")
     assert Counter(name.split("_")[1] for name in mscoco) == {"train2014": 267, "val2014": 194}
 
 
+@pytest.mark.needs("data/multi30k")
 def test_multi30k_refuses_the_ids_of_another_split() -> None:
-    folder = there("multi30k", "task1")
+    folder = machine.DATA.joinpath("multi30k", "task1")
     with pytest.raises(ArtifactError, match=r"has 1014 lines, and .* has 1000 ids"):
         list(parallel.read(folder / "raw" / "val.de.gz", ids=folder / "image_splits" / "test_2016_flickr.txt"))
 
 
+@pytest.mark.needs("data/multi30k")
 @pytest.mark.parametrize(("split", "name"), [("train", "train"), ("val", "val"), ("test_2016_flickr", "test_2016")])
 def test_multi30k_task_2(split: str, name: str) -> None:
-    folder = there("multi30k", "task2")
+    folder = machine.DATA.joinpath("multi30k", "task2")
     ids = folder / "image_splits" / f"{name}_images.txt"
     for lang in ("en", "de"):
         for k in range(1, 6):
             assert sum(1 for _ in parallel.read(folder / "raw" / f"{name}.{k}.{lang}.gz", ids=ids)) == SPLITS[split]
 
 
+@pytest.mark.needs("data/flickr8kcn")
 @pytest.mark.parametrize("tag", ["enc", "zhb", "zhg"])
 def test_flickr8kcn(tag: str) -> None:
-    path = there("flickr8kcn", "official", f"flickr8k{tag}.caption.txt")
+    path = machine.DATA.joinpath("flickr8kcn", "official", f"flickr8k{tag}.caption.txt")
     read = list(hashtag.read(path, tag=tag))
     assert len(read) == 40_460 and Counter(r.k for r in read) == dict.fromkeys(range(5), 8092)
     assert len({(r.item, r.k) for r in read}) == len(read)

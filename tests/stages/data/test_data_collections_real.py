@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import gzip
-import os
 from pathlib import Path
 
+import machine
 import pytest
 import toy
 
 from ccr_cli.artifacts import base, dataset, translation
 
-SHARED = Path(os.environ.get("CCR_SHARED_DATA", Path(__file__).parents[4] / "shared" / "data"))
-MULTI30K, FLICKR8K, WIKIPEDIA = SHARED / "multi30k", SHARED / "flickr8kcn" / "official", SHARED / "wikipedia_svcl"
-here = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the official files")
+MULTI30K, FLICKR8K, WIKIPEDIA = (
+    machine.DATA / "multi30k",
+    machine.DATA / "flickr8kcn" / "official",
+    machine.DATA / "wikipedia_svcl",
+)
+here = pytest.mark.needs("data/multi30k", "data/flickr8kcn", "data/wikipedia_svcl")
 
 
 @here

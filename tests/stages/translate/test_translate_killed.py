@@ -6,7 +6,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -27,9 +26,6 @@ translate_steps.GROUP_SENTENCES = 30
 from ccr_cli.cli import main
 main()
 """
-REAL = shutil.which("apertium") is not None and {"eng-cat", "cat-fra"} <= set(
-    subprocess.run(["apertium", "-l"], capture_output=True, text=True).stdout.split()
-)
 
 
 def lines(place: Path) -> int:
@@ -159,7 +155,7 @@ REAL_CALL = ("translate", "--lang", "fr", "--engine", "apertium", "--split", "va
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not REAL, reason="apertium with eng-cat, cat-fra is not installed")
+@pytest.mark.needs("apertium")
 def test_the_real_apertium_killed_at_ten_moments(tmp_path: Path) -> None:
     """Two hops; what becomes of a sentence does not depend on which others are translated with it."""
     root, undisturbed = tmp_path / "workspace", tmp_path / "undisturbed"
