@@ -141,7 +141,7 @@ def anchors(page: Path) -> set[str]:
 def test_every_page_is_in_the_index() -> None:
     index = CHECKOUT / "docs" / "index.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in _LINK.findall(index.read_text())}
-    assert {page for page in PAGES if "docs" in page.parts} - linked == {index}
+    assert {page for page in PAGES if page.is_relative_to(index.parent)} - linked == {index}
 
 
 def test_every_plugin_is_on_its_page() -> None:
@@ -188,7 +188,7 @@ def test_the_page_of_a_method_has_its_options(name: str) -> None:
 
 
 def test_the_page_of_judges_says_whose_default_each_is() -> None:
-    rows = table(CHECKOUT / "docs" / "judges.md", "Which one to take")
+    rows = table(CHECKOUT / "docs" / "judges.md", "Which one to use")
     assert set(rows) == set(registry.names("judges"))
     methods = registry.names("methods")
     for judge, cells in rows.items():
