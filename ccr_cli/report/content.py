@@ -1,4 +1,7 @@
-"""What a report is made from: plain data, gathered by the stage."""
+"""What a report shows: plain data, gathered by `ccr_cli.stages.report`, for tables, figures and the page.
+
+Shape suffixes: V items, T captions, D embedding, L tokens of a caption, M of its translation.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +10,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ccr_cli.data.published import Published
-from ccr_cli.report.figures.embedding_maps import Map
-from ccr_cli.report.figures.model_internals import Inside
-from ccr_cli.report.searches import Search
-from ccr_cli.report.tables import results as compare
 from ccr_cli.report.tables.paired_interval import Rankings
+from ccr_cli.report.tables.results import RunFacts
 
 
 @dataclass(frozen=True)
-class Diagnosis:
-    """A diagnosis: its summary, and its pairs when they are asked for."""
+class RunDiagnosis:
+    """A diagnosis: its summary, and its pairs on demand."""
 
     run_id: str
     summary: Mapping[str, Any]
     load_pairs: Callable[[], pd.DataFrame]
     usual: tuple[str, str] = ("", "")
-    """Judge and side that the run is diagnosed with where none is named; empty where that is not known."""
+    """Judge and side by which the run is diagnosed by default; empty where unknown."""
+
+    @property
+    def noise(self) -> float:
+        """The noise ratio of the run."""
+        return round(float(self.summary.get("noise") or 0.0), 6)
 
 
 @dataclass(frozen=True)
-class History:
+class TrainingHistory:
     """How a run was trained, an epoch a row."""
 
     run_id: str
@@ -37,16 +43,16 @@ class History:
     seed: int
     frame: pd.DataFrame
     select: str = ""
-    """Which validation queries chose the epoch: `mt`, `human`, or `last` where none did."""
+    """The validation queries that chose the epoch: `mt`, `human`, or `last` where none did."""
     criterion: str = "SumR"
-    """Which figure of theirs did: `SumR`, or `mAP` by category."""
+    """The validation figure that chose the epoch: `SumR`, or `mAP` by category."""
     evidence: Callable[[str], Iterator[tuple[int, pd.DataFrame]]] = lambda lang: iter(())
-    """What it wrote of the pairs of a language, epoch by epoch."""
+    """The evidence tables of a language, epoch by epoch."""
 
 
 @dataclass(frozen=True)
-class Collection:
-    """A data set: its manifest, and where the image of an item lies (None where it cannot be shown)."""
+class ReportDataset:
+    """A data set: its manifest and captions, and where the image of an item lies (None where it cannot be shown)."""
 
     name: str
     manifest: Mapping[str, Any]
@@ -61,8 +67,8 @@ class Collection:
 
 
 @dataclass(frozen=True)
-class Translation:
-    """A translation: what is known of it in sum, and its captions when they are asked for."""
+class ReportTranslation:
+    """A translation: its quality in summary, and its captions on demand."""
 
     label: str
     """Engine and model, and the rounds if there were several."""
@@ -71,15 +77,123 @@ class Translation:
     quality: Mapping[str, Any]
     """`quality.json`."""
     load: Callable[[], pd.DataFrame]
-    """The forward captions: item_id, split, source, text (None where it failed), back and human (None where there is
-    none), score, and the columns of `quality.parquet`."""
+    """The forward captions: item_id, split, source, text (None where it failed), back and human (None where absent),
+    score, and the columns of `quality.parquet`."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """What the forward captions of a split hash to: two translations of equal ones have the same texts."""
+    """Hash of the forward captions of each split: translations with equal hashes have the same texts."""
 
 
 @dataclass(frozen=True)
-class Origin:
-    """An artifact that the report rests on."""
+class ExampleHit:
+    """A result of an example search."""
+
+    item_id: str
+    caption: str
+    """In the source language."""
+    similarity: float
+    image: Path | None = None
+    correct: bool = False
+    """Whether the query describes this item."""
+    lang: str = ""
+    """Language of the caption, where captions are searched."""
+    gloss: str | None = None
+    """A caption of the item in the source language, for readers."""
+
+
+@dataclass(frozen=True)
+class ExampleSearch:
+    """A query and its results, best first."""
+
+    query: str
+    lang: str
+    results: Sequence[ExampleHit]
+    gloss: str | None = None
+    """A caption of the item that the query describes, for readers."""
+    run: str = ""
+    uncertainty: float | None = None
+    image: Path | None = None
+    """The query picture, if it is one."""
+    gloss_lang: str = ""
+    """Language of the gloss: the source language of the data set."""
+
+    def request(self) -> dict[str, Any]:
+        """What can change the report, without the place of images on this machine."""
+        return {
+            "query": self.query,
+            "lang": self.lang,
+            "gloss": self.gloss,
+            "run": self.run,
+            "uncertainty": None if self.uncertainty is None else round(self.uncertainty, 6),
+            "results": [[r.item_id, r.caption, round(r.similarity, 6), r.correct] for r in self.results],
+        }
+
+
+@dataclass(frozen=True)
+class EmbeddingMap:
+    """Embeddings of items and their captions, to be drawn as a map."""
+
+    run: str
+    lang: str
+    item_ids: Sequence[str]
+    item_VD: np.ndarray
+    """Unit vectors of the items."""
+    text_TD: np.ndarray
+    """Unit vectors of their captions."""
+    item_T: np.ndarray
+    """Row of the item of each caption."""
+    image: Callable[[str], Path | None] = lambda item_id: None
+
+    def request(self) -> dict[str, Any]:
+        """What can change the report."""
+        return {"run": self.run, "lang": self.lang, "items": list(self.item_ids), "captions": len(self.item_T)}
+
+    @property
+    def nearest(self) -> float:
+        """Share of the captions whose own item is the most similar of those shown."""
+        return float((np.argmax(self.text_TD @ self.item_VD.T, axis=1) == self.item_T).mean())
+
+
+@dataclass(frozen=True)
+class CrossAttention:
+    """How much the tokens of a caption attend to those of its translation."""
+
+    run: str
+    lang: str
+    source: Sequence[str]
+    """Tokens of the caption."""
+    target: Sequence[str]
+    """Tokens of the translation."""
+    share_LM: np.ndarray
+    """A row for each token of the caption; a row adds up to 1."""
+
+    def request(self) -> dict[str, Any]:
+        """What can change the report."""
+        return {"run": self.run, "lang": self.lang, "source": list(self.source), "target": list(self.target)}
+
+
+@dataclass(frozen=True)
+class ModelInternals:
+    """Examples from inside trained models."""
+
+    targets: Sequence[ExampleSearch] = ()
+    """Captions with the shares that soft targets give to pictures, in place of similarities (DisNCL Figure 5)."""
+    pictures: Sequence[ExampleSearch] = ()
+    """Query pictures with the captions found for them (UML Figure 7, a to c)."""
+    attention: Sequence[CrossAttention] = ()
+    """Captions and the translations they attend to (NRCCR Figure 3)."""
+
+    def request(self) -> dict[str, Any]:
+        """What can change the report."""
+        return {
+            "targets": [search.request() for search in self.targets],
+            "pictures": [search.request() for search in self.pictures],
+            "attention": [example.request() for example in self.attention],
+        }
+
+
+@dataclass(frozen=True)
+class SourceArtifact:
+    """An artifact from which the report was made."""
 
     kind: str
     name: str
@@ -89,44 +203,43 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Material:
+class ReportData:
     """Everything that a report shows."""
 
     results: Sequence[tuple[str, Mapping[str, Any]]]
-    """Id of the run and an entry of `metrics.json`, each once; of intact queries."""
+    """Run id and an entry of `metrics.json`, each once; of intact queries."""
     corrupted: Sequence[tuple[str, Mapping[str, Any]]] = ()
-    """Likewise of corrupted queries."""
-    facts: Mapping[str, compare.RunFacts] = field(default_factory=dict)
-    diagnoses: Sequence[Diagnosis] = ()
-    histories: Sequence[History] = ()
-    searches: Sequence[Search] = ()
-    maps: Sequence[Map] = ()
-    inside: Inside = field(default_factory=Inside)
-    """What models do within, where that is asked for."""
-    collections: Sequence[Collection] = ()
-    translations: Sequence[Translation] = ()
-    origins: Sequence[Origin] = ()
+    """Likewise, of corrupted queries."""
+    facts: Mapping[str, RunFacts] = field(default_factory=dict)
+    diagnoses: Sequence[RunDiagnosis] = ()
+    histories: Sequence[TrainingHistory] = ()
+    searches: Sequence[ExampleSearch] = ()
+    maps: Sequence[EmbeddingMap] = ()
+    inside: ModelInternals = field(default_factory=ModelInternals)
+    datasets: Sequence[ReportDataset] = ()
+    translations: Sequence[ReportTranslation] = ()
+    artifacts: Sequence[SourceArtifact] = ()
     title: str | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By run, all options in effect."""
     rankings: Rankings = field(default_factory=dict)
-    """By run and signature, the rank of every query of a result: the columns `pairing.NEEDED`, uncertainty."""
+    """By run and signature, the rank of every query of a result: the columns `NEEDED`, uncertainty."""
     outside: Mapping[tuple[str, str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
-    """By run, signature and what they are (empty: categories left out of training), queries that do not belong to the
-    gallery beside those that do."""
+    """By run, signature and kind (empty: categories left out of training), queries with and without a match in the
+    gallery."""
     published: Published | None = None
-    """What results are set beside, where that is asked for."""
+    """What results are compared with, if requested."""
 
     def label(self, run_id: str, known: str) -> str:
-        """The name of a run's method among the others."""
+        """The label of a run's method among the others; `known` for a run without facts."""
         return self.facts[run_id].label if run_id in self.facts else known
 
     def ranks(self, run_id: str, signature: str, direction: str) -> pd.DataFrame | None:
-        """The rank of every query of a result in one direction, where they are known."""
+        """The rank of every query of a result in one direction, where known."""
         load = self.rankings.get((run_id, signature))
         frame = load() if load else None
         return None if frame is None else frame[frame["direction"] == direction].reset_index(drop=True)
 
-    def collection(self, name: str) -> Collection | None:
+    def dataset(self, name: str) -> ReportDataset | None:
         """The data set of a name."""
-        return next((c for c in self.collections if c.name == name), None)
+        return next((dataset for dataset in self.datasets if dataset.name == name), None)

@@ -13,8 +13,8 @@ import toy
 from PIL import Image
 from toy import Chain
 
+from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.report.page import contact_sheet
-from ccr_cli.report.searches import Search, SearchResult
 
 CPU = ("--device", "cpu")
 HOSTILE = '</title><script>alert(1)</script><img src=x onerror="alert(2)"> & \'"\u202e\x1b[31m'
@@ -149,8 +149,8 @@ def test_a_hostile_text_is_text_on_the_sheet(finished: Chain, tmp_path: Path) ->
 
 def test_the_sheet_of_a_picture_and_of_what_has_none(tmp_path: Path) -> None:
     toy.draw("red-ring").save(tmp_path / "asked.png")
-    found = [SearchResult(f"i{n}", f"caption {n}", 1 - n / 9, tmp_path / "none.png", lang="es") for n in range(7)]
-    searches = [Search("asked.png", "", found, image=tmp_path / "asked.png"), Search("nothing", "es", [])]
+    found = [ExampleHit(f"i{n}", f"caption {n}", 1 - n / 9, tmp_path / "none.png", lang="es") for n in range(7)]
+    searches = [ExampleSearch("asked.png", "", found, image=tmp_path / "asked.png"), ExampleSearch("nothing", "es", [])]
     seen = Page(contact_sheet.to_html(searches, "title"))
     assert [a["class"] for tag, a in seen.tags if tag == "img"] == ["asked"]
     assert seen.words.count("no image") == 7 and "7 · 0.333" in seen.words and "uncertainty" not in seen.words

@@ -16,7 +16,7 @@ import pytest
 from chromium import Watched, chromium, needed
 from PIL import Image
 
-from ccr_cli.report.content import Collection
+from ccr_cli.report.content import ReportDataset
 from ccr_cli.report.page import compose, suspects
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
@@ -53,14 +53,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def german(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same of translations from German."""
-    known = [Collection("toy-emoji", {"name": "toy-emoji", "source_lang": "de"})]
-    return report(tmp_path_factory.mktemp("german"), collections=known)
+    known = [ReportDataset("toy-emoji", {"name": "toy-emoji", "source_lang": "de"})]
+    return report(tmp_path_factory.mktemp("german"), datasets=known)
 
 
 @pytest.fixture(scope="module")
 def pictureless(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same where no picture is, of methods with long names."""
-    return report(tmp_path_factory.mktemp("pictureless"), " (cross_lingual_weight=0.5)", collections=())
+    return report(tmp_path_factory.mktemp("pictureless"), " (cross_lingual_weight=0.5)", datasets=())
 
 
 def report(root: Path, more: str = "", **changes: Any) -> str:

@@ -12,8 +12,8 @@ from fakes import variant_labels
 
 from ccr_cli.report.tables import diagnoses, results, summaries
 from ccr_cli.report.tables.recovery import recovery
-from ccr_cli.report.tables.table import MINUS
 from ccr_cli.report.words.findings import findings
+from ccr_cli.report.words.numbers import MINUS
 
 KEYS = "data:d@1|split:test|lang:{lang}|caption_set:c|q:9|gallery:9|dir:t2v+v2t|protocol:full|pos:any|ties:{ties}|"
 REST = "sim:cosine|fusion:none|mt:m|noise:{noise}|unc:{unc}|select:mt|leak:none|ccr:0.1.0"
@@ -335,7 +335,7 @@ def test_findings_speak_of_the_headline_noise_and_do_not_flatter() -> None:
     found = findings(view, diagnoses.diagnoses_frame([]))
     assert found.method == "uml" and found.noise == 0.4
     assert "SumR 111.7 ± 10.4 (3 seeds), 16.7 ± 10.4 above infonce" in found.headline
-    assert any("57 %" in s for s in found.more)
+    assert any("57%" in s for s in found.more)
     assert "Without noise it is 1.0 ± 0.0 below infonce." in found.more
     level = [result("infonce", 0.4, s, v) for s, v in ((0, 10.0), (1, 20.0))]
     level += [result("uml", 0.4, s, v) for s, v in ((0, 12.0), (1, 19.0))]
@@ -353,10 +353,10 @@ def test_findings_report_the_judge() -> None:
     assert len(frame) == 1
     said = " ".join(findings(results.views(results.results_frame(rows))[0], frame).more)
     assert (
-        "It finds 93 % of the mismatched training pairs with 2.1 % false alarms (AUROC 0.981, judge two-group)." in said
+        "It finds 93% of the mismatched training pairs with 2.1% false alarms (AUROC 0.981, judge two-group)." in said
     )
     table = summaries.detection(frame)
-    shown = ["40 %", "uml", "two-group", "1", "93.4", "2.1", "90.0", "91.7", "0.981", "0.970", "0.030", "41.0"]
+    shown = ["40%", "uml", "two-group", "1", "93.4", "2.1", "90.0", "91.7", "0.981", "0.970", "0.030", "41.0"]
     assert [table.printed(0, c) for c in range(12)] == shown
 
 
@@ -382,9 +382,9 @@ def test_results_by_category_are_compared_by_map() -> None:
     assert (view.figure, view.named, view.scale) == ("mAP", "mAP@all", "of 100")
     assert view.frame[["mAP", "low", "high"]].to_numpy().tolist() == [[20, 19, 21], [60, 59, 61], [70, 69, 71]]
     found = findings(view, pd.DataFrame())
-    said = "At 40 % switched translations, fume reaches mAP@all 60.0 (one seed), 40.0 above infonce"
-    assert found.headline.startswith(said) and "wins 80 %" in found.more[0]
-    assert [tile.value for tile in found.tiles] == ["60.0", "+40.0", "80 %"]
+    said = "At 40% switched translations, fume reaches mAP@all 60.0 (one seed), 40.0 above infonce"
+    assert found.headline.startswith(said) and "wins 80%" in found.more[0]
+    assert [tile.value for tile in found.tiles] == ["60.0", "+40.0", "80%"]
     won = summaries.recoveries(view)
     assert won is not None and [won.printed(0, c) for c in (0, 1, 2)] == ["fume", "+40.0", "0.80"]
     assert summaries.ladder(view).name == "map" and summaries.ladder(view).printed(0, 1) == "20.0"

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from ccr_cli.artifacts.signature import Signature
-from ccr_cli.report.content import Material
+from ccr_cli.report.content import ReportData
 from ccr_cli.report.figures import canvas, corruption
 from ccr_cli.report.figures.corruption import Level, intact, level, shown
 from ccr_cli.report.tables import results
@@ -37,12 +37,12 @@ def result(corrupt: str, total: float, uncertainty: float | None, seed: int = 0,
     return f"{label}{seed}", entry
 
 
-def material() -> Material:
-    """Two seeds of uml, of which one was corrupted by 60 % too; infonce has no uncertainty; basic was left intact."""
+def material() -> ReportData:
+    """Two seeds of uml, of which one was corrupted by 60% too; infonce has no uncertainty; basic was left intact."""
     whole = [result("", 200.0, 0.1), result("", 204.0, 0.3, seed=1), result("", 150.0, None, label="infonce")]
     worse = [result("drop0.3-seed0", 150.0, 0.4), result("drop0.3-seed0", 160.0, 0.6, seed=1)]
     worse += [result("drop0.6-seed0", 99.0, 0.9), result("drop0.3-seed0", 110.0, None, label="infonce")]
-    return Material(results=[*whole, result("", 120.0, None, label="basic")], corrupted=worse)
+    return ReportData(results=[*whole, result("", 120.0, None, label="basic")], corrupted=worse)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_corrupted_result_belongs_to_the_intact_one(plain: str, worse: str) ->
 def test_levels_are_read_and_chosen() -> None:
     assert level({}) == Level() and level({"corrupt": "drop0.3-seed0"}) == Level("drop", 0.3)
     assert level({"corrupt": "shuffle1e-05-seed0"}) == Level("shuffle", 1e-5)
-    assert [Level().name, Level("drop", 0.3).name] == ["intact", "drop 30 %"]
+    assert [Level().name, Level("drop", 0.3).name] == ["intact", "drop 30%"]
     many = [Level("drop", share) for share in (0.9, 0.1, 0.3, 0.5, 0.7)]
     assert [each.share for each in shown([Level(), Level("features", 0.3), *many])] == [0, 0.1, 0.5, 0.9]
     assert shown([Level()]) == [] and shown([Level(), Level("shuffle", 0.3)]) == [Level(), Level("shuffle", 0.3)]
@@ -93,7 +93,7 @@ def test_the_table_has_levels_as_columns_and_means_over_seeds() -> None:
     best = {(made.rows[r].cells[1].value, keys[c]) for r, c in made.best()}
     assert best == {("uml", "sumr_intact"), ("uml", "sumr_drop0.3")}, "uncertainties do not compete"
     assert "even where the difference may be chance" in " ".join(made.notes)
-    assert corruption.table(Material(results=told.results), view) is None
+    assert corruption.table(ReportData(results=told.results), view) is None
 
 
 def test_densities_are_of_the_queries_of_each_level() -> None:
@@ -108,7 +108,7 @@ def test_densities_are_of_the_queries_of_each_level() -> None:
         figure = corruption.densities({"uml": found}, "T")
         assert figure is not None and corruption.densities({}) is None
         assert canvas.to_png(figure).startswith(b"\x89PNG")
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["intact", "drop 30 %", "drop 60 %"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["intact", "drop 30%", "drop 60%"]
     for ax, direction in zip(figure.axes, ("t2v", "v2t"), strict=True):
         low, high = ax.get_xlim()
         assert high < 10

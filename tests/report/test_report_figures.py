@@ -11,9 +11,9 @@ import pytest
 from matplotlib.axes import Axes
 from PIL import Image
 
+from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.report.figures import canvas, comparison, epochs, trust
 from ccr_cli.report.figures.search_strip import strip
-from ccr_cli.report.searches import Search, SearchResult
 from ccr_cli.report.tables import results
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 
@@ -267,10 +267,10 @@ def test_long_titles_labels_and_legends_stay_within_the_figure(ratios: tuple[flo
 
 def test_scripts_without_a_font_draw_no_warning(tmp_path: Path) -> None:
     Image.new("LA", (64, 20), (9, 128)).save(tmp_path / "a.png")
-    found = [SearchResult("a", "A", 0.5, tmp_path / "a.png", True), SearchResult("b", "B $x$ <b>", 0.4)]
+    found = [ExampleHit("a", "A", 0.5, tmp_path / "a.png", True), ExampleHit("b", "B $x$ <b>", 0.4)]
     queries = ["雪地里的狗", "小さな猫が木の上で眠っている", "कुत्ता", "a very long query " * 9, "x" * 200]
     with canvas.drawing():
-        figure = strip([Search(q, "zh", found, "a gloss $", "run", 0.1) for q in queries])
+        figure = strip([ExampleSearch(q, "zh", found, "a gloss $", "run", 0.1) for q in queries])
         assert figure is not None
         assert canvas.to_png(figure).startswith(b"\x89PNG") and "<svg" in canvas.to_svg(figure)
 

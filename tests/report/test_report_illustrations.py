@@ -15,7 +15,7 @@ from matplotlib.container import ErrorbarContainer
 from PIL import Image
 
 from ccr_cli.metrics.calibration import reliability
-from ccr_cli.report.content import Material
+from ccr_cli.report.content import ReportData
 from ccr_cli.report.figures import (
     canvas,
     catalogue,
@@ -174,7 +174,7 @@ def test_only_stated_probabilities_are_held_against_what_happens() -> None:
         )
         for run, label, told in (("a", "uml", {}), ("b", "infonce", {"ece": 0.1}))
     ]
-    material = Material(known, rankings={(run, "s"): lambda: ranks for run in "ab"})
+    material = ReportData(known, rankings={(run, "s"): lambda: ranks for run in "ab"})
     with canvas.drawing():
         made = catalogue.drawn(Seen(material, [view(frame)], Findings("", (), (), "uml", 0.4), []))
     figure = made["calibration"].figure
@@ -231,7 +231,7 @@ def test_every_kind_of_queries_outside_is_drawn() -> None:
     known = {("r", "s", kind): lambda: table for kind in ("noto-emoji@0a1b2c3d", "half-seed0")}
     frame = results(run_id=["r"], label=["uml"], SumR=[1.0], signature="s", run="r")
     told = {"data": "d", "lang": "es", "signature": "s", "label": "uml"}
-    seen = Seen(Material([("r", told)], outside=known), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    seen = Seen(ReportData([("r", told)], outside=known), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     assert {kind: list(tables) for kind, tables in seen.outside.items()} == {
         "half-seed0": ["uml"],
         "noto-emoji@0a1b2c3d": ["uml"],
@@ -242,7 +242,7 @@ def test_every_kind_of_queries_outside_is_drawn() -> None:
     assert made.caption.startswith("Not of the gallery: queries whose items were taken out; captions of noto-emoji.")
     other = ("q", told | {"label": "fume"})
     later = known | {("q", "s", "noto-emoji@9a1b2c3d"): lambda: table}
-    both = Seen(Material([("r", told), other], outside=later), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    both = Seen(ReportData([("r", told), other], outside=later), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     with canvas.drawing():
         again = catalogue.drawn(both)["outside"]
     assert again.figure is not None and len(again.figure.axes) == 6, "two states of a data set leave both their methods"
@@ -363,7 +363,7 @@ def test_a_panel_a_language() -> None:
 
 def test_what_is_not_there_is_named_with_its_command() -> None:
     frame = results(run_id=["a"], label=["uml"], SumR=[1.0], signature="s", run="a")
-    seen = Seen(Material([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    seen = Seen(ReportData([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     with canvas.drawing():
         made = catalogue.drawn(seen)
     assert set(made) == {"sumr"}

@@ -13,7 +13,7 @@ import pytest
 from ccr_cli import registry
 from ccr_cli.artifacts import base, diagnosis
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.report.content import Diagnosis, Material
+from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures import canvas, catalogue
 from ccr_cli.report.figures.figure_kinds import Seen
 from ccr_cli.report.page import compose, pairs_browser, suspects
@@ -22,8 +22,8 @@ from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
 
 
-def material(root: Path, *more: dict[str, Any], own: bool = True) -> tuple[Material, base.Artifact]:
-    """A run of uml at 40 %, with further diagnoses."""
+def material(root: Path, *more: dict[str, Any], own: bool = True) -> tuple[ReportData, base.Artifact]:
+    """A run of uml at 40%, with further diagnoses."""
     workspace: Workspace = fake.make(root, ("infonce", "uml"), (0.4,), (0,), langs=("es",), diagnosed=False)
     run = base.load(workspace.place("run", "toy-emoji-es-uml-noise0.4-seed0"), "run")
     for each in [*([{}] if own else []), *more]:
@@ -34,7 +34,7 @@ def material(root: Path, *more: dict[str, Any], own: bool = True) -> tuple[Mater
 OTHERS = ({"judge": "none"}, {"judge": "gmm"}, {"share": 0.05}, {"judge": "gmm", "share": 0.05})
 
 
-def told(found: Material) -> tuple[dict[str, Any], Seen]:
+def told(found: ReportData) -> tuple[dict[str, Any], Seen]:
     """The explorer's data, and what the figures see."""
     seen = compose.overview(found)
     pairs = pairs_browser.content(found, seen.views[0], seen.findings)
@@ -55,16 +55,14 @@ def test_the_own_judge_stands_for_a_run_whatever_others_said(tmp_path: Path) -> 
     assert any("judge triangle)" in said for said in seen.found.more)
     detection = compose.overview(found).tables["detection"]
     shown = [detection.printed(row, 2) for row in range(len(detection.rows))]
-    assert shown == ["gmm", "gmm, first 5 %", "none", "triangle", "triangle, first 5 %"], (
-        "a judge without a side is bare"
-    )
+    assert shown == ["gmm", "gmm, first 5%", "none", "triangle", "triangle, first 5%"], "a judge without a side is bare"
 
 
 @pytest.mark.parametrize(
     ("others", "name", "said"),
     [
         (({"judge": "none"}, {"judge": "gmm"}), "uml [judge gmm]", "judge gmm)"),
-        (({"judge": "gmm", "share": 0.05}, {"share": 0.05}), "uml [judge triangle, first 5 %]", "triangle, first 5 %)"),
+        (({"judge": "gmm", "share": 0.05}, {"share": 0.05}), "uml [judge triangle, first 5%]", "triangle, first 5%)"),
     ],
 )
 def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ...], name: str, said: str) -> None:
@@ -90,8 +88,8 @@ def test_a_list_says_what_was_translated_from(source: str, head: str) -> None:
 
 def test_the_page_takes_the_language_of_the_data_set(tmp_path: Path) -> None:
     found, _ = material(tmp_path)
-    (collection,) = found.collections
-    found = replace(found, collections=[replace(collection, manifest={**collection.manifest, "source_lang": "de"})])
+    (collection,) = found.datasets
+    found = replace(found, datasets=[replace(collection, manifest={**collection.manifest, "source_lang": "de"})])
     group, seen = told(found)
     assert group["source"] == "de"
     assert "<th>source (de)</th>" in suspects.lists(found, seen.suspects[0], seen.found)[0]
@@ -109,8 +107,8 @@ def test_a_judge_without_sides_has_none_in_an_early_diagnosis(tmp_path: Path) ->
 
 
 def test_the_seed_comes_first() -> None:
-    def of(seed: int, judge: str) -> Diagnosis:
-        return Diagnosis("r", {"seed": seed, "judge": judge}, pd.DataFrame, ("gmm", "None"))
+    def of(seed: int, judge: str) -> RunDiagnosis:
+        return RunDiagnosis("r", {"seed": seed, "judge": judge}, pd.DataFrame, ("gmm", "None"))
 
     found = judge_choice.by_choice([of(1, "gmm"), of(0, "two-group"), of(0, "gmm"), of(0, "argmax")])
     assert [(d.summary["seed"], d.summary["judge"]) for d in found] == [

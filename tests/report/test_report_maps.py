@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ccr_cli.report.content import EmbeddingMap
 from ccr_cli.report.figures import canvas, embedding_maps
 
 
-def sample(items: int = 6, each: int = 5) -> embedding_maps.Map:
+def sample(items: int = 6, each: int = 5) -> EmbeddingMap:
     rng = np.random.default_rng(0)
     item = rng.normal(size=(items, 16))
     text = np.repeat(item, each, axis=0) + 0.1 * rng.normal(size=(items * each, 16))
     unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (item, text)]
     rows = np.repeat(np.arange(items), each)
-    return embedding_maps.Map("toy-uml-seed0", "es", [f"i{n}" for n in range(items)], unit[0], unit[1], rows)
+    return EmbeddingMap("toy-uml-seed0", "es", [f"i{n}" for n in range(items)], unit[0], unit[1], rows)
 
 
 def test_captions_lie_by_their_item_and_the_same_each_time() -> None:
@@ -31,7 +32,7 @@ def test_captions_lie_by_their_item_and_the_same_each_time() -> None:
 
 def test_the_share_that_is_nearest_is_counted() -> None:
     drawn = sample(2, 2)
-    wrong = embedding_maps.Map(**{**vars(drawn), "item_T": np.array([0, 0, 0, 1])})
+    wrong = EmbeddingMap(**{**vars(drawn), "item_T": np.array([0, 0, 0, 1])})
     assert drawn.nearest == 1.0 and wrong.nearest == 0.75
 
 
@@ -39,10 +40,10 @@ def test_pictures_stand_for_items_where_there_are_some(tmp_path: Path) -> None:
     Image.new("RGB", (20, 40), "red").save(tmp_path / "a.png")
     options: dict[str, Any] = vars(sample()) | {"image": lambda item: tmp_path / "a.png" if item == "i2" else None}
     with canvas.drawing():
-        figure = embedding_maps.draw([embedding_maps.Map(**options), sample()])
+        figure = embedding_maps.draw([EmbeddingMap(**options), sample()])
         assert figure is not None
         canvas.settle(figure)
         svg = canvas.to_svg(figure)
     assert svg.count("<image ") == 1
-    assert [ax.get_xlabel() for ax in figure.axes] == ["of 30 captions 100 % are nearest to their own item"] * 2
+    assert [ax.get_xlabel() for ax in figure.axes] == ["of 30 captions 100% are nearest to their own item"] * 2
     assert embedding_maps.draw([]) is None and embedding_maps.draw([sample(1, 1)]) is None

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
+from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.report.page import markup
-from ccr_cli.report.searches import Search, SearchResult
 from ccr_cli.report.tables import results, summaries
 from ccr_cli.report.tables.results import METRICS
 from ccr_cli.report.tables.table import (
@@ -49,7 +49,7 @@ def sample() -> Table:
         Row([Cell("oracle"), Cell(50.0), Cell(1.0), Cell(0.99)], block="a", ceiling=True),
         Row([Cell("uml"), Cell(-1.0), Cell(9.0), Cell(float("nan"))], block="b"),
     ]
-    return Table("t", "A <title> & 100 %", columns, rows, ["A note_1."])
+    return Table("t", "A <title> & 100%", columns, rows, ["A note_1."])
 
 
 def test_the_best_is_best_as_printed_within_its_block_and_never_a_ceiling() -> None:
@@ -207,7 +207,10 @@ def test_a_text_cannot_leave_its_attribute_or_turn_its_neighbours() -> None:
 
 @pytest.mark.parametrize("lang", ["de", ""])
 def test_what_was_written_of_an_item_is_in_the_language_of_the_data(lang: str) -> None:
-    found = [Search("perro", "es", [SearchResult("i", "Hund", 0.5)], "Hund", gloss_lang=lang), Search("gato", "es", [])]
+    found = [
+        ExampleSearch("perro", "es", [ExampleHit("i", "Hund", 0.5)], "Hund", gloss_lang=lang),
+        ExampleSearch("gato", "es", []),
+    ]
     table = summaries.searches(found)
     assert table.columns[2].title == "a caption of its item" + " (de)" * bool(lang)
     assert "English" not in to_markdown(table)

@@ -9,15 +9,15 @@ import pandas as pd
 import pytest
 
 from ccr_cli.artifacts.translation import FLAGS
-from ccr_cli.report.content import Material, Translation
+from ccr_cli.report.content import ReportData, ReportTranslation
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.translation_measures import distributions
 from ccr_cli.report.page import compose, report_page, translation_lists
 from ccr_cli.report.page.translation_lists import WORST
 from ccr_cli.report.tables import flagged_translations
 from ccr_cli.report.tables.flagged_translations import Captions
-from ccr_cli.report.tables.table import MISSING
 from ccr_cli.report.tables.translation_scores import scores, signatures, wrote
+from ccr_cli.report.words.numbers import MISSING
 
 HOSTILE = '<script>alert("x")</script>\u202e'
 SIGNATURE = "nrefs:1|tok:13a"
@@ -65,7 +65,7 @@ def made(
     frame: pd.DataFrame | None = None,
     lang: str = "fr",
     texts: str = "",
-) -> Translation:
+) -> ReportTranslation:
     known = captions() if frame is None else frame
     told = {
         "captions": len(known),
@@ -81,7 +81,7 @@ def made(
     quality: dict[str, Any] = {
         "forward": {"source_lang": "en", "lang": lang, "lengths": None, "splits": {"test": told}, "notes": []}
     }
-    return Translation(label, "toy", lang, quality, lambda: known, {"test": texts} if texts else {})
+    return ReportTranslation(label, "toy", lang, quality, lambda: known, {"test": texts} if texts else {})
 
 
 def flagged(flag: str, *rows: int) -> pd.DataFrame:
@@ -112,7 +112,7 @@ def test_only_scores_against_the_same_references_compete() -> None:
 
 
 def test_what_cannot_be_told_apart_is_not_ranked() -> None:
-    def said(*rivals: Translation) -> tuple[str, list[str], set[tuple[int, str]]]:
+    def said(*rivals: ReportTranslation) -> tuple[str, list[str], set[tuple[int, str]]]:
         found, table = flagged_translations.findings(rivals), scores(rivals)
         assert table is not None
         bold = {(r, table.columns[c].key) for r, c in table.best()}
@@ -135,8 +135,8 @@ def test_what_cannot_be_told_apart_is_not_ranked() -> None:
 def test_the_same_texts_are_one_row_and_count_once() -> None:
     frame = flagged("copy", 0, 1)
     several = [made(name, (references(bleu),), frame, texts=same) for name, bleu, same in SAME]
-    seen = compose.overview(Material([], translations=several))
-    assert seen.findings.headline.startswith("Of 80 captions of 3 translations 4 (5.0 %) are flagged")
+    seen = compose.overview(ReportData([], translations=several))
+    assert seen.findings.headline.startswith("Of 80 captions of 3 translations 4 (5.0%) are flagged")
     assert seen.findings.more[0] == "toy, fr: a and c have the same texts in test: they count once."
     assert seen.findings.more[1].startswith("Nearest to what people wrote in BLEU: b 30.0 ± 1.0, then a 20.0 ± 1.0")
     for name in ("translations", "translation-scores"):
@@ -144,7 +144,7 @@ def test_the_same_texts_are_one_row_and_count_once() -> None:
         assert len(rows) == 2 and any("a and c (the same texts)" in str(cell.value) for cell in rows[0].cells)
     loaded = flagged_translations.load(several)
     assert [each.of.label for each in loaded] == ["a", "b"]
-    content = report_page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [], loaded)
+    content = report_page.Content(ReportData([], translations=several), [], seen.findings, seen.tables, {}, [], loaded)
     assert "Drawn and listed are 2 of the 3, the same texts once." in report_page.render(content)
 
 
@@ -191,11 +191,11 @@ def test_failed_captions_are_counted_apart() -> None:
     frame.loc[10:29, ["round_trip_chrf", "reference_chrf"]] = 0.0
     of = made("a", (references(20),), frame)
     found = flagged_translations.findings([of])
-    expected = "Of 40 captions in fr by a 20 failed: not translated. Of the other 20, 2 (10.0 %) are flagged, "
+    expected = "Of 40 captions in fr by a 20 failed: not translated. Of the other 20, 2 (10.0%) are flagged, "
     assert found.headline == f"{expected}most often as copy (2)."
     assert [(tile.value, tile.what) for tile in found.tiles][:2] == [
         ("20", "captions failed: not translated"),
-        ("10.0 %", "of captions flagged"),
+        ("10.0%", "of captions flagged"),
     ]
     table, scored = flagged_translations.flags([of]), scores([of])
     assert table is not None and scored is not None
@@ -203,11 +203,11 @@ def test_failed_captions_are_counted_apart() -> None:
     assert "A caption that failed counts as an empty translation here." in scored.notes
     (loaded,) = flagged_translations.load([of])
     assert len(loaded.frame) == 20 and len(loaded.failed) == 20
-    listed = "".join(translation_lists.lists(Material([]), [loaded]))
+    listed = "".join(translation_lists.lists(ReportData([]), [loaded]))
     assert "20 failed: not translated</b>" in listed and "and 16 more." in listed
     nothing = made("a", frame=captions(text=None))
     assert flagged_translations.findings([nothing]).tiles[1].value == MISSING
-    assert "40 failed" in "".join(translation_lists.lists(Material([]), flagged_translations.load([nothing])))
+    assert "40 failed" in "".join(translation_lists.lists(ReportData([]), flagged_translations.load([nothing])))
     assert flagged_translations.failures([made(), nothing]) == ["Of 80 captions 40 failed: not translated."]
     assert flagged_translations.failures([made()]) == []
 
@@ -248,7 +248,7 @@ def test_lists_show_what_is_known_and_nothing_is_markup() -> None:
     frame.loc[5, "text"] = HOSTILE
     frame.loc[0, "back"] = HOSTILE
     frame["human"] = None
-    listed = "".join(translation_lists.lists(Material([]), [Captions(made(HOSTILE, frame=frame), frame)]))
+    listed = "".join(translation_lists.lists(ReportData([]), [Captions(made(HOSTILE, frame=frame), frame)]))
     assert "<script" not in listed and "&lt;script&gt;" in listed and "\u202e" not in listed
     assert listed.count('<span class="tag noisy">untranslated</span>') == 2, "among the worst, and among the flagged"
     assert "way back</th>" in listed and "human" not in listed.partition("<tbody>")[0]
@@ -258,7 +258,7 @@ def test_lists_show_what_is_known_and_nothing_is_markup() -> None:
 def test_words_left_as_they_were_are_counted() -> None:
     frame = captions(source="a grayhound runs", text="un grayhound court")
     frame.loc[3, ["source", "text"]] = ["a poodle runs", "un poodle court"]
-    listed = "".join(translation_lists.lists(Material([]), [Captions(made(frame=frame), frame)]))
+    listed = "".join(translation_lists.lists(ReportData([]), [Captions(made(frame=frame), frame)]))
     assert '<bdi dir="auto">grayhound</bdi> 39; once: <bdi dir="auto">poodle</bdi>.' in listed
 
 
@@ -288,21 +288,21 @@ def test_distributions_have_a_column_for_what_is_known() -> None:
 
 def test_translations_alone_make_a_page() -> None:
     several = [made("a", (references(20),)), made("b", (references(25),), flagged("copy", 0, 1))]
-    seen = compose.overview(Material([], translations=several))
-    assert seen.findings.headline == "Of 80 captions of 2 translations 2 (2.5 %) are flagged, most often as copy (2)."
+    seen = compose.overview(ReportData([], translations=several))
+    assert seen.findings.headline == "Of 80 captions of 2 translations 2 (2.5%) are flagged, most often as copy (2)."
     assert "Nearest to what people wrote in BLEU: b 25.0 ± 1.0, then a 20.0 ± 1.0" in seen.findings.more[0]
     assert list(seen.tables) == ["translations", "translation-scores"]
-    content = report_page.Content(Material([], translations=several), [], seen.findings, seen.tables, {}, [])
+    content = report_page.Content(ReportData([], translations=several), [], seen.findings, seen.tables, {}, [])
     text = report_page.render(content)
     assert "<h1>toy in fr</h1>" in text and 'id="translations"' in text and 'id="result"' not in text
-    clean = compose.overview(Material([], translations=[made("a")])).findings
-    assert clean.headline == "Of 40 captions in fr by a 0 (0.0 %) are flagged."
+    clean = compose.overview(ReportData([], translations=[made("a")])).findings
+    assert clean.headline == "Of 40 captions in fr by a 0 (0.0%) are flagged."
 
 
 def test_more_than_can_be_shown_are_said_to_be_there() -> None:
     many = [made(str(i)) for i in range(flagged_translations.SHOWN + 1)]
-    seen = compose.overview(Material([], translations=many))
+    seen = compose.overview(ReportData([], translations=many))
     loaded = flagged_translations.load(many)
-    content = report_page.Content(Material([], translations=many), [], seen.findings, seen.tables, {}, [], loaded)
+    content = report_page.Content(ReportData([], translations=many), [], seen.findings, seen.tables, {}, [], loaded)
     assert len(loaded) == 8 and len(seen.tables["translations"].rows) == 9
     assert "Drawn and listed are 8 of the 9." in report_page.render(content)

@@ -241,7 +241,7 @@ def _entropy(seen: Seen) -> Drawing:
 
 
 def _lengths(seen: Seen) -> Drawing | None:
-    collection = seen.material.collection(seen.main.data)
+    collection = seen.material.dataset(seen.main.data)
     captions = collection.captions() if collection else None
     if captions is None or captions.empty:
         return None
@@ -260,7 +260,7 @@ def _lengths(seen: Seen) -> Drawing | None:
     if found is None:
         return None
     caption = (
-        "Mean over the runs of a method, with 95 % intervals by bootstrap over items, each with all its queries; those "
+        "Mean over the runs of a method, with 95% intervals by bootstrap over items, each with all its queries; those "
         "of differences are paired. Of n queries; bars behind the lines: their share, not to scale."
     )
     figure = lengths.draw(found, counted, base, seen.asked)
@@ -273,7 +273,7 @@ def _scored(seen: Seen) -> Drawing | None:
         return None
     first = next(iter(seen.diagnoses.values()))
     fact = seen.material.facts.get(first.run_id)
-    collection = seen.material.collection(fact.data) if fact else None
+    collection = seen.material.dataset(fact.data) if fact else None
     image = collection.image if collection else lambda item_id: None
     title = f"Three training pairs as {len(chosen[0].p_clean)} runs score them, {seen.at} noise"
     caption = (
@@ -317,7 +317,7 @@ def _attention(seen: Seen) -> Drawing:
 
 
 def _pictures(seen: Seen) -> Drawing:
-    collection = seen.material.collection(seen.main.data)
+    collection = seen.material.dataset(seen.main.data)
     source = f" in {collection.source_lang}" if collection else ""
     caption = (
         "The most similar captions, a tick at the picture's own; grey: a caption of their item"

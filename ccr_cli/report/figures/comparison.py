@@ -42,7 +42,7 @@ def by_noise(view: results.View, width: float = 6.8, height: float = 4.2) -> Fig
     axes = figure.subplots()
     if len(ratios) == 1:
         _dots(axes, table, labels)
-        axes.set_xlabel(_cut(f"{view.named}, {100 * ratios[0]:.3g} % noise", axes.get_xlim()))
+        axes.set_xlabel(_cut(f"{view.named}, {100 * ratios[0]:.3g}% noise", axes.get_xlim()))
     else:
         ends = {}
         hidden = _hidden(table, [label for label in labels if not results.is_oracle(label)])
@@ -225,7 +225,7 @@ def training(histories: Sequence[Mapping[str, Any]], figure: str = "SumR", width
     axes = panels(drawn, 2 if judged else 1, len(ratios), sharex="col", sharey="row")
     for column, noise in enumerate(ratios):
         top = axes[0][column]
-        top.set_title(f"{100 * noise:.3g} % noise")
+        top.set_title(f"{100 * noise:.3g}% noise")
         for each in (h for h in known if h["noise"] == noise):
             line = {k: v for k, v in style[each["label"]].items() if k in ("color", "linestyle")}
             frame = each["history"]

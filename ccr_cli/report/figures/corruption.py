@@ -14,13 +14,14 @@ from matplotlib.ticker import MaxNLocator
 
 from ccr_cli.artifacts.signature import signature_of
 from ccr_cli.metrics.corruption import Corruption
-from ccr_cli.report.content import Material
+from ccr_cli.report.content import ReportData
 from ccr_cli.report.figures.canvas import CLEAN, FAINT, NOISY, new_figure, panels
 from ccr_cli.report.figures.lettering import heading
 from ccr_cli.report.figures.trust import DIRECTIONS
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.summaries import BEST_NOTE, SPREAD_NOTE, few_to_many, percent, spread
+from ccr_cli.report.tables.summaries import BEST_NOTE, SPREAD_NOTE, few_to_many, spread
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
+from ccr_cli.report.words.numbers import percent
 
 BINS = 40
 TAIL = 0.005
@@ -62,14 +63,14 @@ def intact(result: Mapping[str, Any]) -> str:
     return str(replace(signed, protocol=str(replace(signed.rules, change="")))) if signed else ""
 
 
-def beside(material: Material, run_id: str, signature: str) -> Iterator[tuple[Level, str]]:
+def beside(material: ReportData, run_id: str, signature: str) -> Iterator[tuple[Level, str]]:
     """The corrupted results that stand beside an intact one: level and signature."""
     for other, result in material.corrupted:
         if other == run_id and intact(result) == signature:
             yield level(result), str(result["signature"])
 
 
-def table(material: Material, view: results.View) -> Table | None:
+def table(material: ReportData, view: results.View) -> Table | None:
     """The headline figure, and the mean uncertainty of both directions, at every level; None without a corrupted one.
 
     Args:
@@ -111,7 +112,7 @@ def table(material: Material, view: results.View) -> Table | None:
     return Table("corruption", f"Intact and corrupted queries: {view.title}", columns, rows, notes)
 
 
-def _frame(material: Material, view: results.View) -> pd.DataFrame:
+def _frame(material: ReportData, view: results.View) -> pd.DataFrame:
     """The corrupted results that belong to a view with the intact ones beside them, each with its level."""
     known = set(zip(view.frame["run_id"], view.frame["signature"], strict=True))
     worse = [(run_id, r) for run_id, r in material.corrupted if (run_id, intact(r)) in known]

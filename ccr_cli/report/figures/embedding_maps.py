@@ -5,9 +5,7 @@ To be called inside `canvas.drawing`, but for `place`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
+from ccr_cli.report.content import EmbeddingMap
 from ccr_cli.report.figures.canvas import FAINT, across, new_figure, panels
 from ccr_cli.report.figures.search_strip import squared
 from ccr_cli.report.thumbnails import thumbnail
@@ -27,32 +26,7 @@ MOST = 4
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7a5c3d", "#56b4e9", "#e69f00", "#737a85")
 
 
-@dataclass(frozen=True)
-class Map:
-    """Where items and their captions lie."""
-
-    run: str
-    lang: str
-    item_ids: Sequence[str]
-    item_VD: np.ndarray
-    """Unit vectors of the items."""
-    text_TD: np.ndarray
-    """Unit vectors of their captions."""
-    item_T: np.ndarray
-    """Row of the item of each caption."""
-    image: Callable[[str], Path | None] = lambda item_id: None
-
-    def request(self) -> dict[str, Any]:
-        """What of it can change a report."""
-        return {"run": self.run, "lang": self.lang, "items": list(self.item_ids), "captions": len(self.item_T)}
-
-    @property
-    def nearest(self) -> float:
-        """Share of the captions whose own item is the most similar of those shown."""
-        return float((np.argmax(self.text_TD @ self.item_VD.T, axis=1) == self.item_T).mean())
-
-
-def place(drawn: Map) -> np.ndarray:
+def place(drawn: EmbeddingMap) -> np.ndarray:
     """Points (V + T, 2): t-SNE by cosine distance, the same each time."""
     from sklearn.manifold import TSNE
 
@@ -62,7 +36,7 @@ def place(drawn: Map) -> np.ndarray:
     return found
 
 
-def draw(maps: Sequence[Map]) -> Figure | None:
+def draw(maps: Sequence[EmbeddingMap]) -> Figure | None:
     """A panel a map: each item's picture, its captions as dots, each on a line to its item."""
     shown = [each for each in maps if len(each.item_ids) + len(each.item_T) >= LEAST][:MOST]
     if not shown:
@@ -78,7 +52,7 @@ def draw(maps: Sequence[Map]) -> Figure | None:
     return figure
 
 
-def _panel(ax: Axes, drawn: Map) -> None:
+def _panel(ax: Axes, drawn: EmbeddingMap) -> None:
     points = place(drawn)
     items, texts = points[: len(drawn.item_ids)], points[len(drawn.item_ids) :]
     for row, item in enumerate(drawn.item_ids):
@@ -94,7 +68,7 @@ def _panel(ax: Axes, drawn: Map) -> None:
             frame: dict[str, Any] = {"edgecolor": color, "linewidth": 1.2}
             ax.add_artist(AnnotationBbox(box, tuple(items[row]), pad=0.12, bboxprops=frame, zorder=4))
     ax.set_title(f"{drawn.run.partition('-seed')[0]}, {drawn.lang}", fontsize=9.5)
-    said = f"of {len(drawn.item_T)} captions {100 * drawn.nearest:.0f} % are nearest to their own item"
+    said = f"of {len(drawn.item_T)} captions {100 * drawn.nearest:.0f}% are nearest to their own item"
     ax.set_xlabel(said, fontsize=8.5, color=FAINT)
     ax.set(xticks=[], yticks=[])
     ax.grid(visible=False)

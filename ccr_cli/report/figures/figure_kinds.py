@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ccr_cli.report.content import Diagnosis, Material
+from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.tables import judge_choice
 from ccr_cli.report.tables import results as compare
-from ccr_cli.report.tables.summaries import percent
 from ccr_cli.report.words.findings import Findings
+from ccr_cli.report.words.numbers import percent
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Kind:
 class Seen:
     """What figures are drawn from."""
 
-    material: Material
+    material: ReportData
     views: Sequence[compare.View]
     found: Findings
-    suspects: Sequence[Diagnosis]
+    suspects: Sequence[RunDiagnosis]
 
     @property
     def main(self) -> compare.View:
@@ -57,10 +57,10 @@ class Seen:
         return percent(self.found.noise)
 
     @cached_property
-    def diagnoses(self) -> dict[str, Diagnosis]:
+    def diagnoses(self) -> dict[str, RunDiagnosis]:
         """One a method at the headline noise, of the main view's runs, as `judges.by_choice` has it; no oracle."""
         runs = set(self.main.frame["run_id"])
-        out: dict[str, Diagnosis] = {}
+        out: dict[str, RunDiagnosis] = {}
         for each in judge_choice.by_choice(self.material.diagnoses):
             told = each.summary
             at = round(float(told.get("noise") or 0.0), 6) == self.found.noise

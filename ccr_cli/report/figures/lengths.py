@@ -33,7 +33,7 @@ SPREAD = 0.5
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure in each class of length, with its 95 % bootstrap interval over items."""
+    """A figure in each class of length, with its 95% bootstrap interval over items."""
 
     value: FloatArray
     low: FloatArray

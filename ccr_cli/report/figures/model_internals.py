@@ -3,59 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from ccr_cli.report.content import CrossAttention
 from ccr_cli.report.figures.canvas import FAINT, new_figure
 from ccr_cli.report.figures.lettering import heading, wrapped
-from ccr_cli.report.searches import Search
 
 MOST = 3
 """Captions in the figure of attention."""
 
 
-@dataclass(frozen=True)
-class Attention:
-    """What the tokens of a caption read of those of its translation."""
-
-    run: str
-    lang: str
-    source: Sequence[str]
-    """Tokens of the caption."""
-    target: Sequence[str]
-    """Tokens of the translation."""
-    share_LM: np.ndarray
-    """A row a token of the caption, which adds up to 1."""
-
-    def request(self) -> dict[str, Any]:
-        """What of it can change a report."""
-        return {"run": self.run, "lang": self.lang, "source": list(self.source), "target": list(self.target)}
-
-
-@dataclass(frozen=True)
-class Inside:
-    """Examples from within trained models."""
-
-    targets: Sequence[Search] = ()
-    """Captions with the shares that soft targets give to pictures, in place of similarities (DisNCL Figure 5)."""
-    pictures: Sequence[Search] = ()
-    """Pictures with the captions that they find (UML Figure 7, a to c)."""
-    attention: Sequence[Attention] = ()
-    """Captions that read their translations (NRCCR Figure 3)."""
-
-    def request(self) -> dict[str, Any]:
-        """What of it can change a report."""
-        return {
-            "targets": [each.request() for each in self.targets],
-            "pictures": [each.request() for each in self.pictures],
-            "attention": [each.request() for each in self.attention],
-        }
-
-
-def attention(maps: Sequence[Attention]) -> Figure | None:
+def attention(maps: Sequence[CrossAttention]) -> Figure | None:
     """A panel a caption: its tokens down, those of its translation across, and how much each reads of each.
 
     To be called inside `canvas.drawing`.

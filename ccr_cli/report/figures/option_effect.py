@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from ccr_cli.report.figures.canvas import FAINT, across, new_figure, panels
 from ccr_cli.report.figures.lettering import over
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.summaries import percent
+from ccr_cli.report.words.numbers import percent
 
 LEAST = 3
 """Values of an option that make a curve."""

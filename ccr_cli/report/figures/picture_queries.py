@@ -10,16 +10,16 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from ccr_cli.report.content import ExampleSearch
 from ccr_cli.report.figures.canvas import FAINT, GRID, INK, NOISY, new_figure
 from ccr_cli.report.figures.lettering import wrapped
 from ccr_cli.report.figures.search_strip import RIGHT, SIDE, squared
-from ccr_cli.report.searches import Search
 from ccr_cli.report.thumbnails import thumbnail
 
 WIDTH, LINE = 9.0, 0.27
 
 
-def draw(searches: Sequence[Search]) -> Figure | None:
+def draw(searches: Sequence[ExampleSearch]) -> Figure | None:
     """A row a picture: it, how uncertain it is, and the captions found with their similarity and in English."""
     if not searches:
         return None

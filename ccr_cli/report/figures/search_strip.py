@@ -9,16 +9,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
+from ccr_cli.report.content import ExampleSearch
 from ccr_cli.report.figures.canvas import CLEAN, FAINT, GRID, INK, new_figure
 from ccr_cli.report.figures.lettering import wrapped
-from ccr_cli.report.searches import Search
 from ccr_cli.report.thumbnails import thumbnail
 
 RIGHT = "#009e73"
 SIDE = 160
 
 
-def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0, shares: bool = False) -> Figure | None:
+def strip(searches: Sequence[ExampleSearch], top: int = 5, width: float = 9.0, shares: bool = False) -> Figure | None:
     """Draws searches, a row a query: its text and meaning, then the images found with their similarity.
 
     Args:
@@ -106,7 +106,7 @@ def strip(searches: Sequence[Search], top: int = 5, width: float = 9.0, shares: 
     return figure
 
 
-def _gloss(search: Search) -> str:
+def _gloss(search: ExampleSearch) -> str:
     meant = f"{search.gloss_lang}: “{search.gloss}”" if search.gloss_lang else f"“{search.gloss}”"
     parts = [search.lang, *([meant] if search.gloss else [])]
     parts += [] if search.uncertainty is None else [f"uncertainty {search.uncertainty:.2f}"]

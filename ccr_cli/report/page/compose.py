@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.console import progress
-from ccr_cli.report.content import Diagnosis, Material
+from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures import canvas, catalogue, corruption
 from ccr_cli.report.figures.figure_kinds import Drawing, Kind, Seen
 from ccr_cli.report.figures.translation_measures import distributions
@@ -47,7 +47,7 @@ class Overview:
     translation-scores, and those whose names begin with published."""
 
 
-def overview(material: Material) -> Overview:
+def overview(material: ReportData) -> Overview:
     """Computes the sentences and tables of a report; `material` has at least one result or translation."""
     frame = results.results_frame(material.results, material.facts)
     views = results.views(frame)
@@ -64,7 +64,7 @@ def overview(material: Material) -> Overview:
         if table:
             tables[table.name] = table
     if material.published:
-        manifests = {collection.name: collection.manifest for collection in material.collections}
+        manifests = {collection.name: collection.manifest for collection in material.datasets}
         tables |= published.beside(frame, material.published, manifests)
     if views:
         said = findings(views[0], diagnoses, Answers(material.rankings))
@@ -74,7 +74,7 @@ def overview(material: Material) -> Overview:
     return Overview(views, diagnoses, said, tables)
 
 
-def write(material: Material, folder: Path) -> dict[str, int]:
+def write(material: ReportData, folder: Path) -> dict[str, int]:
     """Writes `report.html`, `tables/` and `figures/`.
 
     Args:
@@ -147,12 +147,12 @@ def make_tables(views: list[results.View], diagnoses: pd.DataFrame) -> dict[str,
     return tables
 
 
-def _suspects(material: Material, main: results.View, found: Findings) -> list[Diagnosis]:
+def _suspects(material: ReportData, main: results.View, found: Findings) -> list[RunDiagnosis]:
     """The headline method's diagnoses, one a noise ratio; without any, another method's."""
     runs = set(main.frame["run_id"])
     mine = [d for d in material.diagnoses if d.run_id in runs and d.summary.get("judge") != "oracle"]
     own = [d for d in mine if material.label(d.run_id, str(d.summary["label"])) == found.method]
-    first: dict[float, Diagnosis] = {}
+    first: dict[float, RunDiagnosis] = {}
     for each in judge_choice.by_choice(own or mine):
         first.setdefault(round(float(each.summary.get("noise") or 0.0), 6), each)
     return [first[noise] for noise in sorted(first)]

@@ -10,12 +10,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ccr_cli.report.content import ExampleSearch
 from ccr_cli.report.figures.canvas import FAINT, GRID, INK, drawing, new_figure, to_png
 from ccr_cli.report.figures.lettering import wrapped
 from ccr_cli.report.figures.search_strip import squared
 from ccr_cli.report.page import markup
 from ccr_cli.report.page.style import CSS
-from ccr_cli.report.searches import Search
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -38,7 +38,7 @@ _GRID = """
 """
 
 
-def to_html(searches: Sequence[Search], title: str) -> str:
+def to_html(searches: Sequence[ExampleSearch], title: str) -> str:
     """The page; every text is escaped, and nothing in it can run.
 
     Args:
@@ -67,7 +67,7 @@ def document(title: str, body: str, style: str = "") -> str:
     )
 
 
-def _query(search: Search, images: Embedded) -> str:
+def _query(search: ExampleSearch, images: Embedded) -> str:
     hits = []
     for place, found in enumerate(search.results, 1):
         address = images.address(found.image)
@@ -89,13 +89,13 @@ def _query(search: Search, images: Embedded) -> str:
     )
 
 
-def to_picture(searches: Sequence[Search], title: str) -> bytes:
+def to_picture(searches: Sequence[ExampleSearch], title: str) -> bytes:
     """The sheet as PNG."""
     with drawing():
         return to_png(_draw(searches, title))
 
 
-def _draw(searches: Sequence[Search], title: str) -> Figure:
+def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
     rows = [max(1, math.ceil(len(search.results) / COLUMNS)) for search in searches]
     line = PICTURE + BELOW
     height = 0.45 + sum(HEAD + count * line for count in rows)
@@ -149,6 +149,6 @@ def _draw(searches: Sequence[Search], title: str) -> Figure:
     return figure
 
 
-def write(path: Path, searches: Sequence[Search], title: str) -> bytes:
+def write(path: Path, searches: Sequence[ExampleSearch], title: str) -> bytes:
     """The sheet as the file's name says it: `.png`, else HTML."""
     return to_picture(searches, title) if path.suffix == ".png" else to_html(searches, title).encode()

@@ -19,14 +19,14 @@ import pandas as pd
 
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.console import plain
-from ccr_cli.report.content import Diagnosis, Material
+from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.page import markup
 from ccr_cli.report.page.pairs_browser_script import SCRIPT
 from ccr_cli.report.tables import judge_choice, results
-from ccr_cli.report.tables.summaries import percent
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.findings import Findings
+from ccr_cli.report.words.numbers import percent
 
 WORST, DIFFERENT, OTHERS = 150, 50, 50
 """Of each run, the pairs that it doubts most; those that runs differ on most; others, evenly through all."""
@@ -53,13 +53,13 @@ class Group:
     data: str
 
 
-def groups(material: Material, main: results.View, found: Findings) -> Iterator[Group]:
+def groups(material: ReportData, main: results.View, found: Findings) -> Iterator[Group]:
     """Diagnoses of the main view's runs, together where the triplets are the same; one a method (`judges.by_choice`).
 
     Those of the headline noise come first; tables are read as they are asked for, since there may be many.
     """
     runs = set(main.frame["run_id"])
-    alike: dict[tuple[Any, ...], dict[str, Diagnosis]] = {}
+    alike: dict[tuple[Any, ...], dict[str, RunDiagnosis]] = {}
     for each in judge_choice.by_choice(material.diagnoses):
         label = material.label(each.run_id, str(each.summary["label"]))
         if each.run_id in runs and each.summary.get("judge") != "oracle" and not results.is_oracle(label):
@@ -103,12 +103,12 @@ def chosen(group: Group) -> list[int]:
     return sorted(dict.fromkeys(rows), key=lambda row: (int(best_N[row]), row))
 
 
-def content(material: Material, main: results.View, found: Findings) -> dict[str, Any] | None:
+def content(material: ReportData, main: results.View, found: Findings) -> dict[str, Any] | None:
     """All that the script reads; None where there is no diagnosis."""
     images, numbers = Embedded(SIDE), {"": -1}
     told = []
     for group in groups(material, main, found):
-        collection = material.collection(group.data)
+        collection = material.dataset(group.data)
         rows, first = chosen(group), next(iter(group.pairs.values()))
         pairs = []
         for row in rows:

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ccr_cli.report.content import Material
+from ccr_cli.report.content import ReportData
 from ccr_cli.report.page import markup
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.summaries import percent
-from ccr_cli.report.tables.table import MISSING
+from ccr_cli.report.words.numbers import MISSING, percent
 
 
-def measured(material: Material, views: Sequence[results.View]) -> str:
+def measured(material: ReportData, views: Sequence[results.View]) -> str:
     """Signatures in full, commands and parents."""
     return markup.section("measured", "How it was measured", [*(_results(views) if views else []), _origins(material)])
 
@@ -54,11 +53,11 @@ def _results(views: Sequence[results.View]) -> list[str]:
                     markup.signature(row["signature"]),
                 ]
             )
-    heads = ["method", "noise", "seed", " or ".join(dict.fromkeys(v.named for v in views)), "95 %", "signature"]
+    heads = ["method", "noise", "seed", " or ".join(dict.fromkeys(v.named for v in views)), "95%", "signature"]
     return [*parts, markup.details(f"All {len(lines)} results with their signatures", markup.rows(heads, lines))]
 
 
-def _origins(material: Material) -> str:
+def _origins(material: ReportData) -> str:
     origins = [
         [
             markup.text(o.kind),
@@ -67,7 +66,7 @@ def _origins(material: Material) -> str:
             f"<code>{markup.text(o.command)}</code>",
             "<br>".join(f"<code>{markup.text(parent)}</code>" for parent in o.parents),
         ]
-        for o in material.origins
+        for o in material.artifacts
     ]
     heads = ["kind", "name", "id", "made by", "from"]
     many = f"{len(origins)} artifact{'s' * (len(origins) > 1)}"
@@ -86,10 +85,10 @@ def _meanings(views: Sequence[results.View]) -> str:
     return " ".join(MEANINGS[figure] for figure in dict.fromkeys(view.figure for view in views))
 
 
-def data(material: Material) -> str:
+def data(material: ReportData) -> str:
     """Attribution and licences of the data sets."""
     parts = []
-    for collection in material.collections:
+    for collection in material.datasets:
         about = collection.manifest
         parts.append(f"<h3>{markup.text(about.get('title') or collection.name)}</h3>")
         for key in ("attribution", "citation"):

@@ -11,20 +11,19 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 import ccr_cli
-from ccr_cli.report.content import Diagnosis, Material
+from ccr_cli.report.content import ExampleSearch, ReportData, RunDiagnosis
 from ccr_cli.report.figures.canvas import inline_svg
 from ccr_cli.report.figures.figure_kinds import Kind
 from ccr_cli.report.page import markup, pairs_browser, provenance, suspects, translation_lists
 from ccr_cli.report.page.pairs_browser_script import STYLE
 from ccr_cli.report.page.style import CSS
-from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import flagged_translations as translations
 from ccr_cli.report.tables import published, results
-from ccr_cli.report.tables.summaries import percent
 from ccr_cli.report.tables.table import Table
 from ccr_cli.report.tables.translation_scores import signed
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.findings import Findings
+from ccr_cli.report.words.numbers import percent
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 HIT, HITS = 176, 5
@@ -43,12 +42,12 @@ class Plot:
 class Content:
     """What was computed from the material."""
 
-    material: Material
+    material: ReportData
     views: Sequence[results.View]
     findings: Findings
     tables: Mapping[str, Table]
     plots: Mapping[str, Plot]
-    suspects: Sequence[Diagnosis]
+    suspects: Sequence[RunDiagnosis]
     """Diagnoses of the method that the findings speak of, one a noise ratio."""
     translations: Sequence[translations.Captions] = ()
     """Those that are drawn and listed."""
@@ -251,7 +250,7 @@ def _searches(content: Content) -> str:
     return markup.section("searches", "Searches", parts)
 
 
-def _search(search: Search, images: Embedded) -> str:
+def _search(search: ExampleSearch, images: Embedded) -> str:
     hits = []
     for found in search.results[:HITS]:
         address = images.address(found.image)

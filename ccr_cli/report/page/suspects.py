@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts.diagnosis import RARE
-from ccr_cli.report.content import Diagnosis, Material
+from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.page import markup
 from ccr_cli.report.page.contact_sheet import document
 from ccr_cli.report.tables import judge_choice
-from ccr_cli.report.tables.summaries import percent
-from ccr_cli.report.tables.table import MISSING
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.findings import Findings
+from ccr_cli.report.words.numbers import MISSING, percent
 
 THUMB = 88
 LARGE = 240
@@ -25,7 +24,7 @@ NO_IMAGE = '<div class="thumb none">no image</div>'
 TRUTH = {"noisy": "mismatched", "clean": "intact"}
 
 
-def lists(material: Material, diagnosis: Diagnosis, found: Findings) -> list[str]:
+def lists(material: ReportData, diagnosis: RunDiagnosis, found: Findings) -> list[str]:
     """What a diagnosis doubts most; at the headline noise also where it errs.
 
     Args:
@@ -56,15 +55,15 @@ def lists(material: Material, diagnosis: Diagnosis, found: Findings) -> list[str
 
 
 def _list(
-    material: Material,
-    diagnosis: Diagnosis,
+    material: ReportData,
+    diagnosis: RunDiagnosis,
     title: str,
     pairs: Iterable[Mapping[Any, Any]],
     *,
     open_: bool = False,
 ) -> str:
     fact = material.facts.get(diagnosis.run_id)
-    collection = material.collection(fact.data) if fact else None
+    collection = material.dataset(fact.data) if fact else None
     image = collection.image if collection else lambda item_id: None
     source = collection.source_lang if collection else ""
     shown = table(list(pairs), image, diagnosis.summary.get("lang") or "", source)

@@ -9,11 +9,11 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.metrics.mtquality import FLAGS, LENGTH_Z, left_in
-from ccr_cli.report.content import Material, Translation
+from ccr_cli.report.content import ReportData, ReportTranslation
 from ccr_cli.report.page import markup
 from ccr_cli.report.tables.flagged_translations import Captions, title
-from ccr_cli.report.tables.table import MINUS, MISSING
 from ccr_cli.report.thumbnails import Embedded
+from ccr_cli.report.words.numbers import MINUS, MISSING
 
 WORST, EXAMPLES, WORDS = 12, 4, 24
 THUMB = 88
@@ -27,7 +27,7 @@ RANKED = {
 them may rightly say something else."""
 
 
-def lists(material: Material, loaded: Sequence[Captions]) -> list[str]:
+def lists(material: ReportData, loaded: Sequence[Captions]) -> list[str]:
     """For each translation its worst captions, examples of what is flagged, and the words left as they were."""
     parts = []
     for number, each in enumerate(loaded):
@@ -83,8 +83,8 @@ def _left_in(captions: Captions) -> str:
     return f"<p><b>Left as they were</b> (words of both languages too): {words}{rest}.</p>"
 
 
-def _list(material: Material, of: Translation, name: str, rows: pd.DataFrame, *, open_: bool = False) -> str:
-    collection, images = material.collection(of.data), Embedded(THUMB)
+def _list(material: ReportData, of: ReportTranslation, name: str, rows: pd.DataFrame, *, open_: bool = False) -> str:
+    collection, images = material.dataset(of.data), Embedded(THUMB)
     forward = of.quality["forward"]
     kinds = {human["kind"] for found in forward["splits"].values() for human in found["references"]}
     wrote = "human translation" if kinds == {"translation"} else "what a human wrote of it"

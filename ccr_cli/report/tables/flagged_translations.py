@@ -9,10 +9,11 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.metrics.mtquality import FLAGS
-from ccr_cli.report.content import Translation
-from ccr_cli.report.tables.table import MISSING, Cell, Column, Row, Table
+from ccr_cli.report.content import ReportTranslation
+from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translation_scores import every_split, listed, nearest, same_texts
 from ccr_cli.report.words.findings import Findings, Tile
+from ccr_cli.report.words.numbers import MISSING
 
 SHOWN = 8
 """So many translations are drawn and listed; the tables have all."""
@@ -22,19 +23,19 @@ SHOWN = 8
 class Captions:
     """The captions of a translation."""
 
-    of: Translation
+    of: ReportTranslation
     frame: pd.DataFrame
     """Those that were translated."""
     failed: Sequence[str] = ()
     """Sources of the others."""
 
 
-def title(translation: Translation) -> str:
+def title(translation: ReportTranslation) -> str:
     """What a translation is called where several data sets and languages meet."""
     return f"{translation.data}, {translation.lang}: {translation.label}"
 
 
-def load(translations: Sequence[Translation]) -> list[Captions]:
+def load(translations: Sequence[ReportTranslation]) -> list[Captions]:
     """Reads the captions of those that are drawn and listed, the same texts once."""
     found = []
     for each in distinct(translations)[:SHOWN]:
@@ -44,7 +45,7 @@ def load(translations: Sequence[Translation]) -> list[Captions]:
     return found
 
 
-def flags(translations: Sequence[Translation]) -> Table | None:
+def flags(translations: Sequence[ReportTranslation]) -> Table | None:
     """How many captions are flagged, and for what: a row a translation and split. Flags that none has are left out."""
     if not translations:
         return None
@@ -61,7 +62,7 @@ def flags(translations: Sequence[Translation]) -> Table | None:
         Column("round_trip", "round trip, chrF2"),
     ]
     names: dict[Any, list[str]] = {}
-    of: dict[Any, Translation] = {}
+    of: dict[Any, ReportTranslation] = {}
     for each, split, found in shown:
         trip = found["round_trip"]["chrF2"]["score"] if found["round_trip"] else None
         translated = found["captions"] - found["failed"]
@@ -85,9 +86,9 @@ def flags(translations: Sequence[Translation]) -> Table | None:
     return Table("translations", "What is wrong with the translations", columns, rows, notes)
 
 
-def distinct(translations: Sequence[Translation]) -> list[Translation]:
+def distinct(translations: Sequence[ReportTranslation]) -> list[ReportTranslation]:
     """Translations without those that have the texts of another in every split."""
-    found: dict[Any, Translation] = {}
+    found: dict[Any, ReportTranslation] = {}
     for each in translations:
         splits = each.quality["forward"]["splits"]
         same = tuple(
@@ -97,16 +98,18 @@ def distinct(translations: Sequence[Translation]) -> list[Translation]:
     return list(found.values())
 
 
-def _once(translations: Sequence[Translation]) -> dict[Any, tuple[list[Translation], str, Mapping[str, Any]]]:
+def _once(
+    translations: Sequence[ReportTranslation],
+) -> dict[Any, tuple[list[ReportTranslation], str, Mapping[str, Any]]]:
     """What is known of each split, that of the same texts once."""
-    found: dict[Any, tuple[list[Translation], str, Mapping[str, Any]]] = {}
+    found: dict[Any, tuple[list[ReportTranslation], str, Mapping[str, Any]]] = {}
     for each, split, told in every_split(translations):
         same = (each.data, each.lang, split, each.texts.get(split) or each.label)
         found.setdefault(same, ([], split, told))[0].append(each)
     return found
 
 
-def _repeated(translations: Sequence[Translation]) -> list[str]:
+def _repeated(translations: Sequence[ReportTranslation]) -> list[str]:
     """Says which translations have the same texts."""
     splits: dict[tuple[str, ...], list[str]] = {}
     for of, split, _ in _once(translations).values():
@@ -118,21 +121,21 @@ def _repeated(translations: Sequence[Translation]) -> list[str]:
     return [f"{listed(names)} have the same texts in {listed(of)}: they count once." for names, of in splits.items()]
 
 
-def failures(translations: Sequence[Translation]) -> list[str]:
+def failures(translations: Sequence[ReportTranslation]) -> list[str]:
     """Says how many captions failed, where the findings speak of something else."""
     splits = [found for _, _, found in _once(translations).values()]
     captions, failed = (sum(found[key] for found in splits) for key in ("captions", "failed"))
     return [f"Of {captions:,} captions {failed:,} failed: not translated."] if failed else []
 
 
-def findings(translations: Sequence[Translation]) -> Findings:
+def findings(translations: Sequence[ReportTranslation]) -> Findings:
     """What there is to say where there is nothing but translations."""
     splits = [found for _, _, found in _once(translations).values()]
     captions, failed, flagged = (sum(found[key] for found in splits) for key in ("captions", "failed", "flagged"))
     counts = {flag: sum(found["flags"][flag] or 0 for found in splits) for flag in FLAGS}
     most = max(counts, key=lambda flag: counts[flag])
     there = captions - failed
-    share = f"{100 * flagged / there:.1f} %" if there else MISSING
+    share = f"{100 * flagged / there:.1f}%" if there else MISSING
     one = len(translations) == 1
     what = f"{captions:,} captions in {translations[0].lang} by {translations[0].label}"
     headline = f"Of {what if one else f'{captions:,} captions of {len(translations)} translations'} "

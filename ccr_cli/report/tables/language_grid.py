@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import pandas as pd
 
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.summaries import SD_NOTE, percent, spread
+from ccr_cli.report.tables.summaries import SD_NOTE, spread
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
+from ccr_cli.report.words.numbers import percent
 
 
 def alike(views: Sequence[results.View]) -> list[results.View]:

@@ -66,7 +66,7 @@ class Answers:
     def interval(
         self, first: pd.DataFrame, second: pd.DataFrame, figure: str, difference: float
     ) -> tuple[float, float] | None:
-        """The 95 % interval of a difference, both weighted by the same resamples of the items.
+        """The 95% interval of a difference, both weighted by the same resamples of the items.
 
         Several runs of a side count as their mean.
 

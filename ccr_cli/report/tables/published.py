@@ -13,10 +13,10 @@ import pandas as pd
 from ccr_cli.data.published import Published, row_name
 from ccr_cli.report.tables import results, summaries
 from ccr_cli.report.tables.published_match import Difference, Manifests, Match, differences, match, published_rows
-from ccr_cli.report.tables.summaries import percent
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translation_scores import listed
 from ccr_cli.report.words import signature_words
+from ccr_cli.report.words.numbers import percent
 
 YOURS = "yours"
 QUOTED = (

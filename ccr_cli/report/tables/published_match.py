@@ -22,8 +22,8 @@ from ccr_cli.artifacts.signature import (
 )
 from ccr_cli.data.published import PROTOCOLS, UNTRAINED, Published
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.summaries import percent
 from ccr_cli.report.tables.translation_scores import listed
+from ccr_cli.report.words.numbers import percent
 
 _TABLE = ["paper", "table", "data", "language"]
 _ROW = [*_TABLE, "noise", "task", "method", "backbone", "note"]

@@ -38,14 +38,14 @@ class Recovery:
     value: float | None = None
     """Share recovered; None without noise, without an oracle, or where it is not above the baseline."""
     low: float | None = None
-    """Lower end of the 95 % bootstrap interval over seeds; None with one seed or an unbounded interval."""
+    """Lower end of the 95% bootstrap interval over seeds; None with one seed or an unbounded interval."""
     high: float | None = None
     value_seeds: int = 0
     """Pairs behind the share: those that the oracle has too."""
     interval: tuple[float, float] | None = None
-    """The difference's 95 % interval over items, paired; None where ranks are not known."""
+    """The difference's 95% interval over items, paired; None where ranks are not known."""
     overlap: bool = False
-    """Of one pair without that: the 95 % intervals over items that the two results hold overlap."""
+    """Of one pair without that: the 95% intervals over items that the two results hold overlap."""
 
     @property
     def holds_zero(self) -> bool:

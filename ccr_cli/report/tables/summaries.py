@@ -8,21 +8,17 @@ from typing import Any, cast
 
 import pandas as pd
 
-from ccr_cli.report.searches import Search
+from ccr_cli.report.content import ExampleSearch
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.recovery import Recovery, recovery
-from ccr_cli.report.tables.table import MINUS, Cell, Column, Row, Table
+from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.words import signature_words as words
+from ccr_cli.report.words.numbers import MINUS, percent
 
 T2V, V2T = "text → image", "image → text"
 SPREAD_NOTE = "Mean ± standard deviation over n runs that differ in their seed, of training or of the mismatch"
 BEST_NOTE = "Bold is the best mean, even where the difference may be chance."
 SD_NOTE = f"{SPREAD_NOTE}; second of three or more underlined; the oracle does not compete. {BEST_NOTE}"
-
-
-def percent(ratio: float) -> str:
-    """A share as percent, without needless digits."""
-    return f"{100 * ratio:.3g} %"
 
 
 def ladder(view: results.View) -> Table:
@@ -87,7 +83,7 @@ def recoveries(view: results.View) -> Table | None:
         rows.append(Row(cells))
     notes = [
         f"Over n pairs of equal seeds. Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of "
-        "means with its 95 % bootstrap interval over seeds, which for three is little less than their whole range; "
+        "means with its 95% bootstrap interval over seeds, which for three is little less than their whole range; "
         "undefined without noise, where the difference stands alone.",
         BEST_NOTE,
     ]
@@ -222,7 +218,7 @@ def spread(line: Any) -> Cell:
     return Cell(mean, sd if n > 1 and math.isfinite(sd) else None)
 
 
-def searches(found: Sequence[Search], top: int = 3) -> Table:
+def searches(found: Sequence[ExampleSearch], top: int = 3) -> Table:
     """Queries with the captions of the first `top` results, the right one marked, and the first result's picture."""
     langs = list(dict.fromkeys(search.gloss_lang for search in found if search.gloss and search.gloss_lang))
     keys = [

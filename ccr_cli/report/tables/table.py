@@ -17,10 +17,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ccr_cli.console import plain
-
-MISSING = "\u2013"
-"""What stands where a figure is not defined or not known: an en dash."""
-MINUS = "\u2212"
+from ccr_cli.report.words.numbers import MINUS, MISSING
 
 
 @dataclass(frozen=True)

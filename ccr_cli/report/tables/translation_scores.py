@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ccr_cli.report.content import Translation
+from ccr_cli.report.content import ReportTranslation
 from ccr_cli.report.tables.table import Cell, Column, Row, Table, meet
 from ccr_cli.report.words.findings import Tile
 
@@ -44,7 +44,9 @@ class Rival:
         return f"{cell.value:.1f}" + ("" if cell.sd is None else f" ± {cell.sd:.1f}")
 
 
-def every_split(translations: Iterable[Translation]) -> Iterator[tuple[Translation, str, Mapping[str, Any]]]:
+def every_split(
+    translations: Iterable[ReportTranslation],
+) -> Iterator[tuple[ReportTranslation, str, Mapping[str, Any]]]:
     """The forward direction of each, split by split."""
     for each in translations:
         for split, found in each.quality["forward"]["splits"].items():
@@ -87,7 +89,7 @@ def signatures(humans: Iterable[Mapping[str, Any]]) -> list[str]:
     return [f"{name} {_together(known)}" for name, known in found.items()]
 
 
-def signed(translations: Iterable[Translation]) -> list[str]:
+def signed(translations: Iterable[ReportTranslation]) -> list[str]:
     """The signatures of all scores of translations."""
     return signatures(human for _, _, told in every_split(translations) for human in told["references"])
 
@@ -119,7 +121,7 @@ class Comparison:
     """By their texts."""
 
 
-def compared(translations: Sequence[Translation]) -> list[Comparison]:
+def compared(translations: Sequence[ReportTranslation]) -> list[Comparison]:
     """Scores by what they are against."""
     found: dict[Any, Comparison] = {}
     for each, split, told in every_split(translations):
@@ -133,7 +135,7 @@ def compared(translations: Sequence[Translation]) -> list[Comparison]:
     return sorted(found.values(), key=lambda one: (one.where, one.captions))
 
 
-def scores(translations: Sequence[Translation]) -> Table | None:
+def scores(translations: Sequence[ReportTranslation]) -> Table | None:
     """Scores against human references, those with the same references side by side; None where there are none."""
     known = compared(translations)
     if not known:
@@ -150,7 +152,7 @@ def scores(translations: Sequence[Translation]) -> Table | None:
             shown.append(rival)
             cells = [Cell(one.where), Cell(same_texts(rival.names)), Cell(one.captions), *map(rival.cell, METRICS)]
             rows.append(Row(cells, block=f"{one.where} {one.captions}"))
-    notes = ["± is half the 95 % bootstrap interval over sentences."]
+    notes = ["± is half the 95% bootstrap interval over sentences."]
     if any(len(one.rivals) > 1 for one in known):
         notes.append("The best is bold only where its interval overlaps with no other; else they cannot be told apart.")
     if any(rival.human["kind"] == "caption" for rival in shown):
@@ -165,7 +167,7 @@ def scores(translations: Sequence[Translation]) -> Table | None:
     return Table("translation-scores", "Translations against what people wrote", columns, rows, notes)
 
 
-def nearest(translations: Sequence[Translation]) -> tuple[list[str], list[Tile]]:
+def nearest(translations: Sequence[ReportTranslation]) -> tuple[list[str], list[Tile]]:
     """Which are nearest to what people wrote, in sentences and figures; nothing is ranked that cannot be told apart."""
     said, tiles, name = [], [], METRICS[0]
     for one in sorted(compared(translations), key=lambda one: -one.captions):

@@ -11,12 +11,11 @@ import pandas as pd
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.paired_interval import Answers, overlap
 from ccr_cli.report.tables.recovery import Recovery, recovery
-from ccr_cli.report.tables.summaries import percent
-from ccr_cli.report.tables.table import MINUS
+from ccr_cli.report.words.numbers import MINUS, percent
 
 HEADLINE_NOISE = 0.4
 CHANCE = "; that may be chance: "
-OVERLAP = f"{CHANCE}their 95 % intervals overlap"
+OVERLAP = f"{CHANCE}their 95% intervals overlap"
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def findings(view: results.View, diagnoses: pd.DataFrame, answers: Answers | Non
     """Says how the best noise-robust method stands against infonce at the headline noise ratio.
 
     The method is the best of those that are neither a plain one nor an oracle (if there is none, the best plain
-    one); the noise ratio is 40 % if it was run, else the highest. A run on repaired pairs or translations is a variant
+    one); the noise ratio is 40% if it was run, else the highest. A run on repaired pairs or translations is a variant
     of its method, and so is an ensemble of its runs: they are spoken of by themselves, unless there is nothing else.
 
     Args:
@@ -93,14 +92,14 @@ def findings(view: results.View, diagnoses: pd.DataFrame, answers: Answers | Non
         detail = f"{view.named}, {_paired(win)}{', other encoders' * bool(others)}"
         tiles.append(Tile(difference, f"against {win.against}", detail, win.open))
     if win and win.value is not None:
-        tiles.append(Tile(f"{100 * win.value:.0f} %", "of the gap to the oracle recovered", _interval(win), win.open))
+        tiles.append(Tile(f"{100 * win.value:.0f}%", "of the gap to the oracle recovered", _interval(win), win.open))
     said, tile = _detection(diagnoses, view, method, noise)
     more += said
     return Findings(headline, tuple(more), (*tiles, *tile), method, noise)
 
 
 def _headline_noise(frame: pd.DataFrame) -> float:
-    """40 % if it was run, else the highest; only ratios at which infonce was run too, if there are any."""
+    """40% if it was run, else the highest; only ratios at which infonce was run too, if there are any."""
     plain = frame["label"].map(results.base_label) == results.BASELINE
     shared, others = set(frame.loc[plain, "noise"]), set(frame.loc[~plain, "noise"])
     ratios = shared & others or set(frame["noise"])
@@ -156,7 +155,7 @@ def _together(view: results.View, noise: float, answers: Answers) -> list[str]:
                 than += OVERLAP if overlap(alone, whole, view.figure) else ""
             else:
                 sure = interval[0] > 0 or interval[1] < 0
-                than += f" (95 % interval {_ends(interval)})" if sure else _holds_zero(interval)
+                than += f" (95% interval {_ends(interval)})" if sure else _holds_zero(interval)
         said.append(f"As an ensemble, {label} reaches {means[label]:.1f}{than}.")
     return said
 
@@ -166,7 +165,7 @@ def _ends(interval: tuple[float, float]) -> str:
 
 
 def _holds_zero(interval: tuple[float, float]) -> str:
-    return f"{CHANCE}its 95 % interval, {_ends(interval)}, holds 0"
+    return f"{CHANCE}its 95% interval, {_ends(interval)}, holds 0"
 
 
 def _mean_sd(values: pd.Series[float]) -> str:
@@ -186,9 +185,9 @@ def _signed(win: Recovery) -> str:
     spread = f" ± {win.difference_sd:.1f}" if win.difference_sd is not None else ""
     if win.level:
         sign = "+" if win.difference >= 0 else MINUS
-        ends = f"; 95 % interval {_ends(win.interval)}" if win.interval else ""
+        ends = f"; 95% interval {_ends(win.interval)}" if win.interval else ""
         return f"level with {win.against} ({sign}{abs(win.difference):.1f}{spread}{ends})"
-    ends = f" (95 % interval {_ends(win.interval)})" if win.interval and not win.holds_zero else ""
+    ends = f" (95% interval {_ends(win.interval)})" if win.interval and not win.holds_zero else ""
     return f"{abs(win.difference):.1f}{spread} {'above' if win.difference > 0 else 'below'} {win.against}{ends}"
 
 
@@ -204,7 +203,7 @@ def _chance(win: Recovery) -> str:
 def _recovered(win: Recovery | None) -> str | None:
     if win is None or win.value is None:
         return None
-    share = f"{100 * win.value:.0f} %"
+    share = f"{100 * win.value:.0f}%"
     interval = _interval(win)
     return (
         f"Of what an oracle that knows the mismatched pairs would gain, it wins {share}"
@@ -215,16 +214,16 @@ def _recovered(win: Recovery | None) -> str | None:
 def _interval(win: Recovery) -> str:
     told = [f"n = {win.value_seeds}"] if win.value_seeds != win.seeds else []
     if win.low is not None and win.high is not None:
-        told.insert(0, f"95 % interval {100 * win.low:.0f} to {100 * win.high:.0f} %")
+        told.insert(0, f"95% interval {100 * win.low:.0f} to {100 * win.high:.0f}%")
     return ", ".join(told)
 
 
 def _paired(win: Recovery) -> str:
     spread = f"sd {win.difference_sd:.1f}, " if win.difference_sd is not None else ""
     said = [f"paired; {spread}n = {win.seeds}"]
-    why = ["within 1 sd"] * win.within + ["95 % intervals overlap"] * win.overlap
+    why = ["within 1 sd"] * win.within + ["95% intervals overlap"] * win.overlap
     if win.interval:
-        (why if win.holds_zero else said).append(f"95 % interval {_ends(win.interval)}")
+        (why if win.holds_zero else said).append(f"95% interval {_ends(win.interval)}")
     return "; ".join(said + [f"may be chance: {', '.join(why or ['next to nothing'])}"] * win.open)
 
 
@@ -240,10 +239,10 @@ def _detection(diagnoses: pd.DataFrame, view: results.View, method: str, noise: 
     found, alarms, auroc = (float(rows[name].mean()) for name in ("recall", "false_alarms", "auroc"))
     if not math.isfinite(found):
         called = 100 * float(rows["share_noisy"].mean())
-        said = f"It calls {called:.1f} % of the training pairs noisy (judge {judge}), although none was mismatched on "
+        said = f"It calls {called:.1f}% of the training pairs noisy (judge {judge}), although none was mismatched on "
         return [f"{said}purpose."], []
-    said = f"It finds {100 * found:.0f} % of the mismatched training pairs"
-    said += f" with {100 * alarms:.1f} % false alarms" if math.isfinite(alarms) else ""
+    said = f"It finds {100 * found:.0f}% of the mismatched training pairs"
+    said += f" with {100 * alarms:.1f}% false alarms" if math.isfinite(alarms) else ""
     said += f" (AUROC {auroc:.3f}, judge {judge})." if math.isfinite(auroc) else f" (judge {judge})."
-    detail = f"{100 * alarms:.1f} % false alarms" if math.isfinite(alarms) else ""
-    return [said], [Tile(f"{100 * found:.0f} %", "of mismatched pairs found", detail)]
+    detail = f"{100 * alarms:.1f}% false alarms" if math.isfinite(alarms) else ""
+    return [said], [Tile(f"{100 * found:.0f}%", "of mismatched pairs found", detail)]

@@ -116,7 +116,7 @@ class Comparison:
         """The verdict in a sentence."""
         line = self.lines[0]
         d, name = line.difference, line.figure
-        sure = f"95 % interval {d.low:.1f} to {d.high:.1f}, p = {line.p_holm:.2g}"
+        sure = f"95% interval {d.low:.1f} to {d.high:.1f}, p = {line.p_holm:.2g}"
         if line.verdict == "undecided":
             return f"{self.second} and {self.first}: no certain difference, {name} {d.estimate:+.1f} ({sure})"
         return f"{self.second} is {line.verdict} than {self.first} by {abs(d.estimate):.1f} {name} ({sure})"
@@ -224,7 +224,7 @@ def _labels(heads: Sequence[tuple[str, Answer]], configs: Mapping[str, Mapping[s
     }
     known = variant_labels(named, usual)
     labels = [str(known.get(run_id) or answer.result["label"]) for run_id, answer in heads]
-    noise = [f"{100 * answer.result['noise']:g} % noise" for _, answer in heads]
+    noise = [f"{100 * answer.result['noise']:g}% noise" for _, answer in heads]
     for extra in (noise, [f"mt {answer.fields['mt']}" for _, answer in heads]):
         if len(set(labels)) < len(labels) and len(set(extra)) > 1:
             labels = [f"{label}, {more}" for label, more in zip(labels, extra, strict=True)]

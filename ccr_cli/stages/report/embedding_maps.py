@@ -9,7 +9,7 @@ from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import ArtifactError
-from ccr_cli.report.figures.embedding_maps import Map
+from ccr_cli.report.content import EmbeddingMap
 from ccr_cli.stages.report.sample_searches import best_runs
 from ccr_cli.stages.report.stage import finder
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
@@ -18,7 +18,7 @@ from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import gallery, without
 
 
-def sample_maps(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[Map]:
+def sample_maps(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[EmbeddingMap]:
     """Maps by the best run of each data set and language, as example searches choose it.
 
     Args:
@@ -35,7 +35,9 @@ def sample_maps(inputs: Inputs, count: int, *, split: str = "test", device: str 
 
 
 @torch.no_grad()
-def _map(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: torch.device) -> Map | None:
+def _map(
+    inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: torch.device
+) -> EmbeddingMap | None:
     source = inputs.parent(trained, "dataset")
     method, tokenizer = load_method(trained, device)
     data = without(dataset.read(source), getattr(method.config, "left_out", ""))
@@ -50,7 +52,7 @@ def _map(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: s
     visual = embed_visuals(method, found.visual, device, torch.from_numpy(rows))
     texts = encode_and_embed(method, tokenizer, [found.texts[i] for i in np.flatnonzero(own)], device)
     items = read_table(source.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
-    return Map(
+    return EmbeddingMap(
         run=trained.name,
         lang=lang,
         item_ids=[found.item_ids[row] for row in rows],

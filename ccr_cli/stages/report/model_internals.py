@@ -15,8 +15,7 @@ from ccr_cli.artifacts import base, dataset, run, translation
 from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
-from ccr_cli.report.figures.model_internals import Attention, Inside
-from ccr_cli.report.searches import Search, SearchResult
+from ccr_cli.report.content import CrossAttention, ExampleHit, ExampleSearch, ModelInternals
 from ccr_cli.stages.report.sample_searches import best_runs
 from ccr_cli.stages.report.stage import finder
 from ccr_cli.stages.search.stage import Searcher, Wanted
@@ -32,7 +31,7 @@ FEWEST, LONGEST = 2, 10
 """Tokens of a text whose attention is shown."""
 
 
-def sample_inside(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> Inside:
+def sample_inside(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> ModelInternals:
     """Examples from within one run of each method that has some: the least noise, then the lowest seed.
 
     Pictures are searched with by the run that example searches take.
@@ -46,7 +45,7 @@ def sample_inside(inputs: Inputs, count: int, *, split: str = "test", device: st
     on = choose_device(device)
     soft = _first(inputs, "soft_targets")
     reads = _first(inputs, "attention")
-    return Inside(
+    return ModelInternals(
         pictures=[s for lang, best in best_runs(inputs) for s in _pictures(inputs, best, lang, count, split, device)],
         targets=_targets(inputs, soft, count, split, on) if soft else (),
         attention=_attention(inputs, reads, count, split, on) if reads else (),
@@ -66,7 +65,9 @@ def _first(inputs: Inputs, ability: str) -> base.Artifact | None:
 
 
 @torch.no_grad()
-def _targets(inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device) -> list[Search]:
+def _targets(
+    inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device
+) -> list[ExampleSearch]:
     """Human captions of a split with the shares that soft targets give to the pictures of a batch of that size.
 
     The batch is drawn by a fixed seed, a caption an item; shown are captions from the surest to the least sure.
@@ -97,18 +98,20 @@ def _targets(inputs: Inputs, trained: base.Artifact, count: int, split: str, dev
     searches = []
     for row in shown.tolist():
         found = [
-            SearchResult(
+            ExampleHit(
                 items[at], str(english_of.get(items[at], "")), float(share_BB[row, at]), image(items[at]), at == row
             )
             for at in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()
         ]
         text, meant = str(text_of[items[row]]), english_of.get(items[row])
-        searches.append(Search(text, lang, found, meant, trained.name, gloss_lang=data.source_lang))
+        searches.append(ExampleSearch(text, lang, found, meant, trained.name, gloss_lang=data.source_lang))
     return searches
 
 
 @torch.no_grad()
-def _attention(inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device) -> list[Attention]:
+def _attention(
+    inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device
+) -> list[CrossAttention]:
     """Captions of a split with the translations of the run, drawn by a fixed seed among those of a readable length."""
     data = dataset.read(inputs.parent(trained, "dataset"))
     items = set(items_of(data.items, split)["item_id"])
@@ -123,18 +126,20 @@ def _attention(inputs: Inputs, trained: base.Artifact, count: int, split: str, d
     table = table[(table["direction"] == "forward") & (table["status"] == "ok")]
     text_of = dict(zip(table["source_caption_id"], table["text"], strict=True))
     pairs = captions[captions["caption_id"].isin(set(text_of))]
-    found: list[Attention] = []
+    found: list[CrossAttention] = []
     for row in np.random.default_rng(derive(0, "attention", lang)).permutation(len(pairs)):
         text, other = str(pairs["text"].iloc[row]), text_of[pairs["caption_id"].iloc[row]]
         words, others = tokenizer.words(text), tokenizer.words(other)
         if len(found) < count and all(FEWEST <= len(each) <= LONGEST for each in (words, others)):
             source, target = (tokenizer.encode([each]).select(torch.tensor([0])).to(device) for each in (text, other))
             share_LM = method.attention(source, target)[0].float().cpu().numpy()
-            found.append(Attention(trained.name, lang, words, others, share_LM))
+            found.append(CrossAttention(trained.name, lang, words, others, share_LM))
     return found
 
 
-def _pictures(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str) -> list[Search]:
+def _pictures(
+    inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str
+) -> list[ExampleSearch]:
     """Pictures of a split, drawn by a fixed seed among those with human captions, and the captions that they find."""
     source = inputs.parent(trained, "dataset")
     data = dataset.read(source)
@@ -155,10 +160,8 @@ def _pictures(inputs: Inputs, trained: base.Artifact, lang: str, count: int, spl
     for row, item in enumerate(known):
         answer = searcher.picture(visual.select(torch.tensor([row])), item, TOP)
         found = [
-            SearchResult(
-                h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, english_of.get(h.item_id)
-            )
+            ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, english_of.get(h.item_id))
             for h in answer.hits
         ]
-        searches.append(Search(item, lang, found, None, trained.name, answer.uncertainty, searcher.image(item)))
+        searches.append(ExampleSearch(item, lang, found, None, trained.name, answer.uncertainty, searcher.image(item)))
     return searches

@@ -9,7 +9,7 @@ import numpy as np
 from ccr_cli.artifacts import base, dataset, run
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
-from ccr_cli.report.searches import Search, SearchResult
+from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.stage import search
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.labels import knows_truth
@@ -17,7 +17,7 @@ from ccr_cli.stages.shared.labels import knows_truth
 TOP = 5
 
 
-def sample_searches(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[Search]:
+def sample_searches(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[ExampleSearch]:
     """Searches with the best run of each data set and language, `count` queries each.
 
     Best is the highest SumR on validation, among runs that were selected by queries of one kind: machine-translated
@@ -66,7 +66,9 @@ def _validation(artifact: base.Artifact, select: str, criterion: str, lang: str)
     return criterion == "SumR", KINDS.get(select, 0), float(kept.get(f"val.langs.{lang}.{criterion}", kept[figure]))
 
 
-def _sample(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str) -> list[Search]:
+def _sample(
+    inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str
+) -> list[ExampleSearch]:
     data = dataset.read(inputs.parent(trained, "dataset"))
     items = set(items_of(data.items, split)["item_id"])
     captions = data.captions[data.captions["item_id"].isin(items) & (data.captions["k"] == 0)]
@@ -78,10 +80,10 @@ def _sample(inputs: Inputs, trained: base.Artifact, lang: str, count: int, split
     source = captions[captions["lang"] == data.source_lang].drop_duplicates("item_id").set_index("item_id")["text"]
     answers = search(inputs, trained, list(chosen["text"]), split=split, top=TOP, device=device)
     return [
-        Search(
+        ExampleSearch(
             query=answer.query,
             lang=lang,
-            results=[SearchResult(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits],
+            results=[ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits],
             gloss=source.get(item),
             gloss_lang=data.source_lang if item in source.index else "",
             run=trained.name,

@@ -22,11 +22,17 @@ from ccr_cli.artifacts.workspace import FOLDERS, slug
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data import published
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.report.content import Collection, Diagnosis, History, Material, Origin
-from ccr_cli.report.figures.embedding_maps import Map
-from ccr_cli.report.figures.model_internals import Inside
+from ccr_cli.report.content import (
+    EmbeddingMap,
+    ExampleSearch,
+    ModelInternals,
+    ReportData,
+    ReportDataset,
+    RunDiagnosis,
+    SourceArtifact,
+    TrainingHistory,
+)
 from ccr_cli.report.page import compose
-from ccr_cli.report.searches import Search
 from ccr_cli.report.tables import paired_interval
 from ccr_cli.report.tables import results as compare
 from ccr_cli.report.tables.variants import variant_labels
@@ -44,9 +50,9 @@ def report(
     *,
     name: str | None = None,
     title: str | None = None,
-    searches: Sequence[Search] = (),
-    maps: Sequence[Map] = (),
-    inside: Inside | None = None,
+    searches: Sequence[ExampleSearch] = (),
+    maps: Sequence[EmbeddingMap] = (),
+    inside: ModelInternals | None = None,
     beside_published: bool = False,
     force: bool = False,
 ) -> base.Artifact:
@@ -78,7 +84,7 @@ def report(
 
 def write(
     inputs: Inputs,
-    material: Material,
+    material: ReportData,
     parents: Sequence[base.Artifact],
     *,
     name: str | None = None,
@@ -88,7 +94,7 @@ def write(
     request: dict[str, Any] = {"title": material.title, "searches": [search.request() for search in material.searches]}
     if material.maps:
         request["maps"] = [each.request() for each in material.maps]
-    if material.inside != Inside():
+    if material.inside != ModelInternals():
         request["inside"] = material.inside.request()
     if material.published:
         request["published"] = material.published.digest
@@ -120,11 +126,11 @@ def summary(inputs: Inputs) -> compose.Overview:
 def gather(
     inputs: Inputs,
     title: str | None = None,
-    searches: Sequence[Search] = (),
+    searches: Sequence[ExampleSearch] = (),
     beside_published: bool = False,
-    maps: Sequence[Map] = (),
-    inside: Inside | None = None,
-) -> tuple[Material, list[base.Artifact]]:
+    maps: Sequence[EmbeddingMap] = (),
+    inside: ModelInternals | None = None,
+) -> tuple[ReportData, list[base.Artifact]]:
     """Reads all that a report shows, and says from which artifacts; arguments and errors as for `report`."""
     evaluations, diagnoses, runs = _select(inputs)
     translations, translated = gather_translations(inputs, runs.values())
@@ -137,7 +143,7 @@ def gather(
     labels = {evaluation.run_id(d): str(told["label"]) for d, told in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in results}
     parents = [*evaluations, *diagnoses, *runs.values(), *translated]
-    material = Material(
+    material = ReportData(
         results=results,
         corrupted=corrupted,
         facts=_facts(inputs, runs, labels, evaluations),
@@ -148,10 +154,10 @@ def gather(
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
         searches=searches,
         maps=maps,
-        inside=inside or Inside(),
-        collections=_collections(inputs, [*evaluations, *runs.values(), *translated]),
+        inside=inside or ModelInternals(),
+        datasets=_collections(inputs, [*evaluations, *runs.values(), *translated]),
         translations=translations,
-        origins=[_origin(artifact) for artifact in parents],
+        artifacts=[_origin(artifact) for artifact in parents],
         title=title,
         published=published.read() if beside_published else None,
     )
@@ -304,21 +310,21 @@ def _label(config: dict[str, Any], known: str) -> Label:
         return Label.parse(known)
 
 
-def _diagnosis(artifact: base.Artifact, told: dict[str, Any], trained: base.Artifact | None) -> Diagnosis:
+def _diagnosis(artifact: base.Artifact, told: dict[str, Any], trained: base.Artifact | None) -> RunDiagnosis:
     usual = ("", "")
     if trained is not None:
         with suppress(UsageError, KeyError):  # a judge that is not installed here, or a run of an older version
             usual = usual_judge(run.config(trained)["options"])
-    return Diagnosis(evaluation.run_id(artifact), told, partial(diagnosis.read_pairs, artifact), usual)
+    return RunDiagnosis(evaluation.run_id(artifact), told, partial(diagnosis.read_pairs, artifact), usual)
 
 
-def _history(run_id: str, artifact: base.Artifact) -> History:
+def _history(run_id: str, artifact: base.Artifact) -> TrainingHistory:
     config = run.config(artifact)
     mismatch = config.get("noise")
     noise = round(float(mismatch["ratio"]), 6) if mismatch else 0.0
     chosen = {"select": str(config.get("select") or ""), "criterion": str(config.get("criterion") or "SumR")}
     seed, evidence = int(config.get("seed") or 0), partial(_evidence, artifact)
-    return History(run_id, noise, seed, run.history(artifact), **chosen, evidence=evidence)
+    return TrainingHistory(run_id, noise, seed, run.history(artifact), **chosen, evidence=evidence)
 
 
 def _evidence(artifact: base.Artifact, lang: str) -> Iterator[tuple[int, pd.DataFrame]]:
@@ -357,7 +363,7 @@ def _left_out(artifact: base.Artifact, number: int) -> pd.DataFrame:
     return frame[frame["result"] == number]
 
 
-def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Collection]:
+def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[ReportDataset]:
     """The data sets behind the results, each with its manifest and images; one that is gone is left out."""
     links = {p.id: p for artifact in artifacts for p in artifact.parents if p.kind == "dataset"}
     found = []
@@ -373,7 +379,7 @@ def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Col
         inputs.note(data)
         items = read_table(data.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
         media = dict(zip(items["item_id"], items["media"], strict=True))
-        found.append(Collection(data.name, manifest, finder(data, media), partial(_captions, data)))
+        found.append(ReportDataset(data.name, manifest, finder(data, media), partial(_captions, data)))
     return found
 
 
@@ -397,12 +403,12 @@ def _image(root: Path | None, media: dict[str, str | None], item_id: str) -> Pat
     return path if path is not None and path.is_file() else None
 
 
-def _origin(artifact: base.Artifact) -> Origin:
+def _origin(artifact: base.Artifact) -> SourceArtifact:
     parents = [f"{p.kind} {p.path} {p.id[:12]}" for p in artifact.parents]
-    return Origin(artifact.kind, artifact.name, artifact.id, str(artifact.about.get("command") or ""), parents)
+    return SourceArtifact(artifact.kind, artifact.name, artifact.id, str(artifact.about.get("command") or ""), parents)
 
 
-def _name(material: Material, request: dict[str, Any], parents: Sequence[base.Artifact]) -> str:
+def _name(material: ReportData, request: dict[str, Any], parents: Sequence[base.Artifact]) -> str:
     views = compare.views(compare.results_frame(material.results, material.facts))
     main = views[0] if views else material.translations[0]
     content = base.canonical_json([request, sorted(artifact.id for artifact in parents)])

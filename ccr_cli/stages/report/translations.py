@@ -12,14 +12,16 @@ from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.console import warn
 from ccr_cli.errors import ArtifactError
-from ccr_cli.report.content import Translation
+from ccr_cli.report.content import ReportTranslation
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.translate.quality import references
 
 _TEXTS = ["source_caption_id", "split", "direction", "text"]
 
 
-def gather_translations(inputs: Inputs, runs: Iterable[base.Artifact]) -> tuple[list[Translation], list[base.Artifact]]:
+def gather_translations(
+    inputs: Inputs, runs: Iterable[base.Artifact]
+) -> tuple[list[ReportTranslation], list[base.Artifact]]:
     """Takes the translations given, and those that runs were trained on; with nothing given, all of the workspace.
 
     Args:
@@ -58,7 +60,7 @@ def gather_translations(inputs: Inputs, runs: Iterable[base.Artifact]) -> tuple[
     return made, kept
 
 
-def _translation(inputs: Inputs, artifact: base.Artifact) -> Translation:
+def _translation(inputs: Inputs, artifact: base.Artifact) -> ReportTranslation:
     if not translation.has_quality(artifact):
         raise ArtifactError(
             f"{artifact.path} was made before ccr said of every caption what is wrong with it",
@@ -71,7 +73,7 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> Translation:
     label += f" ({rounds} rounds)" if rounds > 1 else ""
     label += " (of some captions)" if "only" in artifact.request else ""
     lang, load = translation.language(artifact), partial(_captions, artifact, source)
-    return Translation(label, source.name, lang, translation.quality(artifact), load, _texts(artifact))
+    return ReportTranslation(label, source.name, lang, translation.quality(artifact), load, _texts(artifact))
 
 
 def _texts(artifact: base.Artifact) -> dict[str, str]:
@@ -90,7 +92,7 @@ def _model(artifact: base.Artifact) -> str:
     return str(told.get("model") or "")
 
 
-def _told_apart(made: list[Translation], artifacts: list[base.Artifact]) -> list[Translation]:
+def _told_apart(made: list[ReportTranslation], artifacts: list[base.Artifact]) -> list[ReportTranslation]:
     """Adds the artifact's name where two of one data set and language are called the same."""
     names = [(each.data, each.lang, each.label) for each in made]
     return [

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ccr_cli.artifacts import base
 from ccr_cli.errors import UsageError
+from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.report.page import contact_sheet
-from ccr_cli.report.searches import Search, SearchResult
 from ccr_cli.stages.search.stage import Answer, Searcher
 
 MOST = 20_000
@@ -45,11 +45,11 @@ def write_sheet(answers: Sequence[Answer], searcher: Searcher, path: Path | None
     return path
 
 
-def _search(answer: Answer, searcher: Searcher) -> Search:
-    return Search(
+def _search(answer: Answer, searcher: Searcher) -> ExampleSearch:
+    return ExampleSearch(
         query=Path(answer.query).name if answer.picture else answer.query,
         lang=searcher.wanted.lang or "",
-        results=[SearchResult(h.item_id, h.caption, h.similarity, h.image, lang=h.lang or "") for h in answer.hits],
+        results=[ExampleHit(h.item_id, h.caption, h.similarity, h.image, lang=h.lang or "") for h in answer.hits],
         uncertainty=answer.uncertainty,
         image=Path(answer.query) if answer.picture else None,
     )

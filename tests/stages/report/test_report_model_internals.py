@@ -17,8 +17,9 @@ from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.soft_margin import soft_alignment
+from ccr_cli.report.content import ModelInternals
 from ccr_cli.report.figures import canvas, picture_queries
-from ccr_cli.report.figures.model_internals import Inside, attention
+from ccr_cli.report.figures.model_internals import attention
 from ccr_cli.stages.report.model_internals import sample_inside
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
@@ -120,7 +121,9 @@ def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
     shown = sample_inside(Inputs(Workspace(trained.root)), 2, device="cpu")
     assert json.dumps(gather(Inputs(Workspace(chain.root)), inside=shown)[0].inside.request())
     other = sample_inside(Inputs(Workspace(chain.root)), 2, device="cpu")
-    assert other == Inside(pictures=other.pictures) and other.pictures, "no method with soft targets or attention"
+    assert other == ModelInternals(pictures=other.pictures) and other.pictures, (
+        "no method with soft targets or attention"
+    )
 
 
 def test_the_figures_are_on_the_page(finished: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import toy
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
-from ccr_cli.report.searches import Search, SearchResult
+from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.report.stage import report, summary
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -45,9 +45,9 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccr_cli.report.figures.canvas.PNG_DPI", 40)
 
 
-def searches(image: Path | None = None) -> list[Search]:
-    hits = [SearchResult("i1", fake.HOSTILE, 0.7, image, True), SearchResult("i2", "dog", 0.6)]
-    return [Search("雪地里的狗<script>", "zh", hits, "a dog & snow", "the-run", 0.2)]
+def searches(image: Path | None = None) -> list[ExampleSearch]:
+    hits = [ExampleHit("i1", fake.HOSTILE, 0.7, image, True), ExampleHit("i2", "dog", 0.6)]
+    return [ExampleSearch("雪地里的狗<script>", "zh", hits, "a dog & snow", "the-run", 0.2)]
 
 
 class Page(HTMLParser):
@@ -125,7 +125,7 @@ def test_the_page_needs_nothing_else_and_runs_only_its_own_script(workspace: Wor
         and "<b>emoji</b>" not in text
         and "<b>T</b>" not in text
     )
-    assert "At 40\u00a0% switched translations, uml reaches SumR" in text
+    assert "At 40% switched translations, uml reaches SumR" in text
     assert "Drawn for the tests &lt;i&gt;by&lt;/i&gt; nobody" in text and "CC-BY-4.0" in text
     assert fake.signature("es", 0.4, 1, "none").replace("|", "|<wbr>") in text
     assert str(workspace.root) not in text

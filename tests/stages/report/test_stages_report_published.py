@@ -74,8 +74,8 @@ def test_the_results_stand_beside_the_published_ones(copy: Chain) -> None:
     assert {"encoders", "captions", "score fusion"} <= set(told)
 
     for text in (done.err, done.made.file("tables/published-multi30k-de.md").read_text(encoding="utf-8")):
-        assert "| _0 %_ | _UML_ | _UML, Table 1_ |  | _505.6_ |" in text
-    assert "Nothing published fits multi30k, queries in de, at 40 % noise." in done.err
+        assert "| _0%_ | _UML_ | _UML, Table 1_ |  | _505.6_ |" in text
+    assert "Nothing published fits multi30k, queries in de, at 40% noise." in done.err
 
 
 def test_the_page_has_a_section_that_quotes_and_cites(copy: Chain) -> None:

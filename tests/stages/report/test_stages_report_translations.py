@@ -56,7 +56,7 @@ def test_translations_alone(workspace: Chain) -> None:
     path = workspace.find("translation").path
     done = workspace.ccr("report", path)
     assert done.code == 0, done.err
-    assert "Of 96 captions in es by hand 0 (0.0 %) are flagged." in done.err
+    assert "Of 96 captions in es by hand 0 (0.0%) are flagged." in done.err
     assert path in done.paths and done.made.parents[0].kind == "translation" and len(done.made.parents) == 1
     text = done.made.file("report.html").read_text(encoding="utf-8")
     assert "toy in es" in text and "The 1 artifact behind this page" in text
@@ -106,7 +106,7 @@ def test_what_failed_is_on_top_of_the_page_and_in_no_flag(tmp_path: Path, engine
     toy.ccr("translate", "--lang", "es", "--engine", "apertium", workspace=tmp_path)
     made = toy.ok("report", workspace=tmp_path).made
     text = made.file("report.html").read_text(encoding="utf-8")
-    assert "2 failed: not translated. Of the other 94, 0 (0.0\xa0%) are flagged." in text
+    assert "2 failed: not translated. Of the other 94, 0 (0.0%) are flagged." in text
     assert "<b>2</b><span>captions failed: not translated</span><small>of 96</small>" in text
     assert '<bdi dir="auto">black ring</bdi>' in text and 'class="tag noisy"' not in text
     heads, *rows = made.file("tables/translations.csv").read_text(encoding="utf-8").splitlines()

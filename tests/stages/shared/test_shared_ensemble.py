@@ -309,7 +309,7 @@ def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, 
     gap = f"{abs(whole - alone):.1f} {'above' if whole > alone else 'below'} the mean of single runs"
     said = f"As an ensemble, infonce x3 reaches {whole:.1f}, {gap}"
     (sentence,) = (each for each in seen.findings.more if each.startswith(said))
-    ends = re.search(r"95 % interval,? (\S+) to ([^\s,)]+)", sentence.replace("\u2212", "-"))
+    ends = re.search(r"95% interval,? (\S+) to ([^\s,)]+)", sentence.replace("\u2212", "-"))
     assert ends is not None, "the interval that compare says"
     assert [float(end) for end in ends.groups()] == pytest.approx([float(told["low"]), float(told["high"])], abs=0.06)
     assert ("; that may be chance" in sentence) == (float(told["low"]) <= 0 <= float(told["high"]))
