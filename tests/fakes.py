@@ -12,7 +12,7 @@ import pandas as pd
 from PIL import Image
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation
-from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
@@ -60,29 +60,29 @@ def make(
 
 def make_dataset(workspace: Workspace, media: Sequence[Path] = (), name: str = "toy-emoji") -> base.Artifact:
     """A data set of forty items, half of them test items."""
-    with building(workspace, "dataset", name, {"source": name}) as build:
-        if build.done is None:
-            folder = build.folder / "media"
-            folder.mkdir(exist_ok=True)
-            items = []
-            for i in range(40):
-                if media:
-                    (folder / f"{i}.png").write_bytes(media[i % len(media)].read_bytes())
-                else:
-                    Image.new("RGBA", (8, 8), (5 * i, 90, 200, 255)).save(folder / f"{i}.png")
-                split = "test" if i % 2 else "train"
-                items.append((f"i{i}", split, "image", f"{i}.png", None, f"g{i}"))
-            (folder / "6.png").write_bytes(b"not an image")
-            frame = pd.DataFrame(items, columns=dataset.ITEMS.names)
-            frame["label"] = frame["label"].astype("Int32")
-            write_table(build.folder / "items.parquet", frame, dataset.ITEMS)
-            captions = [(f"i{i}#en", f"i{i}", "en", 0, WORDS[i % 4][0], "names") for i in range(40)]
-            table = pd.DataFrame(captions, columns=dataset.CAPTIONS.names).astype({"k": np.int32})
-            write_table(build.folder / "captions.parquet", table, dataset.CAPTIONS)
-            (build.folder / "manifest.toml").write_text(MANIFEST.replace("toy-emoji", name))
-            build.finish({"items": 40})
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        folder = site.folder / "media"
+        folder.mkdir(exist_ok=True)
+        items = []
+        for i in range(40):
+            if media:
+                (folder / f"{i}.png").write_bytes(media[i % len(media)].read_bytes())
+            else:
+                Image.new("RGBA", (8, 8), (5 * i, 90, 200, 255)).save(folder / f"{i}.png")
+            split = "test" if i % 2 else "train"
+            items.append((f"i{i}", split, "image", f"{i}.png", None, f"g{i}"))
+        (folder / "6.png").write_bytes(b"not an image")
+        frame = pd.DataFrame(items, columns=dataset.ITEMS.names)
+        frame["label"] = frame["label"].astype("Int32")
+        write_table(site.folder / "items.parquet", frame, dataset.ITEMS)
+        captions = [(f"i{i}#en", f"i{i}", "en", 0, WORDS[i % 4][0], "names") for i in range(40)]
+        table = pd.DataFrame(captions, columns=dataset.CAPTIONS.names).astype({"k": np.int32})
+        write_table(site.folder / "captions.parquet", table, dataset.CAPTIONS)
+        (site.folder / "manifest.toml").write_text(MANIFEST.replace("toy-emoji", name))
+        return {"items": 40}
+
+    return build_artifact(workspace, "dataset", name, {"source": name}, write=write)
 
 
 def variant_labels(
@@ -132,34 +132,34 @@ def make_run(
     top, fall = LEVEL.get(label, (160.0, 80.0))
     request = {"method": method, "seed": seed, "noise": mismatch(noise, seed), "judge": judge, **options}
     request |= {"select_on": select, "triplets": triplets, "lang": "es"}
-    with building(workspace, "run", name, request, [data]) as build:
-        if build.done is None:
-            config = {
-                "method": method,
-                "lang": "es",
-                "seed": seed,
-                "noise": mismatch(noise, seed),
-                "preset": None,
-                "options": {"epochs": 12, "judge": judge, "judge_side": "cross_lingual", **options},
-                "select": select,
-                "criterion": criterion,
-                "triplets": triplets,
-                "data": data.name,
-                "features": "efficientnet-lite0",
-            }
-            base.write_json(build.folder / "config.json", config)
-            lines = []
-            for epoch in range(1, 13):
-                value = (top - fall * noise) * 1.9 * (1 - np.exp(-epoch / 3)) + rng.normal(0, 2)
-                told = {"auroc": 1 - 0.4 * np.exp(-epoch / 2), "recall": 0.9} if noise else None
-                quality = None if judge != "triangle" else told or {"share_noisy": 0.01}
-                val = {"SumR": float(value), "mAP": float(value) / 10}
-                entry = {"epoch": epoch, "lr": 1e-3, "loss": {"total": 3 / epoch}, "val": val}
-                lines.append(json.dumps({**entry, "judge": quality, "best": epoch == 11}) + "\n")
-            (build.folder / "history.jsonl").write_text("".join(lines))
-            build.finish({"epochs": 12})
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        config = {
+            "method": method,
+            "lang": "es",
+            "seed": seed,
+            "noise": mismatch(noise, seed),
+            "preset": None,
+            "options": {"epochs": 12, "judge": judge, "judge_side": "cross_lingual", **options},
+            "select": select,
+            "criterion": criterion,
+            "triplets": triplets,
+            "data": data.name,
+            "features": "efficientnet-lite0",
+        }
+        base.write_json(site.folder / "config.json", config)
+        lines = []
+        for epoch in range(1, 13):
+            value = (top - fall * noise) * 1.9 * (1 - np.exp(-epoch / 3)) + rng.normal(0, 2)
+            told = {"auroc": 1 - 0.4 * np.exp(-epoch / 2), "recall": 0.9} if noise else None
+            quality = None if judge != "triangle" else told or {"share_noisy": 0.01}
+            val = {"SumR": float(value), "mAP": float(value) / 10}
+            entry = {"epoch": epoch, "lr": 1e-3, "loss": {"total": 3 / epoch}, "val": val}
+            lines.append(json.dumps({**entry, "judge": quality, "best": epoch == 11}) + "\n")
+        (site.folder / "history.jsonl").write_text("".join(lines))
+        return {"epochs": 12}
+
+    return build_artifact(workspace, "run", name, request, [data], write=write)
 
 
 def make_evaluation(
@@ -211,15 +211,15 @@ def make_evaluation(
                     else None,
                 }
             )
-    with building(workspace, "evaluation", f"{run.name}-test", {"split": "test"}, [run, data]) as build:
-        if build.done is None:
-            base.write_json(build.folder / "metrics.json", {"results": results})
-            ranks = pd.DataFrame({name: [] for name in evaluation.RANKS.names})
-            ranks = ranks.astype({"result": np.int32, "ties": np.int64, "direction": object, "query_id": object})
-            write_table(build.folder / "ranks.parquet", ranks, evaluation.RANKS)
-            build.finish({"results": len(results)})
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        base.write_json(site.folder / "metrics.json", {"results": results})
+        ranks = pd.DataFrame({name: [] for name in evaluation.RANKS.names})
+        ranks = ranks.astype({"result": np.int32, "ties": np.int64, "direction": object, "query_id": object})
+        write_table(site.folder / "ranks.parquet", ranks, evaluation.RANKS)
+        return {"results": len(results)}
+
+    return build_artifact(workspace, "evaluation", f"{run.name}-test", {"split": "test"}, [run, data], write=write)
 
 
 def make_diagnosis(
@@ -305,11 +305,11 @@ def make_diagnosis(
         "uncertainty": {"clean": 0.2, "noisy": 0.4},
         "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }
-    with building(workspace, "diagnosis", name, {"judge": judge, "share": share}, [run]) as build:
-        if build.done is None:
-            floats = {f.name: np.float32 for f in diagnosis.PAIRS if str(f.type) == "float"}
-            write_table(build.folder / "pairs.parquet", frame.astype(floats), diagnosis.PAIRS)
-            base.write_json(build.folder / "summary.json", summary)
-            build.finish({"pairs": n})
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        floats = {f.name: np.float32 for f in diagnosis.PAIRS if str(f.type) == "float"}
+        write_table(site.folder / "pairs.parquet", frame.astype(floats), diagnosis.PAIRS)
+        base.write_json(site.folder / "summary.json", summary)
+        return {"pairs": n}
+
+    return build_artifact(workspace, "diagnosis", name, {"judge": judge, "share": share}, [run], write=write)

@@ -18,7 +18,7 @@ import pandas as pd
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, features
-from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import progress
@@ -137,20 +137,19 @@ class Collection:
         vectors: npt.NDArray[np.float16],
         facts: dict[str, float],
     ) -> base.Artifact:
-        with building(self.workspace, "features", name, {"encoder": name, **facts}, [data], data=data.name) as build:
-            if build.done is None:
-                size = features.SHARD_ITEMS
-                for shard in range(-(-len(item_ids) // size)):
-                    np.save(build.folder / features.shard_name(shard), vectors[shard * size : (shard + 1) * size])
-                rows = np.arange(len(item_ids))
-                index = pd.DataFrame({"item_id": item_ids, "shard": (rows // size).astype(np.int32)})
-                index = index.assign(first_row=rows % size, n_rows=np.int32(1), status="ok")
-                index["error"] = pd.array([None] * len(rows), dtype=object)
-                write_table(build.folder / "index.parquet", index, features.INDEX)
-                base.write_json(build.folder / "encoder.json", {"model": name, **facts})
-                build.finish({"items": len(item_ids), "failed": 0})
-            assert build.done is not None
-            return build.done
+        def write(site: Build) -> dict[str, int]:
+            size = features.SHARD_ITEMS
+            for shard in range(-(-len(item_ids) // size)):
+                np.save(site.folder / features.shard_name(shard), vectors[shard * size : (shard + 1) * size])
+            rows = np.arange(len(item_ids))
+            index = pd.DataFrame({"item_id": item_ids, "shard": (rows // size).astype(np.int32)})
+            index = index.assign(first_row=rows % size, n_rows=np.int32(1), status="ok")
+            index["error"] = pd.array([None] * len(rows), dtype=object)
+            write_table(site.folder / "index.parquet", index, features.INDEX)
+            base.write_json(site.folder / "encoder.json", {"model": name, **facts})
+            return {"items": len(item_ids), "failed": 0}
+
+        return build_artifact(self.workspace, "features", name, {"encoder": name, **facts}, [data], write=write)
 
 
 def apertium(source: str, target: str, texts: list[str]) -> list[str | None]:

@@ -7,8 +7,8 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,32 +46,37 @@ class Planned(Exception):
         """What else a stage has to say of the work; JSON values."""
 
 
-def state_of(site: AbstractContextManager[Build]) -> str:
-    """How far an artifact is: done, unfinished or to do.
+class OtherRequestError(ArtifactError):
+    """An artifact of the same name was made from other options or parents.
 
-    Args:
-        site: Its `building` in a workspace's `rehearsal`.
+    Attributes:
+        differences: The value there and the value of the new request, by option.
     """
-    try:
-        with site:
-            raise AssertionError("a rehearsal builds nothing")
-    except Planned as planned:
-        return planned.state
+
+    def __init__(self, message: str, differences: Mapping[str, tuple[Any, Any]]) -> None:
+        super().__init__(message, hint="give another --name, or rebuild it with --force")
+        self.differences = differences
 
 
 @dataclass
 class Build:
-    """An artifact in the making. `done` is set where the same request has been fulfilled before."""
+    """An artifact in the making. `done` is the artifact once it is complete, perhaps from an earlier run."""
 
     folder: Path
-    """Where to write: `<name>.partial/`; what lies there from a stopped attempt can be gone on with."""
+    """Where to write: `<name>.partial/`. Files of a stopped attempt at the same request are still there."""
     final: Path
     kind: str
     request: dict[str, Any]
     parents: tuple[base.Parent, ...]
     done: base.Artifact | None = None
     environment: dict[str, Any] = field(default_factory=dict)
-    """Facts apart from identity (device, where the media lie) that `artifact.json` keeps."""
+    """Facts apart from identity (device, media root) that `artifact.json` keeps."""
+
+    @property
+    def artifact(self) -> base.Artifact:
+        """The complete artifact."""
+        assert self.done is not None, "the artifact is complete"
+        return self.done
 
     def finish(self, counts: Mapping[str, int]) -> base.Artifact:
         """Hashes the files, writes `artifact.json` last, and moves the folder to its final name."""
@@ -111,34 +116,21 @@ def building(
     request: Mapping[str, Any],
     parents: Sequence[base.Artifact] = (),
     *,
-    data: str | None = None,
     force: bool = False,
     redo_failed: bool = False,
 ) -> Iterator[Build]:
-    """Opens the building site of an artifact, or says that it is done already.
+    """Locks and opens an artifact's folder for writing; `build_artifact` is this with a function that writes.
 
-    Args:
-        workspace: Where the artifact goes.
-        kind: Its kind.
-        name: Its name.
-        request: Every option that can change the result, JSON values only.
-        parents: What it is made from.
-        data: The data set's name, for kinds kept by data set.
-        force: Rebuild even if it exists; the old one stays until the new one is complete. A stopped rebuild goes on.
-        redo_failed: Go back to building a complete artifact that holds failures, from its own content.
+    Training uses it directly, because several processes write one run and only the first holds the lock.
+    Arguments and errors are those of `build_artifact`.
 
     Yields:
-        The build; its `done` is the artifact where the same request was fulfilled before.
-
-    Raises:
-        ArtifactError: If the name is taken by something made from other inputs or options.
-        LockedError: If another process is building it.
-        UsageError: If the name cannot be that of an artifact.
-        Planned: In a dry run, instead of anything else.
+        The build; `done` is set if the same request was fulfilled before, and nothing is left to write.
     """
     name = slug(name)
     if name.endswith((".partial", ".parts", ".old", ".lock")):
         raise UsageError(f"an artifact's name does not end as {name!r} does", hint="give another --name")
+    data = next((parent.name for parent in parents if parent.kind == "dataset"), None)
     final = workspace.place(kind, name, data)
     links = tuple(base.Parent(p.kind, p.id, workspace.relative(p.path)) for p in parents)
     plan = {
@@ -187,6 +179,60 @@ def building(
             raise
 
 
+def build_artifact(
+    workspace: Workspace,
+    kind: str,
+    name: str,
+    request: Mapping[str, Any],
+    parents: Sequence[base.Artifact] = (),
+    *,
+    write: Callable[[Build], Mapping[str, int]],
+    force: bool = False,
+    redo_failed: bool = False,
+) -> base.Artifact:
+    """Makes an artifact, unless the same request was fulfilled before.
+
+    Args:
+        workspace: Where the artifact goes.
+        kind: Its kind.
+        name: Its name.
+        request: Every option that can change the result, JSON values only.
+        parents: What it is made from. Kinds that are kept by data set lie in the folder of the dataset among them.
+        write: Writes the files into `Build.folder` and returns the artifact's counts. Not called if the artifact is
+            complete.
+        force: Rebuild even if it exists; the old one stays until the new one is complete. A stopped rebuild resumes.
+        redo_failed: Reopen a complete artifact that holds failures, with its own files.
+
+    Returns:
+        The artifact.
+
+    Raises:
+        OtherRequestError: If an artifact of this name was made from other parents or options.
+        ArtifactError: If the folder holds something else, or cannot be made.
+        LockedError: If another process is building it.
+        UsageError: If the name cannot be that of an artifact.
+        Planned: In a dry run, instead of anything else.
+    """
+    with building(workspace, kind, name, request, parents, force=force, redo_failed=redo_failed) as site:
+        if site.done is None:
+            site.finish(write(site))
+        return site.artifact
+
+
+def build_state(build: Callable[[Workspace], object], workspace: Workspace) -> str:
+    """Returns how far an artifact is: done, unfinished or to do.
+
+    Args:
+        build: Builds it in a workspace; it is called in a rehearsal, which writes nothing.
+        workspace: Where the artifact is or goes.
+    """
+    try:
+        build(workspace.rehearsal())
+    except Planned as planned:
+        return planned.state
+    raise AssertionError("a rehearsal builds nothing")
+
+
 def _fulfilled(final: Path, plan: Mapping[str, Any], force: bool, redo_failed: bool, build: Build) -> bool:
     """Whether nothing is left to do: failures count as left only where they are to be tried again."""
     done = _finished(final, plan, force, build)
@@ -212,28 +258,24 @@ def _finished(final: Path, plan: Mapping[str, Any], rebuild: bool, build: Build)
 
 
 def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
-    """Raises ArtifactError with the differences spelled out, where the two plans differ."""
+    """Raises OtherRequestError if the two plans differ."""
     if existing == plan:
         return
-    lines = []
     old, new = existing.get("request", {}), plan["request"]
-    for key in sorted({*old, *new}):
-        if old.get(key) != new.get(key):
-            lines.append(f"{key}: {old.get(key)!r} there, {new.get(key)!r} asked for")
+    differences = {key: (old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
+    lines = [f"{key}: {there!r} there, {here!r} in this request" for key, (there, here) in differences.items()]
     for kind, id_ in plan["parents"]:
         theirs = [i for k, i in existing.get("parents", []) if k == kind]
         if id_ not in theirs:
             shown = theirs[0][:12] if theirs else "none"
-            lines.append(f"parent {kind}: {shown} there, {id_[:12]} given")
+            lines.append(f"parent {kind}: {shown} there, {id_[:12]} in this request")
     for kind, _ in existing.get("parents", []):
         if kind not in [k for k, _ in plan["parents"]]:
-            lines.append(f"parent {kind}: there, not given")
+            lines.append(f"parent {kind}: there, not in this request")
     if existing.get("schema") != plan["schema"]:
         lines.append(f"schema: {existing.get('schema')} there, {plan['schema']} now")
-    raise ArtifactError(
-        f"{where} exists and was made from something else:\n  " + "\n  ".join(lines or ["unreadable plan"]),
-        hint="give another --name, or rebuild it with --force",
-    )
+    message = f"{where} exists and was made from something else:\n  " + "\n  ".join(lines or ["unreadable plan"])
+    raise OtherRequestError(message, differences)
 
 
 def _prepare(folder: Path, plan: Mapping[str, Any], force: bool) -> None:

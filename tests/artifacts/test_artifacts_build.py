@@ -19,7 +19,7 @@ import pytest
 import toy
 
 from ccr_cli.artifacts import base, build
-from ccr_cli.artifacts.build import Planned, building
+from ccr_cli.artifacts.build import Build, Planned, build_artifact, building
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, LockedError
 
@@ -37,12 +37,12 @@ with building(Workspace(Path(sys.argv[1])), "report", "a", {"x": 1}, force=sys.a
 
 def write(root: Path, text: str = "hello", request: dict[str, Any] | None = None, **options: Any) -> base.Artifact:
     """Builds the artifact `a` with one file."""
-    with building(Workspace(root), "report", "a", request or {"x": 1}, **options) as site:
-        if site.done is None:
-            (site.folder / "text.txt").write_text(text)
-            site.finish({})
-        assert site.done is not None
-        return site.done
+
+    def write_file(site: Build) -> dict[str, int]:
+        (site.folder / "text.txt").write_text(text)
+        return {}
+
+    return build_artifact(Workspace(root), "report", "a", request or {"x": 1}, write=write_file, **options)
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def test_stale_temporary_files_do_not_become_part(tmp_path: Path) -> None:
 def test_partial_of_another_request_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), building(Workspace(tmp_path), "report", "a", {"x": 1}):
         raise RuntimeError
-    with pytest.raises(ArtifactError, match="x: 1 there, 2 asked for"):
+    with pytest.raises(ArtifactError, match="x: 1 there, 2 in this request"):
         write(tmp_path, request={"x": 2})
     assert write(tmp_path, request={"x": 2}, force=True).request == {"x": 2}
 
@@ -102,9 +102,9 @@ def test_name_taken_by_something_else(tmp_path: Path) -> None:
     write(tmp_path, request={"x": 1, "gone": True})
     with pytest.raises(ArtifactError) as caught, building(Workspace(tmp_path), "report", "a", {"x": 2}, [parent]):
         pass
-    assert "x: 1 there, 2 asked for" in caught.value.message
-    assert "gone: True there, None asked for" in caught.value.message
-    assert f"parent report: none there, {parent.id[:12]} given" in caught.value.message
+    assert "x: 1 there, 2 in this request" in caught.value.message
+    assert "gone: True there, None in this request" in caught.value.message
+    assert f"parent report: none there, {parent.id[:12]} in this request" in caught.value.message
     assert "--name" in str(caught.value.hint) and "--force" in str(caught.value.hint)
     assert caught.value.exit_code == 4
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset
-from ccr_cli.artifacts.build import Build, building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import say, warn
@@ -137,36 +137,38 @@ def build(
     Raises:
         ArtifactError: If their content is not what the manifest says.
     """
-    with building(workspace, "dataset", name, request(material, name), force=force) as site:
-        if site.done is None:
-            assembly = Assembly(material.variant, material.place, lenient=allow_partial)
-            made = assembly.run()
-            material.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
-            tables = recorded(assembly, made, material, lenient=allow_partial)
-            material.problems += differences(material.variant, made.items, made.captions)
-            if material.problems and not allow_partial:
-                raise material.refuse(material.problems)
-            source = str(material.variant.about["source_lang"])
-            if source not in set(made.captions["lang"]) and not allow_partial:
-                raise ArtifactError(
-                    f"{name} has no captions in {source}, the source language",
-                    hint="--lang says in which language the captions are that are translated and trained on",
-                )
-            write_table(site.folder / "items.parquet", made.items, dataset.ITEMS)
-            write_table(site.folder / "captions.parquet", made.captions, dataset.CAPTIONS)
-            _write_tables(site.folder, tables)
-            site.environment["media_root"] = str(media_root.resolve())
-            finish(site, material, made.items, made.captions, tables=list(tables), refused=made.refused)
-            for note in made.notes:
-                say(f"{name}: {note}")
-        assert site.done is not None
-        read = dataset.read(site.done)
-        tell(read, material, allow_partial)
-    there = dataset.media_root(site.done)
+
+    def write(site: Build) -> dict[str, int]:
+        assembly = Assembly(material.variant, material.place, lenient=allow_partial)
+        made = assembly.run()
+        material.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
+        tables = recorded(assembly, made, material, lenient=allow_partial)
+        material.problems += differences(material.variant, made.items, made.captions)
+        if material.problems and not allow_partial:
+            raise material.refuse(material.problems)
+        source = str(material.variant.about["source_lang"])
+        if source not in set(made.captions["lang"]) and not allow_partial:
+            raise ArtifactError(
+                f"{name} has no captions in {source}, the source language",
+                hint="--lang says in which language the captions are that are translated and trained on",
+            )
+        write_table(site.folder / "items.parquet", made.items, dataset.ITEMS)
+        write_table(site.folder / "captions.parquet", made.captions, dataset.CAPTIONS)
+        _write_tables(site.folder, tables)
+        site.environment["media_root"] = str(media_root.resolve())
+        counts = finish(site, material, made.items, made.captions, tables=list(tables), refused=made.refused)
+        for note in made.notes:
+            say(f"{name}: {note}")
+        return counts
+
+    artifact = build_artifact(workspace, "dataset", name, request(material, name), write=write, force=force)
+    read = dataset.read(artifact)
+    tell(read, material, allow_partial)
+    there = dataset.media_root(artifact)
     if there != media_root.resolve():
-        warn(f"{site.done.path} keeps its media root {there}; import with --force to change it")
+        warn(f"{artifact.path} keeps its media root {there}; import with --force to change it")
     warn_of_overlap(workspace, read)
-    return site.done
+    return artifact
 
 
 def request(material: Material, name: str) -> dict[str, Any]:
@@ -186,15 +188,15 @@ def finish(
     *,
     tables: Sequence[str] = (),
     refused: Sequence[dict[str, Any]] = (),
-) -> None:
-    """Writes the manifest and what failed, and completes the artifact."""
+) -> dict[str, int]:
+    """Writes the manifest and the failures; returns the counts."""
     about = manifest(material, site.final.name, tables)
     (site.folder / "manifest.toml").write_text(toml.dumps(about), encoding="utf-8")
     failed = [failure(problem.what, "import", problem.error, problem.message) for problem in material.problems]
     write_failures(site.folder, [*failed, *refused])
     counts = {f"items.{split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
     counts |= {f"captions.{lang}": int(n) for lang, n in captions["lang"].value_counts(sort=False).items()}
-    site.finish({**dict(sorted(counts.items())), "failed": len(failed) + len(refused)})
+    return {**dict(sorted(counts.items())), "failed": len(failed) + len(refused)}
 
 
 def manifest(material: Material, name: str, tables: Sequence[str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.artifacts.build import Build, building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.data.collections import FileSpec
@@ -69,10 +69,10 @@ def import_given(
     name = slug(name or source.stem)
     digest = base.sha256_file(source)
 
-    def finish(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: Given) -> None:
+    def finish(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: Given) -> dict[str, int]:
         (site.folder / "manifest.toml").write_text(_manifest(name, read), encoding="utf-8")
         counts = {f"items.{split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
-        site.finish({**dict(sorted(counts.items())), f"captions.{LANG}": len(captions), "failed": 0})
+        return {**dict(sorted(counts.items())), f"captions.{LANG}": len(captions), "failed": 0}
 
     request = {"name": name, "sources": {"mat": digest}}
     return _make(workspace, name, request, lambda: _svcl(source), finish, digest, force)
@@ -100,11 +100,11 @@ def import_features(
     if place is None:
         raise material.refuse(material.problems)
 
-    def finish(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: Given) -> None:
+    def finish(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: Given) -> dict[str, int]:
         material.problems += collection.differences(material.variant, items, captions)
         if material.problems and not allow_partial:
             raise material.refuse(material.problems)
-        collection.finish(site, material, items, captions)
+        return collection.finish(site, material, items, captions)
 
     request = collection.request(material, name)
     digest = base.sha256_file(place)
@@ -118,32 +118,33 @@ def _make(
     name: str,
     request: dict[str, Any],
     read: Callable[[], Given],
-    finish: Callable[[Build, pd.DataFrame, pd.DataFrame, Given], None],
+    finish: Callable[[Build, pd.DataFrame, pd.DataFrame, Given], dict[str, int]],
     digest: str,
     force: bool,
 ) -> list[base.Artifact]:
     """Makes the dataset artifact and the features artifact; the file is read once where both are to be made."""
     known: Given | None = None
-    with building(workspace, "dataset", name, request, force=force) as site:
-        if site.done is None:
-            known = read()
-            items, captions = _tables(name, known)
-            write_table(site.folder / "items.parquet", items, dataset.ITEMS)
-            write_table(site.folder / "captions.parquet", captions, dataset.CAPTIONS)
-            _save(site.folder / dataset.TEXTS, known.text_VE)
-            finish(site, items, captions, known)
-        data = site.done
-        assert data is not None
+
+    def write_dataset(site: Build) -> dict[str, int]:
+        nonlocal known
+        known = read()
+        items, captions = _tables(name, known)
+        write_table(site.folder / "items.parquet", items, dataset.ITEMS)
+        write_table(site.folder / "captions.parquet", captions, dataset.CAPTIONS)
+        _save(site.folder / dataset.TEXTS, known.text_VE)
+        return finish(site, items, captions, known)
+
+    def write_features(site: Build) -> dict[str, int]:
+        visual_VD = (known or read()).visual_VD
+        _features(site.folder, list(dataset.read(data).items["item_id"]), visual_VD)
+        about = {"encoder": features.GIVEN, "dim": visual_VD.shape[1], "source": {"sha256": digest}}
+        base.write_json(site.folder / "encoder.json", about)
+        return {"items": len(visual_VD), "rows": len(visual_VD), "failed": 0}
+
+    data = build_artifact(workspace, "dataset", name, request, write=write_dataset, force=force)
     wanted = {"encoder": features.GIVEN, "dtype": "float16", "source": digest}
-    with building(workspace, "features", features.GIVEN, wanted, [data], data=data.name, force=force) as site:
-        if site.done is None:
-            known = known or read()
-            _features(site.folder, list(dataset.read(data).items["item_id"]), known.visual_VD)
-            about = {"encoder": features.GIVEN, "dim": known.visual_VD.shape[1], "source": {"sha256": digest}}
-            base.write_json(site.folder / "encoder.json", about)
-            site.finish({"items": len(known.visual_VD), "rows": len(known.visual_VD), "failed": 0})
-        assert site.done is not None
-        return [data, site.done]
+    vectors = build_artifact(workspace, "features", features.GIVEN, wanted, [data], write=write_features, force=force)
+    return [data, vectors]
 
 
 def preview(material: collection.Material) -> tuple[pd.DataFrame, pd.DataFrame] | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset
-from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import warn
@@ -92,21 +92,23 @@ def import_data(
     name = slug(name or folder.manifest["name"])
     digests = {f: base.sha256_file(path / f) for f in ("manifest.toml", "items.tsv", "captions.tsv")}
     digests |= {f"translations/{t.name}": base.sha256_file(t) for t in folder.tables}
-    with building(workspace, "dataset", name, {"name": name, "sources": digests}, force=force) as build:
-        if build.done is None:
-            _copy(folder, build.folder, copy_media=shipped)
-            if not shipped:
-                build.environment["media_root"] = str((media_root or path / "media").resolve())
-            write_failures(build.folder, folder.refused)
-            build.finish(_counts(folder))
-        assert build.done is not None
+
+    def write(site: Build) -> dict[str, int]:
+        _copy(folder, site.folder, copy_media=shipped)
         if not shipped:
-            warn_of_absent_media(dataset.read(build.done), media_root)
-        there = dataset.media_root(build.done)
-        if media_root is not None and there != media_root.resolve():
-            warn(f"{build.done.path} keeps its media root {there}; import with --force to change it")
-        warn_of_overlap(workspace, dataset.read(build.done))
-        return build.done
+            site.environment["media_root"] = str((media_root or path / "media").resolve())
+        write_failures(site.folder, folder.refused)
+        return _counts(folder)
+
+    request = {"name": name, "sources": digests}
+    artifact = build_artifact(workspace, "dataset", name, request, write=write, force=force)
+    if not shipped:
+        warn_of_absent_media(dataset.read(artifact), media_root)
+    there = dataset.media_root(artifact)
+    if media_root is not None and there != media_root.resolve():
+        warn(f"{artifact.path} keeps its media root {there}; import with --force to change it")
+    warn_of_overlap(workspace, dataset.read(artifact))
+    return artifact
 
 
 def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

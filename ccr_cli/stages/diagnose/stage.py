@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
-from ccr_cli.artifacts.build import Build, building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import warn
@@ -97,16 +97,20 @@ def diagnose(
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
     request |= {} if share is None else {"share": share}
     name = name or stem(trained.name, request, {"judge": verdicts.DEFAULT_JUDGE, "judge_side": "cross_lingual"})
-    with building(inputs.workspace, "diagnosis", name, request, [trained], force=force) as build:
-        if build.done is None:
-            _diagnose(build, inputs, trained, settings, choose_device(device))
-        assert build.done is not None
-        return build.done
+    return build_artifact(
+        inputs.workspace,
+        "diagnosis",
+        name,
+        request,
+        [trained],
+        write=lambda site: _diagnose(site, inputs, trained, settings, choose_device(device)),
+        force=force,
+    )
 
 
 def _diagnose(
     build: Build, inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], device: torch.device
-) -> None:
+) -> dict[str, int]:
     judge, side = build.request["judge"], build.request["judge_side"]
     parent = inputs.workspace.parent
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
@@ -138,7 +142,7 @@ def _diagnose(
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
     base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, build.request))
     called = int((frame["verdict"] == "noisy").sum())
-    build.finish({"pairs": len(frame), "called_noisy": called})
+    return {"pairs": len(frame), "called_noisy": called}
 
 
 def _table(

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts import base, evaluation
-from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
@@ -105,22 +105,22 @@ def evaluate(
     parents = [*(m.artifact for m in who.members), *(p for t in targets for p in (t.data.artifact, *t.each))]
     parents += [other.artifact] if other else []
     name = name or _name(inputs, who, targets, options, usual)
-    with building(inputs.workspace, "evaluation", name, request, _unique(parents), force=force) as build:
-        if build.done is None:
-            own = inputs.workspace.parent(first, "dataset")
-            job = Measuring(Model(who, choose_device(device)), options, own, other)
-            total = sum(len(t.langs) for t in targets)
-            with progress(total, "evaluate", "languages") as advance:
-                for target in targets:
-                    measure_texts(job, target, advance) if text else job.target(target, advance)
-            base.write_json(build.folder / "metrics.json", {"results": job.results})
-            write_table(build.folder / "ranks.parquet", pd.concat(job.ranks, ignore_index=True), evaluation.RANKS)
-            if job.outside:
-                outside = pd.concat(job.outside, ignore_index=True)
-                write_table(build.folder / "outside.parquet", outside, evaluation.OUTSIDE)
-            build.finish({"results": len(job.results), "queries": sum(len(r) for r in job.ranks)})
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        own = inputs.workspace.parent(first, "dataset")
+        job = Measuring(Model(who, choose_device(device)), options, own, other)
+        total = sum(len(t.langs) for t in targets)
+        with progress(total, "evaluate", "languages") as advance:
+            for target in targets:
+                measure_texts(job, target, advance) if text else job.target(target, advance)
+        base.write_json(site.folder / "metrics.json", {"results": job.results})
+        write_table(site.folder / "ranks.parquet", pd.concat(job.ranks, ignore_index=True), evaluation.RANKS)
+        if job.outside:
+            outside = pd.concat(job.outside, ignore_index=True)
+            write_table(site.folder / "outside.parquet", outside, evaluation.OUTSIDE)
+        return {"results": len(job.results), "queries": sum(len(r) for r in job.ranks)}
+
+    return build_artifact(inputs.workspace, "evaluation", name, request, _unique(parents), write=write, force=force)
 
 
 def _request(options: Options) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import torch
 
 from ccr_cli import hub, registry
 from ccr_cli.artifacts import base, dataset, evaluation, features, run
-from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
@@ -84,17 +84,17 @@ def export(
             raise UsageError(f"{given.name} is of several runs as one", hint="an export is of one run")
     evaluations = inputs.all("evaluation", lambda a: evaluation.run_id(a) == trained.id)
     name = name or stem(trained.name + ("-onnx" if onnx else ""), {}, {})
-    with building(inputs.workspace, "export", name, {"onnx": onnx}, [trained, *evaluations], force=force) as build:
-        if build.done is None:
-            _clear(build.folder)
-            try:
-                counts = _write(build.folder, inputs.workspace, trained, settings, evaluations, onnx)
-            except CcrError:
-                _clear(build.folder)
-                raise
-            build.finish(counts)
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        _clear(site.folder)
+        try:
+            return _write(site.folder, inputs.workspace, trained, settings, evaluations, onnx)
+        except CcrError:
+            _clear(site.folder)
+            raise
+
+    parents = [trained, *evaluations]
+    return build_artifact(inputs.workspace, "export", name, {"onnx": onnx}, parents, write=write, force=force)
 
 
 def _clear(folder: Path) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import warn
 from ccr_cli.errors import ArtifactError
@@ -72,24 +72,24 @@ def extract_concat(
         features.PARTS: [part.request for part in encoders],
     }
     name = name or stem(JOINT.join(part.name for part in given), {}, {})
-    with building(inputs.workspace, "features", name, request, [data, *given], data=data.name, force=force) as build:
-        if build.done is None:
-            n_rows, errors = _outcome(given, indexes)
-            failed = [error for error, count in zip(errors, n_rows, strict=True) if not count]
-            refuse_too_many(len(failed), len(items), max_failed, "items", str(failed[0]) if failed else "")
-            about = [base.read_json(part.file("encoder.json")) for part in given]
-            dim = sum(int(each["dim"]) for each in about)
-            _write(build.folder, given, indexes, items, (n_rows, errors), dim)
-            index = features.finish_index(build.folder, len(items))
-            build.environment["given"] = [part.given for part in encoders]
-            damaged = int((index["status"] == "damaged").sum())
-            if damaged:
-                warn(f"{damaged} videos are damaged; what decodes of them is there (index.parquet says how much)")
-            parts = [part for each in about for part in each.get("parts", [each])]
-            told = {"encoder": request["encoder"], "dim": dim, "parts": parts}
-            finish(build, index, told, **({"damaged": damaged} if damaged else {}))
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        n_rows, errors = _outcome(given, indexes)
+        failed = [error for error, count in zip(errors, n_rows, strict=True) if not count]
+        refuse_too_many(len(failed), len(items), max_failed, "items", str(failed[0]) if failed else "")
+        about = [base.read_json(part.file("encoder.json")) for part in given]
+        dim = sum(int(each["dim"]) for each in about)
+        _write(site.folder, given, indexes, items, (n_rows, errors), dim)
+        index = features.finish_index(site.folder, len(items))
+        site.environment["given"] = [part.given for part in encoders]
+        damaged = int((index["status"] == "damaged").sum())
+        if damaged:
+            warn(f"{damaged} videos are damaged; what decodes of them is there (index.parquet says how much)")
+        parts = [part for each in about for part in each.get("parts", [each])]
+        counts = finish(site.folder, index, {"encoder": request["encoder"], "dim": dim, "parts": parts})
+        return counts | ({"damaged": damaged} if damaged else {})
+
+    return build_artifact(inputs.workspace, "features", name, request, [data, *given], write=write, force=force)
 
 
 def _refuse_few(inputs: Inputs, given: Sequence[base.Artifact]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.artifacts.build import PLAN, building
+from ccr_cli.artifacts.build import PLAN, Build, build_artifact
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
 from ccr_cli.data.features.base import Joined, Table, join
@@ -70,33 +70,32 @@ def extract_from(
     data = inputs.one("dataset", "", hint="ccr data import FOLDER")
     pairs = formats.with_lists(sources, ids)
     request = {"encoder": encoder_name or features.GIVEN, "dtype": "float16", features.FROM: _fingerprint(pairs)}
-    with building(
-        inputs.workspace, "features", name or _stem(sources[0]), request, [data], data=data.name, force=force
-    ) as build:
-        if build.done is None:
-            items = list(dataset.read(data).items["item_id"])
-            try:
-                with ExitStack() as stack:
-                    tables = [stack.enter_context(formats.opened(*pair)) for pair in pairs]
-                    joined = join(items, tables)
-                    _report(items, tables, joined)
-                    missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
-                    lacking = f"{missing[0]!r} is not there" if missing else ""
-                    refuse_too_many(len(missing), len(items), max_failed, "items", lacking)
-                    dim = _dimension(tables, joined)
-                    _write(build.folder, items, tables, joined, dim)
-            except ArtifactError:
-                _clear(build.folder)
-                raise
-            index = features.finish_index(build.folder, len(items))
-            failed = index[index["status"] == "failed"]
-            refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
-            about = {"encoder": request["encoder"], "dim": dim}
-            about |= {} if encoder_name else {"source": {"sha256": request[features.FROM]}}
-            build.environment["sources"] = [str(source.absolute()) for source in sources]
-            finish(build, index, about, left_over=len(joined.left))
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        items = list(dataset.read(data).items["item_id"])
+        try:
+            with ExitStack() as stack:
+                tables = [stack.enter_context(formats.opened(*pair)) for pair in pairs]
+                joined = join(items, tables)
+                _report(items, tables, joined)
+                missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
+                lacking = f"{missing[0]!r} is not there" if missing else ""
+                refuse_too_many(len(missing), len(items), max_failed, "items", lacking)
+                dim = _dimension(tables, joined)
+                _write(site.folder, items, tables, joined, dim)
+        except ArtifactError:
+            _clear(site.folder)
+            raise
+        index = features.finish_index(site.folder, len(items))
+        failed = index[index["status"] == "failed"]
+        refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
+        about = {"encoder": request["encoder"], "dim": dim}
+        about |= {} if encoder_name else {"source": {"sha256": request[features.FROM]}}
+        site.environment["sources"] = [str(source.absolute()) for source in sources]
+        return {**finish(site.folder, index, about), "left_over": len(joined.left)}
+
+    name = name or _stem(sources[0])
+    return build_artifact(inputs.workspace, "features", name, request, [data], write=write, force=force)
 
 
 def _stem(source: Path) -> str:

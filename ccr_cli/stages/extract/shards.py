@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.artifacts import base, features
-from ccr_cli.artifacts.build import Build
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.console import progress
 from ccr_cli.stages.shared.disk_space import require_room
@@ -50,20 +49,21 @@ def write_shards(
             advance(len(items[part]))
 
 
-def finish(build: Build, index: pd.DataFrame, about: Mapping[str, Any], **more: int) -> None:
-    """Completes the artifact: failures, who encoded, counts.
+def finish(folder: Path, index: pd.DataFrame, about: Mapping[str, Any]) -> dict[str, int]:
+    """Writes the failures and the facts about the encoder beside the shards.
 
     Args:
-        build: Has all shards.
+        folder: Holds all shards.
         index: Their index.
-        about: Who encoded.
-        more: Further counts.
+        about: The content of `encoder.json`.
+
+    Returns:
+        The artifact's counts.
     """
     failed = index[index["status"] == "failed"]
     causes = [
         (item, *str(error).split(": ", 1)) for item, error in zip(failed["item_id"], failed["error"], strict=True)
     ]
-    write_failures(build.folder, [failure(item, "extract", kind, why) for item, kind, why in causes])
-    base.write_json(build.folder / "encoder.json", about)
-    counts = {"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)}
-    build.finish({**counts, **more})
+    write_failures(folder, [failure(item, "extract", kind, why) for item, kind, why in causes])
+    base.write_json(folder / "encoder.json", about)
+    return {"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)}

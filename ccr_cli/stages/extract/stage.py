@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ import torch
 
 from ccr_cli import console, registry
 from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.artifacts.build import Build, building, state_of
-from ccr_cli.artifacts.workspace import slug, stem
+from ccr_cli.artifacts.build import Build, build_artifact, build_state
+from ccr_cli.artifacts.workspace import Workspace, slug, stem
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.extract import pieces as extract_pieces
@@ -174,36 +174,36 @@ class Job:
             work: Makes the pieces that are not there, or this process's part of them.
             wait: Waits for those with whom the work is shared.
         """
-        with self._building() as build:
-            if build.done is None:
-                self._prepare(build)
-            else:
-                self.pieces.remove()
-            if wait is not None:
-                wait()
-            if build.done is None:
-                try:
-                    self._make(build, work, wait)
-                except CcrError:
-                    self.pieces.remove_if_empty()
-                    raise
-                self.pieces.remove()
-            elif wait is not None:
-                wait()
-            assert build.done is not None
-            return build.done
+        waits = 0  # the other processes wait twice: for the folder of pieces, and until all pieces are there
 
-    def _make(self, build: Build, work: Callable[[], object], wait: Callable[[], None] | None) -> None:
-        with self.pieces.all_parts():
-            if self.pieces.todo():
-                work()
+        def meet() -> None:
+            nonlocal waits
+            waits += 1
             if wait is not None:
                 wait()
-            self._finish(build)
+
+        def write(site: Build) -> dict[str, int]:
+            self._prepare(site)
+            meet()
+            try:
+                with self.pieces.all_parts():
+                    if self.pieces.todo():
+                        work()
+                    meet()
+                    return self._finish(site)
+            except CcrError:
+                self.pieces.remove_if_empty()
+                raise
+
+        artifact = self._build(self._workspace, write)
+        self.pieces.remove()
+        while waits < 2:
+            meet()
+        return artifact
 
     def state(self) -> str:
         """How far the artifact is: done, unfinished or to do."""
-        return state_of(self._building(dry=True))
+        return build_state(lambda workspace: self._build(workspace, lambda site: {}), self._workspace)
 
     def work(self, part: Part) -> tuple[int, int]:
         """Makes the pieces of a part that are not there.
@@ -244,19 +244,17 @@ class Job:
             self.pieces.try_again(bounds)
             raise
 
-    @contextmanager
-    def _building(self, *, dry: bool = False) -> Iterator[Build]:
-        with building(
-            self._workspace.rehearsal() if dry else self._workspace,
+    def _build(self, workspace: Workspace, write: Callable[[Build], dict[str, int]]) -> base.Artifact:
+        return build_artifact(
+            workspace,
             "features",
             self.name,
             self.request,
             [self.data],
-            data=self.data.name,
+            write=write,
             force=self.wanted.force,
             redo_failed=self.wanted.retry_failed,
-        ) as build:
-            yield build
+        )
 
     def _prepare(self, build: Build) -> None:
         """Makes the folder of pieces ready, with what an artifact to be mended holds."""
@@ -267,7 +265,7 @@ class Job:
             self.pieces.prepare(self.plan, purpose=f"retry {earlier.id}")
             self.pieces.take_from(earlier)
 
-    def _finish(self, build: Build) -> None:
+    def _finish(self, build: Build) -> dict[str, int]:
         index = self.pieces.finish(build.folder)
         failed = index[index["status"] == "failed"].to_dict("records")
         cause = str(failed[0]["error"]) if failed else ""
@@ -289,7 +287,7 @@ class Job:
         if damaged := int((index["status"] == "damaged").sum()):
             counts["damaged"] = damaged
             warn(f"{damaged} videos are damaged; what decodes of them is there (index.parquet says how much)")
-        build.finish(counts)
+        return counts
 
     def _about(self, model: Any) -> dict[str, Any]:
         """Who encodes; where there are videos, which of their frames and what is kept of these."""

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run
-from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.artifacts.signature import HUMAN, noise_kind
@@ -99,16 +99,16 @@ def write(
     if material.published:
         request["published"] = material.published.digest
     name = name or _name(material, request, parents)
-    with building(inputs.workspace, "report", name, request, parents, force=force) as build:
-        if build.done is None:
-            for names in compare.repeated(compare.results_frame(material.results, material.facts)):
-                warn(f"{' and '.join(names)} agree in method, options and seeds: their mean counts as one run")
-            counts = Counter(parent.kind for parent in parents)
-            read = ", ".join(counted(n, kind, FOLDERS[kind]) for kind, n in counts.items())
-            say(f"a report on {read}: tables, figures, the page")
-            build.finish(compose.write(material, build.folder))
-        assert build.done is not None
-        return build.done
+
+    def make(site: Build) -> dict[str, int]:
+        for names in compare.repeated(compare.results_frame(material.results, material.facts)):
+            warn(f"{' and '.join(names)} agree in method, options and seeds: their mean counts as one run")
+        counts = Counter(parent.kind for parent in parents)
+        read = ", ".join(counted(n, kind, FOLDERS[kind]) for kind, n in counts.items())
+        say(f"a report on {read}: tables, figures, the page")
+        return compose.write(material, site.folder)
+
+    return build_artifact(inputs.workspace, "report", name, request, parents, write=make, force=force)
 
 
 def summary(inputs: Inputs) -> compose.Overview:

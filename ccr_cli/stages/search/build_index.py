@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts import index as artifact
-from ccr_cli.artifacts.build import Build, building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import warn
@@ -83,14 +83,18 @@ def index(
     data, feats = sources(inputs, trained)
     other = [data.name] if data.id != trained.parent("dataset").id else []
     name = name or stem("-".join([trained.name, *other, wanted.split or "all", asked.kind]), request, usual)
-    with building(inputs.workspace, "index", name, request, [trained, data, feats], force=force) as build:
-        if build.done is None:
-            _build(build, Searcher(inputs, trained, wanted), asked)
-        assert build.done is not None
-        return build.done
+    return build_artifact(
+        inputs.workspace,
+        "index",
+        name,
+        request,
+        [trained, data, feats],
+        write=lambda site: _build(site, Searcher(inputs, trained, wanted), asked),
+        force=force,
+    )
 
 
-def _build(build: Build, searcher: Searcher, asked: Asked) -> None:
+def _build(build: Build, searcher: Searcher, asked: Asked) -> dict[str, int]:
     start = time.monotonic()
     rows_VD = searcher.rows_VD.cpu()
     found = Index.build(rows_VD, asked.kind)
@@ -118,7 +122,7 @@ def _build(build: Build, searcher: Searcher, asked: Asked) -> None:
     found.write(build.folder / "index.faiss")
     write_table(build.folder / "entries.parquet", pd.DataFrame({"id": list(searcher.ids)}), artifact.ENTRIES)
     base.write_json(build.folder / "index.json", about)
-    build.finish({"entries": len(rows_VD), "dim": rows_VD.shape[1]})
+    return {"entries": len(rows_VD), "dim": rows_VD.shape[1]}
 
 
 def _milliseconds(ask: Callable[[Tensor], object], query_QD: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ccr_cli.artifacts import base, dataset, noise
-from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import mismatch as draw
@@ -44,16 +44,16 @@ def make_noise(
     draw.check(style, target)
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
     name = name or f"{style}-{target}-{ratio:g}-seed{seed}"
-    with building(workspace, "noise", name, request, [data], data=data.name, force=force) as build:
-        if build.done is None:
-            source = dataset.read(data)
-            train = set(source.items.loc[source.items["split"] == "train", "item_id"])
-            captions = source.captions[source.captions["lang"] == source.source_lang]
-            pairs = draw.mismatch(captions[captions["item_id"].isin(train)], ratio, style, target, seed)
-            write_table(build.folder / "pairs.parquet", pairs, noise.PAIRS)
-            wrong = int((pairs["vt_wrong"] | pairs["vs_wrong"]).sum())
-            facts = {**request, "nominal": ratio, "effective": wrong / max(len(pairs), 1)}
-            base.write_json(build.folder / "noise.json", facts)
-            build.finish({"triplets": len(pairs), "mismatched": wrong})
-        assert build.done is not None
-        return build.done
+
+    def write(site: Build) -> dict[str, int]:
+        source = dataset.read(data)
+        train = set(source.items.loc[source.items["split"] == "train", "item_id"])
+        captions = source.captions[source.captions["lang"] == source.source_lang]
+        pairs = draw.mismatch(captions[captions["item_id"].isin(train)], ratio, style, target, seed)
+        write_table(site.folder / "pairs.parquet", pairs, noise.PAIRS)
+        wrong = int((pairs["vt_wrong"] | pairs["vs_wrong"]).sum())
+        facts = {**request, "nominal": ratio, "effective": wrong / max(len(pairs), 1)}
+        base.write_json(site.folder / "noise.json", facts)
+        return {"triplets": len(pairs), "mismatched": wrong}
+
+    return build_artifact(workspace, "noise", name, request, [data], write=write, force=force)

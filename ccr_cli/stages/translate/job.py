@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli import registry
-from ccr_cli.artifacts import dataset, translation
-from ccr_cli.artifacts.build import Build, building, state_of
+from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.artifacts.build import Build, OtherRequestError, build_artifact, build_state
 from ccr_cli.artifacts.parquet import read_table
-from ccr_cli.artifacts.workspace import stem
+from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import say
 from ccr_cli.data.manifests import LANG
@@ -126,29 +125,27 @@ class Job:
         if wanted.rounds > 1:
             self.request["rounds"] = wanted.rounds
 
-    @contextmanager
-    def building(self, *, dry: bool = False) -> Iterator[Build]:
-        """The building site of the artifact; if `dry`, `Planned` is raised instead of anything else."""
+    def build(self, write: Callable[[Build], dict[str, int]], workspace: Workspace | None = None) -> base.Artifact:
+        """Makes the artifact; arguments and errors as for `build_artifact`."""
         try:
-            with building(
-                self._workspace.rehearsal() if dry else self._workspace,
+            return build_artifact(
+                workspace or self._workspace,
                 "translation",
                 self.name,
                 self.request,
                 [self._data, *([self.mending.first] if self.mending else [])],
-                data=self._data.name,
+                write=write,
                 force=self.wanted.force,
                 redo_failed=self.wanted.retry_failed,
-            ) as build:
-                yield build
-        except ArtifactError as error:
-            if "\n  set.table: 'sha256:" in error.message:
-                raise ArtifactError(error.message, hint=CHANGED_TABLE) from None
+            )
+        except OtherRequestError as error:
+            if str(error.differences.get("set.table", ("",))[0]).startswith("sha256:"):
+                error.hint = CHANGED_TABLE
             raise
 
     def state(self) -> str:
         """How far the artifact is: done, unfinished or to do."""
-        return state_of(self.building(dry=True))
+        return build_state(lambda workspace: self.build(lambda site: {}, workspace), self._workspace)
 
     @property
     def has_device(self) -> bool:

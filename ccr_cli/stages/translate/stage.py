@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pandas as pd
 
@@ -36,18 +37,10 @@ def translate(inputs: Inputs, wanted: Wanted) -> base.Artifact:
     """
     job = Job(inputs, wanted)
     try:
-        with job.building() as build:
-            if build.done is None:
-                engines = job.engines(build.folder)
-                frame = job.frame(engines, job.earlier(build.folder), build.environment)
-                job.refuse_too_many(frame, engines)
-                _finish(build, job.whole(frame), job)
-                if (frame["status"] != "ok").any() and (told := job.coverage(engines)):
-                    say(str(told))
-            assert build.done is not None
-            if whose := job.recordings():
-                say(whose)
-            return build.done
+        artifact = job.build(lambda site: _write(site, job))
+        if whose := job.recordings():
+            say(whose)
+        return artifact
     except UnavailableError as error:
         raise job.alternative(error) from None
     except Planned as planned:
@@ -60,22 +53,32 @@ def translate(inputs: Inputs, wanted: Wanted) -> base.Artifact:
         raise
 
 
-def _finish(build: Build, frame: pd.DataFrame, job: Job) -> None:
+def _write(site: Build, job: Job) -> dict[str, int]:
+    """Translates, and writes the captions with the evidence on their quality; returns the counts."""
+    engines = job.engines(site.folder)
+    frame = job.frame(engines, job.earlier(site.folder), site.environment)
+    job.refuse_too_many(frame, engines)
+    if (frame["status"] != "ok").any() and (answered := job.coverage(engines)):
+        say(str(answered))
+    return _write_files(site.folder, job.whole(frame), job)
+
+
+def _write_files(folder: Path, frame: pd.DataFrame, job: Job) -> dict[str, int]:
     failed = frame[frame["status"] != "ok"]
-    attempts = {r["id"]: r["attempt"] for r in read_failures(build.folder)} if job.wanted.retry_failed else {}
+    attempts = {r["id"]: r["attempt"] for r in read_failures(folder)} if job.wanted.retry_failed else {}
     records = [
         failure(caption, "translate", "NotTranslated", why.removeprefix("failed: "), attempts.get(caption, 0) + 1)
         for caption, why in zip(failed["caption_id"], failed["status"], strict=True)
     ]
     write_table(
-        build.folder / "captions.parquet",
+        folder / "captions.parquet",
         frame.assign(status=frame["status"].where(frame["status"] == "ok", "failed")),
         translation.CAPTIONS,
     )
-    write_failures(build.folder, records)
+    write_failures(folder, records)
     evident, summed = assess(frame, job.source)
-    write_table(build.folder / "quality.parquet", evident, translation.QUALITY)
-    base.write_json(build.folder / "quality.json", summed)
+    write_table(folder / "quality.parquet", evident, translation.QUALITY)
+    base.write_json(folder / "quality.json", summed)
     counts = {str(k): int(n) for k, n in frame["direction"].value_counts(sort=False).items()}
-    shutil.rmtree(build.folder / JOURNAL, ignore_errors=True)
-    build.finish({**counts, "failed": len(records)})
+    shutil.rmtree(folder / JOURNAL, ignore_errors=True)
+    return {**counts, "failed": len(records)}

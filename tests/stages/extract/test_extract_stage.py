@@ -113,7 +113,7 @@ def test_retry_of_other_options_is_refused(source: Source) -> None:
     (source.media / "red-ring.png").unlink()
     assert source.extract("--name", "mine").code == 3
     done = source.extract("--name", "mine", "--retry-failed", "--set", "image_size=64")
-    assert done.code == 4 and "image_size: 32 there, 64 asked for" in done.err
+    assert done.code == 4 and "image_size: 32 there, 64 in this request" in done.err
 
 
 def test_too_many_failures_stop_and_what_succeeded_is_kept(source: Source, sources: Chain) -> None:

@@ -143,7 +143,7 @@ def test_features_of_others_have_no_encoder_here(workspace: Chain, tmp_path: Pat
 def test_another_encoder_of_the_same_name_is_refused(workspace: Chain) -> None:
     own, data = workspace.find("features"), workspace.find("dataset")
     other = {**base.read_json(own.file("encoder.json")), "weights_sha256": "0" * 64, "preprocessing": "none"}
-    with building(Workspace(workspace.root), "features", "other", own.request, [data], data="toy") as build:
+    with building(Workspace(workspace.root), "features", "other", own.request, [data]) as build:
         for file in own.files:
             shutil.copy(own.path / file.path, build.folder / file.path)
         base.write_json(build.folder / "encoder.json", other)
