@@ -42,10 +42,11 @@ from torch import Tensor
 from ccr_cli import registry
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
+from ccr_cli.encoders.base import DTYPES
 from ccr_cli.stages.data.folder import import_data
 from ccr_cli.stages.extract.encoding import Forward, How
 from ccr_cli.stages.extract.reader import Medium, Reader
-from ccr_cli.stages.extract.stage import DTYPES, Wanted, extract
+from ccr_cli.stages.extract.stage import Wanted, extract
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure
 

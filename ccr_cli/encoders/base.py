@@ -1,4 +1,4 @@
-"""What every frozen media encoder offers, and what they share.
+"""The interface of every frozen media encoder, and helpers that several of them use.
 
 Shapes: B inputs of a batch, L frames of a clip, R rows of an input, H height, W width, D embedding.
 """
@@ -13,27 +13,28 @@ from typing import Protocol
 import torch
 from PIL import Image
 
-from ccr_cli import hub
 from ccr_cli.artifacts.base import sha256_file, sha256_text
-from ccr_cli.console import say
 from ccr_cli.data.sampling import Sampling
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+"""Precisions of an encoder, by the value of `--dtype`."""
 
 
 @dataclass(frozen=True)
 class PictureConfig:
-    """Options of every encoder of pictures: which frames of a video it is shown. Without videos they play no part."""
+    """Options of every picture encoder: which frames of a video it encodes. They only matter for videos."""
 
     fps: float = 1.0
-    """Frames a second of a video, by the time at which they are shown; 0: every frame of the file."""
+    """Frames per second of a video, by the time at which they are shown; 0: every frame of the file."""
 
     frames: int = 0
-    """So many frames, evenly over the whole video, in place of `fps`; 0: by `fps`."""
+    """Encode this many frames, evenly over the whole video, instead of using `fps`; 0: use `fps`."""
 
     def __post_init__(self) -> None:
-        """Checks the values; a Config with a check of its own calls this one too.
+        """Checks the values; a subclass with its own check calls this one too.
 
         Raises:
-            UsageError: If one of them is out of its range.
+            UsageError: If a value is out of range.
         """
         _ = self.sampling
 
@@ -46,25 +47,25 @@ class PictureConfig:
 class Encoder(Protocol):
     """A frozen encoder: `Encoder(config, device, dtype)`, built from the `Config` of its own file.
 
-    One input is a picture or, where `sampling.clip_frames` is more than 1, a clip of as many frames. Of a video, an
-    encoder of pictures is shown single frames; an encoder of clips takes no pictures. Options in Config that have the
-    name of a field of `Sampling` are recorded in a request only where there are videos.
+    An input is a picture or, where `sampling.clip_frames` is more than 1, a clip of that many frames. A picture
+    encoder encodes single frames of a video; a clip encoder does not take pictures. Options in Config named like a
+    field of `Sampling` are recorded in a request only if the data set has videos.
 
-    Beside it a file may have `missing()`, for `ccr doctor`, and `identity(config)`: what a request records in place
-    of options that name a file. An encoder that can be trained further has its network as `tower`, and its file has
-    `recipe(config)`: how pictures are prepared, without the weights.
+    A file may also define `missing()`, for `ccr doctor`, and `identity(config)`: what a request records in place
+    of options that name a file. An encoder that can be trained further exposes its network as `tower`, and its file
+    defines `recipe(config)`: how pictures are prepared, read without the weights.
     """
 
     dim: int
-    """D, the width of one vector."""
+    """D, the length of a vector."""
 
     sampling: Sampling
-    """Which frames of a video make the inputs: `config.sampling` of an encoder of pictures."""
+    """Which frames of a video make the inputs; `config.sampling` for a picture encoder."""
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
-        """Turns one picture, or one frame, into (3, H, W), float32 or uint8, always of one shape.
+        """Turns one picture or frame into (3, H, W), float32 or uint8, always of the same shape.
 
-        Called from worker threads. A frame is RGB, and goes through this once, however many clips it is in.
+        Called from worker threads. A frame is RGB and is prepared once, even if several clips contain it.
         """
         ...
 
@@ -72,28 +73,31 @@ class Encoder(Protocol):
         """Encodes inputs.
 
         Args:
-            batch: What `preprocess` gave, (B, 3, H, W), of clips (B, L, 3, H, W); on any device.
+            batch: Outputs of `preprocess`, (B, 3, H, W), or (B, L, 3, H, W) for clips; on any device.
 
         Returns:
-            (B, D), or (B, R, D) where an input has R rows (tokens, regions); float32, on any device, not normalised.
+            (B, D), or (B, R, D) if an input has R rows (tokens, regions); float32, on any device, not normalised.
         """
         ...
 
     def compile(self) -> None:
-        """Has `torch.compile` make what computes faster from the first batch on, for `--compile`."""
+        """Applies `torch.compile`, for `--compile`; it takes effect with the first batch."""
         ...
 
     def describe(self) -> dict[str, object]:
-        """Says what made the vectors: model, revision, weights' sha256, preprocessing and backend, dtype."""
+        """Returns what made the vectors: model, revision, sha256 of the weights, preprocessing and backend, dtype."""
         ...
 
 
-def shown_licence(located: hub.Located) -> str | None:
-    """The licence that a model's card names, after saying it; None where it names none."""
-    licence = hub.licence(located.folder)
-    if licence:
-        say(f"{located.label}, licence: {licence}")
-    return licence
+def dtype_name(dtype: torch.dtype) -> str:
+    """Returns the name of a precision, such as `float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
+def first_line(error: Exception) -> str:
+    """Returns an error's first line, with the error's class if the line is too short to mean anything."""
+    first = str(error).strip().split("\n", 1)[0]
+    return first if len(first) > 12 else f"{type(error).__name__}: {first}"  # a KeyError is the key alone
 
 
 def sha256_of(paths: Iterable[Path]) -> str:

@@ -1,8 +1,8 @@
-"""CLIP, SigLIP and their kin, through transformers, by hub name or folder.
+"""CLIP, SigLIP and similar models of transformers, by hub name or folder.
 
 Radford et al., "Learning Transferable Visual Models From Natural Language Supervision", ICML 2021; Zhai et
-al., "Sigmoid Loss for Language Image Pre-Training", ICCV 2023. Pictures as in `vision.py`: the vector is the projected
-image embedding, before normalisation. The text side serves as the zero-shot baseline that needs no training
+al., "Sigmoid Loss for Language Image Pre-Training", ICCV 2023. Pictures are encoded as in `vision.py`: the vector is
+the projected image embedding, before normalisation. The text side is the zero-shot baseline without training
 (multilingual checkpoints: SigLIP 2, MetaCLIP 2, AltCLIP, ...).
 
 Shapes: T texts, D embedding.
@@ -34,12 +34,12 @@ class Config(vision.Config):
 
 
 def missing() -> tuple[str, str] | None:
-    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    """Returns what the default model lacks on this machine and how to get it, for `ccr doctor`; None if nothing."""
     return hub.missing(Config().model)
 
 
 class Encoder(vision.Encoder):
-    """A frozen dual encoder; its image side encodes media, its text side serves as a baseline.
+    """A frozen dual encoder: its image side encodes media, its text side is a baseline.
 
     Args:
         config: Options.
@@ -49,7 +49,7 @@ class Encoder(vision.Encoder):
     Raises:
         UnavailableError: If the model is not on this machine and cannot be fetched.
         ArtifactError: If its folder lacks weights, or does not say how pictures are prepared.
-        UsageError: If the model has no image side beside one for texts, or takes pictures of any shape.
+        UsageError: If the model does not have both an image side and a text side, or takes pictures of any shape.
     """
 
     name = "clip"
@@ -61,7 +61,7 @@ class Encoder(vision.Encoder):
     def _check(self, network: Any) -> None:
         if not hasattr(network, "get_image_features"):
             raise UsageError(
-                f"{self.config.model} ({network.__name__}) has no image side beside one for texts",
+                f"{self.config.model} ({network.__name__}) does not have both an image side and a text side",
                 hint=f"an image model: --encoder vision --set model={self.config.model}",
             )
 
@@ -69,11 +69,11 @@ class Encoder(vision.Encoder):
     def encode_text(self, texts: list[str]) -> torch.Tensor:
         """Encodes texts into the space of the images.
 
-        SigLIP was trained on texts padded to its full length, and is only right that way; the others are
-        padded to the longest text of a batch. Longer texts are cut at the model's length.
+        SigLIP was trained on texts padded to its full length and needs them that way; for the others texts are
+        padded to the longest of a batch. Longer texts are cut at the model's length.
 
         Args:
-            texts: Any number of texts, in any language that the checkpoint knows.
+            texts: Any number of texts, in any language of the checkpoint.
 
         Returns:
             (T, D) float32 on the CPU, not normalised.
@@ -83,7 +83,13 @@ class Encoder(vision.Encoder):
         """
         if not hasattr(self._model, "get_text_features"):
             raise UsageError(f"{self.config.model} has no text side")
-        tokenizer = self._load_tokenizer()
+        if self._tokenizer is None:
+            with transformers_loading():
+                from transformers import AutoTokenizer
+
+                folder = str(self._located.folder)
+                self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = self._tokenizer
         settings = getattr(self._model.config, "text_config", self._model.config)
         length = min(int(settings.max_position_embeddings), int(tokenizer.model_max_length))
         padding = "max_length" if self._model.config.model_type.startswith("siglip") else "longest"
@@ -99,13 +105,3 @@ class Encoder(vision.Encoder):
             inputs = {name: tensor.to(self.device) for name, tensor in batch.items()}
             parts.append(self._model.get_text_features(**inputs).pooler_output.float().cpu())
         return torch.cat(parts)
-
-    def _load_tokenizer(self) -> Any:
-        if self._tokenizer is None:
-            with transformers_loading():
-                from transformers import AutoTokenizer
-
-                self._tokenizer = AutoTokenizer.from_pretrained(
-                    str(self._located.folder), local_files_only=True, trust_remote_code=False
-                )
-        return self._tokenizer

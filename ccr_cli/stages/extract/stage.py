@@ -8,13 +8,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ccr_cli import console, registry
 from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import Build, build_artifact, build_state
 from ccr_cli.artifacts.workspace import Workspace, slug, stem
 from ccr_cli.console import say, warn
+from ccr_cli.encoders.base import DTYPES
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.extract import pieces as extract_pieces
 from ccr_cli.stages.extract.encoding import How, encode
@@ -26,7 +25,6 @@ from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure, identified
 from ccr_cli.stages.shared.sharding import Part, meeting, own_device, rank_and_size
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 POOLS = ("none", "mean")
 
 

@@ -19,9 +19,9 @@ from ccr_cli import registry
 from ccr_cli.artifacts import base, features
 from ccr_cli.data.formats.base import is_video
 from ccr_cli.data.frames import Frames
+from ccr_cli.encoders.base import DTYPES
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.extract.reader import MediaError, Medium, Reader
-from ccr_cli.stages.extract.stage import DTYPES
 from ccr_cli.stages.shared.options import configure
 
 _WHATEVER = {"model", "revision", "licence", *features.OF_VIDEOS}
