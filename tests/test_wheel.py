@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -93,6 +94,10 @@ def test_the_wheel_carries_the_data_sets_and_works_elsewhere(tmp_path: Path) -> 
     missing = {f"ccr_cli/data_manifests/{p.relative_to(MANIFESTS).as_posix()}" for p in shipped} - names
     assert not missing
     assert "ccr_cli/py.typed" in names
+    page = PACKAGE / "report" / "page"
+    templates = [*(page / "templates").iterdir(), *(page / "static").iterdir()]
+    assert {path.suffix for path in templates} == {".j2", ".css", ".js"}
+    assert {f"ccr_cli/{path.relative_to(PACKAGE).as_posix()}" for path in templates} <= names
     licences = {name.split("/licenses/")[1] for name in names if "/licenses/" in name}
     assert licences == {"LICENSE", *(f"LICENSES/{p.name}" for p in (CHECKOUT / "LICENSES").iterdir())}
     assert not [
@@ -113,11 +118,15 @@ def test_the_wheel_carries_the_data_sets_and_works_elsewhere(tmp_path: Path) -> 
     assert {"multi30k", "multi30k-task2", "vatex"} <= {name for name, state in states.items() if state == "collection"}
     checked = run(tmp_path / "venv" / "bin" / "ccr", "data", "verify", "noto-emoji", at=empty)
     assert str(site / "ccr_cli" / "data_manifests" / "noto-emoji") in checked
+    assert "<title>Search</title>" in run(
+        python, "-c", "from ccr_cli.report.page.search_page import page; print(page())", at=empty
+    )
     assert not list(empty.iterdir())
 
 
 def run(*command: object, at: Path | None = None) -> str:
     """Runs a program that must succeed; returns its standard output."""
-    done = subprocess.run(list(map(str, command)), cwd=at, capture_output=True, text=True, timeout=600)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(list(map(str, command)), cwd=at, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout

@@ -152,7 +152,7 @@ def test_the_sheet_of_a_picture_and_of_what_has_none(tmp_path: Path) -> None:
     found = [ExampleHit(f"i{n}", f"caption {n}", 1 - n / 9, tmp_path / "none.png", lang="es") for n in range(7)]
     searches = [ExampleSearch("asked.png", "", found, image=tmp_path / "asked.png"), ExampleSearch("nothing", "es", [])]
     seen = Page(contact_sheet.to_html(searches, "title"))
-    assert [a["class"] for tag, a in seen.tags if tag == "img"] == ["asked"]
+    assert [a["class"] for tag, a in seen.tags if tag == "img"] == ["query-picture"]
     assert seen.words.count("no image") == 7 and "7 · 0.333" in seen.words and "uncertainty" not in seen.words
     assert [a["lang"] for tag, a in seen.tags if tag == "bdi" and "lang" in a] == [*["es"] * 7, "es"]
     assert contact_sheet.to_picture(searches, "title").startswith(b"\x89PNG")

@@ -83,7 +83,7 @@ def test_words_keys_and_pictures(browser: Any, chain: Chain) -> None:
         page.keyboard.press("Enter")
         first = up.ask("/search?q=c%C3%ADrculo%20rojo&top=20").json["hits"]
         assert seen.found() == [f"{hit['place']} · {hit['similarity']:.3f}" for hit in first]
-        assert "20 results · uncertainty 0." in page.inner_text("#said") and "mean" not in page.inner_text("#said")
+        assert "20 results · uncertainty 0." in page.inner_text("#status") and "mean" not in page.inner_text("#status")
         seen.until("[...document.images].filter(i => i.naturalWidth === 32).length >= 10")
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowRight")
@@ -115,15 +115,17 @@ def test_words_keys_and_pictures(browser: Any, chain: Chain) -> None:
         assert page.input_value("#q") == "círculo rojo"
         page.fill("#q", "xyzzy")
         page.keyboard.press("Enter")
-        seen.until("document.querySelector('#said').textContent.endsWith('so they mean little')")
+        seen.until("document.querySelector('#status').textContent.endsWith('so the results mean little')")
         seen.shot("unknown")
         page.set_input_files("#file", chain.folder / "media" / "blue-ring.png")
         seen.until("document.querySelector('#hits b').textContent === '1 · 1.000'")
-        assert page.locator("#hits bdi").first.text_content() == "blue ring" and page.locator("#said img").count() == 1
+        assert (
+            page.locator("#hits bdi").first.text_content() == "blue ring" and page.locator("#status img").count() == 1
+        )
         seen.shot("picture")
         page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"})
-        page.wait_for_selector("#said.wrong")
-        assert "no picture that can be read" in page.inner_text("#said")
+        page.wait_for_selector("#status.error")
+        assert "no picture that can be read" in page.inner_text("#status")
         assert [text for text in seen.said if "400" not in text] == [], "a refusal is on the console, and nothing else"
         seen.said.clear()
         seen.close(up.address)

@@ -136,10 +136,7 @@ def test_pairs_are_sorted_and_filtered(browser: Any, address: str) -> None:
     assert page.get_attribute("#explorer th:has(button[data-by=uncertainty])", "aria-sort") == "ascending"
     page.select_option("#pairs-sort", "p")
     page.select_option("#pairs-verdict", "clean")
-    assert (
-        all(text.startswith("called clean") for text in seen.column("verdict"))
-        and float(seen.column("P(clean)")[0]) >= 0.5
-    )
+    assert all(text.startswith("clean") for text in seen.column("verdict")) and float(seen.column("P(clean)")[0]) >= 0.5
     page.select_option("#pairs-verdict", "noisy")
     page.select_option("#pairs-truth", "clean")
     page.fill("#pairs-words", "ROJO")
@@ -199,7 +196,7 @@ def test_runs_are_compared(browser: Any, address: str) -> None:
     page.select_option("#pairs-other", label="infonce")
     page.check("#pairs-differ")
     first = page.locator('#explorer td[data-name="verdict"]').first.inner_text()
-    assert "called noisy" in first and "called clean" in first
+    assert "noisy" in first and "clean" in first
     page.select_option("#pairs-sort", "difference")
     lines = [text.split() for text in page.locator('#explorer td[data-name="P(clean)"]').all_inner_texts()]
     gaps = [abs(float(words[0]) - float(words[2])) for words in lines]

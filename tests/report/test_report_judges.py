@@ -80,7 +80,7 @@ def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ..
 @pytest.mark.parametrize(("source", "head"), [("de", "source (de)"), ("", "source")])
 def test_a_list_says_what_was_translated_from(source: str, head: str) -> None:
     pair = {"item_id": "i", "source_text": "Hund", "translation": "perro", "back": "Hündin", "p_clean": 0.1}
-    shown = suspects.table([pair], lambda item: None, "es", source)
+    shown = suspects.page([pair], lambda item: None, "es", source, "title")
     attribute = f' lang="{source}"' if source else ""
     assert f"<th>{head}</th>" in shown and "English" not in shown
     assert all(f'<bdi dir="auto"{attribute}>{word}</bdi>' in shown for word in ("Hund", "Hündin"))
@@ -92,7 +92,7 @@ def test_the_page_takes_the_language_of_the_data_set(tmp_path: Path) -> None:
     found = replace(found, datasets=[replace(collection, manifest={**collection.manifest, "source_lang": "de"})])
     group, seen = told(found)
     assert group["source"] == "de"
-    assert "<th>source (de)</th>" in suspects.lists(found, seen.suspects[0], seen.found)[0]
+    assert "source (de)" in suspects.lists(found, seen.suspects[0], seen.found)[0].heads
 
 
 def test_a_judge_without_sides_has_none_in_an_early_diagnosis(tmp_path: Path) -> None:

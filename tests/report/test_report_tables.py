@@ -7,6 +7,7 @@ import io
 import json
 import math
 from html.parser import HTMLParser
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ccr_cli.report.content import ExampleHit, ExampleSearch
-from ccr_cli.report.page import markup
+from ccr_cli.report.page.rendering import environment
 from ccr_cli.report.tables import results, summaries
 from ccr_cli.report.tables.results import METRICS
 from ccr_cli.report.tables.table import (
@@ -34,6 +35,8 @@ from ccr_cli.report.tables.table import (
 )
 
 HOSTILE = '=HYPERLINK("x")|<img src=x>\t[red]\\input{a}%\x1b[31m'
+
+blocks: Any = environment.get_template("blocks.html.j2").module
 
 
 def sample() -> Table:
@@ -99,7 +102,7 @@ def test_every_writer_marks_the_second() -> None:
     table = Table("t", "", [Column("r", "r", "high")], [Row([Cell(v, 0.5)]) for v in (9.0, 5.0, 1.0)])
     assert "<ins>5.0 ± 0.5</ins>" in to_markdown(table)
     assert r"\underline{5.0 $\pm$ 0.5}" in to_latex(table)
-    assert "<u>5.0</u>" in markup.table(table) and markup.table(table).count("<u>") == 1
+    assert "<u>5.0</u>" in blocks.table(table) and blocks.table(table).count("<u>") == 1
     cells = [cell for column in to_rich(table).columns for cell in column.cells]
     spans = [(str(cell.style), cell) for cell in cells if isinstance(cell, Text)]
     assert [str(cell) for style, cell in spans] == ["9.0 ± 0.5", "5.0 ± 0.5", "1.0 ± 0.5"]
@@ -189,20 +192,20 @@ class Tags(HTMLParser):
 
 def test_html_is_balanced_and_holds_no_foreign_tag() -> None:
     tags = Tags()
-    tags.feed(markup.table(sample()))
+    tags.feed(blocks.table(sample()))
     assert not tags.open and "img" not in tags.seen
-    assert "<b>10.0</b>" in markup.table(sample())
+    assert "<b>10.0</b>" in blocks.table(sample())
 
 
 def test_addresses_are_links_only_if_they_are_of_the_web() -> None:
-    assert "<a " not in markup.web_link("javascript:alert(1)")
-    assert markup.web_link("https://example.org/?a=1&b=2").startswith('<a href="https://example.org/?a=1&amp;b=2"')
+    assert "<a " not in blocks.web_link("javascript:alert(1)")
+    assert blocks.web_link("https://example.org/?a=1&b=2").startswith('<a href="https://example.org/?a=1&amp;b=2"')
 
 
 def test_a_text_cannot_leave_its_attribute_or_turn_its_neighbours() -> None:
-    assert '"' not in markup.text('" onload="x')
-    assert "\u202e" not in markup.foreign("\u202eabc") and "dir=" in markup.foreign("abc", 'x"y')
-    assert 'lang="x&quot;y"' in markup.foreign("abc", 'x"y')
+    assert 'alt="&#34; onload=&#34;x"' in blocks.hit_picture("data:,", '" onload="x')
+    assert "\u202e" not in blocks.foreign("\u202eabc") and "dir=" in blocks.foreign("abc", 'x"y')
+    assert 'lang="x&#34;y"' in blocks.foreign("abc", 'x"y')
 
 
 @pytest.mark.parametrize("lang", ["de", ""])

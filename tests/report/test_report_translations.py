@@ -84,6 +84,13 @@ def made(
     return ReportTranslation(label, "toy", lang, quality, lambda: known, {"test": texts} if texts else {})
 
 
+def listing(captions: Captions) -> str:
+    """The section of a page on one translation."""
+    findings = flagged_translations.findings([captions.of])
+    content = report_page.Content(ReportData([], translations=[captions.of]), [], findings, {}, {}, [], [captions])
+    return report_page.render(content).partition('<section id="translations">')[2].partition("</section>")[0]
+
+
 def flagged(flag: str, *rows: int) -> pd.DataFrame:
     frame = captions()
     frame.loc[list(rows), flag] = True
@@ -145,7 +152,10 @@ def test_the_same_texts_are_one_row_and_count_once() -> None:
     loaded = flagged_translations.load(several)
     assert [each.of.label for each in loaded] == ["a", "b"]
     content = report_page.Content(ReportData([], translations=several), [], seen.findings, seen.tables, {}, [], loaded)
-    assert "Drawn and listed are 2 of the 3, the same texts once." in report_page.render(content)
+    assert (
+        "Figures and lists show 2 of the 3 translations; translations with the same texts appear once."
+        in report_page.render(content)
+    )
 
 
 SAME = (("a", 20, "x"), ("b", 30, "y"), ("c", 20, "x"))
@@ -203,11 +213,11 @@ def test_failed_captions_are_counted_apart() -> None:
     assert "A caption that failed counts as an empty translation here." in scored.notes
     (loaded,) = flagged_translations.load([of])
     assert len(loaded.frame) == 20 and len(loaded.failed) == 20
-    listed = "".join(translation_lists.lists(ReportData([]), [loaded]))
-    assert "20 failed: not translated</b>" in listed and "and 16 more." in listed
+    listed = listing(loaded)
+    assert "20 captions failed</b>" in listed and "and 16 more." in listed
     nothing = made("a", frame=captions(text=None))
     assert flagged_translations.findings([nothing]).tiles[1].value == MISSING
-    assert "40 failed" in "".join(translation_lists.lists(ReportData([]), flagged_translations.load([nothing])))
+    assert "40 captions failed" in listing(*flagged_translations.load([nothing]))
     assert flagged_translations.failures([made(), nothing]) == ["Of 80 captions 40 failed: not translated."]
     assert flagged_translations.failures([made()]) == []
 
@@ -228,16 +238,16 @@ def test_flags_that_no_caption_has_are_named_and_have_no_column() -> None:
 @pytest.mark.parametrize(
     ("frame", "kind", "words", "first"),
     [
-        (captions(), "translation", "least comes back", "i0"),
-        (captions(round_trip_chrf=np.nan, score=-np.arange(40.0)), "translation", "least sure", "i39"),
+        (captions(), "translation", "round trip", "i0"),
+        (captions(round_trip_chrf=np.nan, score=-np.arange(40.0)), "translation", "engine score", "i39"),
         (captions(round_trip_chrf=np.nan), "translation", "least like their human translation", "i39"),
         (captions(round_trip_chrf=np.nan, length_z=[0.0] * 7 + [-9.0] + [2.0] * 32), "caption", "unusual length", "i7"),
-        (flagged("empty", 0), "translation", "least comes back", "i1"),
+        (flagged("empty", 0), "translation", "round trip", "i1"),
     ],
 )
 def test_the_worst_captions_are_listed_first(frame: pd.DataFrame, kind: str, words: str, first: str) -> None:
     loaded = Captions(made("a", (references(20, kind),), frame), frame)
-    found = translation_lists._worst(loaded)
+    found = translation_lists.worst(loaded)
     assert found is not None
     why, rows = found
     assert words in why and len(rows) == WORST and rows["item_id"].iloc[0] == first
@@ -248,17 +258,17 @@ def test_lists_show_what_is_known_and_nothing_is_markup() -> None:
     frame.loc[5, "text"] = HOSTILE
     frame.loc[0, "back"] = HOSTILE
     frame["human"] = None
-    listed = "".join(translation_lists.lists(ReportData([]), [Captions(made(HOSTILE, frame=frame), frame)]))
+    listed = listing(Captions(made(HOSTILE, frame=frame), frame))
     assert "<script" not in listed and "&lt;script&gt;" in listed and "\u202e" not in listed
     assert listed.count('<span class="tag noisy">untranslated</span>') == 2, "among the worst, and among the flagged"
-    assert "way back</th>" in listed and "human" not in listed.partition("<tbody>")[0]
+    assert "back-translation</th>" in listed and "human" not in listed.partition("<tbody>")[0]
     assert "1 flagged captions, some of each kind" in listed and "picture" not in listed
 
 
 def test_words_left_as_they_were_are_counted() -> None:
     frame = captions(source="a grayhound runs", text="un grayhound court")
     frame.loc[3, ["source", "text"]] = ["a poodle runs", "un poodle court"]
-    listed = "".join(translation_lists.lists(ReportData([]), [Captions(made(frame=frame), frame)]))
+    listed = listing(Captions(made(frame=frame), frame))
     assert '<bdi dir="auto">grayhound</bdi> 39; once: <bdi dir="auto">poodle</bdi>.' in listed
 
 
@@ -305,4 +315,4 @@ def test_more_than_can_be_shown_are_said_to_be_there() -> None:
     loaded = flagged_translations.load(many)
     content = report_page.Content(ReportData([], translations=many), [], seen.findings, seen.tables, {}, [], loaded)
     assert len(loaded) == 8 and len(seen.tables["translations"].rows) == 9
-    assert "Drawn and listed are 8 of the 9." in report_page.render(content)
+    assert "Figures and lists show 8 of the 9 translations." in report_page.render(content)

@@ -116,9 +116,15 @@ class Table:
         if number is None:
             return MISSING
         text = format(number * column.scale, column.format).replace("-", MINUS)
-        if pm is None or cell.sd is None or not math.isfinite(cell.sd):
-            return text
-        return f"{text}{pm}{format(cell.sd * column.scale, column.format.lstrip('+'))}"
+        spread = self.spread(r, c)
+        return text if pm is None or not spread else f"{text}{pm}{spread}"
+
+    def spread(self, r: int, c: int) -> str:
+        """The standard deviation that a cell shows; empty without one."""
+        cell, column = self.rows[r].cells[c], self.columns[c]
+        if cell.shown is not None or _number(cell) is None or cell.sd is None or not math.isfinite(cell.sd):
+            return ""
+        return format(cell.sd * column.scale, column.format.lstrip("+"))
 
     def starts_block(self, r: int) -> bool:
         """Says whether a row is the first of a later block."""

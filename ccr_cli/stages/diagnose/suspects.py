@@ -56,7 +56,7 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
         raise UsageError(f"{len(rows):,} pairs are too many for one sheet (at most {MOST:,})", hint="--worst 200")
     found = {str(row["item_id"]): row["image"] for row in rows}
     told = diagnosis.summary(made)
-    title = f"{told['run']}: the {len(rows):,} least believed of {told['pairs']:,} training pairs"
+    title = f"{told['run']}: the {len(rows):,} most suspicious of {told['pairs']:,} training pairs"
     with base.atomic_open(path, "w") as handle:
         handle.write(suspects.page(rows, found.get, told["lang"], dataset.read(data).source_lang, title))
 

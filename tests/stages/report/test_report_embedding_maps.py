@@ -55,4 +55,4 @@ def test_a_report_has_the_map_that_was_asked_for(chain: Chain, tmp_path: Path, m
     shutil.copytree(chain.root, tmp_path / "workspace")
     made = toy.ok("report", "--map", "4", "--device", "cpu", "--name", "mapped", workspace=tmp_path / "workspace").made
     assert {f"figures/where.{end}" for end in ("svg", "pdf", "png")} <= {entry.path for entry in made.files}
-    assert "Where items and captions lie" in made.file("report.html").read_text(encoding="utf-8")
+    assert '<section id="map">' in made.file("report.html").read_text(encoding="utf-8")

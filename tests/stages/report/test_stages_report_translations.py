@@ -40,7 +40,7 @@ def test_a_report_of_runs_shows_what_they_were_trained_on(chain: Chain, tmp_path
     assert made.has("tables/translations.csv") and made.has("figures/translations.svg")
     text = made.file("report.html").read_text(encoding="utf-8")
     assert 'id="result"' in text and 'id="translations"' in text
-    assert "The 12 captions of which least comes back" in text and "data:image/png" in text
+    assert "The 12 captions whose round trip is worst" in text and "data:image/png" in text
 
 
 def test_what_failed_is_said_beside_results_too(chain: Chain) -> None:
@@ -60,7 +60,7 @@ def test_translations_alone(workspace: Chain) -> None:
     assert path in done.paths and done.made.parents[0].kind == "translation" and len(done.made.parents) == 1
     text = done.made.file("report.html").read_text(encoding="utf-8")
     assert "toy in es" in text and "The 1 artifact behind this page" in text
-    assert "what a human wrote of it" in text and "aquí hay un" in text
+    assert "human caption of the item" in text and "aquí hay un" in text
     scores = done.made.file("tables/translation-scores.csv").read_text(encoding="utf-8").splitlines()
     assert scores[0] == "references,translation,captions,BLEU,BLEU_sd,chrF2,chrF2_sd,chrF2++,chrF2++_sd"
     assert [line.partition(":")[0].strip('"') for line in scores[1:]] == ["toy test, es", "toy val, es"]

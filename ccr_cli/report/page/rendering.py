@@ -1,0 +1,67 @@
+"""Renders the pages from their templates, style sheets and scripts, which lie in `templates/` and `static/`.
+
+Whatever a template prints is escaped, and control characters in it are replaced.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from ccr_cli.console import plain
+from ccr_cli.report.tables.table import column_groups
+from ccr_cli.report.words.numbers import MISSING
+
+_FOLDER = Path(__file__).parent
+POLICY = Markup("default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'")
+"""Content security policy of a page without scripts."""
+
+
+def static(*names: str) -> Markup:
+    """Reads style sheets or scripts, one after the other, to stand in a page as they are."""
+    return Markup("".join((_FOLDER / "static" / name).read_text(encoding="utf-8") for name in names))
+
+
+def source_hash(source: str) -> str:
+    """The source expression by which a policy allows one inline script or style sheet."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()}'"
+
+
+def script_json(value: object) -> Markup:
+    """JSON for a `<script>` element, which nothing in it can end."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
+def prose(value: object) -> str:
+    """A sentence whose figures stay on one line with their unit and spread."""
+    return re.sub(r"(?<=\d) (?=%)| (?=±)|(?<=±) ", "\u00a0", str(value))
+
+
+def _printable(value: object) -> object:
+    return value if isinstance(value, Markup) else plain(str(value))
+
+
+environment = Environment(
+    loader=FileSystemLoader(_FOLDER / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=_printable,
+    extensions=["jinja2.ext.do"],
+)
+environment.filters.update(prose=prose, column_groups=column_groups)
+environment.globals["MISSING"] = MISSING
+
+
+def render(template: str, **values: Any) -> str:
+    """Renders a page."""
+    return environment.get_template(template).render(policy=POLICY, **values)
