@@ -36,7 +36,7 @@ from ccr_cli.artifacts.workspace import Workspace
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "noise_robustness"
-PAGE = CHECKOUT / "docs" / "noise-robustness.md"
+PAGES = tuple(CHECKOUT / "docs" / name for name in ("noise-robustness.md", "noise-robustness-tables.md"))
 IMAGES = CHECKOUT / "docs" / "images"
 TYPICAL = 90.0
 """Seconds of a run of a method that was never run."""
@@ -122,7 +122,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.tables:
         results = tables.Results(runs.read(given.results))
-        tables.write(PAGE, results)
+        tables.write(PAGES, results)
         figure.write(IMAGES, results)
         return
     cells = asked(given)

@@ -53,7 +53,7 @@ from ccr_cli.stages.train.stage import train
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "real_noise"
-PAGE = CHECKOUT / "docs" / "noise-robustness.md"
+PAGE = CHECKOUT / "docs" / "noise-robustness-tables.md"
 TOP = 100
 DEPTHS = (25, 50, 100)
 RANDOM = "random"

@@ -1,4 +1,4 @@
-"""The tables of `docs/noise-robustness.md`, from rows of results alone."""
+"""The tables of `docs/noise-robustness.md` and its appendix, made from rows of results."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def markdown(header: Line, lines: Sequence[Line]) -> str:
     if not kept:
         return "Not measured yet."
     rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (header, rule, *kept))
+    return "\n".join(f"|{'|'.join(line)}|" for line in (header, rule, *kept))
 
 
 def _code(label: str) -> str:
@@ -390,7 +390,15 @@ def fill(text: str, blocks: Mapping[str, str]) -> str:
     return text
 
 
-def write(page: Path, results: Results) -> None:
-    """Brings every table of the page up to date."""
-    blocks = {name: make(results) for name, make in BLOCKS.items()}
-    page.write_text(fill(page.read_text("utf-8"), blocks), encoding="utf-8")
+def write(pages: Sequence[Path], results: Results) -> None:
+    """Brings every table up to date, on the page that has its place.
+
+    Raises:
+        ValueError: If no page has a place for a block.
+    """
+    texts = {page: page.read_text("utf-8") for page in pages}
+    for name, make in BLOCKS.items():
+        place = next((page for page, text in texts.items() if f"<!-- begin {name} -->" in text), pages[0])
+        texts[place] = fill(texts[place], {name: make(results)})
+    for page, text in texts.items():
+        page.write_text(text, encoding="utf-8")

@@ -11,10 +11,11 @@ from ccr_cli.data.collections import FileSpec, Variant, variants
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_FILES = 9
+SOURCES = ("verified", "documented", "memory")
 HEAD = """# Collections
 
-What `ccr data import NAME --root DIR` knows: the benchmarks of the field, out of their official files. ccr ships no
-line of them; it ships these facts, and compares your files with them. This page is made of `data_manifests/*.toml`.
+The benchmarks that `ccr data import NAME --root DIR` reads from their official files. ccr ships these facts and none of the data, and checks
+your files against them. `data_manifests/build/datasets_page.py` makes this page from `data_manifests/*.toml`.
 
 ```sh
 ccr data list
@@ -23,39 +24,37 @@ ccr data verify multi30k --root DIR
 ccr data import multi30k --root DIR
 ```
 
-A fact is **verified** if the official bytes were read or a script was run on them, **documented** if a paper, a README
-or others' code says so, and **from memory** if neither. Numbers from memory never refuse an import; they warn. How
-files are checked, what `--allow-partial` does and how leaks are found is on [the page of data](data.md#collections);
-what the keys of a manifest mean, on [that of the format](dataset-format.md#manifests-of-collections).
+A fact is **verified** (the official bytes were read or a script was run on them), **documented** (by a paper, a README or published code), or **from
+memory**; the last only causes warnings. See [data](data.md#collections) for checks, `--allow-partial` and leaks, and
+[the format](dataset-format.md#manifests-of-collections) for the keys of a manifest.
 
 """
 
 
 def page() -> str:
     """The page as a text."""
-    found = [list(group) for _, group in groupby(variants().values(), key=lambda variant: variant.collection)]
-    return HEAD + "\n".join([*_overview(found), *(line for each in found for line in _section(each))]) + "\n"
+    groups = [list(group) for _, group in groupby(variants().values(), key=lambda variant: variant.collection)]
+    return HEAD + "\n".join([*_overview(groups), *(line for group in groups for line in _section(group))]) + "\n"
 
 
-def _overview(found: Iterable[list[Variant]]) -> Iterator[str]:
-    yield "| name | what | languages | items: train, val, test | numbers |"
+def _overview(groups: Iterable[list[Variant]]) -> Iterator[str]:
+    yield "| name | collection | languages | items: train, val, test | counts |"
     yield "|---|---|---|---|---|"
-    for each in found:
-        first = each[0]
+    for group in groups:
+        first = group[0]
         langs = " ".join(first.langs) if len(first.langs) < 12 else f"{len(first.langs)} languages"
         title = f"[{first.about['title']}](#{_anchor(str(first.about['title']))})"
-        yield f"| `{first.name}` | {title} | {langs} | {_items(first)} | {_said(first.evidence['counts'])} |"
+        yield f"| `{first.name}` | {title} | {langs} | {_items(first)} | {_evidence(first.evidence['counts'])} |"
     yield ""
 
 
-def _section(each: list[Variant]) -> Iterator[str]:
-    first = each[0]
+def _section(group: list[Variant]) -> Iterator[str]:
+    first = group[0]
     about = first.about
-    yield from (f"## {about['title']}", str(about["description"]), "")
-    yield from (f"**Get it.** {about['get']}", "")
-    yield "| import | which | languages | items: train, val, test | captions |"
+    yield from (f"## {about['title']}", f"{about['description']} **Get it.** {about['get']}", "")
+    yield "| import | variant | languages | items: train, val, test | captions |"
     yield "|---|---|---|---|---|"
-    for variant in each:
+    for variant in group:
         langs = " ".join(variant.langs) if len(variant.langs) < 12 else f"{len(variant.langs)} languages"
         counted = variant.counts.get("captions", {})
         captions = ", ".join(f"{lang} {number:,}" for lang, number in counted.items()) or "-"
@@ -63,12 +62,14 @@ def _section(each: list[Variant]) -> Iterator[str]:
             captions = f"{next(iter(counted.values())):,} each"
         yield f"| `{variant.name}` | {variant.title} | {langs} | {_items(variant)} | {captions} |"
     yield ""
-    yield ", ".join(f"{fact} {_said(value)}" for fact, value in first.evidence.items()).capitalize() + "."
+    sources = {source: [fact for fact, value in first.evidence.items() if value == source] for source in SOURCES}
+    shown = [f"{_evidence(source).capitalize()}: {', '.join(facts)}." for source, facts in sources.items() if facts]
+    yield " ".join(shown)
     yield ""
-    protocols = {str(protocol["name"]): protocol for variant in each for protocol in variant.protocols}
+    protocols = {str(protocol["name"]): protocol for variant in group for protocol in variant.protocols}
     for name, protocol in protocols.items():
-        yield f"- Protocol `{name}`: {protocol['note']} ({_said(str(protocol['evidence']))})"
-    yield f"- {_files(each)}"
+        yield f"- Protocol `{name}`: {protocol['note']} ({_evidence(str(protocol['evidence']))})"
+    yield f"- {_files(group)}"
     yield f"- Licence: {about['licence']}"
     yield f"- Cite: {about['citation']}"
     yield f"- From: {about['source_url']}"
@@ -81,14 +82,14 @@ def _items(variant: Variant) -> str:
     return ", ".join(f"{items[split]:,}" if split in items else "-" for split in ("train", "val", "test"))
 
 
-def _said(evidence: str) -> str:
+def _evidence(evidence: str) -> str:
     return "from memory" if evidence == "memory" else evidence
 
 
-def _files(each: list[Variant]) -> str:
-    specs: dict[str, FileSpec] = {spec.path: spec for variant in each for spec in variant.files}
+def _files(group: list[Variant]) -> str:
+    specs: dict[str, FileSpec] = {spec.path: spec for variant in group for spec in variant.files}
     hashed = sum(bool(spec.sha256) for spec in specs.values())
-    known = f"; {hashed} with a hash" if hashed and hashed < len(specs) else "; each with its hash" if hashed else ""
+    known = f"; {hashed} with a hash" if hashed and hashed < len(specs) else "; all with a hash" if hashed else ""
     if len(specs) <= MOST_FILES:
         shown = ", ".join(f"`{path}`" for path in specs)
     else:
