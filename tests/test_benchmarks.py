@@ -279,8 +279,8 @@ def test_the_table_of_the_repair_loop_pairs_seeds_with_no_repair() -> None:
     rows += [made(repair_loop.NONE, 1, 0, repair_loop.KNOWN)]
     lines = repair_loop.block({"rows": rows}).splitlines()[2:]
     assert lines == [
-        "| as they are: no repair | 1,000 | 2 | 150.0 ± 70.7 |  |",
-        "| as they are: drop worst | 1,000 | 2 | 300.0 ± 0.0 | +150.0 [+100.0, +200.0] |",
-        "| as they are: weight | 1,000 | 1 | 200.0 | +100.0 [+100.0, +100.0] |",
-        "| 40% switched: no repair | 1,000 | 1 | 100.0 |  |",
+        "|as they are: no repair|1,000|2|150.0 ± 70.7||",
+        "|as they are: drop worst|1,000|2|300.0 ± 0.0|+150.0 [+100.0, +200.0]|",
+        "|as they are: weight|1,000|1|200.0|+100.0 [+100.0, +100.0]|",
+        "|40% switched: no repair|1,000|1|100.0||",
     ]

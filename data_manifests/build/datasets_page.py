@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from ccr_cli.data.collections import FileSpec, Variant, variants
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_FILES = 9
+MOST_FILES = 4
 SOURCES = ("verified", "documented", "memory")
 HEAD = """# Collections
 
@@ -38,13 +38,12 @@ def page() -> str:
 
 
 def _overview(groups: Iterable[list[Variant]]) -> Iterator[str]:
-    yield "| name | collection | languages | items: train, val, test | counts |"
-    yield "|---|---|---|---|---|"
+    yield from _row("name", "collection", "counts")
+    yield from _row(*["---"] * 3)
     for group in groups:
         first = group[0]
-        langs = " ".join(first.langs) if len(first.langs) < 12 else f"{len(first.langs)} languages"
         title = f"[{first.about['title']}](#{_anchor(str(first.about['title']))})"
-        yield f"| `{first.name}` | {title} | {langs} | {_items(first)} | {_evidence(first.evidence['counts'])} |"
+        yield from _row(f"`{first.name}`", title, _evidence(first.evidence["counts"]))
     yield ""
 
 
@@ -52,15 +51,15 @@ def _section(group: list[Variant]) -> Iterator[str]:
     first = group[0]
     about = first.about
     yield from (f"## {about['title']}", f"{about['description']} **Get it.** {about['get']}", "")
-    yield "| import | variant | languages | items: train, val, test | captions |"
-    yield "|---|---|---|---|---|"
+    yield from _row("import", "variant", "languages", "items: train, val, test", "captions")
+    yield from _row(*["---"] * 5)
     for variant in group:
         langs = " ".join(variant.langs) if len(variant.langs) < 12 else f"{len(variant.langs)} languages"
         counted = variant.counts.get("captions", {})
         captions = ", ".join(f"{lang} {number:,}" for lang, number in counted.items()) or "-"
         if len(set(counted.values())) == 1 and len(counted) > 2:
             captions = f"{next(iter(counted.values())):,} each"
-        yield f"| `{variant.name}` | {variant.title} | {langs} | {_items(variant)} | {captions} |"
+        yield from _row(f"`{variant.name}`", variant.title, langs, _items(variant), captions)
     yield ""
     sources = {source: [fact for fact, value in first.evidence.items() if value == source] for source in SOURCES}
     shown = [f"{_evidence(source).capitalize()}: {', '.join(facts)}." for source, facts in sources.items() if facts]
@@ -71,10 +70,13 @@ def _section(group: list[Variant]) -> Iterator[str]:
         yield f"- Protocol `{name}`: {protocol['note']} ({_evidence(str(protocol['evidence']))})"
     yield f"- {_files(group)}"
     yield f"- Licence: {about['licence']}"
-    yield f"- Cite: {about['citation']}"
-    yield f"- From: {about['source_url']}"
+    yield f"- Cite: {about['citation']} {about['source_url']}"
     yield from (f"- {quirk}" for quirk in about.get("quirks", []))
     yield ""
+
+
+def _row(*cells: str) -> Iterator[str]:
+    yield f"|{'|'.join(cells)}|"
 
 
 def _items(variant: Variant) -> str:

@@ -279,7 +279,7 @@ def test_the_page_is_made_of_the_manifests(tmp_path: Path) -> None:
     text = made.read_text(encoding="utf-8")
     assert text == (CHECKOUT / "docs" / "datasets.md").read_text(encoding="utf-8"), f"run {script.name} again"
     for variant in SHIPPED.values():
-        assert f"| `{variant.name}` |" in text
+        assert f"|`{variant.name}`|" in text
         assert all(f"`{protocol['name']}`" in text for protocol in variant.protocols)
 
 
