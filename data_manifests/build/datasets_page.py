@@ -14,8 +14,9 @@ MOST_FILES = 4
 SOURCES = ("verified", "documented", "memory")
 HEAD = """# Collections
 
-The benchmarks that `ccr data import NAME --root DIR` reads from their official files. ccr ships these facts and none of the data, and checks
-your files against them. `data_manifests/build/datasets_page.py` makes this page from `data_manifests/*.toml`.
+The benchmarks that `ccr data import NAME --root DIR` reads from their official files. ccr ships these facts and none
+of the data, and checks your files against them. `data_manifests/build/datasets_page.py` makes this page from
+`data_manifests/*.toml`.
 
 ```sh
 ccr data list
@@ -24,9 +25,10 @@ ccr data verify multi30k --root DIR
 ccr data import multi30k --root DIR
 ```
 
-A fact is **verified** (the official bytes were read or a script was run on them), **documented** (by a paper, a README or published code), or **from
-memory**; the last only causes warnings. See [data](data.md#collections) for checks, `--allow-partial` and leaks, and
-[the format](dataset-format.md#manifests-of-collections) for the keys of a manifest.
+A fact is **verified** (the official bytes were read or a script was run on them), **documented** (by a paper, a
+README or published code), or **from memory**; the last only causes warnings. See [data](data.md#collections) for
+checks, `--allow-partial` and leaks, and [the format](dataset-format.md#manifests-of-collections) for the keys of a
+manifest.
 
 """
 
