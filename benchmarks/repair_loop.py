@@ -39,7 +39,8 @@ from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.pair_list import Chosen
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.stage import train
-from ccr_cli.stages.translate.stage import Wanted, translate
+from ccr_cli.stages.translate.job import TranslateOptions
+from ccr_cli.stages.translate.stage import translate
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "repair_loop.json"
@@ -118,7 +119,7 @@ class Loop:
 
     def mended(self, which: str) -> base.Artifact:
         """The translation in which the other engine made some captions."""
-        wanted = Wanted(
+        wanted = TranslateOptions(
             "zh",
             engine="recorded",
             options={"engine": self.options.other},

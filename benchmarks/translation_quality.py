@@ -30,7 +30,8 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.stages.data.folder import import_data
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.translate.stage import Wanted, translate
+from ccr_cli.stages.translate.job import TranslateOptions
+from ccr_cli.stages.translate.stage import translate
 
 MULTI30K = {"train": "train", "val": "val", "test": "test_2016_flickr"}
 LANGS = ("en", "de", "fr", "cs")
@@ -105,15 +106,17 @@ def main() -> None:
         multi30k(given.multi30k, workspace.root / "import" / "multi30k")
         inputs = Inputs(workspace, [import_data(workspace, str(workspace.root / "import" / "multi30k"))])
         for modes in MODES:
-            wanted = Wanted("fr", engine="apertium", options={"modes": modes}, split=given.split)
+            wanted = TranslateOptions("fr", engine="apertium", options={"modes": modes}, split=given.split)
             rows.append(row(translate(inputs, wanted), "multi30k", given.split))
     if given.flickr8k:
         flickr8k(given.flickr8k, workspace.root / "import" / "flickr8k")
         inputs = Inputs(workspace, [import_data(workspace, str(workspace.root / "import" / "flickr8k"))])
         for engine in ENGINES:
-            wanted = Wanted("zh", engine="recorded", options={"engine": engine}, split="val")
+            wanted = TranslateOptions("zh", engine="recorded", options={"engine": engine}, split="val")
             rows.append(row(translate(inputs, wanted), "flickr8k", "val"))
-        rows.append(row(translate(inputs, Wanted("es", engine="apertium", split="train")), "flickr8k", "train"))
+        rows.append(
+            row(translate(inputs, TranslateOptions("es", engine="apertium", split="train")), "flickr8k", "train")
+        )
     what = "Machine translations of real captions: flags, and scores against human references with their signatures"
     found = {"what": what, "ccr": ccr_cli.__version__, "rows": rows}
     print(json.dumps(found, indent=1, ensure_ascii=False))

@@ -104,9 +104,9 @@ def translate(
     from ccr_cli.commands.show import show_translation
     from ccr_cli.stages.shared.sharding import on_ray
     from ccr_cli.stages.train.noise import make_noise
-    from ccr_cli.stages.translate.languages import in_turn
+    from ccr_cli.stages.translate.job import TranslateOptions, training_data
     from ccr_cli.stages.translate.retranslate import languages
-    from ccr_cli.stages.translate.stage import Wanted, training_data
+    from ccr_cli.stages.translate.stage import each_language
     from ccr_cli.stages.translate.stage import translate as stage
     from ccr_cli.stages.translate.workers import part_of, share, translate_part
 
@@ -116,7 +116,7 @@ def translate(
     if name and len(langs) + len(set(noise or [])) != 1:
         _refuse_name(name, langs, noise or [])
     wanted = [
-        Wanted(
+        TranslateOptions(
             each,
             engine=engine,
             options=c.parse_set(options),
@@ -143,10 +143,10 @@ def translate(
     elif part is not None:
         done: dict[str, dict[str, int]] = {}
 
-        def work(each: Wanted) -> None:
+        def work(each: TranslateOptions) -> None:
             done[each.lang] = translate_part(inputs, each, part)
 
-        error = in_turn(wanted, work)
+        error = each_language(wanted, work)
         if json:
             c.show_json({"read": [*map(c._facts, inputs.read)], "made": [], "shard": shard, "translated": done})
         if error is not None:
@@ -163,7 +163,7 @@ def translate(
             made.append(make_noise(inputs.workspace, data, ratio, **style, seed=drawn, name=name, force=force))
     said: set[str] = set()
 
-    def make(each: Wanted) -> None:
+    def make(each: TranslateOptions) -> None:
         with suppress(Planned):
             if ray:
                 from ccr_cli.stages.ray_executor import translate_on_ray
@@ -172,7 +172,7 @@ def translate(
             made.append(stage(inputs, each))
             show_translation(made[-1], said)
 
-    error = in_turn(wanted, make)
+    error = each_language(wanted, make)
     if error is None and not dry_run:
         c.emit(inputs, made, json)
     elif error is None:

@@ -71,7 +71,7 @@ class Place:
     version: str
 
 
-def translate_on_ray(inputs: Inputs, wanted: translate_job.Wanted, parts: int | None) -> None:
+def translate_on_ray(inputs: Inputs, wanted: translate_job.TranslateOptions, parts: int | None) -> None:
     """Has a cluster translate the sentences into the cache, for whoever then makes the artifact.
 
     Args:
@@ -86,7 +86,7 @@ def translate_on_ray(inputs: Inputs, wanted: translate_job.Wanted, parts: int | 
     if inputs.workspace.dry_run:
         return
     workers.require_cache([wanted])
-    job = translate_job.Job(inputs, wanted)
+    job = translate_job.TranslationJob(inputs, wanted)
     if job.request["engine"] == "recorded":
         say("recorded looks its answers up: there is no work to share")
         return
@@ -101,7 +101,7 @@ def translate_on_ray(inputs: Inputs, wanted: translate_job.Wanted, parts: int | 
         with _place(inputs, job.source.artifact, cache_folder()) as place:
             _share(partial(_translate, own), place, device, _divide(groups, parts), label, "captions")
     except UnavailableError as error:
-        raise job.alternative(error) from None
+        raise job.with_apertium(error) from None
 
 
 def extract_on_ray(inputs: Inputs, wanted: extract.Wanted, parts: int | None) -> base.Artifact | None:
@@ -132,7 +132,7 @@ def extract_on_ray(inputs: Inputs, wanted: extract.Wanted, parts: int | None) ->
     return extract.extract(inputs, wanted, share)
 
 
-def _translate(wanted: translate_job.Wanted, inputs: Inputs, part: Part, threads: int) -> _Counts:
+def _translate(wanted: translate_job.TranslateOptions, inputs: Inputs, part: Part, threads: int) -> _Counts:
     return workers.translate_part(inputs, wanted, part)
 
 

@@ -10,7 +10,7 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.stages.extract import stage as extract
 from ccr_cli.stages.train.sources import Sources
-from ccr_cli.stages.translate import stage as translate
+from ccr_cli.stages.translate import job as translate
 
 
 def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:

@@ -1,9 +1,9 @@
-"""What a translation is to be, understood: data set, engine, request, and the steps that lead there."""
+"""One translation to make: its options, data set, engine, request, and the steps that lead to it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,108 +22,218 @@ from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.options import identified
+from ccr_cli.stages.shared.options import configure, identified
 from ccr_cli.stages.shared.sharding import Part
 from ccr_cli.stages.translate import retranslate
-from ccr_cli.stages.translate.coverage import Coverage, coverage
-from ccr_cli.stages.translate.engine_choice import (
-    options_in_request,
-    plug_in,
-    training_data,
-    usual_engine,
-    usual_request,
-)
 from ccr_cli.stages.translate.sentence_cache import normal
 from ccr_cli.stages.translate.steps import Engines, Results, Step, begin, follow, known, run
 from ccr_cli.translators._languages import usual
-from ccr_cli.translators.base import Translation
+from ccr_cli.translators.base import Translation, Translator
 
-NO_WORK = "recorded looks its answers up: there is no work to share; leave --shard out"
-OTHER_ENGINE = "another engine, such as --engine apertium; or complete the table and import the data set again"
-CHANGED_TABLE = "--force makes it again from the table as it is now (what did not change comes out the same)"
+NO_WORK = "recorded only looks translations up: there is no work to share, leave --shard out"
 JOURNAL = "journal"
 """Folder of results in the building folder, for a translation without a cache."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is asked for."""
+class TranslateOptions:
+    """Options of a translation into one language."""
 
     lang: str
     """Target language, BCP 47."""
     engine: str = "auto"
-    """A translator, or `auto`: recorded translations where the data set's tables answer what is wanted, else `hf`."""
+    """A translator, or `auto`: recorded translations where the data set's tables hold all captions, else `hf`."""
     options: Mapping[str, str] = field(default_factory=dict)
     """The engine's own options, as text."""
     back: bool = False
-    """Translate the result back into the source language too."""
+    """Also translate the result back into the source language."""
     queries: bool = False
-    """Translate the human captions in `lang` of val and test into the source language too."""
+    """Also translate the human captions in `lang` of val and test into the source language."""
     rounds: int = 1
-    """How often to go into `lang`; between two times back into the source language."""
+    """Number of translations into `lang`; between two of them, one back into the source language."""
     split: str | None = None
-    """Only this split; by default all of them."""
+    """Translate only this split; by default all."""
     only: Path | None = None
-    """A list of the captions to translate again; the others are taken over from the translation that is there."""
+    """A list of the captions to translate again; the others come from an existing translation."""
     name: str | None = None
     """Name of the artifact."""
     device: str = "auto"
     """`auto`, `cpu` or `cuda`."""
     max_failed: float = 0.2
-    """Share of captions that may fail."""
+    """Fraction of captions that may fail."""
     force: bool = False
-    """Make the artifact again."""
+    """Rebuild the artifact."""
     retry_failed: bool = False
-    """Try again what failed before, keep the rest."""
+    """Translate the captions again that failed before; keep the rest."""
     cache: bool = True
-    """Take sentences from the cache of translations and keep new ones there."""
+    """Read sentences from the cache of translations, and write new ones there."""
     part: Part = field(default_factory=Part)
-    """Which of the groups a dry run counts."""
+    """The groups that a dry run counts."""
 
 
-class Job:
-    """What is wanted, understood: data set, engine, request, steps."""
+def training_data(inputs: Inputs) -> base.Artifact:
+    """The data set given, else the one that the given artifacts were made from, else the workspace's only one.
 
-    def __init__(self, inputs: Inputs, wanted: Wanted) -> None:
-        self.wanted = wanted = replace(wanted, lang=usual(wanted.lang))
+    Raises:
+        ArtifactError: If there is none with training items, or more than one.
+    """
+
+    def fits(artifact: base.Artifact) -> bool:
+        return artifact.counts.get("items.train", 0) > 0 or artifact in inputs.given
+
+    if not inputs.given or any(artifact.kind == "dataset" for artifact in inputs.given):
+        return inputs.one("dataset", "with training items", fits, hint="ccr data import noto-emoji")
+    sources: dict[str, base.Artifact] = {}
+    for artifact in inputs.given:
+        if all(link.kind != "dataset" for link in artifact.parents):
+            raise ArtifactError(f"{artifact.path} is a {artifact.kind}, made from no data set", hint="give a dataset")
+        data = inputs.workspace.parent(artifact, "dataset")
+        sources[data.id] = data
+    if len(sources) > 1:
+        paths = "\n  ".join(inputs.workspace.relative(data.path) for data in sources.values())
+        raise ArtifactError(f"the artifacts were made from several data sets:\n  {paths}", hint="name one of them")
+    inputs.note(data)
+    return data
+
+
+def usual_engine(data: dataset.Dataset, lang: str) -> str:
+    """The engine that `auto` chooses for a data set's captions."""
+    recorded = registry.load("translators", "recorded").pairs(data.artifact.path) or []
+    return "recorded" if (data.source_lang, lang) in recorded else "hf"
+
+
+def usual_request(lang: str, engine: str) -> dict[str, Any]:
+    """The request with all options at their defaults."""
+    request = {"lang": lang, "engine": engine, "split": "all", "back": False, "queries": False}
+    return {**request, **_in_request(_defaults(engine))}
+
+
+def _defaults(engine: str) -> dict[str, Any]:
+    return asdict(registry.load("translators", engine).Config())
+
+
+def _in_request(options: Mapping[str, Any]) -> dict[str, Any]:
+    """An engine's own options in a request, with a prefix: `recorded` has an option `engine`."""
+    return {f"set.{key}": value for key, value in options.items()}
+
+
+def _configured(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
+    """An engine's module and its options.
+
+    Raises:
+        UsageError: If the engine, an option or its value is unknown.
+    """
+    module = registry.load("translators", engine)
+    defaults = _defaults(engine)
+    unknown = [key for key in options if key not in defaults and key != "help"]
+    others = [
+        name for name, other in registry.loaded("translators")[0].items() if vars(other.Config()).keys() >= {*unknown}
+    ]
+    if unknown and others:
+        engines = " or ".join(f"--engine {name}" for name in others)
+        raise UsageError(
+            f"engine {engine} has no option {unknown[0]!r}",
+            hint=f"{engines}; {engine} has other options: {', '.join(sorted(defaults)) or 'none'}",
+        )
+    try:
+        return module, configure(module.Config, options, f"engine {engine}")
+    except UsageError as error:
+        usual_values = [f"--set {key}={value}" for key, value in defaults.items() if key in options]
+        raise UsageError(
+            error.message, error.hint or f"another value; the default is {' '.join(usual_values)}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a data set's captions a table of translations holds, in all splits."""
+
+    table: Path
+    lines: int
+    used: int
+    """Lines that are used: one of two for the same text."""
+    captions: dict[str, tuple[int, int]]
+    """Number of captions that the table holds, and of all, by split."""
+
+    def __str__(self) -> str:
+        splits = ", ".join(f"{n} of {of} captions of {name}" for name, (n, of) in self.captions.items())
+        return f"{self.used} of the {self.lines} lines of {self.table.name} are used: it holds {splits}"
+
+    def hint(self, split: str | None, max_failed: float) -> str:
+        """What to do where too many captions failed."""
+        if not self.used:
+            return "is the table for another data set? its sources must be the captions as `ccr data show` prints them"
+        held = [name for name, (n, of) in self.captions.items() if n >= (1 - max_failed) * of and name != split]
+        if held and split is None:
+            return "; or ".join(f"--split {name}" for name in held)
+        if held:
+            return f"the table is for another split: --split {held[0]}"
+        return "complete the table and give the same command again, or raise --max-failed"
+
+
+def _coverage(engine: Translator, table: Path, captions: pd.DataFrame) -> Coverage:
+    """Looks up all captions of a data set."""
+    texts = list(dict.fromkeys(captions["text"]))
+    held = {texts[position] for position, result in engine.translate(texts) if result.text}
+    is_held = captions["text"].isin(held)
+    by_split = {
+        split: (int((is_held & rows).sum()), int(rows.sum()))
+        for split in SPLITS
+        if (rows := captions["split"] == split).any()
+    }
+    lines = sum(1 for line in table.read_bytes().split(b"\n") if line.strip())
+    has_header = table.suffix != ".jsonl" and not table.name.endswith(".caption.txt")
+    return Coverage(table, max(lines - has_header, 0), len({text.strip() for text in held}), by_split)
+
+
+class TranslationJob:
+    """A translation to make: data set, engine, request and steps.
+
+    Args:
+        inputs: Must lead to one data set with training captions.
+        options: What to make.
+
+    Raises:
+        ArtifactError: If the data set, or the translation to take captions from, is missing or ambiguous.
+        UsageError: If the options contradict each other or the data set.
+    """
+
+    def __init__(self, inputs: Inputs, options: TranslateOptions) -> None:
+        self.options = options = replace(options, lang=usual(options.lang))
         self._workspace = inputs.workspace
         self._data = training_data(inputs)
         self.source = source = dataset.read(self._data)
-        lang, split = wanted.lang, wanted.split
+        lang, split = options.lang, options.split
         if not LANG.fullmatch(lang):
             raise UsageError(f"{lang!r} is no language tag (BCP 47)", hint="a tag such as --lang es, zh or pt-BR")
         if lang == source.source_lang:
             raise UsageError(
-                f"{self._data.name} is written in {lang!r}: that is what is translated",
-                hint="another --lang; what people wrote in that one is translated into "
-                f"{lang!r} with --lang LANG --queries",
+                f"{lang!r} is the source language of {self._data.name}",
+                hint=f"another --lang; --lang LANG --queries translates human captions in LANG into {lang!r}",
             )
         if split is not None and split not in SPLITS:
-            raise UsageError(f"there is no split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
+            raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
         if source.source_lang not in source.languages()[:1]:
-            raise ArtifactError(
-                f"there is nothing to translate: {self._data.name} has no captions in its source language "
-                f"{source.source_lang!r}"
-            )
-        self.mending = retranslate.find(inputs, source, lang, wanted.only) if wanted.only else None
-        if self.mending and (wanted.back or wanted.queries or wanted.rounds > 1 or split):
+            raise ArtifactError(f"{self._data.name} has no captions in its source language {source.source_lang!r}")
+        self.again = retranslate.find(inputs, source, lang, options.only) if options.only else None
+        if self.again and (options.back or options.queries or options.rounds > 1 or split):
             raise UsageError(
-                "--only makes what the translation has that it mends: no --back, --queries, --rounds or --split",
-                hint="leave them out",
+                "--only makes the same directions and splits as the translation that it starts from",
+                hint="leave out --back, --queries, --rounds and --split",
             )
-        engine = self._usual_engine() if wanted.engine == "auto" else wanted.engine
-        self._module, self._config = plug_in(engine, wanted.options)
+        engine = self._auto() if options.engine == "auto" else options.engine
+        self._module, self._config = _configured(engine, options.options)
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
-        request |= {"back": wanted.back, "queries": wanted.queries}
-        request |= self.mending.asked if self.mending else {}
-        self.request = request | options_in_request(identified(self._module, self._config))
-        if self.mending:
-            self.mending.refuse_same(self.request)
-            say(f"{len(self.mending.captions)} captions of {self.mending.first.name} are translated again")
-        rounds = "-only" if self.mending else f"-rounds{wanted.rounds}" if wanted.rounds > 1 else ""
-        self.name = wanted.name or stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
-        if wanted.rounds > 1:
-            self.request["rounds"] = wanted.rounds
+        request |= {"back": options.back, "queries": options.queries}
+        request |= self.again.request if self.again else {}
+        self.request = request | _in_request(identified(self._module, self._config))
+        if self.again:
+            self.again.refuse_same(self.request)
+            say(f"{len(self.again.captions)} captions of {self.again.original.name} are translated again")
+        rounds = "-only" if self.again else f"-rounds{options.rounds}" if options.rounds > 1 else ""
+        self.name = options.name or stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
+        if options.rounds > 1:
+            self.request["rounds"] = options.rounds
 
     def build(self, write: Callable[[Build], dict[str, int]], workspace: Workspace | None = None) -> base.Artifact:
         """Makes the artifact; arguments and errors as for `build_artifact`."""
@@ -133,144 +243,144 @@ class Job:
                 "translation",
                 self.name,
                 self.request,
-                [self._data, *([self.mending.first] if self.mending else [])],
+                [self._data, *([self.again.original] if self.again else [])],
                 write=write,
-                force=self.wanted.force,
-                redo_failed=self.wanted.retry_failed,
+                force=self.options.force,
+                redo_failed=self.options.retry_failed,
             )
         except OtherRequestError as error:
-            if str(error.differences.get("set.table", ("",))[0]).startswith("sha256:"):
-                error.hint = CHANGED_TABLE
+            if error.differences.get("set.table", ("", ""))[0]:
+                error.hint = "--force makes it again from the table as it is now; unchanged lines give unchanged captions"
             raise
 
     def state(self) -> str:
         """How far the artifact is: done, unfinished or to do."""
-        return build_state(lambda workspace: self.build(lambda site: {}, workspace), self._workspace)
+        return build_state(lambda rehearsal: self.build(lambda site: {}, rehearsal), self._workspace)
 
     @property
     def has_device(self) -> bool:
-        """Whether the engine is a model, which computes on a device, and no program or provider."""
+        """Whether the engine is a model on a device, not a program or a provider."""
         return hasattr(self._config, "dtype")
 
     def engines(self, folder: Path) -> Engines:
-        """The engines, whose results are kept in the cache, or in a building folder."""
+        """The engines; their results go to the cache, or to the building folder."""
         return self._engines(self._module, self._config, folder)
 
     def _engines(self, module: Any, config: Any, folder: Path) -> Engines:
-        place = cache_folder() / "translations" if self.wanted.cache else folder / JOURNAL
-        return Engines(module, config, self.source.source_lang, self.source.artifact.path, self.wanted.device, place)
+        cache = cache_folder() / "translations" if self.options.cache else folder / JOURNAL
+        return Engines(module, config, self.source.source_lang, self.source.artifact.path, self.options.device, cache)
 
-    def _usual_engine(self) -> str:
-        """The engine that `auto` takes: `recorded` where the data set's tables answer all that is wanted, else `hf`."""
-        engine = usual_engine(self.source, self.wanted.lang)
-        if engine != "recorded" or self.wanted.options:
+    def _auto(self) -> str:
+        """The engine that `auto` takes: `recorded` where the data set's tables hold enough captions, else `hf`."""
+        engine = usual_engine(self.source, self.options.lang)
+        if engine != "recorded" or self.options.options:
             return engine
-        engines = replace(self._engines(*plug_in(engine, {}), Path()), silent=True)
+        engines = replace(self._engines(*_configured(engine, {}), Path()), silent=True)
         try:
-            self.refuse_too_many(self.frame(engines, {}, {}), engines)
+            self._refuse_too_many(self.frame(engines, {}, {}))
         except CcrError as error:
             if error.exit_code not in (1, UnavailableError.exit_code):
                 raise
-            say(f"the recorded translations do not answer what is asked for ({error.message}): hf is taken instead")
+            say(f"the recorded translations are incomplete ({error.message}): hf translates instead")
             return "hf"
         return engine
 
-    def _pairs(self) -> set[tuple[str, str]]:
-        return {(step.source, step.target) for steps, _ in self.chains for step in steps}
-
-    def alternative(self, error: UnavailableError) -> UnavailableError:
-        """The error with a further way out: what `auto` chose is not to be had, and Apertium is there."""
-        if self.wanted.engine != "auto":
-            return error
-        if not self._pairs() <= set(registry.load("translators", "apertium").pairs(self.source.artifact.path) or []):
+    def with_apertium(self, error: UnavailableError) -> UnavailableError:
+        """The error with Apertium as a further hint, where it could replace what `auto` chose."""
+        pairs = {(step.source, step.target) for steps, _ in self.chains for step in steps}
+        apertium = registry.load("translators", "apertium").pairs(self.source.artifact.path) or []
+        if self.options.engine != "auto" or not pairs <= set(apertium):
             return error
         return UnavailableError(error.message, hint="; or ".join(filter(None, ["--engine apertium", error.hint])))
 
     @cached_property
     def chains(self) -> list[tuple[list[Step], pd.DataFrame]]:
-        """Steps that follow on one another, each chain with the captions that it begins with."""
-        here, there = self.source.source_lang, self.wanted.lang
+        """Chains of steps, each step on the results of the one before, with the captions that the chain starts with."""
+        home, lang = self.source.source_lang, self.options.lang
         steps = []
-        for number in range(1, self.wanted.rounds):
-            steps += [Step(f"round{number}", here, there), Step(f"round{number}-back", there, here)]
-        steps.append(Step("forward", here, there))
-        if self.mending.asked["back"] if self.mending else self.wanted.back:
-            steps.append(Step("back", there, here))
-        rows = self._captions(here)
-        if self.mending:
-            rows = rows[rows["caption_id"].isin(self.mending.captions)].reset_index(drop=True)
+        for number in range(1, self.options.rounds):
+            steps += [Step(f"round{number}", home, lang), Step(f"round{number}-back", lang, home)]
+        steps.append(Step("forward", home, lang))
+        if self.again.request["back"] if self.again else self.options.back:
+            steps.append(Step("back", lang, home))
+        rows = self._captions(home)
+        if self.again:
+            rows = rows[rows["caption_id"].isin(self.again.captions)].reset_index(drop=True)
         chains = [(steps, rows)]
-        if self.wanted.queries:
-            rows = self._captions(there)
+        if self.options.queries:
+            rows = self._captions(lang)
             rows = rows[rows["split"] != "train"].reset_index(drop=True)
             if rows.empty:
-                say(f"no human {there} captions outside training: no queries to translate")
+                say(f"no human {lang} captions outside training: no queries to translate")
             else:
-                chains.append(([Step("query", there, here)], rows))
+                chains.append(([Step("query", lang, home)], rows))
         self._refuse_taken_ids(chains)
         return chains
 
     def _refuse_taken_ids(self, chains: list[tuple[list[Step], pd.DataFrame]]) -> None:
-        """A translation is called `CAPTION@LANG`: no caption of the data set may have that name already."""
+        """A translation is called `CAPTION@LANG`: no caption of the data set may have that id."""
         taken = set(self.source.captions["caption_id"])
         for steps, rows in chains:
             suffix = ""
             for step in steps:
                 suffix += f"@{step.target}"
-                clash = next((each for each in rows["caption_id"] if each + suffix in taken), None)
+                clash = next((caption for caption in rows["caption_id"] if caption + suffix in taken), None)
                 if clash is not None:
                     raise ArtifactError(
-                        f"{self._data.file('captions.parquet')}: the caption id {clash + suffix!r} is the one that the "
-                        f"translation of {clash!r} gets",
-                        hint="rename it in captions.tsv, so that no caption_id is another one and @LANGUAGE; then "
+                        f"{self._data.file('captions.parquet')}: the caption id {clash + suffix!r} is also the id of "
+                        f"the translation of {clash!r}",
+                        hint="rename it in captions.tsv: no caption_id may be another one and @LANGUAGE; then "
                         "ccr data import FOLDER --force",
                     )
 
     def frame(self, engines: Engines, earlier: Mapping[str, Results], environment: dict[str, Any]) -> pd.DataFrame:
-        """Translates everything, and lays it out as a translation artifact has it.
+        """Translates everything and returns the rows of the artifact.
 
         Args:
-            engines: Who translates.
-            earlier: Results of each step that are known.
-            environment: Takes up who translated each step.
+            engines: The engines.
+            earlier: Known results by step.
+            environment: Receives a description of each step's engine.
+
+        Returns:
+            A row per caption and direction; `status` is `ok` or the reason of the failure.
         """
         frames: list[pd.DataFrame] = []
-        between: list[pd.DataFrame] = []
+        rounds: list[pd.DataFrame] = []
         for steps, captions in self.chains:
             rows = captions.assign(origin=captions["caption_id"], status="ok")
             for step, results in walk(engines, steps, captions, Part(), earlier):
                 facts = engines.of(step).describe()
                 environment[f"engine.{step.direction}"] = facts
-                rows = _frame(rows, step, results, facts)
-                good = rows[rows["status"] == "ok"]
+                rows = _rows(rows, step, results, facts)
+                translated = rows[rows["status"] == "ok"]
                 if step.direction.startswith("round"):
-                    between.append(good)
+                    rounds.append(translated)
                 else:
                     frames.append(rows)
-                    rows = good
-        return pd.concat([*frames, *between], ignore_index=True)
+                    rows = translated
+        return pd.concat([*frames, *rounds], ignore_index=True)
 
     def whole(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The translation as it is kept: with what is taken over, where only some captions were translated."""
-        return self.mending.merge(frame, self.wanted.lang, self.source.source_lang) if self.mending else frame
+        """The rows with those taken over from the translation that `--only` starts from."""
+        return self.again.merge(frame, self.options.lang, self.source.source_lang) if self.again else frame
 
-    def prospect(self) -> dict[str, Any]:
-        """What a dry run says: who would translate, and how many sentences of each step, how many of them cached."""
+    def plan(self) -> dict[str, Any]:
+        """The facts of a dry run: model and licence of each step, number of sentences, and how many are cached."""
         engines = self.engines(Path())
-        part = self.wanted.part
+        part = self.options.part
         facts: dict[str, Any] = {"shard": f"{part.number + 1}/{part.of}"} if part.of > 1 else {}
         sentences: dict[str, int] = {}
         cached: dict[str, int | None] = {}
         for steps, rows in self.chains:
             groups, unknown = part.take(begin(rows["text"])), 0
             for step in steps:
-                said, here = _who(engines, step)
+                model, is_here = _model(engines, step)
                 facts |= {
-                    f"{step.direction} {key}": said[key] for key in ("model", "licence", "warning") if said.get(key)
+                    f"{step.direction} {key}": model[key] for key in ("model", "licence", "warning") if model.get(key)
                 }
-                results = known(groups, engines.kept(step) if here else None, {})
+                results = known(groups, engines.kept(step) if is_here else None, {})
                 sentences[step.direction] = unknown + len({text for group in groups for text in group})
-                cached[step.direction] = len(results) if here else None
+                cached[step.direction] = len(results) if is_here else None
                 unknown = sentences[step.direction] - len(results)
                 groups = follow(groups, results)
         if self.request["engine"] == "recorded":
@@ -278,81 +388,87 @@ class Job:
                 say(NO_WORK)
             frame = self.frame(replace(engines, silent=True), {}, {})
             self.refuse_too_many(frame, engines)
-            missed = frame.loc[frame["status"] != "ok", "direction"].value_counts(sort=False)
-            facts |= {f"{direction} not recorded": int(count) for direction, count in missed.items()}
+            missing = frame.loc[frame["status"] != "ok", "direction"].value_counts(sort=False)
+            facts |= {f"{direction} not recorded": int(count) for direction, count in missing.items()}
         return {**facts, "sentences": sentences, "cached": cached}
 
-    def refuse_too_many(self, frame: pd.DataFrame, engines: Engines) -> None:
-        """Stops where too many captions of the frame failed.
-
-        Raises:
-            CcrError: If more than `max_failed` did.
-        """
+    def _refuse_too_many(self, frame: pd.DataFrame) -> None:
         failed = frame[frame["status"] != "ok"]
         first = "".join(
-            f"{caption} ({direction}): {why.removeprefix('failed: ')}"
-            for caption, direction, why in failed[["caption_id", "direction", "status"]].head(1).itertuples(index=False)
+            f"{caption} ({direction}): {reason}"
+            for caption, direction, reason in failed[["caption_id", "direction", "status"]]
+            .head(1)
+            .itertuples(index=False)
         )
-        limit = self.wanted.max_failed
+        refuse_too_many(len(failed), len(frame), self.options.max_failed, "captions", first)
+
+    def refuse_too_many(self, frame: pd.DataFrame, engines: Engines) -> None:
+        """Stops if too many captions failed.
+
+        Raises:
+            CcrError: If more than the fraction `max_failed` did.
+        """
         try:
-            refuse_too_many(len(failed), len(frame), limit, "captions", first)
+            self._refuse_too_many(frame)
         except CcrError as error:
-            if told := self.coverage(engines):
-                raise CcrError(f"{error.message}; {told}", hint=told.hint(self.wanted.split, limit)) from None
-            if engines.module.__name__.endswith(".recorded"):
-                raise CcrError(error.message, hint=OTHER_ENGINE) from None
+            if coverage := self.coverage(engines):
+                hint = coverage.hint(self.options.split, self.options.max_failed)
+                raise CcrError(f"{error.message}; {coverage}", hint=hint) from None
+            if self.request["engine"] == "recorded":
+                hint = "another engine, such as --engine apertium; or complete the table and import the data set again"
+                raise CcrError(error.message, hint=hint) from None
             raise
 
     def coverage(self, engines: Engines) -> Coverage | None:
-        """What a table of the user's own answers of the data set; None without one."""
+        """How much of the data set the user's own table holds; None without one."""
         table = getattr(engines.config, "table", "")
         if not table:
             return None
         step = self.chains[0][0][0]
-        return coverage(engines.of(step), Path(table).expanduser(), self._captions(step.source, every=True))
+        return _coverage(engines.of(step), Path(table).expanduser(), self._captions(step.source, all_splits=True))
 
     def recordings(self) -> str:
-        """Whose recorded translations are taken, and whose could be; empty where there is no such choice."""
+        """Whose recorded translations are used and which others there are; "" without a choice."""
         if self.request["engine"] != "recorded" or self._config.table:
             return ""
-        known = self._module.engines(self.source.artifact.path, self.source.source_lang, self.wanted.lang)
-        taken = self._config.engine or next(iter(known), "nobody")
-        others = [name for name in known if name != taken]
-        also = f"there are also {', '.join(others)}: --set engine={others[0]}" if others else ""
-        return f"  recorded translations by {taken}; {also}" if also else ""
+        engines = self._module.engines(self.source.artifact.path, self.source.source_lang, self.options.lang)
+        used = self._config.engine or next(iter(engines), "nobody")
+        others = [name for name in engines if name != used]
+        if not others:
+            return ""
+        return f"  recorded translations by {used}; there are also {', '.join(others)}: --set engine={others[0]}"
 
-    def _captions(self, lang: str, *, every: bool = False) -> pd.DataFrame:
-        split = None if every else self.wanted.split
+    def _captions(self, lang: str, *, all_splits: bool = False) -> pd.DataFrame:
+        split = None if all_splits else self.options.split
         items = self.source.items if split is None else items_of(self.source.items, split)
         captions = self.source.captions[self.source.captions["lang"] == lang]
         rows = captions.merge(items[["item_id", "split"]], on="item_id")
         return rows.assign(text=rows["text"].map(normal))
 
     def earlier(self, folder: Path) -> dict[str, Results]:
-        """Results of each step in a building folder that was made of a complete artifact, to try again what failed."""
+        """The results of each step in a building folder that starts from a complete artifact (`--retry-failed`)."""
         path = folder / "captions.parquet"
         if not path.is_file():
             return {}
         frame = read_table(path, translation.CAPTIONS)
-        if self.mending:
-            frame = frame[frame["caption_id"].isin(self.mending.ids(self.wanted.lang, self.source.source_lang))]
+        if self.again:
+            frame = frame[frame["caption_id"].isin(self.again.ids(self.options.lang, self.source.source_lang))]
         good = frame[frame["status"] == "ok"]
         text_of = dict(zip(self.source.captions["caption_id"], self.source.captions["text"], strict=True))
         text_of |= dict(zip(good["caption_id"], good["text"], strict=True))
         earlier: dict[str, Results] = {}
-        for direction, caption_id, text, score in zip(
-            good["direction"], good["caption_id"], good["text"], good["score"], strict=True
-        ):
-            begun_with = normal(text_of[caption_id.rpartition("@")[0]])
-            known_score = None if pd.isna(score) else float(score)
-            earlier.setdefault(direction, {})[begun_with] = Translation(text, known_score)
+        columns = [good[name] for name in ("direction", "caption_id", "text", "score")]
+        for direction, caption_id, text, score in zip(*columns, strict=True):
+            source = normal(text_of[caption_id.rpartition("@")[0]])
+            result = Translation(text, None if pd.isna(score) else float(score))
+            earlier.setdefault(direction, {})[source] = result
         return earlier
 
 
 def walk(
     engines: Engines, steps: list[Step], captions: pd.DataFrame, part: Part, earlier: Mapping[str, Results]
 ) -> Iterator[tuple[Step, Results]]:
-    """Takes one step after the other, each with what came of the one before."""
+    """Takes one step after the other, each on the results of the one before."""
     groups = part.take(begin(captions["text"]))
     for step in steps:
         results = run(engines, step, groups, earlier.get(step.direction, {}))
@@ -360,32 +476,32 @@ def walk(
         groups = follow(groups, results)
 
 
-def _who(engines: Engines, step: Step) -> tuple[dict[str, str], bool]:
-    """Who would translate, and whether its cache can be looked into: not without the model, as that decides the key."""
+def _model(engines: Engines, step: Step) -> tuple[dict[str, str], bool]:
+    """A step's model, and whether it is here: without it the key of its cache is unknown."""
     if planned := getattr(engines.module, "planned", None):
-        said: dict[str, str] = planned(step.source, step.target, engines.config_of(step))
-        if said.get("here") != "yes":
-            return said, False
+        facts: dict[str, str] = planned(step.source, step.target, engines.config_of(step))
+        if facts.get("here") != "yes":
+            return facts, False
     return engines.of(step).describe(), True
 
 
-def _frame(rows: pd.DataFrame, step: Step, results: Results, facts: Mapping[str, str]) -> pd.DataFrame:
-    """Lays out what came of a step; what failed before it has failed for it too."""
-    found = [results[text] if ok else None for text, ok in zip(rows["text"], rows["status"] == "ok", strict=True)]
-    where = f"{step.direction}: " if step.direction.startswith("round") else ""
+def _rows(rows: pd.DataFrame, step: Step, results: Results, facts: Mapping[str, str]) -> pd.DataFrame:
+    """The artifact's rows of a step; captions that failed in an earlier step have failed in this one too."""
+    outcomes = [results[text] if ok else None for text, ok in zip(rows["text"], rows["status"] == "ok", strict=True)]
+    prefix = f"{step.direction}: " if step.direction.startswith("round") else ""
     status = [
-        before if result is None else "ok" if result.text else f"failed: {where}{result.error}"
-        for before, result in zip(rows["status"], found, strict=True)
+        earlier if outcome is None else "ok" if outcome.text else f"{prefix}{outcome.error}"
+        for earlier, outcome in zip(rows["status"], outcomes, strict=True)
     ]
     frame: pd.DataFrame = rows[["item_id", "split", "k", "origin"]].assign(
         caption_id=rows["caption_id"] + f"@{step.target}",
         lang=step.target,
         direction=step.direction,
-        text=pd.Series([result.text if result else None for result in found], index=rows.index, dtype=object),
+        text=pd.Series([outcome.text if outcome else None for outcome in outcomes], index=rows.index, dtype=object),
         source_caption_id=rows["origin" if step.direction == "forward" else "caption_id"],
         engine=facts["engine"],
         model=facts["model"],
-        score=pd.Series([result.score if result else None for result in found], index=rows.index, dtype=float),
+        score=pd.Series([outcome.score if outcome else None for outcome in outcomes], index=rows.index, dtype=float),
         status=status,
     )
     return frame

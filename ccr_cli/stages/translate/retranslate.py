@@ -1,4 +1,4 @@
-"""Some captions translated again, the others taken over from a translation that is there (`ccr translate --only`)."""
+"""`ccr translate --only`: some captions are translated again, the others come from an existing translation."""
 
 from __future__ import annotations
 
@@ -20,130 +20,127 @@ from ccr_cli.stages.shared.inputs import Inputs, made_from
 
 
 @dataclass(frozen=True)
-class Mending:
-    """Which captions are translated again, and what has the others."""
+class Retranslation:
+    """Which captions are translated again, and the translation that has the others."""
 
-    first: base.Artifact
-    """The translation that is mended."""
+    original: base.Artifact
     captions: frozenset[str]
     sha256: str
-    """Of the list that names them."""
+    """Of the list that names the captions."""
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """What the first one was asked for and this one has too; and which captions are made anew."""
-        of = {key: self.first.request[key] for key in ("split", "back", "queries")}
-        return of | {"only": {"sha256": self.sha256, "of": self.first.request}}
+    def request(self) -> dict[str, Any]:
+        """The part of the original's request that this one shares, and which captions are made anew."""
+        shared = {key: self.original.request[key] for key in ("split", "back", "queries")}
+        return shared | {"only": {"sha256": self.sha256, "of": self.original.request}}
 
     def refuse_same(self, request: Mapping[str, Any]) -> None:
-        """Refuses to ask again who was asked before.
+        """Refuses to translate again with the same engine.
 
         Args:
             request: Of the new translation.
 
         Raises:
-            UsageError: If engine and options are those of the first one.
+            UsageError: If engine and options are those of the original.
         """
 
-        def who(of: Mapping[str, Any]) -> dict[str, Any]:
-            return {key: value for key, value in of.items() if key == "engine" or key.startswith("set.")}
+        def engine_of(request: Mapping[str, Any]) -> dict[str, Any]:
+            return {key: value for key, value in request.items() if key == "engine" or key.startswith("set.")}
 
-        if who(request) == who(self.first.request):
+        if engine_of(request) == engine_of(self.original.request):
             raise UsageError(
-                f"{self.first.name} is by the same engine: the captions would come out the same",
+                f"{self.original.name} was made by the same engine: the captions would come out the same",
                 hint="another --engine, or another model or table of it with --set",
             )
 
     def ids(self, lang: str, home: str) -> set[str]:
-        """The names of all that a translation has of these captions, whatever the number of rounds."""
-        rounds = int(self.first.request.get("rounds", 1))
+        """The ids of all translations of these captions, in every direction and round."""
+        rounds = int(self.original.request.get("rounds", 1))
         suffixes = [f"@{lang}@{home}" * number + f"@{lang}" for number in range(rounds)]
         return {
             f"{caption}{suffix}{end}" for caption in self.captions for suffix in suffixes for end in ("", f"@{home}")
         }
 
-    def merge(self, made: pd.DataFrame, lang: str, home: str) -> pd.DataFrame:
-        """The whole translation, in the order of the first one.
+    def merge(self, new: pd.DataFrame, lang: str, home: str) -> pd.DataFrame:
+        """Puts the new rows in the place of the original's and keeps its order.
 
         Args:
-            made: What was translated anew, as a translation artifact has it.
-            lang: Its language.
+            new: Rows of the captions that were translated again.
+            lang: Their language.
             home: The source language.
         """
-        before = translation.read(self.first)
+        before = translation.read(self.original)
         kept = before[~before["caption_id"].isin(self.ids(lang, home))]
-        kept = kept.assign(status=kept["status"].where(kept["status"] == "ok", f"not translated in {self.first.name}"))
+        kept = kept.assign(
+            status=kept["status"].where(kept["status"] == "ok", f"not translated in {self.original.name}")
+        )
         place_of = {caption: place for place, caption in enumerate(before["caption_id"])}
-        frame = pd.concat([kept, made[translation.CAPTIONS.names]], ignore_index=True)
+        frame = pd.concat([kept, new[translation.CAPTIONS.names]], ignore_index=True)
         places = [place_of.get(caption, len(place_of)) for caption in frame["caption_id"]]
         ordered: pd.DataFrame = frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True)
-        self._compare(before, ordered)
+        changed = len(self._texts(ordered) - self._texts(before))
+        if changed:
+            say(f"{changed} of {len(self.captions)} captions have a new translation")
+        else:
+            warn(f"0 of {len(self.captions)} captions have a new translation: try another engine or model")
         return ordered
 
-    def _compare(self, before: pd.DataFrame, after: pd.DataFrame) -> None:
-        """Says how many captions have another translation now."""
-
-        def texts(frame: pd.DataFrame) -> set[tuple[str, str]]:
-            rows = frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
-            rows = rows[rows["source_caption_id"].isin(self.captions)]
-            return set(zip(rows["source_caption_id"], rows["text"], strict=True))
-
-        different = len(texts(after) - texts(before))
-        if different:
-            say(f"{different} of {len(self.captions)} captions have another translation now")
-        else:
-            warn(f"none of {len(self.captions)} captions has another translation now: ask another engine, or model")
+    def _texts(self, frame: pd.DataFrame) -> set[tuple[str, str]]:
+        rows = frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
+        rows = rows[rows["source_caption_id"].isin(self.captions)]
+        return set(zip(rows["source_caption_id"], rows["text"], strict=True))
 
 
-def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Mending:
-    """Reads which captions are named, and finds the translation to mend.
+def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
+    """Reads the list of captions and finds the translation to start from.
 
-    Of a list with verdicts those captions are meant that it calls noisy, else all. One whose translation is not that
-    which was judged is passed over: it was translated again since, or was switched by synthetic noise.
+    A list with verdicts names the captions that it calls noisy; a list without names all of its captions. A caption
+    whose translation is not the one that was judged is skipped: it was translated again since, or switched by
+    synthetic noise.
 
     Args:
-        inputs: What was given, and where to look.
+        inputs: The given artifacts and the workspace.
         data: The data set.
         lang: Target language.
         only: The list.
 
     Raises:
-        ArtifactError: If there is no such translation, or several are.
-        UsageError: If the list names what is no training caption, or nothing that could be translated again.
+        ArtifactError: If there is no such translation, or more than one.
+        UsageError: If the list names a caption that is no training caption, or nothing to translate again.
     """
-    listed = pairs_file.read(only)
-    listed.require("source_caption_id")
+    pairs = pairs_file.read(only)
+    pairs.require("source_caption_id")
     train = set(items_of(data.items, "train")["item_id"])
     captions = data.captions[(data.captions["lang"] == data.source_lang) & data.captions["item_id"].isin(train)]
-    listed.refuse_unknown("source_caption_id", set(captions["caption_id"]), data.name)
+    pairs.refuse_unknown("source_caption_id", set(captions["caption_id"]), data.name)
 
     def fits(artifact: base.Artifact) -> bool:
         whole = "only" not in artifact.request or artifact in inputs.given
         return whole and made_from(data.artifact)(artifact) and translation.language(artifact) == lang
 
-    first = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
-    rows = listed.frame
+    original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
+    rows = pairs.frame
     rows = rows[rows["lang"] == lang] if "lang" in rows else rows
     rows = rows[rows["verdict"] == "noisy"] if "verdict" in rows else rows
     if rows.empty:
-        raise UsageError(f"{only} calls no pair in {lang} noisy: there is nothing to translate again")
-    named = set(rows["source_caption_id"])
+        raise UsageError(f"{only} has no noisy pair in {lang}: there is nothing to translate again")
+    chosen = set(rows["source_caption_id"])
     if "translation" in rows:
-        frame = translation.read(first)
+        frame = translation.read(original)
         forward = frame[frame["direction"] == "forward"]
         text_of = dict(zip(forward["source_caption_id"], forward["text"], strict=True))
         judged = zip(rows["source_caption_id"], rows["translation"], strict=True)
-        named = {caption for caption, text in judged if text_of.get(caption) == text}
-        if not named:
+        chosen = {caption for caption, text in judged if text_of.get(caption) == text}
+        if not chosen:
             raise UsageError(
-                f"{only} is of other translations than {first.name}: none that it calls noisy is there",
+                f"{original.name} has none of the noisy translations in {only}",
                 hint="name the translation that the run was trained on",
             )
-        if passed := rows["source_caption_id"].nunique() - len(named):
-            warn(f"{passed} captions have another translation than the one that was judged, and are passed over")
-    return Mending(first, frozenset(named), listed.sha256)
+        if skipped := rows["source_caption_id"].nunique() - len(chosen):
+            warn(f"{skipped} captions are skipped: their translation is not the one that was judged")
+    return Retranslation(original, frozenset(chosen), pairs.sha256)
 
 
 def languages(inputs: Inputs, only: Path | None) -> list[str]:
-    """The languages of the translations that were given to be mended."""
+    """The languages of the given translations, for `--only`."""
     return sorted({translation.language(a) for a in inputs.given if a.kind == "translation"}) if only else []

@@ -1,10 +1,10 @@
-"""Sentences that were translated, in append-only files: the cache, and the journal of a translation without one.
+"""Translated sentences in append-only files: the cache, and the journal of a translation without one.
 
-A folder holds one sub-folder for each question, which is an engine with all that decides its answers, a source and a
-target language. In that lies one file for each process that wrote, so any number of them write at once and none waits;
-they are merged on read, the oldest first. A line is the hash of a sentence in Unicode NFC, a space, and the JSON of
-`[translation, score]`. It is written as soon as the result is there, in one piece; a line that is torn (the process was
-killed, the disk was full) is passed over on reading. What failed is not kept.
+A folder holds a sub-folder per question: an engine with all that decides its translations, a source and a target
+language. In it each process that writes has a file of its own, so any number of them write at once without waiting.
+Reading merges the files, oldest first. A line is the hash of a sentence in Unicode NFC, a space, and the JSON of
+`[translation, score]`. It is written in one piece as soon as the result is there; reading skips a torn line (of a
+killed process or a full disk). Failures are not kept.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _QUESTION = "question.json"
 
 
 class TranslationCache:
-    """What one engine answered for one pair of languages.
+    """The sentences that one engine translated for one pair of languages.
 
     Args:
         root: Folder of the cache.
-        identity: What decides the engine's answers, `Translator.identity()`.
+        identity: `Translator.identity()`, what decides the translations.
         source: Language of the sentences.
         target: Language of the translations.
     """
@@ -47,26 +47,26 @@ class TranslationCache:
         self._file = -1
 
     def read(self, texts: Iterable[str]) -> dict[str, Translation]:
-        """Returns what is known of the given sentences (in NFC).
+        """Returns the known translations of sentences (in NFC).
 
         Raises:
-            ArtifactError: If the cache is there and cannot be read.
+            ArtifactError: If the cache cannot be read.
         """
-        wanted = {_key(text): text for text in texts}
-        found: dict[str, Translation] = {}
+        text_of = {_key(text): text for text in texts}
+        results: dict[str, Translation] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
             try:
                 with path.open("rb") as lines:
                     for line in lines:
                         key, _, answer = line.partition(b" ")
-                        text = wanted.get(key)
-                        if text is not None and text not in found and (result := _parse(answer)):
-                            found[text] = result
-            except FileNotFoundError:  # the cache is being emptied
+                        text = text_of.get(key)
+                        if text is not None and text not in results and (result := _parse(answer)):
+                            results[text] = result
+            except FileNotFoundError:  # another process empties the cache
                 continue
             except PermissionError as error:
                 raise _refused(path, error) from None
-        return found
+        return results
 
     def write(self, text: str, result: Translation) -> None:
         """Keeps one result.
@@ -92,16 +92,16 @@ class TranslationCache:
             raise OSError(error.errno, error.strerror, str(self._path or self.folder)) from None
 
     def close(self) -> None:
-        """Ends writing."""
+        """Closes the file."""
         if self._file >= 0:
             os.close(self._file)
         self._path, self._file = None, -1
 
     def _open(self) -> None:
-        """Begins a file of this process's own, whose name sorts behind those of earlier ones."""
+        """Creates a file of this process, whose name sorts after earlier ones."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / _QUESTION).exists():
-            with suppress(FileNotFoundError):  # a process of the same number on another machine was faster
+            with suppress(FileNotFoundError):  # another process was faster
                 write_json(self.folder / _QUESTION, self._question)
         host = slug(platform.node() or "host")[:40]
         path = self.folder / f"{time.time_ns():020d}-{host}-{os.getpid()}-{secrets.token_hex(3)}.jsonl"
@@ -119,7 +119,7 @@ def _key(text: str) -> bytes:
 
 
 def _parse(answer: bytes) -> Translation | None:
-    """An answer, None where it is torn."""
+    """The translation in a line, None if the line is torn."""
     if not answer.endswith(b"\n"):
         return None
     try:

@@ -1,9 +1,9 @@
-"""The steps of a translation, sentence by sentence: what is to be translated, by whom, and what came of it.
+"""The steps of a translation, sentence by sentence.
 
-A step takes sentences from one language into another. It begins with the sentences of the data set, each once, cut in
-groups of a fixed size in the data set's order; a step that follows on another takes what came of each group. So a group
-does not depend on how many workers there are, nor on how often they were stopped: engines form their batches inside it,
-and get all of it each time, with what is known already.
+A step translates sentences from one language into another. The first starts with the sentences of the data set, each
+once, cut into groups of a fixed size in the data set's order; the next translates the results of each group. So groups
+do not depend on the number of workers or on interruptions. Engines form their batches inside a group, and receive
+all of it each time, with the positions of known results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ccr_cli.translators.base import Translation, Translator, way_back
 GROUP_SENTENCES = 4096
 
 _HALF = re.compile("[\ud800-\udfff]")
-"""JSON can say it, and no file can hold it."""
+"""Valid in JSON, but in no file."""
 
 Groups = list[list[str]]
 Results = dict[str, Translation]
@@ -30,28 +30,28 @@ Results = dict[str, Translation]
 
 @dataclass(frozen=True)
 class Step:
-    """One way through a pair of languages."""
+    """One direction of a translation."""
 
     direction: str
-    """What the results are called: forward, back, query, or a round before the last."""
+    """Direction of the results: forward, back, query, or a round before the last."""
     source: str
     target: str
 
 
 @dataclass
 class Engines:
-    """Makes the engine of each step; holds no more than one, since models are large."""
+    """Makes the engine of each step, and holds one at a time, since models are large."""
 
     module: Any
     config: Any
     home: str
-    """The data set's source language: into it lead the ways back."""
+    """The data set's source language."""
     dataset_dir: Path
     device: str
     cache: Path
-    """Where results are kept."""
+    """Folder of the results."""
     silent: bool = False
-    """Says nothing of progress: look-ups beforehand."""
+    """Show no progress, for look-ups before the work."""
     _pair: tuple[str, str] | None = None
     _engine: Any = None
 
@@ -59,11 +59,11 @@ class Engines:
         """The engine of a step.
 
         Raises:
-            UnavailableError: If the engine, its model or the pair is not to be had.
+            UnavailableError: If the engine, its model or the pair is unavailable.
         """
         pair = (step.source, step.target)
         if self._pair != pair:
-            self._pair = self._engine = None  # before the next one takes its place in memory
+            self._pair = self._engine = None  # free its memory before the next one
             where = {"dataset_dir": self.dataset_dir, "device": self.device}
             self._engine = self.module.Translator(*pair, self.config_of(step), **where)
             self._pair = pair
@@ -75,40 +75,40 @@ class Engines:
         return way_back(self.config) if step.target == self.home else self.config
 
     def kept(self, step: Step) -> TranslationCache | None:
-        """Where the results of a step are kept; None for an engine that need not keep any."""
+        """The cache of a step; None for an engine without one."""
         identity = self.of(step).identity()
         return TranslationCache(self.cache, identity, step.source, step.target) if identity else None
 
 
 def begin(texts: Iterable[str]) -> Groups:
-    """Cuts sentences into groups: each once, in the order in which they first come."""
+    """Cuts sentences into groups: each sentence once, in order of first appearance."""
     unique = list(dict.fromkeys(texts))
     return [unique[first : first + GROUP_SENTENCES] for first in range(0, len(unique), GROUP_SENTENCES)]
 
 
 def follow(groups: Groups, results: Results) -> Groups:
-    """What came of each group; sentences on which the step failed are gone, as are those that are not yet known."""
+    """The results of each group, without sentences that failed or are not yet known."""
     return [
-        list(dict.fromkeys(found.text for text in group if (found := results.get(text)) and found.text))
+        list(dict.fromkeys(result.text for text in group if (result := results.get(text)) and result.text))
         for group in groups
     ]
 
 
 def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
-    """Takes a step, and keeps every result as it comes.
+    """Takes a step, and stores every result as it comes.
 
     Args:
-        engines: Who translates.
-        step: From where to where.
+        engines: The engines.
+        step: The step.
         groups: The sentences.
-        seed: Results that are known apart from what was kept.
+        seed: Further known results.
 
     Returns:
         The result of each sentence.
     """
     engine, kept = engines.of(step), engines.kept(step)
     if engines.silent:
-        return {text: result for group in groups for text, result in _ask(engine, group, {})}
+        return {text: result for group in groups for text, result in _translate(engine, group, {})}
     results = known(groups, kept, seed)
     total = len({text for group in groups for text in group})
     label = f"translate {step.source} -> {step.target} ({step.direction})"
@@ -117,7 +117,7 @@ def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
     try:
         with progress(total - len(results), label, "captions") as advance:
             for group in groups:
-                for text, result in _ask(engine, group, results):
+                for text, result in _translate(engine, group, results):
                     results[text] = result
                     if kept is not None and result.text:
                         kept.write(text, result)
@@ -129,7 +129,7 @@ def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
 
 
 def known(groups: Groups, kept: TranslationCache | None, seed: Results) -> Results:
-    """What need not be asked of an engine."""
+    """The known results: the seed, then the cache."""
     texts = [text for group in groups for text in group]
     results = {text: seed[text] for text in texts if text in seed}
     if kept is not None:
@@ -137,16 +137,18 @@ def known(groups: Groups, kept: TranslationCache | None, seed: Results) -> Resul
     return results
 
 
-def _ask(engine: Translator, group: list[str], results: Mapping[str, Translation]) -> Iterator[tuple[str, Translation]]:
-    """Asks for what is not known of a group."""
-    have = {position for position, text in enumerate(group) if text in results}
-    if len(have) == len(group):
+def _translate(
+    engine: Translator, group: list[str], results: Mapping[str, Translation]
+) -> Iterator[tuple[str, Translation]]:
+    """Translates the unknown sentences of a group."""
+    positions = {position for position, text in enumerate(group) if text in results}
+    if len(positions) == len(group):
         return
-    for position, result in engine.translate(group, have):
+    for position, result in engine.translate(group, positions):
         text = normal(result.text.strip()) if result.text else ""
         if not text:
             yield group[position], Translation(None, error=result.error or "empty translation")
         elif _HALF.search(text):
-            yield group[position], Translation(None, error="half of a character of UTF-16: no text")
+            yield group[position], Translation(None, error="half of a UTF-16 character")
         else:
             yield group[position], Translation(text, result.score)

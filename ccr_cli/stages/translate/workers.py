@@ -1,7 +1,7 @@
-"""Many workers for one translation: each takes its part of the sentences into the cache, in which they meet.
+"""Several workers for one translation: each translates its part of the sentences into the cache, where they meet.
 
-Parts are of a schedule's array (`--shard 3/64`), or of the processes that `torchrun` started. What they find is merged
-by translating as ever: whatever is in the cache need not be done again.
+Parts come from an array of jobs (`--shard 3/64`) or from the processes of `torchrun`. Making the artifact afterwards
+takes the sentences from the cache.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import Part, meeting, own_device, parse_part, rank_and_size
 from ccr_cli.stages.translate import steps as translate_steps
-from ccr_cli.stages.translate.job import NO_WORK, Job, Wanted, walk
-from ccr_cli.stages.translate.languages import in_turn
+from ccr_cli.stages.translate.job import NO_WORK, TranslateOptions, TranslationJob, walk
+from ccr_cli.stages.translate.stage import each_language
 from ccr_cli.stages.translate.steps import begin
 
 
-def part_of(shard: str | None, wanted: Sequence[Wanted], *, noise: bool) -> Part | None:
-    """Reads which part a worker is to take.
+def part_of(shard: str | None, languages: Sequence[TranslateOptions], *, noise: bool) -> Part | None:
+    """Reads the part that `--shard` names.
 
     Args:
-        shard: Which one, such as `3/64`; None where there are none.
-        wanted: What is asked for.
-        noise: Whether a synthetic mismatch is asked for too.
+        shard: Such as `3/64`, or None.
+        languages: The options of each language.
+        noise: Whether the command also makes a synthetic mismatch.
 
     Raises:
-        UsageError: If there is no such part, it cannot do what is asked for, or the parts have no cache to meet in.
+        UsageError: If there is no such part, the command asks for noise too, or there is no cache to meet in.
     """
     if shard is None:
         return None
     part = parse_part(shard)
     if noise:
         raise UsageError(
-            "--shard makes no artifact, and --noise asks for one",
-            hint="give --lang alone with --shard, and draw the mismatch in a call of its own: ccr translate --noise R",
+            "--shard makes no artifact, but --noise does",
+            hint="use --shard with --lang alone, and make the mismatch separately: ccr translate --noise R",
         )
-    require_cache(wanted)
+    require_cache(languages)
     return part
 
 
-def translate_part(inputs: Inputs, wanted: Wanted, part: Part) -> dict[str, int]:
+def translate_part(inputs: Inputs, options: TranslateOptions, part: Part) -> dict[str, int]:
     """Translates a part of the sentences into the cache.
 
     Returns:
-        How many were translated, `captions`, and how many of these `failed`.
+        The number of translated `captions`, and of `failed` ones.
 
     Raises:
-        CcrError: If more than `max_failed` of the sentences failed.
+        CcrError: If more than the fraction `max_failed` of the sentences failed.
     """
-    job = Job(inputs, wanted)
+    job = TranslationJob(inputs, options)
     nothing = {"captions": 0, "failed": 0}
     if job.request["engine"] == "recorded":
         say(NO_WORK)
         return nothing
     if job.state() == "done":
-        say(f"{job.name} is made: nothing is left to do")
+        say(f"{job.name} exists: nothing is left to do")
         return nothing
     engines = job.engines(Path())
     failed: list[str] = []
@@ -69,59 +69,55 @@ def translate_part(inputs: Inputs, wanted: Wanted, part: Part) -> dict[str, int]
         for _, results in walk(engines, steps, rows, part, {}):
             failed += [result.error for result in results.values() if result.error]
             total += len(results)
-    refuse_too_many(len(failed), total, wanted.max_failed, "captions", failed[0] if failed else "")
+    refuse_too_many(len(failed), total, options.max_failed, "captions", failed[0] if failed else "")
     if failed:
-        warn(f"{len(failed)} captions failed, such as: {failed[0]}; whoever makes the artifact tries them again")
+        warn(f"{len(failed)} captions failed, such as: {failed[0]}; making the artifact tries them again")
     if total:
         say(f"{part}: {total} captions are translated")
     else:
         groups = max(len(begin(rows["text"])) for _, rows in job.chains)
         size = f"{translate_steps.GROUP_SENTENCES:,}"
-        say(f"{part}: 0 captions: parts are groups of {size} captions, and there {_are(groups)}; more parts are idle")
+        say(f"{part}: 0 captions, since the captions make {groups} groups of up to {size}, fewer than there are parts")
     return {"captions": total - len(failed), "failed": len(failed)}
 
 
-def share(inputs: Inputs, wanted: Sequence[Wanted]) -> bool:
-    """Does this process's part, where `torchrun` started several.
+def share(inputs: Inputs, languages: Sequence[TranslateOptions]) -> bool:
+    """Translates this process's part, where `torchrun` started several.
 
     Args:
         inputs: As for `translate`.
-        wanted: What is asked for.
+        languages: The options of each language.
 
     Returns:
-        Whether this process is the one to make artifacts: the only one, or the first after all have done their part.
+        Whether this process makes the artifacts: it is the only one, or the first and all have done their part.
 
     Raises:
-        UsageError: If the parts have no cache in which to meet.
-        CcrError: If more than `max_failed` of the sentences of the only language failed.
+        UsageError: If there is no cache to meet in.
+        CcrError: If more than the fraction `max_failed` of the sentences of the only language failed.
     """
     rank, ranks = rank_and_size()
     if inputs.workspace.dry_run or ranks == 1:
         return True
-    require_cache(wanted)
+    require_cache(languages)
     if rank:
         console.verbosity = -1
 
-    def work(each: Wanted) -> None:
-        translate_part(inputs, replace(each, device=own_device(each.device)), Part(rank, ranks))
+    def work(options: TranslateOptions) -> None:
+        translate_part(inputs, replace(options, device=own_device(options.device)), Part(rank, ranks))
 
     with meeting() as wait:
-        error = in_turn(wanted, work)
-        if error is not None and len(wanted) == 1:
+        error = each_language(languages, work)
+        if error is not None and len(languages) == 1:
             raise error
-        wait()  # of several languages, whoever makes the artifacts says what is not to be had
+        wait()  # with several languages, making the artifacts reports the error
     return rank == 0
 
 
-def require_cache(wanted: Sequence[Wanted]) -> None:
-    """Parts need a place where what comes of them meets.
+def require_cache(languages: Sequence[TranslateOptions]) -> None:
+    """Requires the cache, through which parts exchange their results.
 
     Raises:
-        UsageError: If there is no cache.
+        UsageError: If one of the languages is translated without it.
     """
-    if not all(each.cache for each in wanted):
+    if not all(options.cache for options in languages):
         raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")
-
-
-def _are(groups: int) -> str:
-    return "is 1" if groups == 1 else f"are {groups}"

@@ -159,17 +159,17 @@ def test_what_is_not_to_be_had(
     ("options", "message"),
     [
         ((), "which language?"),
-        (("--lang", "en"), "is written in 'en'"),
+        (("--lang", "en"), "'en'"),
         (("--lang", "en"), "--lang LANG --queries"),
-        (("--lang", "../../es"), "no language tag"),
-        (("--lang", "../../es"), "try: a tag such as --lang es"),
+        (("--lang", "../../es"), "'../../es'"),
+        (("--lang", "../../es"), "--lang es"),
         (("--noise", "1.5"), "a share lies between 0 and 1\n  try: --noise 0.015 is 1.5 %"),
         (("--noise", "0.2", "--noise-style", "foo"), "no noise style 'foo'\n  try: --noise-style caption or image"),
         (("--noise", "0.2", "--noise-style", "foo", "--dry-run"), "try: --noise-style caption or image"),
         (("--noise", "0.2", "--noise-target", "foo"), "'foo'\n  try: --noise-target translation or pair"),
-        (("--lang", "es", "--engine", "deep-translator", "--set", "provider=foo"), "usual is --set provider=google"),
-        (("--lang", "de", "--set", "table=ok.tsv"), "hf has no option 'table'\n  try: --engine recorded; hf has other"),
-        (("--lang", "es", "--set", "num_beams=4"), "try: --engine ct2 or --engine hf; recorded has other options: "),
+        (("--lang", "es", "--engine", "deep-translator", "--set", "provider=foo"), "--set provider=google"),
+        (("--lang", "de", "--set", "table=ok.tsv"), "no option 'table'\n  try: --engine recorded; "),
+        (("--lang", "es", "--set", "num_beams=4"), "try: --engine ct2 or --engine hf; "),
         (("--lang", "es", "--engine", "apertium", "--set", "modes"), "--set help lists the keys"),
         (("--lang", "es", "--split", "dev"), "splits: train, val, test"),
         (("--lang", "es", "--engine", "google"), "known translators: apertium, "),
@@ -225,7 +225,7 @@ def test_auto_takes_recorded_only_where_the_tables_answer(
     assert planned.code == 0 and "forward model\tHelsinki-NLP/opus-mt-en-es" in planned.out
     done = translated(root, *options)
     assert (done.code, done.out) == (5, "")
-    assert "not recorded): hf is taken instead" in done.err and "not recorded): hf is taken instead" in planned.err
+    assert all("not recorded): hf" in outcome.err for outcome in (done, planned))
     assert ("try: --engine apertium" in done.err) == installed
     for more in ((), ("--dry-run",)):
         asked = translated(root, "--engine", "recorded", *options, *more)
@@ -250,7 +250,7 @@ def test_what_stops_one_language_does_not_stop_the_others(langs: tuple[str, ...]
     assert [path.name for path in done.paths] == ["toy", "es-recorded"]
     lines = done.err.splitlines()
     missed = [lang for lang in langs if lang != "es"]
-    assert lines[-2] == f"error: not made: {', '.join(missed)} (why is said above)"
+    assert lines[-2].startswith(f"error: not made: {', '.join(missed)} ")
     assert "give the same command again" in lines[-1]
     assert all(any(line.startswith(f"error: --lang {lang}: ") for line in lines) for lang in missed)
     planned = toy.ccr("translate", *options, "--engine", "recorded", "--dry-run", workspace=root)
@@ -308,13 +308,11 @@ def test_a_table_that_was_mended(name: tuple[str, ...], tmp_path: Path) -> None:
     table.write_text(whole.replace("red circle\t", "nobody\t"))
     done = toy.ccr("translate", *options, workspace=root)
     assert done.code == 3 and "mend the table, then give the same command (with --force where it has" in done.err
-    assert "of the 96 lines of mine.tsv 95 are used" in done.err and "--retry-failed" not in done.err
+    assert "95 of the 96 lines of mine.tsv" in done.err and "--retry-failed" not in done.err
     table.write_text(whole)
     if name:
         again = toy.ccr("translate", *options, "--retry-failed", workspace=root)
-        assert (
-            again.code == 4 and "set.table" in again.err and "try: --force makes it again from the table" in again.err
-        )
+        assert again.code == 4 and "set.table" in again.err and "try: --force" in again.err
         options += ("--force",)
     assert toy.ok("translate", *options, workspace=root).made.counts["failed"] == 0
 
@@ -334,7 +332,8 @@ def test_a_table_for_another_split(asked: tuple[str, ...], hint: str, tmp_path: 
     for more in ((), ("--dry-run",)):
         done = toy.ccr("translate", *options, *asked, *more, workspace=root)
         assert done.code == 1 and f"{hint}\n" in done.err
-        assert "of the 24 lines of mine.tsv 24 are used: it answers 0 of 48 captions of train, 0 of 24" in done.err
+        assert "24 of the 24 lines of mine.tsv" in done.err
+        assert "0 of 48 captions of train, 0 of 24" in done.err
     assert toy.ok("translate", *options, "--split", "test", workspace=root).made.counts["forward"] == 24
 
 
@@ -345,8 +344,8 @@ def test_a_table_for_another_data_set(tmp_path: Path) -> None:
     options = tabled(folder, table)
     table.write_text("source\ttarget\na dog\tein Hund\n")
     done = toy.ccr("translate", *options, workspace=root)
-    assert done.code == 1 and "of the 1 lines of mine.tsv 0 are used" in done.err
-    assert "is it for another data set?" in done.err
+    assert done.code == 1 and "0 of the 1 lines of mine.tsv" in done.err
+    assert "another data set?" in done.err
 
 
 def test_a_folder_that_was_not_imported(tmp_path: Path) -> None:
@@ -371,7 +370,7 @@ def test_a_translation_stands_for_its_data_set(tmp_path: Path) -> None:
     done = toy.ok("translate", made[1].path, "--lang", "fr", "--noise", "0.4", workspace=root)
     assert [path.parent.name for path in done.paths] == ["datasets", "second", "second"]
     both = toy.ccr("translate", *(each.path for each in made), "--lang", "fr", workspace=root)
-    assert both.code == 4 and "several data sets:\n  datasets/toy\n  datasets/second\n" in both.err
+    assert both.code == 4 and "\n  datasets/toy\n  datasets/second\n" in both.err
     first = toy.ok("translate", made[1].path, "datasets/toy", "--lang", "fr", workspace=root)
     assert [path.parent.name for path in first.paths] == ["datasets", "toy"], "a data set that is named counts"
 

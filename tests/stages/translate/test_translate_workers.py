@@ -62,9 +62,7 @@ def test_a_part_that_is_missing_is_made_up_for(root: Path, engine: Engine) -> No
 def test_more_parts_than_work(root: Path, engine: Engine) -> None:
     done = toy.ok(*ALL, "--shard", "64/64", workspace=root)
     assert engine.asked() == []
-    assert (
-        "part 64 of 64: 0 captions: parts are groups of 10 captions, and there are 10; more parts are idle" in done.err
-    )
+    assert "part 64 of 64: 0 captions" in done.err and "10 groups of up to 10" in done.err
 
 
 def test_what_fails_in_a_part_is_left_to_the_artifact(root: Path, engine: Engine) -> None:
@@ -90,11 +88,11 @@ def test_parts_meet_in_the_cache(root: Path) -> None:
     done = toy.ccr(*ALL, "--shard", "1/2", "--no-cache", workspace=root)
     assert done.code == 2 and "meet in the cache" in done.err
     done = toy.ok("translate", "--lang", "es", "--shard", "1/2", workspace=root)
-    assert "recorded looks its answers up" in done.err
+    assert "leave --shard out" in done.err
     done = toy.ccr("translate", "--noise", "0.4", "--shard", "1/2", workspace=root)
-    assert done.code == 2 and "draw the mismatch in a call of its own: ccr translate --noise" in done.err
+    assert done.code == 2 and "ccr translate --noise" in done.err
     done = toy.ccr(*ALL, "--noise", "0.4", "--shard", "1/2", workspace=root)
-    assert done.code == 2 and "--shard makes no artifact, and --noise asks for one" in done.err
+    assert done.code == 2 and "--shard" in done.err and "--noise" in done.err
     assert not (root / "noise").exists()
     done = toy.ccr(*ALL, "--shard", "1/2", "--no-cache", "--dry-run", workspace=root)
     assert done.code == 2 and "meet in the cache" in done.err
@@ -109,7 +107,7 @@ def test_a_dry_run_counts_the_part(root: Path, engine: Engine) -> None:
     assert parts == [{"forward": 50, "back": 50, "query": 14}, {"forward": 46, "back": 46, "query": 10}]
     assert engine.asked() == []
     done = toy.ok("translate", "--lang", "es", "--shard", "1/2", "--dry-run", workspace=root)
-    assert "there is no work to share; leave --shard out" in done.err
+    assert "leave --shard out" in done.err
 
 
 def test_a_part_says_in_json_what_it_did(root: Path, engine: Engine) -> None:
@@ -126,7 +124,7 @@ def test_a_language_without_an_engine_does_not_stop_the_part(root: Path, engine:
     engines = ("--engine", "apertium", "--shard", "1/1")
     done = toy.ccr("translate", "--lang", "tlh", "--lang", "es", *engines, workspace=root)
     assert (done.code, done.out) == (5, "") and len(engine.asked()) == 96
-    assert "error: not made: tlh (why is said above)" in done.err.splitlines()
+    assert "error: not made: tlh " in done.err
 
 
 def test_a_name_that_is_taken_is_known_before_the_work(root: Path, engine: Engine) -> None:
