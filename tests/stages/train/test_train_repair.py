@@ -178,7 +178,7 @@ def test_an_engine_that_says_the_same_is_warned_of(workspace: Chain, tmp_path: P
     same = str(frame.loc["red-circle-en0@es", "text"])
     engine.knows({"red circle": same, same: "red circle"})
     done = toy.ok("translate", "--lang", "es", "--only", path, "--engine", "apertium", workspace=workspace.root)
-    assert "none of 1 captions has another translation now: ask another engine" in done.err
+    assert "0 of 1 captions have a new translation" in done.err
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported
     english = listing.read(exported).frame.set_index("slot_id")["source_text"]
     engine.knows({english[c]: f"de nuevo {words[c]}" for c in gone} | {f"de nuevo {words[c]}": "again" for c in gone})
     done = toy.ok("translate", first.path, "--only", exported, "--engine", "apertium", workspace=finished.root)
-    assert "12 of 12 captions have another translation now" in done.err
+    assert "12 of 12 captions have a new translation" in done.err
     made, after = done.made, translation.read(done.made).set_index("caption_id")
     assert list(after.index) == list(before.index), "complete, and in the same order"
     anew = after["source_caption_id"].isin(gone) & (after["direction"] == "forward")
@@ -277,7 +277,7 @@ def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path,
     options = ("--lang", "es", "--only", path, "--engine", "apertium", "--max-failed", "0.9")
     done = toy.ccr("translate", *options, workspace=workspace.root)
     assert done.code == 3, done.err
-    assert "1 of 2 captions have another translation now" in done.err
+    assert "1 of 2 captions have a new translation" in done.err
     frame = translation.read(done.made).set_index("caption_id")
     assert frame.loc["red-circle-en0@es", "text"] == "rojo" and frame.loc["red-circle-en1@es", "status"] == "failed"
     assert "red-circle-en1@es@en" not in frame.index, "the way back of what is no more there"
