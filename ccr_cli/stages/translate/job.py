@@ -250,7 +250,9 @@ class TranslationJob:
             )
         except OtherRequestError as error:
             if error.differences.get("set.table", ("", ""))[0]:
-                error.hint = "--force makes it again from the table as it is now; unchanged lines give unchanged captions"
+                error.hint = (
+                    "--force makes it again from the table as it is now; unchanged lines give unchanged captions"
+                )
             raise
 
     def state(self) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 
-import pandas as pd
-
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.build import Build, Planned
 from ccr_cli.artifacts.parquet import write_table
