@@ -13,6 +13,7 @@ import os
 import secrets
 import shlex
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from ccr_cli.errors import ArtifactError
 
 RECORD = "artifact.json"
 FAILURES = "failures.jsonl"
+CLOCK_TICK_NS = 100_000_000
+"""File systems round the time of a change; two changes within this time may look like one."""
 
 SCHEMAS: dict[str, int] = {
     "dataset": 1,
@@ -83,29 +86,34 @@ class Artifact:
     counts: dict[str, int]
     about: dict[str, Any] = field(default_factory=dict)
     """Apart from identity: created, command, versions, environment."""
-    _checked: set[str] = field(default_factory=set, repr=False, compare=False)
 
-    def file(self, name: str, *, hashed: bool = True) -> Path:
-        """Returns the path of one of the artifact's files after checking that it is the one recorded.
-
-        Args:
-            name: Path inside the artifact.
-            hashed: Compare the sha256 (once a process); else the size alone, for files of many gigabytes.
+    def entry(self, name: str) -> FileEntry:
+        """Returns what the record says of a file.
 
         Raises:
-            ArtifactError: If the file is not part of the artifact, is missing, or was changed.
+            ArtifactError: If the record does not list it.
         """
         entry = next((f for f in self.files if f.path == name), None)
         if entry is None:
             raise ArtifactError(f"{self.path} has no file {name!r}", hint=self._rebuild_hint())
-        path = self.path / name
-        if name in self._checked:
-            return path
+        return entry
+
+    def file(self, name: str, *, hashed: bool = True) -> Path:
+        """Returns the path of one of the artifact's files after checking that it is the recorded one.
+
+        Args:
+            name: Path inside the artifact.
+            hashed: Compare the sha256; else only the size, for files of many gigabytes. A file is hashed once a process
+                unless it changes on disk.
+
+        Raises:
+            ArtifactError: If the file is not part of the artifact, is missing, or was changed.
+        """
+        entry, path = self.entry(name), self.path / name
         if not path.is_file():
             raise ArtifactError(f"{path} is missing, although the artifact lists it", hint=self._rebuild_hint())
-        if path.stat().st_size != entry.bytes or (hashed and sha256_file(path) != entry.sha256):
+        if path.stat().st_size != entry.bytes or (hashed and known_sha256(path) != entry.sha256):
             raise ArtifactError(f"{path} was changed after it was written", hint=self._rebuild_hint())
-        self._checked.add(name)
         return path
 
     def has(self, name: str) -> bool:
@@ -150,6 +158,36 @@ def sha256_file(path: Path) -> str:
     """Returns the sha256 of a file in hex."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+_hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
+"""The state of files of artifacts when they were hashed, and their sha256."""
+
+
+def known_sha256(path: Path) -> str:
+    """As `sha256_file`, but a file that has not changed since this process hashed it is not read again."""
+    state = _file_state(path)
+    known = _hashed.get(path)
+    if known is not None and known[0] == state:
+        return known[1]
+    sha256 = sha256_file(path)
+    if state is not None:
+        _hashed[path] = state, sha256
+    return sha256
+
+
+def remember_sha256(path: Path, sha256: str) -> None:
+    """Notes the sha256 of a file that this process has just written."""
+    if (state := _file_state(path)) is not None:
+        _hashed[path] = state, sha256
+
+
+def _file_state(path: Path) -> tuple[int, ...] | None:
+    """What changes with a file's content; None if it is so new that another change could have the same time."""
+    stat = path.stat()
+    if time.time_ns() - stat.st_ctime_ns < CLOCK_TICK_NS:
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def identity(

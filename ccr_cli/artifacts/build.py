@@ -104,6 +104,8 @@ class Build:
         }
         base.write_json(self.folder / base.RECORD, record)
         _swap_in(self.folder, self.final)
+        for file in files:
+            base.remember_sha256(self.final / file.path, file.sha256)
         self.done = base.load(self.final, self.kind)
         return self.done
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 
 ITEMS = pa.schema(
     [
@@ -76,8 +76,8 @@ def read(artifact: Artifact) -> Dataset:
     """Reads a dataset artifact."""
     return Dataset(
         artifact,
-        read_table(artifact.file("items.parquet"), ITEMS),
-        read_table(artifact.file("captions.parquet"), CAPTIONS),
+        artifact_table(artifact, "items.parquet", ITEMS),
+        artifact_table(artifact, "captions.parquet", CAPTIONS),
         tomllib.loads(artifact.file("manifest.toml").read_text(encoding="utf-8")),
     )
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 
 PAIRS = pa.schema(
     [
@@ -65,4 +65,4 @@ def summary(artifact: Artifact) -> dict[str, Any]:
 
 def read_pairs(artifact: Artifact) -> pd.DataFrame:
     """Reads the judged pairs."""
-    return read_table(artifact.file("pairs.parquet"), PAIRS)
+    return artifact_table(artifact, "pairs.parquet", PAIRS)

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table, read_table
 from ccr_cli.artifacts.signature import signature_of
 
 RANKS = pa.schema(
@@ -91,7 +91,7 @@ def interval(result: Mapping[str, Any], figure: str, direction: str | None = Non
 
 def read_ranks(artifact: Artifact) -> pd.DataFrame:
     """Reads the rank of every query."""
-    return read_table(artifact.file("ranks.parquet"), RANKS)
+    return artifact_table(artifact, "ranks.parquet", RANKS)
 
 
 def read_outside(artifact: Artifact) -> pd.DataFrame | None:

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import read_table, write_table
+from ccr_cli.artifacts.parquet import artifact_table, read_table, write_table
 from ccr_cli.errors import ArtifactError
 
 SHARD_ITEMS = 4096
@@ -51,7 +51,7 @@ def shard_name(shard: int) -> str:
 
 def read_index(artifact: Artifact) -> pd.DataFrame:
     """Reads the index of a features artifact."""
-    return read_table(artifact.file("index.parquet"), INDEX)
+    return artifact_table(artifact, "index.parquet", INDEX)
 
 
 def write_header(handle: IO[bytes], n_rows: int, dim: int) -> int:

@@ -6,7 +6,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 
 PAIRS = pa.schema(
     [
@@ -24,4 +24,4 @@ PAIRS = pa.schema(
 
 def read(artifact: Artifact) -> pd.DataFrame:
     """Reads the pairs of a noise artifact."""
-    return read_table(artifact.file("pairs.parquet"), PAIRS)
+    return artifact_table(artifact, "pairs.parquet", PAIRS)

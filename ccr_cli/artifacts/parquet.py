@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ccr_cli.artifacts.base import atomic_open
+from ccr_cli.artifacts.base import Artifact, atomic_open
 from ccr_cli.errors import ArtifactError
+
+KEPT_BYTES = 128 << 20
+"""How much memory the tables may take that `artifact_table` keeps."""
+
+
+class _Tables:
+    """The tables read last, by their file's sha256 and their columns."""
+
+    def __init__(self) -> None:
+        self._frames: OrderedDict[tuple[str, ...], tuple[pd.DataFrame, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[str, ...]) -> pd.DataFrame | None:
+        with self._lock:
+            if key not in self._frames:
+                return None
+            self._frames.move_to_end(key)
+            return self._frames[key][0]
+
+    def keep(self, key: tuple[str, ...], frame: pd.DataFrame) -> None:
+        size = int(frame.memory_usage(deep=True).sum())
+        with self._lock:
+            self._frames[key] = frame, size
+            while sum(size for _, size in self._frames.values()) > KEPT_BYTES:
+                self._frames.popitem(last=False)
+
+
+_tables = _Tables()
 
 
 def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
@@ -45,6 +75,34 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
         if wanted.field(name).type == pa.string():
             frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
     return frame
+
+
+def artifact_table(artifact: Artifact, name: str, schema: pa.Schema, columns: list[str] | None = None) -> pd.DataFrame:
+    """Reads a table of an artifact; the same table is read from disk once a process while there is room for it.
+
+    Args:
+        artifact: Which artifact.
+        name: Path of the table inside it.
+        schema: The table's columns.
+        columns: Which of them to read; None for all.
+
+    Returns:
+        A frame of its own: pandas copies what the caller changes in it.
+
+    Raises:
+        ArtifactError: If the file is missing, was changed, or has other columns.
+    """
+    path = artifact.file(name)
+    sha256 = artifact.entry(name).sha256
+    whole = _tables.get((sha256, *schema.names))
+    if whole is not None:
+        return whole[columns or schema.names].copy(deep=False)
+    key = (sha256, *(columns or schema.names))
+    frame = _tables.get(key)
+    if frame is None:
+        frame = read_table(path, schema, columns)
+        _tables.keep(key, frame)
+    return frame.copy(deep=False)
 
 
 def append_jsonl(path: Path, line: str) -> None:

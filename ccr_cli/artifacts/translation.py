@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 
 CAPTIONS = pa.schema(
     [
@@ -49,7 +49,7 @@ QUALITY = pa.schema(
 
 def read(artifact: Artifact) -> pd.DataFrame:
     """Reads the captions of a translation artifact."""
-    return read_table(artifact.file("captions.parquet"), CAPTIONS)
+    return artifact_table(artifact, "captions.parquet", CAPTIONS)
 
 
 def has_quality(artifact: Artifact) -> bool:
@@ -59,7 +59,7 @@ def has_quality(artifact: Artifact) -> bool:
 
 def read_quality(artifact: Artifact) -> pd.DataFrame:
     """Reads the evidence by caption; flags are bool, False where nothing can be said."""
-    frame = read_table(artifact.file("quality.parquet"), QUALITY)
+    frame = artifact_table(artifact, "quality.parquet", QUALITY)
     return frame.assign(**{flag: frame[flag].eq(True) for flag in FLAGS})
 
 

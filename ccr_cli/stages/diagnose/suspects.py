@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts import base, dataset, diagnosis
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.errors import UsageError
 from ccr_cli.report.page import suspects
 
@@ -62,7 +62,7 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
 
 
 def _finder(data: base.Artifact) -> Any:
-    items = read_table(data.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
+    items = artifact_table(data, "items.parquet", dataset.ITEMS, ["item_id", "media"])
     return partial(_image, dataset.media_root(data), dict(zip(items["item_id"], items["media"], strict=True)))
 
 

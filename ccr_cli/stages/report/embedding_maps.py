@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ccr_cli.artifacts import base, dataset
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import EmbeddingMap
@@ -51,7 +51,7 @@ def _map(
     own = np.isin(found.item_T, rows)
     visual = embed_visuals(method, found.visual, device, torch.from_numpy(rows))
     texts = encode_and_embed(method, tokenizer, [found.texts[i] for i in np.flatnonzero(own)], device)
-    items = read_table(source.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
+    items = artifact_table(source, "items.parquet", dataset.ITEMS, ["item_id", "media"])
     return EmbeddingMap(
         run=trained.name,
         lang=lang,

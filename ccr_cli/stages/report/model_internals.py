@@ -12,7 +12,7 @@ import torch
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, run, translation
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
 from ccr_cli.report.content import CrossAttention, ExampleHit, ExampleSearch, ModelInternals
@@ -88,7 +88,7 @@ def _targets(
     text_of = dict(zip(captions["item_id"], captions["text"], strict=True))
     english = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
     english_of = english.drop_duplicates("item_id").set_index("item_id")["text"]
-    media = read_table(source.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
+    media = artifact_table(source, "items.parquet", dataset.ITEMS, ["item_id", "media"])
     image = finder(source, dict(zip(media["item_id"], media["media"], strict=True)))
     visual_BD = embed_visuals(method, visual, device, torch.from_numpy(rows))
     text_BD = encode_and_embed(method, tokenizer, [text_of[item] for item in items], device)

@@ -16,7 +16,7 @@ import pandas as pd
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.label import Label
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.artifacts.signature import HUMAN, noise_kind
 from ccr_cli.artifacts.workspace import FOLDERS, slug
 from ccr_cli.console import counted, say, warn
@@ -377,7 +377,7 @@ def _collections(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Rep
             warn(f"no images and no licence of {link.path}: {error.message}")
             continue
         inputs.note(data)
-        items = read_table(data.file("items.parquet"), dataset.ITEMS, ["item_id", "media"])
+        items = artifact_table(data, "items.parquet", dataset.ITEMS, ["item_id", "media"])
         media = dict(zip(items["item_id"], items["media"], strict=True))
         found.append(ReportDataset(data.name, manifest, finder(data, media), partial(_captions, data)))
     return found
@@ -394,7 +394,7 @@ def finder(data: base.Artifact, media: dict[str, str | None]) -> Callable[[str],
 
 
 def _captions(data: base.Artifact) -> pd.DataFrame:
-    return read_table(data.file("captions.parquet"), dataset.CAPTIONS, ["caption_id", "item_id", "lang", "text"])
+    return artifact_table(data, "captions.parquet", dataset.CAPTIONS, ["caption_id", "item_id", "lang", "text"])
 
 
 def _image(root: Path | None, media: dict[str, str | None], item_id: str) -> Path | None:

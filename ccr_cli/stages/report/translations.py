@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, translation
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.console import warn
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import ReportTranslation
@@ -78,7 +78,7 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> ReportTranslation:
 
 def _texts(artifact: base.Artifact) -> dict[str, str]:
     """What the forward captions of each split hash to."""
-    frame = read_table(artifact.file("captions.parquet"), translation.CAPTIONS, _TEXTS)
+    frame = artifact_table(artifact, "captions.parquet", translation.CAPTIONS, _TEXTS)
     rows = frame[frame["direction"] == "forward"].sort_values("source_caption_id")
     return {
         str(split): base.sha256_text(base.canonical_json([list(part["source_caption_id"]), list(part["text"])]))
