@@ -160,7 +160,7 @@ def test_every_plugin_is_on_its_page() -> None:
 def table(page: Path, heading: str) -> dict[str, str]:
     """The rows of the first table under a heading, by each of the names in their first cell."""
     text = page.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    rows = [re.split(r"\s*(?<!\\)\|\s*", line.strip("| ")) for line in text.splitlines() if line.startswith("|")]
     return {name: " | ".join(row[1:]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
 
 
