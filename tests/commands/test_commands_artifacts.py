@@ -139,6 +139,7 @@ def test_a_record_is_tampered_with(finished: Chain) -> None:
         assert done.code == 4 and f"{record} was changed after it was written" in done.err
 
 
+@pytest.mark.slow
 def test_verify_looks_at_every_parent(finished: Chain) -> None:
     """Of a report, which has several parents of one kind."""
     report = toy.ok("report", workspace=finished.root).made

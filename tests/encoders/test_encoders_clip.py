@@ -127,6 +127,7 @@ def test_the_precision_is_the_one_asked_for(clip_folder: Path) -> None:
     assert torch.cosine_similarity(found, full.encode(full.preprocess(picture(0))[None])).item() > 0.99
 
 
+@pytest.mark.slow
 def test_a_broken_torchvision_does_no_harm(clip_folder: Path, tmp_path: Path) -> None:
     fake = tmp_path / "torchvision"
     fake.mkdir()

@@ -43,6 +43,7 @@ def told(found: ReportData) -> tuple[dict[str, Any], Seen]:
     return pairs["groups"][0], Seen(found, seen.views, seen.findings, suspects)
 
 
+@pytest.mark.slow
 def test_the_own_judge_stands_for_a_run_whatever_others_said(tmp_path: Path) -> None:
     found, run = material(tmp_path, *OTHERS)
     group, seen = told(found)

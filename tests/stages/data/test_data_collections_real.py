@@ -16,10 +16,9 @@ MULTI30K, FLICKR8K, WIKIPEDIA = (
     machine.DATA / "flickr8kcn" / "official",
     machine.DATA / "wikipedia_svcl",
 )
-here = pytest.mark.needs("data/multi30k", "data/flickr8kcn", "data/wikipedia_svcl")
+pytestmark = [pytest.mark.slow, pytest.mark.needs("data/multi30k", "data/flickr8kcn", "data/wikipedia_svcl")]
 
 
-@here
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
@@ -46,7 +45,6 @@ def test_multi30k_is_what_its_manifest_says(name: str, counts: dict[str, int], t
         assert german.str.contains("\u00a0").any(), "spaces that do not break stay"
 
 
-@here
 def test_multi30k_verifies_without_an_import(tmp_path: Path) -> None:
     done = toy.ccr("data", "verify", "multi30k-task2", "--root", MULTI30K)
     assert (done.code, done.err) == (0, "")
@@ -55,7 +53,6 @@ def test_multi30k_verifies_without_an_import(tmp_path: Path) -> None:
     assert rows["data/task2/raw/val.5.de.gz"] == "right hash (verified)"
 
 
-@here
 def test_flickr8k_cn_is_cut_here_and_says_so(tmp_path: Path) -> None:
     toy.ok("data", "import", "multi30k", "--root", MULTI30K, workspace=tmp_path)
     cut = "flickr8kzhc.caption.txt: 40,455 lines expected, 5,000 found"
@@ -76,7 +73,6 @@ def test_flickr8k_cn_is_cut_here_and_says_so(tmp_path: Path) -> None:
     assert set(translated["status"]) == {"ok"}
 
 
-@here
 def test_wikipedia_makes_a_data_set_and_its_features(tmp_path: Path) -> None:
     done = toy.ccr("data", "import", "wikipedia", "--root", WIKIPEDIA, workspace=tmp_path)
     assert (done.code, done.err) == (0, "")

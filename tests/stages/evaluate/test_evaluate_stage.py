@@ -192,6 +192,7 @@ def test_trivial_uncertainties_stand_beside_and_the_verdict_is_said(chain: Chain
         assert f"AUROC: {said}" in done.err and "beaten:" in done.err
 
 
+@pytest.mark.slow
 def test_a_source_language_without_the_caption_set_stands_beside_with_its_own(tmp_path: Path) -> None:
     """Spanish test captions are of two sets, `human` and `more`; English ones are all of `main`."""
     root = tmp_path / "ws"
@@ -363,6 +364,7 @@ def test_a_run_that_human_queries_chose_is_marked(select: str, mark: str, worksp
     assert f"{mark} reaches" in report.file("report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_human_queries_in_the_source_language_are_no_more_than_is_allowed(workspace: Chain) -> None:
     """Without a translation the queries that choose are captions of the language that is trained on."""
     options = ("--method", "source-only", "--lang", "en", "--epochs", "1", *toy.SMALL)

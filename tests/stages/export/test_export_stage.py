@@ -82,6 +82,7 @@ def own(run: base.Artifact, texts: Sequence[str], chain: Chain, ids: Sequence[st
     return encode_and_embed(method, tokenizer, texts, CPU).numpy(), visual_VD.numpy(), visual.rows_ND.numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["uml", "infonce"])
 def test_the_card_s_own_code_finds_the_run_s_vectors(word: str, chain: Chain, tmp_path: Path) -> None:
     root = tmp_path / "workspace"

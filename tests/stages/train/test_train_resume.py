@@ -77,6 +77,7 @@ def test_a_signal_within_an_epoch_saves_that_step(
     assert (done.made.files, done.made.id) == (whole.files, whole.id)
 
 
+@pytest.mark.slow
 def test_a_second_signal_stops_at_once(workspace: Chain) -> None:
     code = WAITS_IN_THE_SECOND_EPOCH.replace("WAIT", "100")
     process = toy.python(code, *COMMAND, *EPOCHS, workspace=workspace.root)
@@ -105,6 +106,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_signal_that_comes_while_the_processes_agree_counts_at_the_next_step(workspace: Chain) -> None:
     process = toy.python(SIGNALLED_WHILE_THEY_AGREE, *COMMAND, *EPOCHS, workspace=workspace.root)
     said = process.communicate(timeout=60)[1]
@@ -291,6 +293,7 @@ def test_stopped_before_the_state_is_removed(workspace: Chain, monkeypatch: pyte
     assert sorted(p.name for p in made.path.iterdir() if p.name.startswith((".", "last"))) == []
 
 
+@pytest.mark.slow
 def test_a_second_writer_is_kept_out(workspace: Chain) -> None:
     process = start(workspace, "--epochs", "100000")
     try:

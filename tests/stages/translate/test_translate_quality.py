@@ -191,6 +191,7 @@ def test_a_failed_caption_that_is_tried_again_is_judged_again(tmp_path: Path, en
     assert translation.read_quality(again)["length_ratio"].notna().all()
 
 
+@pytest.mark.slow
 def test_a_real_collection(tmp_path: Path) -> None:
     """Apertium's Spanish of the bundled emoji: names and keywords are held against those of their kind."""
     toy.ok("data", "import", "noto-emoji", workspace=tmp_path)
