@@ -44,10 +44,10 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.encoders.base import DTYPES
 from ccr_cli.stages.data.folder import import_data
-from ccr_cli.stages.extract.encoding import Forward, How
-from ccr_cli.stages.extract.reader import Medium, Reader
-from ccr_cli.stages.extract.stage import Wanted, extract
+from ccr_cli.stages.extract.encoding import BatchEncoder, Resources
+from ccr_cli.stages.extract.stage import ExtractOptions, extract
 from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.media import MediaReader, Medium
 from ccr_cli.stages.shared.options import configure
 
 VARIANTS = ("forward", "ccr", "loop", "decode")
@@ -158,14 +158,14 @@ class Job:
 
     def prepared(self, model: Any, names: list[str]) -> Iterator[Tensor]:
         """The inputs of some files, one after the other."""
-        reader = Reader((self.place / "data" / "media").resolve(), model)
+        reader = MediaReader((self.place / "data" / "media").resolve(), model)
         for name in names:
             yield from reader.read(Medium(SUBJECTS[self.subject], name))
 
     def forward(self) -> Callable[[], None]:
         """The encoder alone."""
         model = self.encoder()
-        size = Forward(model, How(self.device)).size
+        size = BatchEncoder(model, Resources(self.device)).size
         some: list[Tensor] = []
         for each in self.prepared(model, self.names):
             some.append(each)
@@ -186,7 +186,7 @@ class Job:
         """The stage; what it takes to load the encoder is told apart by loading it once more."""
         data = import_data(Workspace(self.place / "workspace"), str(self.place / "data"))
         a = self.arguments
-        wanted = Wanted(
+        wanted = ExtractOptions(
             self.subject,
             options_of(self.place, self.subject),
             device=a.device,

@@ -122,11 +122,11 @@ def extract(
     elif ids or encoder_name:
         raise UsageError(f"{'--ids' if ids else '--encoder-name'} goes with --from")
     else:
-        from ccr_cli.stages.extract.stage import Wanted, extract_part
+        from ccr_cli.stages.extract.stage import ExtractOptions, extract_part
         from ccr_cli.stages.extract.stage import extract as stage
         from ccr_cli.stages.shared.sharding import on_ray, parse_part
 
-        wanted = Wanted(
+        choices = ExtractOptions(
             encoder=encoder,
             options=c.parse_set(options),
             pool=pool,
@@ -144,7 +144,7 @@ def extract(
         ray = on_ray(executor, parts, shard)
         part = None if shard is None else parse_part(shard)
         if part is not None and not dry_run:
-            done = extract_part(inputs, wanted, part)
+            done = extract_part(inputs, choices, part)
             if json:
                 read = [*map(c._facts, inputs.read)]
                 c.show_json({"read": read, "made": [], "shard": shard, "extracted": done})
@@ -152,9 +152,9 @@ def extract(
         if ray:
             from ccr_cli.stages.ray_executor import extract_on_ray
 
-            found = extract_on_ray(inputs, wanted, parts)
+            found = extract_on_ray(inputs, choices, parts)
         else:
-            found = stage(inputs, wanted)
+            found = stage(inputs, choices)
         if found is None:
             return
         made = found

@@ -52,7 +52,10 @@ _OTHER_FILES = {"concat", "dash", "hls", "imf", "rtp", "rtsp", "sap", "sdp", "vo
 
 
 class VideoError(Exception):
-    """A file that gives no frames; the class is the cause, the message has the details."""
+    """A file that gives no frames; the class is the cause, the message has the details.
+
+    Both are recorded in features artifacts, so changing the words changes their ids.
+    """
 
 
 class NoVideoStream(VideoError):
@@ -175,7 +178,7 @@ def open_video(path: Path, max_pixels: int = MAX_PIXELS) -> Video:
         number, reorders, kind = stream.index, stream.codec_context.has_b_frames, container.format.name
     shown = [packet for packet in packets if not packet.discarded]
     if not shown:
-        raise NoFrames(f"the video has no frames ({promised} promised)" if promised else "the video has no frames")
+        raise NoFrames(f"the file has a video of no frames ({promised} promised)" if promised else "no frames")
     first = _first_frames(path, number, len(shown), 1)[0]
     _check_size(first.width, first.height, max_pixels)
     if kind == "avi" and len(packets) <= (packets[-1].dts or 0):  # its header also counts places without a frame

@@ -104,7 +104,7 @@ def translate_on_ray(inputs: Inputs, wanted: translate_job.TranslateOptions, par
         raise job.with_apertium(error) from None
 
 
-def extract_on_ray(inputs: Inputs, wanted: extract.Wanted, parts: int | None) -> base.Artifact | None:
+def extract_on_ray(inputs: Inputs, wanted: extract.ExtractOptions, parts: int | None) -> base.Artifact | None:
     """As `extract`, but a cluster makes the pieces.
 
     Args:
@@ -116,7 +116,7 @@ def extract_on_ray(inputs: Inputs, wanted: extract.Wanted, parts: int | None) ->
         UnavailableError: If Ray is not to be had.
     """
 
-    def share(job: extract.Job) -> None:
+    def share(job: extract.ExtractJob) -> None:
         todo, bounds = job.pieces.todo(), job.pieces.bounds()
         device = choose_device(wanted.device)
         own = replace(wanted, device=device.type, force=False, retry_failed=False)
@@ -136,8 +136,8 @@ def _translate(wanted: translate_job.TranslateOptions, inputs: Inputs, part: Par
     return workers.translate_part(inputs, wanted, part)
 
 
-def _extract(wanted: extract.Wanted, inputs: Inputs, part: Part, threads: int) -> _Counts:
-    done, failed = extract.Job(inputs, replace(wanted, workers=wanted.workers or threads)).work(part)
+def _extract(wanted: extract.ExtractOptions, inputs: Inputs, part: Part, threads: int) -> _Counts:
+    done, failed = extract.ExtractJob(inputs, replace(wanted, workers=wanted.workers or threads)).work(part)
     return {"items": done - failed, "failed": failed}
 
 

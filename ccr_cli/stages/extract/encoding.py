@@ -1,11 +1,10 @@
-"""From media to pieces of features: decoding in threads, batches that stay inside a piece, one encoder.
+"""From media to pieces of features: threads decode, batches stay inside a piece, one encoder runs.
 
 Shape suffixes: B inputs of a batch, R rows of an input, N rows of an item, D feature.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,115 +17,111 @@ from torch import Tensor
 
 from ccr_cli.console import progress, say
 from ccr_cli.errors import ResourceError, UnavailableError
-from ccr_cli.stages.extract.piece import Place, Rows, Writing
-from ccr_cli.stages.extract.pieces import Pieces
-from ccr_cli.stages.extract.prefetch import Ahead, End
-from ccr_cli.stages.extract.reader import MediaError, Medium, Reader
+from ccr_cli.stages.extract.write_features import Bounds, Pieces, PieceWriter, Place, Rows
+from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
+from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
 
 PICTURES_ON_CPU, FRAMES_ON_CPU = 64, 64
 PICTURES_ON_CUDA, FRAMES_ON_CUDA = 256, 512
-"""What `--batch-size auto` begins with: so many pictures, or clips of so many frames together."""
-MOST_WORKERS = 16
-_NO_MEMORY = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
+"""First size tried by `--batch-size auto`: this many pictures, or clips with this many frames together."""
+_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class How:
-    """What changes how fast features come, but not what they are."""
+class Resources:
+    """What affects the speed of an extraction but not its result."""
 
     device: torch.device
     batch_size: int | None = None
-    """Inputs at once; None: as many as fit."""
+    """Inputs per batch; None: as many as fit."""
     workers: int | None = None
-    """Threads that decode; None: by the processors."""
+    """Decoding threads; None: chosen by the number of processors."""
     compiled: bool = False
-    """Whether `torch.compile` shall make the encoder faster, which takes it a minute first."""
+    """Whether to apply `torch.compile` to the encoder."""
 
+    @property
     def threads(self) -> int:
-        """Threads that decode. Where the encoder needs the processors too, they get half of them, but two at least."""
-        here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
-        return self.workers or min(MOST_WORKERS, here if self.device.type == "cuda" else max(2, here // 2))
+        """Decoding threads."""
+        return self.workers or decoding_threads(self.device)
 
 
-class Forward:
-    """Runs the encoder on batches; where their size is free, halves it until they fit into memory."""
+class BatchEncoder:
+    """Runs the encoder on batches; unless their size is fixed, halves it until they fit into memory."""
 
-    def __init__(self, model: Any, how: How) -> None:
-        self._model, self._device, self._fixed = model, how.device, how.batch_size is not None
-        self._compiled = how.compiled
-        if how.compiled:
+    def __init__(self, model: Any, resources: Resources) -> None:
+        self._model, self._device, self._fixed = model, resources.device, resources.batch_size is not None
+        self._compiled = resources.compiled
+        if resources.compiled:
             model.compile()
         length = model.sampling.clip_frames
-        if self._device.type == "cuda":
-            usual = PICTURES_ON_CUDA if length == 1 else max(1, FRAMES_ON_CUDA // length)
-        else:
-            usual = PICTURES_ON_CPU if length == 1 else max(1, FRAMES_ON_CPU // length)
-        self.size = how.batch_size or usual
+        on_gpu = self._device.type == "cuda"
+        pictures, frames = (PICTURES_ON_CUDA, FRAMES_ON_CUDA) if on_gpu else (PICTURES_ON_CPU, FRAMES_ON_CPU)
+        self.size = resources.batch_size or (pictures if length == 1 else max(1, frames // length))
 
     def __call__(self, inputs: list[Tensor]) -> list[Tensor]:
-        """Returns what the encoder gives of some inputs, in one batch or in several.
+        """Encodes inputs in one batch or in several.
 
         Raises:
-            ResourceError: If not even one input fits, or not as many as were asked for.
+            ResourceError: If a single input does not fit, or the fixed batch size does not.
             UnavailableError: If compiling fails.
         """
-        found: list[Tensor] = []
+        outputs: list[Tensor] = []
         done = 0
         while done < len(inputs):
             part = inputs[done : done + self.size]
-            if (given := self._fitting(part)) is not None:
-                found.append(given)
+            output = self._try(part)
+            if output is not None:
+                outputs.append(output)
                 done += len(part)
             elif self._fixed or len(part) == 1:
                 raise ResourceError(
-                    f"out of memory with {len(part)} inputs at once",
+                    f"out of memory with a batch of {len(part)}",
                     hint="--device cpu, or --dtype bfloat16" if len(part) == 1 else "--batch-size auto",
                 )
             else:
                 self.size = len(part) // 2
-                say(f"out of memory with {len(part)} inputs at once: {self.size} from now on", level=1)
+                say(f"out of memory with a batch of {len(part)}: continuing with {self.size}", level=1)
                 if self._device.type == "cuda":
                     torch.cuda.empty_cache()
-        return found
+        return outputs
 
-    def _fitting(self, inputs: list[Tensor]) -> Tensor | None:
-        """What the encoder gives, or None where memory does not suffice."""
+    def _try(self, inputs: list[Tensor]) -> Tensor | None:
+        """Encodes one batch; None if memory does not suffice."""
         try:
             return self._encode(inputs)
         except RuntimeError as error:
-            if isinstance(error, torch.OutOfMemoryError) or _NO_MEMORY.search(str(error)):
+            if isinstance(error, torch.OutOfMemoryError) or _OUT_OF_MEMORY.search(str(error)):
                 return None
             if not self._compiled:
                 raise
-            raise UnavailableError(
-                f"torch.compile does not work here ({str(error).strip().splitlines()[0]})", hint="leave --compile out"
-            ) from None
+            reason = str(error).strip().splitlines()[0]
+            raise UnavailableError(f"torch.compile does not work here ({reason})", hint="leave --compile out") from None
 
     @torch.inference_mode()
     def _encode(self, inputs: list[Tensor]) -> Tensor:
         on_gpu = self._device.type == "cuda"
         batch = torch.empty((len(inputs), *inputs[0].shape), dtype=inputs[0].dtype, pin_memory=on_gpu)
         torch.stack(inputs, out=batch)
-        found: Tensor = self._model.encode(batch.to(self._device, non_blocking=True))
-        return found if found.ndim == 3 else found[:, None]
+        output: Tensor = self._model.encode(batch.to(self._device, non_blocking=True))
+        return output if output.ndim == 3 else output[:, None]
 
 
 @dataclass
 class _Task:
-    """A medium, and the items that are it."""
+    """A medium and the items that use it."""
 
     piece: int
     medium: Medium
     items: list[int]
     last: bool
-    """Of its piece."""
+    """Whether it is the last one of its piece."""
     place: Place = (0, 0)
     total_D: npt.NDArray[np.float64] | None = None
-    """The sum of the rows, where their mean is wanted."""
+    """Sum of the rows, for their mean."""
     finite: bool = True
     end: End[Any] | None = None
 
-    def take(self, rows_RD: npt.NDArray[np.float32] | Rows, piece: Writing, pooled: bool) -> None:
+    def take(self, rows_RD: npt.NDArray[np.float32] | Rows, writer: PieceWriter, pooled: bool) -> None:
         """Adds rows to the sum, or writes them."""
         if pooled:
             sum_D = rows_RD.sum(axis=0, dtype=np.float64)
@@ -135,18 +130,18 @@ class _Task:
             return
         half_RD = _half(rows_RD)
         self.finite &= bool(np.isfinite(half_RD).all())
-        at, count = piece.add(half_RD)
+        at, count = writer.add(half_RD)
         self.place = (self.place[0] if self.place[1] else at, self.place[1] + count)
 
-    def close(self, piece: Writing) -> tuple[Place, str | None]:
-        """Where its rows are in the end, and what is amiss."""
+    def close(self, writer: PieceWriter) -> tuple[Place, str | None]:
+        """Returns the place of its rows, and its error."""
         assert self.end is not None
         if self.end.error is not None:
             return (0, 0), str(self.end.error)
         if self.total_D is not None:
             mean_D = _half(self.total_D / self.place[1])
             self.finite = bool(np.isfinite(mean_D).all())
-            self.place = piece.add(mean_D[None]) if self.finite else (0, 0)
+            self.place = writer.add(mean_D[None]) if self.finite else (0, 0)
         if not self.finite:
             return (0, 0), "NotFinite: the encoder gave NaN, infinity, or more than half precision holds"
         return self.place, self.end.result
@@ -154,116 +149,119 @@ class _Task:
 
 def encode(
     pieces: Pieces,
-    bounds: Sequence[tuple[int, int]],
+    bounds: Sequence[Bounds],
     media: Sequence[Medium],
-    reader: Reader,
-    how: How,
+    reader: MediaReader,
+    resources: Resources,
     *,
     pooled: bool,
 ) -> list[str | None]:
-    """Writes pieces.
+    """Encodes media and writes pieces.
 
     Args:
-        pieces: Where to.
-        bounds: Which.
-        media: Of all items.
-        reader: Reads them, with the encoder.
-        how: How.
-        pooled: One row an item, the mean of its rows.
+        pieces: Where to write.
+        bounds: Which pieces.
+        media: The medium of every item.
+        reader: Reads media, prepared for its encoder.
+        resources: Device, batch size and threads.
+        pooled: Keep one row per item, the mean of its rows.
 
     Returns:
-        Why each of the items that were not done yet failed, None where it did not.
+        For each item that was not done yet, why it failed, or None.
 
     Raises:
         ResourceError: If memory does not suffice.
-        UnavailableError: If the encoder shall be compiled and nothing here can do that.
+        UnavailableError: If the encoder cannot be compiled.
     """
     tasks: dict[int, _Task] = {}
 
     def begun() -> Iterator[_Task]:
-        for number, task in enumerate(task for each in bounds for task in _tasks(pieces, *each, media)):
+        for number, task in enumerate(task for piece in bounds for task in _tasks(pieces, *piece, media)):
             tasks[number] = task
             yield task
 
-    forward = Forward(reader.model, how)
-    most = 2 * forward.size + how.threads()
-    ahead: Ahead[_Task, Tensor] = Ahead(begun(), lambda t: reader.read(t.medium), workers=how.threads(), most=most)
+    run = BatchEncoder(reader.model, resources)
+    threads = resources.threads
+    ahead: Prefetch[_Task, Tensor] = Prefetch(
+        begun(), lambda task: reader.read(task.medium), workers=threads, most=2 * run.size + threads
+    )
     batch: list[tuple[_Task, Tensor]] = []
     under_way: list[tuple[list[_Task], list[Tensor]]] = []
-    told: list[str | None] = []
+    errors: list[str | None] = []
 
     def settle(left: int) -> None:
         while len(under_way) > left:
-            owners, found = under_way.pop(0)
-            rows_BRD = np.concatenate([part.float().cpu().numpy() for part in found])
+            owners, outputs = under_way.pop(0)
+            rows_BRD = np.concatenate([part.float().cpu().numpy() for part in outputs])
             for owner, rows_RD in zip(owners, rows_BRD, strict=True):
-                assert piece is not None
-                owner.take(rows_RD, piece, pooled)
+                assert writer is not None
+                owner.take(rows_RD, writer, pooled)
 
     def flush() -> None:
         if batch:
-            under_way.append(([task for task, _ in batch], forward([part for _, part in batch])))
+            under_way.append(([task for task, _ in batch], run([part for _, part in batch])))
             batch.clear()
-            settle(1)  # the next batch is put together while this one is encoded
+            settle(1)  # the next batch is collected while this one is encoded
 
     ends = dict(bounds)
-    own: list[_Task] = []
-    piece: Writing | None = None
+    finished: list[_Task] = []
+    writer: PieceWriter | None = None
     try:
-        with progress(sum(_left(pieces, *each) for each in bounds), "extract", "items") as advance:
+        with progress(sum(_count_left(pieces, *piece) for piece in bounds), "extract", "items") as advance:
             for number, part in ahead:
                 task = tasks[number]
-                piece = piece or pieces.begin(task.piece)
+                writer = writer or pieces.begin(task.piece)
                 if not isinstance(part, End):
                     batch.append((task, part))
-                    if len(batch) >= forward.size:
+                    if len(batch) >= run.size:
                         flush()
                     continue
                 if part.error is not None and not isinstance(part.error, MediaError):
                     raise part.error
                 task.end = part
                 advance(len(task.items))
-                own.append(tasks.pop(number))
+                finished.append(tasks.pop(number))
                 if task.last:
                     flush()
                     settle(0)
-                    told += _write(pieces, task.piece, ends[task.piece], own, piece)
-                    piece, own = None, []
+                    errors += _end_piece(pieces, task.piece, ends[task.piece], finished, writer)
+                    writer, finished = None, []
     finally:
-        if piece is not None:
-            piece.discard()
-    return told
+        if writer is not None:
+            writer.discard()
+    return errors
 
 
-def _left(pieces: Pieces, first: int, end: int) -> int:
+def _count_left(pieces: Pieces, first: int, end: int) -> int:
     """Items of a piece that are not done."""
-    kept = pieces.kept(first)
-    return end - first if kept is None else sum(item.rows_ND is None for item in kept)
+    earlier = pieces.earlier(first)
+    return end - first if earlier is None else sum(item.rows_ND is None for item in earlier)
 
 
 def _tasks(pieces: Pieces, first: int, end: int, media: Sequence[Medium]) -> Iterator[_Task]:
     """The media that a piece still needs, each once."""
-    kept = pieces.kept(first)
-    found: dict[Medium, list[int]] = {}
+    earlier = pieces.earlier(first)
+    items_of: dict[Medium, list[int]] = {}
     for item in range(first, end):
-        if kept is None or kept[item - first].rows_ND is None:
-            found.setdefault(media[item], []).append(item)
-    for number, (medium, items) in enumerate(found.items(), 1):
-        yield _Task(first, medium, items, last=number == len(found))
+        if earlier is None or earlier[item - first].rows_ND is None:
+            items_of.setdefault(media[item], []).append(item)
+    for number, (medium, items) in enumerate(items_of.items(), 1):
+        yield _Task(first, medium, items, last=number == len(items_of))
 
 
-def _write(pieces: Pieces, first: int, end: int, tasks: Sequence[_Task], piece: Writing) -> list[str | None]:
-    kept = pieces.kept(first)
-    places = [(0, 0)] * (end - first) if kept is None else [piece.add(item.rows_ND) for item in kept]
-    errors: list[str | None] = [None] * (end - first) if kept is None else [item.error for item in kept]
-    told: list[str | None] = []
+def _end_piece(pieces: Pieces, first: int, end: int, tasks: Sequence[_Task], writer: PieceWriter) -> list[str | None]:
+    """Completes a piece; returns the errors of the items that were tried."""
+    earlier = pieces.earlier(first)
+    places = [(0, 0)] * (end - first) if earlier is None else [writer.add(item.rows_ND) for item in earlier]
+    errors: list[str | None] = [None] * (end - first) if earlier is None else [item.error for item in earlier]
+    tried: list[str | None] = []
     for task in tasks:
-        place, error = task.close(piece)
+        place, error = task.close(writer)
         for item in task.items:
             places[item - first], errors[item - first] = place, error
-            told.append(None if place[1] else error)
-    pieces.end(first, piece, places, errors)
-    return told
+            tried.append(None if place[1] else error)
+    pieces.end(first, writer, places, errors)
+    return tried
 
 
 def _half(rows: npt.NDArray[Any]) -> Rows:

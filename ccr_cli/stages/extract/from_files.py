@@ -1,4 +1,4 @@
-"""extract --from: features that others extracted, joined with the items of a data set by their ids.
+"""extract --from: ready-made features, matched with the items of a data set by their ids.
 
 Shape suffixes: T rows of an item, N rows of several, D feature.
 """
@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import PLAN, Build, build_artifact
@@ -23,7 +24,7 @@ from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
 from ccr_cli.data.features.base import Joined, Table, join
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.stages.extract.shards import Told, finish, write_shards
+from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
 from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -44,26 +45,27 @@ def extract_from(
     name: str | None = None,
     force: bool = False,
 ) -> base.Artifact:
-    """Makes a features artifact of files; see `data.features` for their formats.
+    """Makes a features artifact from files; `data.features` documents their formats.
 
-    What is in the files must be right, else they are refused; items that are not in them are recorded as failed.
+    Features in the files must be valid, or the files are refused; items that the files lack are recorded as failed.
 
     Args:
         inputs: Must lead to one data set.
-        sources: Files or folders; together they hold the features of the items, each item's once.
+        sources: Files or folders; together they hold the features of each item once.
         ids: A list of ids for each source that holds none, in the order of the sources.
-        encoder_name: Who encoded them. Features of two data sets with one name count as comparable.
-        max_failed: Share of items that may be missing.
-        name: Name of the artifact; by default the first source's.
+        encoder_name: The encoder that made them. Features of two data sets with one name count as comparable.
+        max_failed: Fraction of items that may be missing.
+        name: Name of the artifact; None: the first source's.
         force: Read again.
 
     Returns:
-        The features artifact; its count `failed` says how many items have none, `left_over` how many entries no item.
+        The features artifact; its count `failed` is the number of items without features, `left_over` the number of
+        entries that match no item.
 
     Raises:
-        ArtifactError: If a source is damaged, or no item is in it.
+        ArtifactError: If a source is damaged, or holds no item.
         CcrError: If more than `max_failed` of the items are missing.
-        UsageError: If the sources and the lists do not go together.
+        UsageError: If the sources and the lists do not match.
     """
     if encoder_name is not None and not encoder_name.strip():
         raise UsageError("--encoder-name is empty")
@@ -79,20 +81,22 @@ def extract_from(
                 joined = join(items, tables)
                 _report(items, tables, joined)
                 missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
-                lacking = f"{missing[0]!r} is not there" if missing else ""
-                refuse_too_many(len(missing), len(items), max_failed, "items", lacking)
-                dim = _dimension(tables, joined)
-                _write(site.folder, items, tables, joined, dim)
+                first = f"{missing[0]!r} has no features" if missing else ""
+                refuse_too_many(len(missing), len(items), max_failed, "items", first)
+                t, entry = next(place for place in joined.places if place is not None)
+                dim = int(tables[t].rows(entry).shape[1])
+                index = _write(site.folder, items, tables, joined, dim)
         except ArtifactError:
-            _clear(site.folder)
+            for path in site.folder.iterdir():  # another source may replace the refused one
+                if path.name != PLAN:
+                    path.unlink()
             raise
-        index = features.finish_index(site.folder, len(items))
         failed = index[index["status"] == "failed"]
         refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
         about = {"encoder": request["encoder"], "dim": dim}
         about |= {} if encoder_name else {"source": {"sha256": request[features.FROM]}}
         site.environment["sources"] = [str(source.absolute()) for source in sources]
-        return {**finish(site.folder, index, about), "left_over": len(joined.left)}
+        return {**write_outcome(site.folder, index, about), "left_over": len(joined.left)}
 
     name = name or _stem(sources[0])
     return build_artifact(inputs.workspace, "features", name, request, [data], write=write, force=force)
@@ -104,15 +108,17 @@ def _stem(source: Path) -> str:
 
 
 def _fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
-    """The sha256 of one file; of several, of folders and of lists, that of what is in them; never of where they lie."""
-    found = [[_content(path) for path in pair if path is not None] for pair in pairs]
-    return found[0][0] if len(found) == len(found[0]) == 1 else base.sha256_text(base.canonical_json(sorted(found)))
+    """The sha256 of one file; of several files, folders and lists, that of their contents, wherever they are."""
+    digests = [[_content(path) for path in pair if path is not None] for pair in pairs]
+    if len(digests) == len(digests[0]) == 1:
+        return digests[0][0]
+    return base.sha256_text(base.canonical_json(sorted(digests)))
 
 
 def _content(source: Path) -> str:
     """The sha256 of a file, or of the sorted list of name, size and sha256 of a folder's files."""
     if not source.exists():
-        raise ArtifactError(f"there is no {source}")
+        raise ArtifactError(f"{source} does not exist")
     files = formats.content(source)
     with ThreadPoolExecutor(HASHERS) as pool, progress(len(files), "hash", "files") as advance:
         digests = []
@@ -121,73 +127,59 @@ def _content(source: Path) -> str:
             advance()
     if not source.is_dir():
         return digests[0]
-    listed = hashlib.sha256()
+    whole = hashlib.sha256()
     for file, digest in zip(files, digests, strict=True):
-        listed.update(os.fsencode(file.name) + f"\0{file.stat().st_size}\0{digest}\n".encode())
-    return listed.hexdigest()
+        whole.update(os.fsencode(file.name) + f"\0{file.stat().st_size}\0{digest}\n".encode())
+    return whole.hexdigest()
 
 
 def _report(items: Sequence[str], tables: Sequence[Table], joined: Joined) -> None:
-    """Says what is missing and what is left over.
-
-    Raises:
-        ArtifactError: If no item is there.
-    """
+    """Warns of items without features and of entries without items; ArtifactError if no item has features."""
     where = ", ".join(str(table.path) for table in tables)
     missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
     if len(missing) == len(items):
-        theirs = f"there are {_some(joined.left)}" if joined.left else "it is empty"
-        raise ArtifactError(f"none of the {len(items)} items ({_some(missing)}) is in {where}: {theirs}")
+        entries = f"it has {_some(joined.left)}" if joined.left else "it is empty"
+        raise ArtifactError(f"none of the {len(items)} items ({_some(missing)}) is in {where}: {entries}")
     if missing:
         warn(f"{len(missing)} of {len(items)} items are not in {where}: {_some(missing)}")
     if joined.left:
-        warn(f"{len(joined.left)} entries of {where} are of no item and left out: {_some(joined.left)}")
+        warn(f"{len(joined.left)} entries of {where} match no item and are left out: {_some(joined.left)}")
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
-def _dimension(tables: Sequence[Table], joined: Joined) -> int:
-    """D, that of the first item."""
-    t, entry = next(place for place in joined.places if place is not None)
-    return int(tables[t].rows(entry).shape[1])
+def _write(folder: Path, items: Sequence[str], tables: Sequence[Table], joined: Joined, dim: int) -> pd.DataFrame:
+    """Writes the shards that do not exist yet; returns the index."""
 
-
-def _write(folder: Path, items: Sequence[str], tables: Sequence[Table], joined: Joined, dim: int) -> None:
-    """Writes the shards that are not there yet."""
-
-    def fill(handle: IO[bytes], shard: int, part: slice) -> Told:
-        counts = _shard(handle, items[part], tables, joined.places[part], dim)
-        lacking = [
+    def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
+        counts = _write_shard(handle, items[part], tables, joined.places[part], dim)
+        errors = [
             None if count else "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
             for place, count in zip(joined.places[part], counts, strict=True)
         ]
-        return np.array(counts, dtype=np.int32), lacking
+        return np.array(counts, dtype=np.int32), errors
 
     def need(first: int) -> float:
-        """By what is done so far; before that, a row an item."""
+        """Extrapolates from the shards so far; before that, one row per item."""
         done, left = (
             sum(place is not None for place in half) for half in (joined.places[:first], joined.places[first:])
         )
         size = sum(path.stat().st_size for path in folder.glob("*.npy"))
         return left * (size / done if done else 2 * dim)
 
-    write_shards(folder, items, fill, need)
+    return write_shards(folder, items, fill, need)
 
 
-def _shard(
+def _write_shard(
     handle: IO[bytes],
     items: Sequence[str],
     tables: Sequence[Table],
     places: Sequence[tuple[int, int] | None],
     dim: int,
 ) -> list[int]:
-    """Writes the rows of a shard as they come, and their number into the header at the end.
-
-    Returns:
-        The number of rows of each item.
-    """
+    """Writes the rows of a shard as they come and their number into the header last; returns the rows per item."""
     start = features.write_header(handle, 0, dim)
     counts: list[int] = []
     block: list[tuple[str, npt.NDArray[Any]]] = []
@@ -198,7 +190,7 @@ def _shard(
             continue
         rows_TD = tables[place[0]].rows(place[1])
         if rows_TD.shape[1] != dim:
-            raise ArtifactError(f"{item!r} has features of {rows_TD.shape[1]} numbers, the first item of {dim}")
+            raise ArtifactError(f"{item!r} has features of {rows_TD.shape[1]} numbers, but the first item of {dim}")
         counts[-1] = len(rows_TD)
         block.append((item, rows_TD))
         size += rows_TD.nbytes
@@ -213,11 +205,7 @@ def _shard(
 
 
 def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float16]:
-    """The rows of several items in half precision.
-
-    Raises:
-        ArtifactError: If one of them is not finite, or too large.
-    """
+    """The rows of several items in half precision; ArtifactError if a value is not finite or too large."""
     half_ND = np.empty((sum(len(rows) for _, rows in block), block[0][1].shape[1]), dtype="<f2")
     at = 0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -232,17 +220,10 @@ def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float
         if len(bad):
             raise ArtifactError(
                 f"row {bad[0] + 1} of {item!r} holds NaN or infinity",
-                hint="mend the features, or leave the item out: it is then recorded as missing",
+                hint="fix the features, or leave the item out: it is then recorded as missing",
             )
     item, most = max(((i, float(np.abs(r.astype(np.float64)).max(initial=0))) for i, r in block), key=lambda p: p[1])
     raise ArtifactError(
-        f"{item!r} holds {most:g}, and half precision goes up to {LARGEST:g}",
+        f"{item!r} holds {most:g}, but half precision ends at {LARGEST:g}",
         hint="scale all features by one factor, or each row to unit length",
     )
-
-
-def _clear(folder: Path) -> None:
-    """Removes what was made of a source that is refused: another one takes its place."""
-    for path in folder.iterdir():
-        if path.name != PLAN:
-            path.unlink()

@@ -21,7 +21,7 @@ from ccr_cli.data.formats.base import is_video
 from ccr_cli.data.frames import Frames
 from ccr_cli.encoders.base import DTYPES
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.stages.extract.reader import MediaError, Medium, Reader
+from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
 from ccr_cli.stages.shared.options import configure
 
 _WHATEVER = {"model", "revision", "licence", *features.OF_VIDEOS}
@@ -58,7 +58,7 @@ class PictureEncoder:
         real = path.resolve()
         medium = Medium("video" if is_video(real.name) else "image", real.name)
         try:
-            return self._item([list(Reader(real.parent, model).read(medium)) for model, _ in self._parts])
+            return self._item([list(MediaReader(real.parent, model).read(medium)) for model, _ in self._parts])
         except MediaError as error:
             raise UsageError(f"{path} cannot be searched with: {error}") from None
 

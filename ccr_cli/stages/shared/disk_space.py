@@ -1,4 +1,4 @@
-"""Room on the disk, looked for before there is too little."""
+"""Checking the free disk space before writing."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from pathlib import Path
 from ccr_cli.errors import ResourceError
 
 
-def require_room(folder: Path, need: float, less: str = "") -> None:
-    """Looks whether what is to be written finds room.
+def require_space(folder: Path, need: float, advice: str = "") -> None:
+    """Checks that a disk has room for what is to be written.
 
     Args:
-        folder: On whose disk.
+        folder: A folder on that disk.
         need: Bytes.
-        less: What would need less, as the end of the hint.
+        advice: Appended to the hint: how to need less.
 
     Raises:
-        ResourceError: If it does not.
+        ResourceError: If it has not.
     """
     free = shutil.disk_usage(folder).free
     if need > free:
         raise ResourceError(
-            f"the disk is full, or will be: about {_size(need)} more are needed in {folder}, "
-            f"and {_size(free)} are free",
-            hint=f"free some space; the same command goes on{less}",
+            f"the disk is full, or would be: about {_size(need)} more are needed in {folder}, {_size(free)} are free",
+            hint=f"free some space; the same command resumes{advice}",
         )
 
 

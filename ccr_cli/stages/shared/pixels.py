@@ -32,11 +32,10 @@ from ccr_cli.encoders._pictures import Recipe
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.nets.tower import VisualTower
-from ccr_cli.stages.extract.encoding import How
-from ccr_cli.stages.extract.prefetch import Ahead, End
-from ccr_cli.stages.extract.reader import MediaError, Medium, Reader
-from ccr_cli.stages.shared.disk_space import require_room
+from ccr_cli.stages.shared.disk_space import require_space
+from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
 from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
 
 CHECKED = 8
 """Items on which the network is held against the features."""
@@ -73,7 +72,7 @@ class Eye:
         real = path.resolve()
         medium = Medium("video" if is_video(real.name) else "image", real.name)
         try:
-            levels_NCHW = torch.stack(list(Reader(real.parent, self).read(medium)))
+            levels_NCHW = torch.stack(list(MediaReader(real.parent, self).read(medium)))
         except MediaError as error:
             raise UsageError(f"{path} cannot be searched with: {error}") from None
         return Frames(levels_NCHW, torch.tensor([0, len(levels_NCHW)]))
@@ -214,7 +213,7 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
     say(f"decoding {len(media)} media of {feats.path.parent.name}, once, into {table}")
     index.unlink(missing_ok=True)
     items = list(media)
-    reader = Reader(root, eye)
+    reader = MediaReader(root, eye)
 
     def read(item: str) -> Iterator[Tensor]:
         return reader.read(media[item])
@@ -222,7 +221,7 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
     counts = np.zeros(len(items), np.int64)
     shape: tuple[int, ...] = ()
     partial = table.with_suffix(".partial")
-    ahead: Ahead[str, Tensor] = Ahead(items, read, workers=How(torch.device("cpu")).threads(), most=AHEAD)
+    ahead: Prefetch[str, Tensor] = Prefetch(items, read, workers=decoding_threads(torch.device("cpu")), most=AHEAD)
     try:
         with partial.open("wb") as handle, progress(len(items), "decode", "items") as advance:
             for number, part in ahead:
@@ -233,7 +232,7 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
                     continue
                 if not shape:
                     shape = tuple(part.shape)
-                    require_room(table.parent, part.nbytes * len(items), "; CCR_CACHE=DIR keeps them elsewhere")
+                    require_space(table.parent, part.nbytes * len(items), "; CCR_CACHE=DIR keeps them elsewhere")
                 handle.write(part.numpy().tobytes())
                 counts[number] += 1
         partial.replace(table)

@@ -56,8 +56,8 @@ def _encoder(request: Mapping[str, Any], data: dataset.Dataset) -> tuple[str, di
         return encoder, _differing(request, {})
     if encoder == features.GIVEN:
         return "", {}
-    usual = extract.usual_request(encoder) if encoder in registry.names("encoders") else {}
-    return "" if encoder == extract.usual_encoder(data) else encoder, _differing(request, usual)
+    usual = extract.default_request(encoder) if encoder in registry.names("encoders") else {}
+    return "" if encoder == extract.default_encoder(data) else encoder, _differing(request, usual)
 
 
 def _translation(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:

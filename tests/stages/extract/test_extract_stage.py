@@ -16,7 +16,8 @@ from PIL import Image
 from toy import Chain, Outcome
 
 from ccr_cli.artifacts import base, features
-from ccr_cli.stages.extract import pieces, reader
+from ccr_cli.data.video import MAX_PIXELS
+from ccr_cli.stages.extract import write_features
 
 EXTRACT = ("extract", *toy.ENCODER)
 
@@ -165,7 +166,7 @@ def _outside(folder: toy.Folder, tmp_path: Path) -> Source:
 
 def test_the_pixel_limit(source: Source) -> None:
     Image.new("1", (9000, 8000)).save(source.media / "red-ring.png")
-    assert reader.MAX_PIXELS < 9000 * 8000
+    assert MAX_PIXELS < 9000 * 8000
     done = source.extract()
     assert done.code == 3
     (found,) = source.failures(done.made)
@@ -209,8 +210,8 @@ def test_bytes_do_not_depend_on_batches_beyond_rounding(workspace: Chain) -> Non
 
 SMALL_SHARDS = """
 from ccr_cli.artifacts import features
-from ccr_cli.stages.extract import pieces as extract_pieces
-features.SHARD_ITEMS, extract_pieces.PICTURES = 8, 4
+from ccr_cli.stages.extract import write_features
+features.SHARD_ITEMS, write_features.PICTURES = 8, 4
 from ccr_cli.cli import main
 main()
 """
@@ -230,7 +231,7 @@ def test_killed_and_gone_on_with(source: Source, monkeypatch: pytest.MonkeyPatch
     assert 2 <= len(reached) < 12 and not parts.with_name("mine").exists()
 
     monkeypatch.setattr(features, "SHARD_ITEMS", 8)
-    monkeypatch.setattr(pieces, "PICTURES", 4)
+    monkeypatch.setattr(write_features, "PICTURES", 4)
     items = features.read_index(toy.ok(*options, "whole", workspace=source.root).made)["item_id"]
     for number in [at for first in reached for at in range(first, first + 4)]:
         (source.media / f"{items[number]}.png").unlink()

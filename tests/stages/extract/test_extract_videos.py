@@ -18,7 +18,7 @@ from toy import Outcome
 from ccr_cli.artifacts import base, features
 from ccr_cli.data import video
 from ccr_cli.nets.inception_i3d import InceptionI3d
-from ccr_cli.stages.extract import reader
+from ccr_cli.stages.shared import media
 
 EXTRACT = ("extract", *toy.ENCODER)
 
@@ -199,11 +199,11 @@ def test_a_file_of_several_items_is_decoded_once(source: Videos, monkeypatch: py
     opened: list[str] = []
     really = video.open_video
 
-    def counting(path: Path, most: int) -> Any:
+    def counting(path: Path) -> Any:
         opened.append(path.name)
-        return really(path, most)
+        return really(path)
 
-    monkeypatch.setattr(reader, "open_video", counting)
+    monkeypatch.setattr(media, "open_video", counting)
     rows = rows_of(source.extract("--set", "fps=5").made)
     assert sorted(opened) == ["a.mp4", "c.mp4"]
     assert np.array_equal(rows["a"], rows["b"]) and len(rows["a"]) == 4

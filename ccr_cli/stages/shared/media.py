@@ -17,49 +17,50 @@ from torch import Tensor, stack
 
 from ccr_cli.data.formats.base import is_video
 from ccr_cli.data.sampling import gather
-from ccr_cli.data.video import Frame, Video, open_video
+from ccr_cli.data.video import MAX_PIXELS, Frame, Video, open_video
 from ccr_cli.errors import CcrError
-
-MAX_PIXELS = 64_000_000
 
 
 class MediaError(Exception):
-    """A medium of which nothing can be encoded: `Cause: what is wrong`."""
+    """A medium that gives no input: `Cause: details`.
+
+    The text is recorded in features artifacts, so changing its words changes their ids.
+    """
 
 
 @dataclass(frozen=True)
 class Medium:
-    """A picture or a video, whose inputs are all that an item has."""
+    """A picture or a video."""
 
     kind: str
-    """`image` or `video`, as the data set says."""
+    """`image` or `video`, as the data set declares it."""
     media: str | None
-    """Relative to the media root."""
+    """Path relative to the media root."""
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Decodes and preprocesses media; used from several threads."""
+class MediaReader:
+    """Decodes and preprocesses media, in any number of threads."""
 
     root: Path
-    """Nothing outside of it is opened; resolved."""
+    """Media root, resolved; files outside of it are refused."""
     model: Any
-    """The encoder."""
+    """The encoder, or anything with its `preprocess` and `sampling`."""
 
     def read(self, medium: Medium) -> Generator[Tensor, None, str | None]:
-        """Yields the inputs of a medium, one at a time.
+        """Yields the inputs of a medium one at a time.
 
         Returns:
-            What is amiss with a video that still gives frames, else None.
+            What is damaged in a video that still gives frames, else None.
 
         Raises:
-            MediaError: If there are none.
+            MediaError: If there is no input.
         """
-        note: str | None = None
+        damage: str | None = None
         try:
             path = self._path(medium.media)
             if medium.kind == "video":
-                note = yield from self._video(path)
+                damage = yield from self._video(path)
             else:
                 yield self._picture(path)
         except FileNotFoundError:
@@ -67,11 +68,11 @@ class Reader:
         except (MediaError, CcrError, MemoryError):
             raise
         except Exception as error:  # a damaged file can make a decoder raise anything; it never stops the others
-            said = str(error).replace(f"{self.root}{os.sep}", "")  # a record holds no path of this machine
+            message = str(error).replace(f"{self.root}{os.sep}", "")  # a record holds no path of this machine
             if medium.kind == "image" and is_video(medium.media or ""):
-                said = "by its name a video, and the data set calls it an image; import it with the column kind"
-            raise MediaError(f"{type(error).__name__}: {medium.media}: {said}") from None
-        return note
+                message = "by its name a video, and the data set calls it an image; import it with the column kind"
+            raise MediaError(f"{type(error).__name__}: {medium.media}: {message}") from None
+        return damage
 
     def _path(self, media: str | None) -> Path:
         if media is None:
@@ -98,7 +99,7 @@ class Reader:
 
     def _video(self, path: Path) -> Generator[Tensor, None, str | None]:
         sampling = self.model.sampling
-        video = open_video(path, MAX_PIXELS)
+        video = open_video(path)
         number_CL = video.at(sampling.clips(video.duration_s, video.shown_F))
         decoded = []
 
@@ -114,16 +115,16 @@ class Reader:
 
 
 def _damage(video: Video, decoded: list[bool]) -> str | None:
-    """What is amiss with a video that gave frames.
+    """Describes the damage to a video that gave frames; None if there is none.
 
     Raises:
-        MediaError: If none of them is one that was asked for.
+        MediaError: If no requested frame decodes.
     """
     if not any(decoded):
         raise MediaError(f"Undecodable: none of the {len(decoded)} frames that were asked for decodes")
-    told = []
+    damage = []
     if not all(decoded):
-        told.append(f"frames_expected={len(decoded)} frames_decoded={sum(decoded)}, the rest stood in for")
+        damage.append(f"frames_expected={len(decoded)} frames_decoded={sum(decoded)}, the rest stood in for")
     if video.frames_expected is not None and video.frames < video.frames_expected:
-        told.append(f"the file was cut off: {video.frames} of {video.frames_expected} frames are there")
-    return f"Damaged: {'; '.join(told)}" if told else None
+        damage.append(f"the file was cut off: {video.frames} of {video.frames_expected} frames are there")
+    return f"Damaged: {'; '.join(damage)}" if damage else None

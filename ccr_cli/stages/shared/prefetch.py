@@ -1,11 +1,12 @@
-"""Reading in threads, ahead of whoever encodes: in order, and never more than fits.
+"""Reading ahead in threads: results come in order, and only a limited number of them waits.
 
-Threads, not processes: FFmpeg and Pillow decode and resize without holding the interpreter's lock, and nothing has to
-be copied from one process to another (docs/decisions.md). Each of them computes on one processor.
+Threads, not processes: FFmpeg and Pillow decode and resize without the interpreter's lock, and nothing has to be copied
+between processes (docs/decisions.md). Each thread computes on one processor.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,34 +17,41 @@ from typing import Generic, TypeVar
 import torch
 
 PATIENCE = 5.0
-"""Seconds that threads get to finish what they are at when nobody takes any more."""
+"""Seconds that threads get to finish when nobody takes results any more."""
+MOST_WORKERS = 16
 M = TypeVar("M")
 T = TypeVar("T")
 
 
+def decoding_threads(device: torch.device) -> int:
+    """Returns how many threads should decode: half of the processors, at least two, if the encoder needs them too."""
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 2
+    return min(MOST_WORKERS, processors if device.type == "cuda" else max(2, processors // 2))
+
+
 @dataclass(frozen=True)
 class End(Generic[T]):
-    """No more parts of a task; what its generator returned, or raised."""
+    """The end of a task: what its generator returned or raised."""
 
     result: T | None = None
     error: Exception | None = None
 
 
 class _StoppedError(Exception):
-    """Nobody takes any more."""
+    """Nobody takes results any more."""
 
 
-class Ahead(Generic[M, T]):
-    """Runs generators in threads and gives what they yield, task by task in the order of the tasks.
+class Prefetch(Generic[M, T]):
+    """Runs generators in threads and yields their parts, task by task in the order of the tasks.
 
-    No more than `most` parts wait at a time: a thread whose task is not the first to be taken from waits until there is
-    room; that of the first task has room for one part always, so that the work never stands still.
+    At most `most` parts wait at a time: threads wait until there is room. The first task always has room for one part,
+    so the work never stalls.
 
     Args:
-        tasks: What to run; each is asked for when it is begun.
+        tasks: The tasks; an iterator is advanced when a thread begins the next one.
         run: Makes the generator of a task.
         workers: Threads.
-        most: Parts that may wait, and tasks that may be begun.
+        most: Parts that may wait, and tasks that may be under way.
     """
 
     def __init__(self, tasks: Iterable[M], run: Callable[[M], Iterator[T]], *, workers: int, most: int) -> None:
@@ -56,7 +64,7 @@ class Ahead(Generic[M, T]):
         self._threads = [Thread(target=self._work, daemon=True) for _ in range(workers)]
 
     def __iter__(self) -> Iterator[tuple[int, T | End[object]]]:
-        """Yields the number of a task and a part of it, and at last its `End`."""
+        """Yields a task's number with each of its parts, and with its `End`."""
         for thread in self._threads:
             thread.start()
         try:
@@ -70,12 +78,12 @@ class Ahead(Generic[M, T]):
                 self._stopped = True
                 self._changed.notify_all()
             end = time.monotonic() + PATIENCE
-            for thread in self._threads:  # one that hangs in a file that gives nothing ends with the process
+            for thread in self._threads:  # one that hangs in a broken file ends with the process
                 thread.join(max(0.0, end - time.monotonic()))
             torch.set_num_threads(torch.get_num_threads())  # the workers' setting is the default of new threads
 
     def _take(self, number: int) -> list[T | End[object]]:
-        """All that waits of a task, at least one part; nothing where there is no such task."""
+        """The waiting parts of a task, at least one; empty if there is no such task."""
         with self._changed:
             self._first = number
             self._changed.notify_all()
@@ -94,7 +102,7 @@ class Ahead(Generic[M, T]):
             return taken
 
     def _work(self) -> None:
-        torch.set_num_threads(1)  # of this thread; else each would start as many as there are processors
+        torch.set_num_threads(1)  # for this thread; else each would start one per processor
         while (begun := self._begin()) is not None:
             number, task = begun
             end: End[object]

@@ -1,0 +1,513 @@
+"""Writing features: in pieces while an encoder runs, and shard by shard where the rows exist already.
+
+A piece is a fixed number of consecutive items of one shard and does not depend on who makes it; batches are formed
+inside a piece. So work can stop anywhere and be shared by any number of workers. Pieces lie beside the artifact, in
+`<name>.parts/`, where workers of several machines meet, and are removed when the artifact is complete.
+
+Shape suffixes: N rows of several items, D feature.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ccr_cli.artifacts import base, features
+from ccr_cli.artifacts.build import PLAN, locked
+from ccr_cli.artifacts.parquet import write_table
+from ccr_cli.console import progress, warn
+from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.shared.disk_space import require_space
+from ccr_cli.stages.shared.failures import failure, write_failures
+
+PICTURES = 1024
+VIDEOS = 64
+"""Items of a piece, for a data set without and with videos. When work stops, the unfinished piece is lost."""
+_ABOUT = "encoder.json"
+_ROWS = ".f2"
+_PATIENCE = 20.0
+
+Rows = npt.NDArray[np.float16]
+Place = tuple[int, int]
+"""First row and number of rows of an item; (0, 0) if it failed."""
+Bounds = tuple[int, int]
+"""First item and end of a piece."""
+ShardContent = tuple[npt.NDArray[np.int32], Sequence[str | None]]
+"""For the items of a shard, the number of rows and the error."""
+
+
+@dataclass(frozen=True)
+class EncodedItem:
+    """The result for one item."""
+
+    rows_ND: Rows | None
+    """None if it failed."""
+    error: str | None = None
+    """Why it failed, or for an item with rows, what is damaged."""
+
+
+class PieceWriter:
+    """Writes the rows of a piece as they come, so that long videos take no memory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.n_rows, self.dim = path, 0, 0
+        self._handle = path.open("wb")
+
+    def add(self, rows_ND: Rows | None) -> Place:
+        """Appends rows; None stands for an item without any."""
+        if rows_ND is None:
+            return 0, 0
+        self._handle.write(np.ascontiguousarray(rows_ND, dtype="<f2").data)
+        self.n_rows += len(rows_ND)
+        self.dim = rows_ND.shape[1]
+        return self.n_rows - len(rows_ND), len(rows_ND)
+
+    def close(self) -> None:
+        """Flushes all rows to disk."""
+        self._handle.flush()
+        os.fsync(self._handle.fileno())
+        self._handle.close()
+
+    def discard(self) -> None:
+        """Removes an unfinished piece."""
+        self._handle.close()
+        self.path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece on disk: where the rows of its items are."""
+
+    path: Path
+    rows: str
+    """Name of the file with the rows, in the same folder."""
+    shape: tuple[int, int]
+    """Rows and dimension."""
+    places: Sequence[Place]
+    errors: Sequence[str | None]
+    encoder: str
+    """Digest of the description of the encoder that made it."""
+
+    @classmethod
+    def load(cls, path: Path) -> Piece:
+        """Reads a piece without its rows.
+
+        Raises:
+            ArtifactError: If it cannot be read.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                n_rows, dim = arrays["shape"].tolist()
+                places, errors = arrays["places"].tolist(), json.loads(arrays["errors"].tobytes())
+                return cls(path, str(arrays["rows"]), (n_rows, dim), places, errors, str(arrays["encoder"]))
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise _damaged(path, str(error)) from None
+
+    def write(self) -> None:
+        """Writes it: from then on the piece exists."""
+        arrays = {
+            "rows": np.array(self.rows),
+            "shape": np.array(self.shape),
+            "places": np.array(self.places, dtype=np.int64).reshape(-1, 2),
+            "errors": np.frombuffer(json.dumps(list(self.errors)).encode(), dtype=np.uint8),
+            "encoder": np.array(self.encoder),
+        }
+        with base.atomic_open(self.path) as handle:
+            np.savez(handle, **arrays)  # type: ignore[arg-type]
+
+    def items(self) -> list[EncodedItem]:
+        """Returns its items; their rows are memory-mapped.
+
+        Raises:
+            ArtifactError: If the file with the rows is damaged.
+        """
+        rows = self.path.with_name(self.rows)
+        if not rows.is_file() or rows.stat().st_size != 2 * self.shape[0] * self.shape[1]:
+            raise _damaged(self.path, f"{rows.name} does not hold {self.shape[0]} rows of {self.shape[1]}")
+        empty = np.zeros((0, 0), dtype=np.float16)
+        block_ND = np.memmap(rows, dtype="<f2", mode="r", shape=self.shape) if self.shape[0] else empty
+        return [
+            EncodedItem(block_ND[at : at + count] if count else None, error)
+            for (at, count), error in zip(self.places, self.errors, strict=True)
+        ]
+
+
+def _damaged(path: Path, reason: str) -> ArtifactError:
+    return ArtifactError(f"{path} is damaged: {reason}", hint=f"remove {path}; the same command resumes")
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of one artifact."""
+
+    folder: Path
+    final: Path
+    """The artifact's own folder."""
+    item_ids: Sequence[str]
+    size: int
+    encoder: str = ""
+    """Digest of the encoder's description, recorded in every piece that is written."""
+
+    def bounds(self) -> list[Bounds]:
+        """Returns the bounds of each piece; none crosses the end of a shard."""
+        total, shard = len(self.item_ids), features.SHARD_ITEMS
+        return [
+            (first, min(first + self.size, start + shard, total))
+            for start in range(0, total, shard)
+            for first in range(start, min(start + shard, total), self.size)
+        ]
+
+    def path(self, first: int) -> Path:
+        """Returns the file of the piece that begins with an item."""
+        return self.folder / f"{first:09d}.npz"
+
+    def todo(self) -> list[Bounds]:
+        """Returns the bounds of the pieces that do not exist yet."""
+        return [(first, end) for first, end in self.bounds() if not self.path(first).is_file()]
+
+    def prepare(self, plan: Mapping[str, Any], purpose: str = "") -> None:
+        """Makes the folder ready: empty, or with what a stopped attempt at the same plan left behind.
+
+        Args:
+            plan: Request and parents.
+            purpose: Why existing pieces do not count, unless they were made for the same purpose; empty: they count.
+
+        Raises:
+            ArtifactError: If pieces of another plan exist.
+            LockedError: If existing pieces do not count, but another process is still at work on them.
+        """
+        plan = {**plan, "piece": self.size, "purpose": purpose}
+        path = self.folder / PLAN
+        existing = base.read_json(path) if path.is_file() else None
+        if not self._has_pieces() and not list(self.folder.glob("part-*.lock")):
+            if existing == plan:
+                (self.folder / _ABOUT).unlink(missing_ok=True)
+            else:
+                self.remove()
+                existing = None
+        if existing is not None and existing != plan:
+            if not purpose and {**existing, "purpose": ""} != plan:
+                raise ArtifactError(
+                    f"{self.folder} holds parts of features with other options",
+                    hint=f"use another --name, or remove {self.folder}",
+                )
+            if purpose:
+                self._clear()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not path.is_file():
+            base.write_json(path, plan)
+
+    def begin(self, first: int) -> PieceWriter:
+        """Begins a piece, in place of what a stopped attempt left of it."""
+        earlier = self._earlier_path(first)
+        self._remove_rows(first, keep=Piece.load(earlier).rows if earlier.is_file() else "")
+        return PieceWriter(self.folder / f"{first:09d}-{secrets.token_hex(8)}{_ROWS}")
+
+    def end(
+        self,
+        first: int,
+        writer: PieceWriter,
+        places: Sequence[Place],
+        errors: Sequence[str | None],
+        *,
+        again: bool = False,
+    ) -> None:
+        """Completes a piece.
+
+        Args:
+            first: Its first item.
+            writer: Holds all rows.
+            places: Where the rows of each item are.
+            errors: The error of each item.
+            again: Keep the piece, but count it as not done, so that its failed items are tried again.
+        """
+        writer.close()
+        path = self._earlier_path(first) if again else self.path(first)
+        Piece(path, writer.path.name, (writer.n_rows, writer.dim), places, errors, self.encoder).write()
+        if not again:
+            self._earlier_path(first).unlink(missing_ok=True)
+            self._remove_rows(first, keep=writer.path.name)
+
+    def write(self, first: int, items: Sequence[EncodedItem], *, again: bool = False) -> None:
+        """Writes a whole piece; arguments as for `end`."""
+        writer = self.begin(first)
+        try:
+            places = [writer.add(item.rows_ND) for item in items]
+            self.end(first, writer, places, [item.error for item in items], again=again)
+        except BaseException:
+            writer.discard()
+            raise
+
+    def read(self, first: int) -> list[EncodedItem]:
+        """Reads the items of a piece that is done."""
+        return Piece.load(self.path(first)).items()
+
+    def earlier(self, first: int) -> list[EncodedItem] | None:
+        """Reads what an earlier attempt left of a piece that is to be tried again; None if there is nothing."""
+        path = self._earlier_path(first)
+        return Piece.load(path).items() if path.is_file() else None
+
+    def try_again(self, bounds: Sequence[Bounds]) -> None:
+        """Marks the pieces with failed items as not done; their successful items are kept."""
+        for first, _ in bounds:
+            if self.path(first).is_file() and any(item.rows_ND is None for item in self.read(first)):
+                self.path(first).rename(self._earlier_path(first))
+
+    def take_from(self, artifact: base.Artifact) -> None:
+        """Takes over the successful items of a complete artifact, so that only the failed ones are left to do."""
+        about = base.read_json(artifact.file(_ABOUT))
+        _write_once(self.folder / _ABOUT, about)
+        pieces = replace(self, encoder=_digest(about))
+        index = features.read_index(artifact)
+        for first, end in self.bounds():
+            if self.path(first).is_file() or self._earlier_path(first).is_file():
+                continue
+            part = index.iloc[first:end]
+            path = artifact.file(features.shard_name(int(part["shard"].iloc[0])))
+            block = np.load(path, mmap_mode="r", allow_pickle=False)
+            items = [
+                EncodedItem(np.array(block[at : at + count]) if count else None, error)
+                for at, count, error in zip(part["first_row"], part["n_rows"], part["error"], strict=True)
+            ]
+            pieces.write(first, items, again=any(item.rows_ND is None for item in items))
+
+    def by(self, about: Mapping[str, Any]) -> Pieces:
+        """Returns the same pieces for the encoder that writes now; the first one is noted, the others must equal it.
+
+        Args:
+            about: The encoder's description.
+
+        Raises:
+            ArtifactError: If another encoder made existing pieces.
+        """
+        path = self.folder / _ABOUT
+        mine = json.loads(json.dumps(about))
+        _write_once(path, mine)
+        theirs = self.about()
+        if theirs != mine:
+            keys = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
+            differences = "; ".join(f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in keys)
+            raise ArtifactError(
+                f"another encoder made the parts in {self.folder}: {differences}",
+                hint="use one model and one version everywhere; --force starts over",
+            )
+        return replace(self, encoder=_digest(mine))
+
+    def about(self) -> dict[str, Any]:
+        """Returns the encoder's description."""
+        about: dict[str, Any] = base.read_json(self.folder / _ABOUT)
+        return about
+
+    def write_shards(self, folder: Path) -> pd.DataFrame:
+        """Turns all pieces into shards and their index.
+
+        Raises:
+            ArtifactError: If a piece is damaged, or another encoder made it.
+        """
+        about = self.about()
+        dim, encoder = about["dim"], _digest(about)
+        pieces = {first: Piece.load(self.path(first)) for first, _ in self.bounds()}
+        other = [str(piece.path) for piece in pieces.values() if piece.encoder != encoder]
+        if other:
+            raise ArtifactError(
+                f"another encoder than the one in {self.folder / _ABOUT} made {', '.join(other)}",
+                hint="remove these; the same command resumes. Use one model and one version everywhere",
+            )
+        for shard, start in enumerate(range(0, len(self.item_ids), features.SHARD_ITEMS)):
+            end = min(start + features.SHARD_ITEMS, len(self.item_ids))
+            own = [piece for first, piece in pieces.items() if start <= first < end]
+            counts = np.array([count for piece in own for _, count in piece.places], dtype=np.int32)
+            with base.atomic_open(folder / features.shard_name(shard)) as handle:
+                features.write_header(handle, int(counts.sum()), dim)
+                for piece in own:
+                    for item in piece.items():
+                        if item.rows_ND is not None:
+                            handle.write(np.ascontiguousarray(item.rows_ND, dtype="<f2").data)
+            errors = [error for piece in own for error in piece.errors]
+            _write_shard_index(folder, shard, self.item_ids[start:end], (counts, errors))
+        return features.finish_index(folder, len(self.item_ids))
+
+    def require_space(self) -> None:
+        """Checks the free disk space, extrapolating from the pieces so far, or assuming one row per item.
+
+        Raises:
+            ResourceError: If it is too little.
+        """
+        done = [int(np.prod(Piece.load(path).shape)) * 2 for path in self.folder.glob("*.npz")]
+        left = len(self.todo())
+        piece = sum(done) / len(done) if done else 2.0 * self.about()["dim"] * min(self.size, len(self.item_ids))
+        need = piece * (left + left + len(done))  # pieces, and the shards that all of them become
+        require_space(self.folder.parent, need, ". --pool mean and fewer frames (fps, frames) need less")
+
+    @contextmanager
+    def claim_part(self, label: str) -> Iterator[None]:
+        """Claims a part of the work, such as `3-of-64`.
+
+        Raises:
+            LockedError: If another process is working on it.
+        """
+        with locked(self.folder / f"part-{label}"):
+            yield
+
+    @contextmanager
+    def claim_all(self) -> Iterator[None]:
+        """Claims every part that was ever begun.
+
+        Raises:
+            LockedError: If another process is still working on one.
+        """
+        with ExitStack() as stack:
+            for path in sorted(self.folder.glob("part-*.lock")):
+                stack.enter_context(locked(path.with_suffix("")))
+            yield
+
+    @contextmanager
+    def opening(self) -> Iterator[None]:
+        """Keeps the builder of the artifact out while a part opens the folder.
+
+        Raises:
+            LockedError: If the artifact is being built.
+        """
+        self.final.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.final, _PATIENCE):
+            yield
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        """Wraps work on the folder.
+
+        Raises:
+            ArtifactError: If the folder is removed meanwhile.
+        """
+        try:
+            yield
+        except FileNotFoundError:
+            if self.folder.is_dir():
+                raise
+            raise ArtifactError(
+                f"{self.folder} was removed while its pieces were made", hint="the same command starts over"
+            ) from None
+
+    def remove(self) -> None:
+        """Removes all pieces."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def remove_if_empty(self) -> None:
+        """Removes the folder if it holds no piece."""
+        if not self._has_pieces():
+            self.remove()
+
+    def _clear(self) -> None:
+        """Removes everything but the claims; LockedError if another process is working."""
+        with self.claim_all():
+            for path in self.folder.iterdir():
+                if not path.name.startswith("part-"):
+                    path.unlink()
+
+    def _has_pieces(self) -> bool:
+        return any(self.folder.glob("*.npz")) or any(self.folder.glob("*.again"))
+
+    def _remove_rows(self, first: int, keep: str) -> None:
+        for path in self.folder.glob(f"{first:09d}-*{_ROWS}"):
+            if path.name != keep:
+                path.unlink()
+
+    def _earlier_path(self, first: int) -> Path:
+        return self.folder / f"{first:09d}.again"
+
+
+def _digest(about: Mapping[str, Any]) -> str:
+    return base.sha256_text(base.canonical_json(about))
+
+
+def _write_once(path: Path, value: object) -> None:
+    """Writes a file unless it exists; of several processes that do so at once, one wins."""
+    if path.is_file():
+        return
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    base.write_json(draft, value)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links; the digests in the pieces reveal whoever was late
+        base.write_json(path, value)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write_shard_index(folder: Path, shard: int, item_ids: Sequence[str], content: ShardContent) -> None:
+    path = folder / f"index-{shard:05d}.parquet"
+    write_table(path, features.index_of(item_ids, shard, *content), features.INDEX)
+
+
+def write_shards(
+    folder: Path,
+    item_ids: Sequence[str],
+    fill: Callable[[IO[bytes], int, slice], ShardContent],
+    need: Callable[[int], float],
+) -> pd.DataFrame:
+    """Writes the shards that do not exist yet, and the index of all.
+
+    Args:
+        folder: Where to; the shards of a stopped attempt are kept.
+        item_ids: All items.
+        fill: Writes a shard, from its number and its slice of the items.
+        need: Estimates the bytes that the items from a number on will need.
+
+    Returns:
+        The index.
+
+    Raises:
+        ResourceError: If there is too little disk space.
+    """
+    with progress(len(item_ids), "extract", "items") as advance:
+        for shard, first in enumerate(range(0, len(item_ids), features.SHARD_ITEMS)):
+            part = slice(first, first + features.SHARD_ITEMS)
+            if not (folder / f"index-{shard:05d}.parquet").is_file():
+                require_space(folder.parent, need(first))
+                with base.atomic_open(folder / features.shard_name(shard)) as handle:
+                    content = fill(handle, shard, part)
+                _write_shard_index(folder, shard, item_ids[part], content)
+            advance(len(item_ids[part]))
+    return features.finish_index(folder, len(item_ids))
+
+
+def write_outcome(
+    folder: Path, index: pd.DataFrame, about: Mapping[str, Any], attempts: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """Writes the failures and the encoder's description beside the shards.
+
+    Args:
+        folder: Holds all shards.
+        index: Their index.
+        about: The content of `encoder.json`.
+        attempts: How often a failed item was tried before.
+
+    Returns:
+        The artifact's counts.
+    """
+    failed = index[index["status"] == "failed"]
+    records = []
+    for item, error in zip(failed["item_id"], failed["error"], strict=True):
+        cause, _, message = str(error).partition(": ")  # the format of the column
+        records.append(failure(item, "extract", cause, message, (attempts or {}).get(item, 0) + 1))
+    write_failures(folder, records)
+    base.write_json(folder / _ABOUT, about)
+    counts = {"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)}
+    if damaged := int((index["status"] == "damaged").sum()):
+        counts["damaged"] = damaged
+        warn(f"{damaged} videos are damaged; their readable frames are encoded (see index.parquet)")
+    return counts
