@@ -36,8 +36,9 @@ from ccr_cli.stages.shared.embedding import encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
+from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources
-from ccr_cli.stages.train.stage import train
+from ccr_cli.stages.train.stage import train_on
 
 SEEDS = (0, 1, 2)
 LEFT_OUT = "3,8"
@@ -63,7 +64,8 @@ CPU = torch.device("cpu")
 
 def run(inputs: Inputs, data: base.Artifact, feats: base.Artifact, label: str, seed: int) -> dict[str, Any]:
     """Trains and evaluates one row with one seed."""
-    trained = train(inputs, Sources(data, (), feats, None), "fume", options=ROWS[label], seed=seed, device="cpu")
+    options = TrainingOptions(method="fume", settings=ROWS[label], seed=seed, device="cpu")
+    trained = train_on(inputs, Sources(data, (), feats, None), options)
     (result,) = evaluation.results(evaluate(inputs, trained, device="cpu"))
     return {
         "row": label,

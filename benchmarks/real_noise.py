@@ -49,7 +49,8 @@ from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import Triplets, training_triplets
-from ccr_cli.stages.train.stage import train
+from ccr_cli.stages.train.options import TrainingOptions
+from ccr_cli.stages.train.stage import train_on
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "real_noise"
@@ -89,15 +90,10 @@ def rankings(
     inputs = Inputs(collection.workspace)
     found: dict[str, Places] = {}
     for cell in cells:
-        trained = train(
-            inputs,
-            collection.sources(cell),
-            cell.method,
-            options=dict(cell.options),
-            seed=cell.seed,
-            device="cpu",
-            name=f"real-{cell.name}",
+        options = TrainingOptions(
+            method=cell.method, settings=dict(cell.options), seed=cell.seed, device="cpu", name=f"real-{cell.name}"
         )
+        trained = train_on(inputs, collection.sources(cell), options)
         method, tokenizer = load_method(trained, CPU)
         triplets = validation_triplets(collection, cell, method.config.needs())
         source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))

@@ -36,9 +36,10 @@ from ccr_cli.stages.diagnose.stage import diagnose
 from ccr_cli.stages.evaluate.measure import Options
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import Chosen
 from ccr_cli.stages.train.sources import Sources
-from ccr_cli.stages.train.stage import train
+from ccr_cli.stages.train.stage import train_on
 from ccr_cli.stages.translate.job import TranslateOptions
 from ccr_cli.stages.translate.stage import translate
 
@@ -113,9 +114,14 @@ class Loop:
         return self._train(sources, "none" if arm == NONE else arm.replace(" ", "-"))
 
     def _train(self, sources: Sources, name: str) -> base.Artifact:
-        given, seed = dict(self.cell.options), self.cell.seed
-        name = f"repair-{self.stem}-{name}"
-        return train(self.inputs, sources, self.cell.method, options=given, seed=seed, device="cpu", name=name)
+        options = TrainingOptions(
+            method=self.cell.method,
+            settings=dict(self.cell.options),
+            seed=self.cell.seed,
+            device="cpu",
+            name=f"repair-{self.stem}-{name}",
+        )
+        return train_on(self.inputs, sources, options)
 
     def mended(self, which: str) -> base.Artifact:
         """The translation in which the other engine made some captions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import importlib
 import traceback
 from pathlib import Path
@@ -58,6 +59,12 @@ def summary(group: str, name: str) -> str:
         return f"broken, {_reason(path, error)}"
     lacking = _lacking(group, _bound(tree))
     return f"broken, {lacking}" if lacking else (ast.get_docstring(tree) or "").split("\n", 1)[0]
+
+
+@functools.cache
+def summaries(group: str) -> str:
+    """The plug-ins of a group with their one-line summaries, for `--help`."""
+    return "; ".join(f"{name}: {summary(group, name).rstrip('.')}" for name in names(group))
 
 
 def check(group: str, name: str) -> None:

@@ -25,6 +25,7 @@ from ccr_cli.console import progress
 from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.stages.data.folder import import_data
 from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
 from ccr_cli.stages.translate.job import TranslateOptions
 from ccr_cli.stages.translate.stage import translate
@@ -62,7 +63,10 @@ class Collection:
             found = find_sources(inputs, lang)
             if not cell.noise:
                 return found
-            return with_noise(inputs, found, cell.noise, style=cell.style, target=cell.target, seed=cell.seed)
+            mismatch = TrainingOptions(
+                noise=cell.noise, noise_style=cell.style, noise_target=cell.target, noise_seed=cell.seed
+            )
+            return with_noise(inputs, found, mismatch)
 
     def _translated(self, data: base.Artifact, lang: str, engine: str) -> base.Artifact:
         known = lang == "fr"  # Apertium's way back, and of the queries into English

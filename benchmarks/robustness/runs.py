@@ -21,7 +21,8 @@ from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.stages.evaluate.measure import Options
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.train.stage import train
+from ccr_cli.stages.train.options import TrainingOptions
+from ccr_cli.stages.train.stage import train_on
 from robustness.collection import Collection
 from robustness.grid import WHERE, Cell, language
 
@@ -78,21 +79,20 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
     started = time.monotonic()
     sources, inputs = collection.sources(cell), Inputs(collection.workspace)
     before = time.process_time()
-    trained = train(
-        inputs,
-        sources,
-        cell.method,
-        options=dict(cell.options),
+    options = TrainingOptions(
+        method=cell.method,
+        settings=dict(cell.options),
         seed=cell.seed,
         device=device,
         name=cell.name,
-        force=True,  # a run that was stopped goes on, one of other defaults does not stand in the way
+        force=True,  # resumes a stopped run, and replaces one of other defaults
     )
+    trained = train_on(inputs, sources, options)
     cpu_seconds = time.process_time() - before
     asked = [Options(split="val-report")]
     if language(cell.translations) == "fr":  # beta = 0: the queries as they are in English, translate-test
         asked.append(Options(split="val-report", beta=0.0))
-    made = [evaluate(inputs, trained, options, device=device, force=True) for options in asked]
+    made = [evaluate(inputs, trained, measured, device=device, force=True) for measured in asked]
     row = {
         "when": now(),
         "method": cell.method,

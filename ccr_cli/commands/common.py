@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import json
 import os
 import signal
 import sys
 import time
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
-from ccr_cli import console
+from ccr_cli import console, registry
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, Terminated, UsageError, as_user_error
+from ccr_cli.stages.shared.options import parse_set as parse_set
 
 if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
 
 P = ParamSpec("P")
+option_help = registry.summaries
 
 _WHERE = "Where and how"
 _RESULT = "Result"
@@ -141,6 +146,60 @@ NoiseTarget = Annotated[
 NoiseSeed = Annotated[
     int | None, typer.Option("--noise-seed", min=0, help="Seed of the mismatch.", show_default="--seed")
 ]
+
+
+_OPTIONS = "options"
+_SHARED = {
+    "settings": Set,
+    "seed": Seed,
+    "noise_style": NoiseStyle,
+    "noise_target": NoiseTarget,
+    "noise_seed": NoiseSeed,
+    "device": Device,
+    "dtype": Dtype,
+    "name": Name,
+    "force": Force,
+}
+"""Flags of fields that several commands' options have."""
+
+
+def takes(options_type: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command a flag for every field of a dataclass; it gets their values as one object, `options`.
+
+    A field describes its flag by `stages.shared.options.option`; a plain one has the flag of that name in `_SHARED`.
+    """
+    by_name = {field.name: field for field in dataclasses.fields(options_type)}
+    hints = typing.get_type_hints(options_type)
+
+    def flag(field: dataclasses.Field[Any]) -> inspect.Parameter:
+        annotation, default = _SHARED.get(field.name), None if field.name == "settings" else field.default
+        if "shown" in field.metadata:
+            names = field.metadata["flags"] or (f"--{field.name.replace('_', '-')}",)
+            kind = (field.metadata["command_line"] or (hints[field.name], None))[0]
+            annotation = Annotated[kind, typer.Option(*names, **field.metadata["shown"])]
+        return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+    def value(field: dataclasses.Field[Any], given: Any) -> Any:
+        if field.name == "settings":
+            return parse_set(given)
+        _, read = field.metadata.get("command_line") or (None, lambda same: same)
+        return given if given is None else read(given)
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **flags: Any) -> None:
+            values = {name: value(field, flags.pop(name)) for name, field in by_name.items()}
+            function(*args, **flags, **{_OPTIONS: options_type(**values)})
+
+        signature = inspect.signature(function, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            parameters += map(flag, by_name.values()) if parameter.name == _OPTIONS else [parameter]
+        wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return wrapper
+
+    return decorate
 
 
 def guarded(function: Callable[P, None]) -> Callable[P, None]:
@@ -273,21 +332,6 @@ def inputs_from(workspace: Path, artifacts: Sequence[str] | None, *, dry_run: bo
     return Inputs.from_paths(Workspace(workspace.absolute(), dry_run), paths)
 
 
-def parse_set(values: Sequence[str] | None) -> dict[str, str]:
-    """Splits `--set key=value` options.
-
-    Raises:
-        UsageError: If one has no `=`.
-    """
-    options = {}
-    for value in values or []:
-        key, equals, text = value.partition("=")
-        if not equals and value != "help":
-            raise UsageError(f"--set {value}: expected key=value", hint="--set help lists the keys")
-        options[key.strip().replace("-", "_")] = text
-    return options
-
-
 def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
     """Prints what was read and what was made, and exits 3 where some items failed or training ended early."""
     new = {a.path: a for a in made}
@@ -342,14 +386,6 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     for row in plain:
         table.add_row(*[Text(cell) for cell in row])
     Console().print(table)
-
-
-@functools.cache
-def option_help(group: str) -> str:
-    """The plug-ins of a group with their one-line summaries, for `--help`; typer asks for it again and again."""
-    from ccr_cli import registry
-
-    return "; ".join(f"{name}: {registry.summary(group, name).rstrip('.')}" for name in registry.names(group))
 
 
 def examples(*lines: str) -> str:

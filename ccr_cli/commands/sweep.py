@@ -17,71 +17,68 @@ from ccr_cli.commands import common as c
 
 if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
-    from ccr_cli.stages.train.stage import Wanted
+    from ccr_cli.stages.train.options import TrainingOptions
     from ccr_cli.stages.train.sweep import Cell
 
 
-def make_all(
-    inputs: Inputs, wanted: Wanted, axes: Mapping[str, Sequence[str]], shard: str | None, as_json: bool
+def train_sweep(
+    inputs: Inputs, options: TrainingOptions, axes: Mapping[str, Sequence[str]], shard: str | None, as_json: bool
 ) -> None:
-    """Makes a grid of runs and prints their paths in its order.
+    """Trains a grid of runs and prints their paths in its order.
 
     Args:
-        inputs: What was given, and where runs go.
-        wanted: What all runs have in common.
+        inputs: The given artifacts, and where runs go.
+        options: The options that all runs share.
         axes: The values of each key.
-        shard: Which part of the runs to make, such as `3/64`; None: all.
+        shard: Which part of the runs to train, such as `3/64`; None: all.
         as_json: Print one JSON object.
 
     Raises:
-        CcrError: If a run could not be made, after all others are.
+        CcrError: If a run could not be trained, after all others are.
     """
     from ccr_cli.commands.show import show_training
     from ccr_cli.stages.shared.sharding import parse_part
-    from ccr_cli.stages.train import sweep as stage
-    from ccr_cli.stages.train.stage import make
-    from ccr_cli.stages.train.sweep_run import failure, run
+    from ccr_cli.stages.train.stage import train
+    from ccr_cli.stages.train.sweep import failure, grid, plan, train_cells
 
-    cells = stage.grid(wanted, axes)
+    cells = grid(options, axes)
     part = None if shard is None else parse_part(shard)
     sizes = " x ".join(f"{len(values)} {key.replace('_', '-')}" for key, values in axes.items())
     console.say(f"a sweep of {console.counted(len(cells), 'run')} ({sizes})", style="bold")
-    plans = stage.plan(inputs, cells)
+    plans = plan(inputs, cells)
     mine = cells if part is None else part.take(cells)
     states = Counter(cell.state for cell in mine)
-    counted = ", ".join(
-        f"{states[state]} {state}" for state in ("done", "unfinished", "to do", "refused") if states[state]
-    )
-    console.say(f"  {f'{part}: ' if part else ''}{counted or 'nothing'}")
+    counts = [f"{states[state]} {state}" for state in ("done", "unfinished", "to do", "refused") if states[state]]
+    console.say(f"  {f'{part}: ' if part else ''}{', '.join(counts) or 'nothing'}")
     if inputs.workspace.dry_run:
-        _show(mine, plans, as_json)
+        _show_plans(mine, plans, as_json)
         if states["refused"]:
             raise typer.Exit(3)
         return
 
     def work(own: Inputs, cell: Cell) -> Artifact:
         with _recorded_as(cell):
-            return make(own, cell.wanted)
+            return train(own, cell.options)
 
-    for cell in run(inputs, mine, work):
-        if cell.state != "done" and cell.made:
-            show_training(cell.made)
+    for cell in train_cells(inputs, mine, work):
+        if cell.state != "done" and cell.run:
+            show_training(cell.run)
     for cell in mine:
-        for artifact in cell.read:
+        for artifact in cell.parents:
             inputs.note(artifact)
-    made = [cell.made for cell in mine if cell.made]
+    runs = [cell.run for cell in mine if cell.run]
     if as_json:
-        read = [a for a in inputs.read if a.path not in {b.path for b in made}]
-        _print_json({"read": [*map(c._facts, read)], "made": [*map(c._facts, made)]}, mine)
+        read = [a for a in inputs.read if a.path not in {run.path for run in runs}]
+        _print_json({"read": [*map(c._facts, read)], "made": [*map(c._facts, runs)]}, mine)
     else:
-        c.emit(inputs, made, as_json)
+        c.emit(inputs, runs, as_json)
     error = failure(mine)
     if error is not None:
         raise error
 
 
-def _show(cells: Sequence[Cell], plans: Sequence[Planned], as_json: bool) -> None:
-    """Prints what a dry run found: a run a row, or all plans as JSON."""
+def _show_plans(cells: Sequence[Cell], plans: Sequence[Planned], as_json: bool) -> None:
+    """Prints a dry run: one run per row, or all plans as JSON."""
     if as_json:
         own = [cell.plan for cell in cells if cell.plan]
         noise = {artifact.name for planned in own for artifact in planned.parents if artifact.kind == "noise"}
@@ -89,24 +86,24 @@ def _show(cells: Sequence[Cell], plans: Sequence[Planned], as_json: bool) -> Non
         return
     rows = []
     for cell in cells:
-        told = str(cell.plan.path) if cell.plan else cell.error.message if cell.error else ""
-        rows.append([*cell.values.values(), cell.state, told])
+        outcome = str(cell.plan.path) if cell.plan else cell.error.message if cell.error else ""
+        rows.append([*cell.values.values(), cell.state, outcome])
     keys = [key.replace("_", "-") for key in cells[0].values] if cells else []
     c.show_table((*keys, "state", "run"), rows)
 
 
-def _print_json(found: Mapping[str, object], cells: Sequence[Cell]) -> None:
+def _print_json(facts: Mapping[str, object], cells: Sequence[Cell]) -> None:
     failed = [
         {"sweep": dict(cell.values), "error": cell.error.message, "exit_code": cell.error.exit_code}
         for cell in cells
         if cell.error
     ]
-    c.show_json({**found, "failed": failed})
+    c.show_json({**facts, "failed": failed})
 
 
 @contextlib.contextmanager
 def _recorded_as(cell: Cell) -> Iterator[None]:
-    """Lets a run record the command that makes it alone."""
+    """Has a run record the command that trains it alone."""
     before = sys.argv
     words, rest = [before[0]], iter(before[1:])
     for word in rest:

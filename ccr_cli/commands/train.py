@@ -9,71 +9,23 @@ import typer
 
 from ccr_cli import registry
 from ccr_cli.commands import common as c
-from ccr_cli.errors import UsageError, no_share
+from ccr_cli.errors import UsageError
+from ccr_cli.stages.train.options import TrainingOptions
 
 
 @c.guarded
+@c.takes(TrainingOptions)
 def train(
     context: typer.Context,
     artifacts: c.Artifacts = None,
-    method: Annotated[str, typer.Option("--method", "-m", help=c.option_help("methods"))] = "uml",
-    lang: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lang",
-            help="Target language; repeat for one run on several.",
-            show_default="those of the translations given, else that of the only one",
-        ),
-    ] = None,
-    langs: Annotated[
-        str,
-        typer.Option(
-            "--langs",
-            help="Of several languages: all (an epoch has every caption in each) or draw (in one, drawn anew).",
-        ),
-    ] = "all",
-    noise: Annotated[
-        float | None,
-        typer.Option("--noise", help="Share of mismatched triplets, such as 0.4.", show_default="none"),
-    ] = None,
-    noise_style: c.NoiseStyle = "caption",
-    noise_target: c.NoiseTarget = "translation",
-    noise_seed: c.NoiseSeed = None,
-    preset: Annotated[
-        str | None, typer.Option("--preset", help="Named settings of the method, e.g. paper; help: lists them.")
-    ] = None,
-    options: c.Set = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option("--epochs", min=1, help="Passes over the training triplets.", show_default="the method's"),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option("--batch-size", min=2, help="Triplets a step.", show_default="the method's")
-    ] = None,
-    seed: c.Seed = 0,
-    select_on: Annotated[
-        str,
-        typer.Option("--select-on", help="Validation queries that choose the best epoch: mt or human. Never test."),
-    ] = "mt",
-    pairs: Annotated[
-        Path | None,
-        typer.Option(
-            "--pairs",
-            help="Train on the pairs of this list (.parquet, .csv) that it does not call noisy; "
-            "ccr diagnose --export writes one.",
-            show_default="all pairs",
-        ),
-    ] = None,
-    pairs_weight: Annotated[
-        bool,
-        typer.Option("--pairs-weight", help="Leave none of these out: its probabilities weight them from the start."),
-    ] = False,
+    *,
+    options: TrainingOptions,
     sweep: Annotated[
         list[str] | None,
         typer.Option(
             "--sweep",
             metavar="KEY=VALUE,...",
-            help="Make a run for each value of an option: noise=0,0.4, seed=0,1,2, any of --set; repeat for a grid.",
+            help="Train one run per value, e.g. seed=0,1,2 or noise=0,0.4 or any option of --set; repeat for a grid.",
             show_default=False,
         ),
     ] = None,
@@ -82,22 +34,10 @@ def train(
         typer.Option(
             "--shard",
             metavar="I/N",
-            help="With --sweep: make every N-th run, from the I-th on (from 1), for many machines.",
+            help="With --sweep: train every N-th run, from the I-th on (from 1), to divide a sweep among machines.",
             show_default=False,
         ),
     ] = None,
-    report_to: Annotated[
-        str | None,
-        typer.Option("--report-to", help="Show curves meanwhile: tensorboard.", show_default="nobody"),
-    ] = None,
-    compiled: Annotated[
-        bool,
-        typer.Option("--compile", help="Let torch.compile make a transformers encoder faster; takes a minute first."),
-    ] = False,
-    device: c.Device = "auto",
-    dtype: c.Dtype = "float32",
-    name: c.Name = None,
-    force: c.Force = False,
     workspace: c.WorkspaceOption = Path("."),
     dry_run: c.DryRun = False,
     json: c.Json = False,
@@ -106,65 +46,42 @@ def train(
 ) -> None:
     """Train a method on visual items, captions and their translations.
 
-    Reads a dataset, a translation, features and (with --noise) a synthetic mismatch, and writes a run. Stopped at
-    any moment, the same command goes on from the step that was saved last. Without --noise training is clean. With
-    --sweep a run for each combination of values; those that are there are not made again.
+    Reads a dataset, its translations and features, and with --noise a synthetic mismatch; writes a run. The same
+    command resumes a stopped run from its last saved step. Without --noise training is clean. With --sweep it trains
+    a run for each combination of values and skips those that are complete.
     """
     c.setup(quiet, verbose)
-    if noise is not None and not 0 <= noise <= 1:
-        raise no_share("--noise ", noise)
-    registry.check("methods", method)  # before anything is read
+    with c.first_speaks():
+        options.check()
+        registry.check("methods", options.method)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_training
-    from ccr_cli.commands.sweep import make_all
+    from ccr_cli.commands.sweep import train_sweep
     from ccr_cli.stages.shared.options import list_options, list_presets
-    from ccr_cli.stages.train.stage import Wanted, make_together
+    from ccr_cli.stages.train.stage import train_together
     from ccr_cli.stages.train.sweep import read_axes
 
-    settings = c.parse_set(options)
-    if "help" in settings:
-        list_options("methods", method)
-    if preset == "help":
-        list_presets(method)
-    once = {key: f"--set {key}" for key in settings} | _named(context)
-    settings |= {k: str(v) for k, v in (("epochs", epochs), ("batch_size", batch_size)) if v is not None}
-    wanted = Wanted(
-        method=method,
-        lang="+".join(lang) if lang else None,
-        langs=langs,
-        noise=noise,
-        noise_style=noise_style,
-        noise_target=noise_target,
-        noise_seed=noise_seed,
-        preset=preset,
-        options=settings,
-        seed=seed,
-        select_on=select_on,
-        pairs=pairs,
-        pairs_weight=pairs_weight,
-        device=device,
-        dtype=dtype,
-        name=name,
-        force=force,
-        report_to=report_to,
-        compiled=compiled,
-    )
+    if "help" in options.settings:
+        list_options("methods", options.method)
+    if options.preset == "help":
+        list_presets(options.method)
     if sweep:
+        fixed = {key: f"--set {key}" for key in options.settings} | _flags_given(context)
         with c.first_speaks():
-            make_all(inputs, wanted, read_axes(sweep, once), shard, json)
+            train_sweep(inputs, options, read_axes(sweep, fixed), shard, json)
         return
     if shard is not None:
         raise UsageError("--shard goes with --sweep: one run is not divided", hint="ccr train --sweep seed=0,1,2")
-    made = make_together(inputs, wanted)
-    if made is not None:  # of torchrun's processes the first one prints
-        show_training(made)
-        c.emit(inputs, [made], json)
+    trained = train_together(inputs, options)
+    if trained is not None:  # only the first of torchrun's processes prints
+        show_training(trained)
+        c.emit(inputs, [trained], json)
 
 
-def _named(context: typer.Context) -> dict[str, str]:
-    """The options that stand on the command line, by what they set."""
-    sources = {each: context.get_parameter_source(str(each.name)) for each in context.command.params}
-    return {str(each.name): each.opts[0] for each, source in sources.items() if source and source.name == "COMMANDLINE"}
+def _flags_given(context: typer.Context) -> dict[str, str]:
+    """The flags on the command line, by the name of their parameter."""
+    sources = {option: context.get_parameter_source(str(option.name)) for option in context.command.params}
+    return {str(o.name): o.opts[0] for o, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 EPILOG = c.examples(

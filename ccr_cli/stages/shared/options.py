@@ -1,4 +1,4 @@
-"""`--set key=value`: options of a plug-in, typed by its Config."""
+"""Options as dataclasses: those of a command, a field a flag, and those of a plug-in, `--set key=value`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import re
 import textwrap
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ccr_cli import registry
@@ -23,6 +23,69 @@ _SECRET = re.compile(
 )
 LARGEST = 2**31 - 1
 """Of whole numbers: ids and sizes are 32-bit integers."""
+
+
+def option(
+    default: Any,
+    help: str,
+    *flags: str,
+    request: bool = False,
+    sweep: bool = False,
+    command_line: tuple[Any, Callable[[Any], Any]] | None = None,
+    **shown: Any,
+) -> Any:
+    """A field of a command's options: the command shows it as a flag (`commands.common.takes`).
+
+    A field that several commands share (`device`, `seed`, `name`, ...) needs no `option`: a plain default does, and the
+    command takes the flag of that name from `commands.common`.
+
+    Args:
+        default: Default value.
+        help: Help text.
+        flags: Names of the flag; by default `--` and the field's name.
+        request: Whether it belongs to the artifact's request, see `request_of`.
+        sweep: Whether `ccr train --sweep` can vary it.
+        command_line: The type that the command line reads, and what turns such a value into the field's.
+        shown: What else `typer.Option` takes, such as `min` or `show_default`.
+    """
+    metadata = {"flags": flags, "request": request, "sweep": sweep, "command_line": command_line}
+    return dataclasses.field(default=default, metadata={**metadata, "shown": {"help": help, **shown}})
+
+
+def request_of(options: Any, **facts: Any) -> dict[str, Any]:
+    """The fields of a command's options that belong to the artifact's request.
+
+    Args:
+        options: The options.
+        facts: Values to record instead of the options' own: a file's checksum for its path, for example.
+    """
+    marked = [field.name for field in dataclasses.fields(options) if field.metadata.get("request")]
+    return {name: facts.get(name, getattr(options, name)) for name in marked}
+
+
+def default_request(options_type: Any) -> dict[str, Any]:
+    """The defaults of the fields that belong to the request."""
+    return {field.name: field.default for field in dataclasses.fields(options_type) if field.metadata.get("request")}
+
+
+def sweepable(options_type: Any) -> tuple[str, ...]:
+    """Names of the fields that `ccr train --sweep` can vary."""
+    return tuple(field.name for field in dataclasses.fields(options_type) if field.metadata.get("sweep"))
+
+
+def parse_set(values: Sequence[str] | None) -> dict[str, str]:
+    """Splits `--set key=value` options.
+
+    Raises:
+        UsageError: If one has no `=`.
+    """
+    settings = {}
+    for value in values or []:
+        key, equals, text = value.partition("=")
+        if not equals and value != "help":
+            raise UsageError(f"--set {value}: expected key=value", hint="--set help lists the keys")
+        settings[key.strip().replace("-", "_")] = text
+    return settings
 
 
 def identified(module: Any, config: Any) -> dict[str, Any]:

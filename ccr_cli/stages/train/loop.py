@@ -16,6 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from ccr_cli import registry
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.build import Build
 from ccr_cli.artifacts.parquet import write_table
@@ -26,19 +27,21 @@ from ccr_cli.data.tokens import TokenTable
 from ccr_cli.errors import ArtifactError, CcrError
 from ccr_cli.methods.base import Belief, Method
 from ccr_cli.stages.shared import judging
-from ccr_cli.stages.shared.embedding import BATCH, embed_texts, embed_visuals
+from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
 from ccr_cli.stages.shared.scoring import Figures, over_folds, score_gallery
 from ccr_cli.stages.shared.triplets import Gallery
 from ccr_cli.stages.train.checkpoint import save_tensors
 from ccr_cli.stages.train.collapse import Collapsed, refuse_collapse
-from ccr_cli.stages.train.processes import Ranks
+from ccr_cli.stages.train.options import TrainingOptions
+from ccr_cli.stages.train.processes import ALONE, Ranks
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.state import Progress, memory_mb
-from ccr_cli.stages.train.step import ALONE, Engine, compile_encoders
+from ccr_cli.stages.train.step import Engine, compile_encoders
 from ccr_cli.stages.train.stopping import Stop, heed, stoppable
 from ccr_cli.stages.train.tracking import Tracker, tracker
 from ccr_cli.stages.train.training_data import gather
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LEAST = 1e-6
 """Least probability that a judge of the epoch may give: 0 would also take the pair out of the negatives, which is
 for those who know the truth."""
@@ -53,38 +56,29 @@ class Trainer:
     """Trains one run inside a building folder, going on where an earlier attempt stopped."""
 
     def __init__(
-        self,
-        build: Build,
-        sources: Sources,
-        module: Any,
-        config: Any,
-        request: Mapping[str, Any],
-        device: torch.device,
-        dtype: torch.dtype,
-        ranks: Ranks = ALONE,
-        report_to: str | None = None,
-        compiled: bool = False,
+        self, build: Build, sources: Sources, options: TrainingOptions, config: Any, ranks: Ranks = ALONE
     ) -> None:
-        self.build, self.device, self.ranks = build, device, ranks
-        self.seed, self.request = int(request["seed"]), request
-        self.material = gather(sources, config, request)
+        self.build, self.options, self.ranks = build, options, ranks
+        self.device = choose_device(options.device)
+        self.seed = options.seed
+        self.material = gather(sources, config, options)
         self.config, self.triplets = self.material.config, self.material.triplets
         torch.manual_seed(derive(self.seed, "init"))
+        module = registry.load("methods", options.method)
         text = self.material.text_encoder()
         self.method: Method = module.Method(self.config, self.material.visual_dim, text)
         if self.material.tower is not None:
             self.method.attach(self.material.tower)
-        self.method.to(device)
-        if compiled:
+        self.method.to(self.device)
+        if options.compiled:
             compile_encoders(self.method)
-        self.engine = Engine(self.method, self.material, device, dtype, ranks)
+        self.engine = Engine(self.method, self.material, self.device, DTYPES[options.dtype], ranks)
         steps = self.engine.steps * self.config.epochs
         if self.config.lr_warmup >= steps:
             warn(f"lr_warmup={self.config.lr_warmup}, and training has {steps} steps: its learning rate stays low")
         least = 0.0 if self.material.scope == "truth" else LEAST
         self.state = Progress(p=self._to_device(self.material.first_belief(), least))
         self._saved, self._cost = time.monotonic(), 0.0
-        self.report_to = report_to if ranks.first else None
 
     def train(self) -> None:
         """Trains to the last epoch and finishes the artifact.
@@ -102,8 +96,8 @@ class Trainer:
         curves = self.build.final.parent.parent / "tensorboard" / self.build.final.name
         with (
             stoppable("after this step", self.ranks.first) as stop,
-            progress(left, f"train {self.request['method']}", "steps") as advance,
-            tracker(self.report_to, curves, done) as track,
+            progress(left, f"train {self.build.request['method']}", "steps") as advance,
+            tracker(self.options.report_to if self.ranks.first else None, curves, done) as track,
         ):
             try:
                 while self.state.epoch < epochs:
@@ -124,13 +118,13 @@ class Trainer:
         base.write_json(
             folder / "config.json",
             {
-                **{k: self.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
+                **{k: self.build.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
                 **self._special(),
-                **({"pairs": self.request["pairs"]} if "pairs" in self.request else {}),
+                **({"pairs": self.build.request["pairs"]} if "pairs" in self.build.request else {}),
                 "select": self.material.select if validation else "last",
                 "criterion": self.material.criterion,
                 "validation": _size(validation) if validation else None,
-                "dtype": self.request["dtype"],
+                "dtype": self.build.request["dtype"],
                 "data": self.build.parents[0].path.rsplit("/", 1)[-1],
                 "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
                 "visual_dim": self.material.visual_dim,
@@ -145,11 +139,11 @@ class Trainer:
     def _special(self) -> dict[str, Any]:
         """What is said of a run on several languages alone, or on captions that people wrote."""
         human = {"human": list(self.material.human)} if self.material.human else {}
-        if "langs" not in self.request:
+        if "langs" not in self.build.request:
             return human
         names = [parent.path.rsplit("/", 1)[-1] for parent in self.build.parents if parent.kind == "translation"]
         translations = dict(zip(self.triplets.langs, names, strict=True))
-        return {"langs": self.request["langs"], "translations": translations, **human}
+        return {"langs": self.build.request["langs"], "translations": translations, **human}
 
     def _epoch(self, epoch: int, advance: Any, stop: Stop, track: Tracker) -> None:
         state, steps = self.state, self.engine.steps
@@ -222,7 +216,7 @@ class Trainer:
             lang: score_gallery(each, visual, texts[lang], labelled="labels" in m.needs)
             for lang, each in validation.items()
         }
-        figures = self.ranks.told(_figures(scored))
+        figures = self.ranks.of_first(_figures(scored))
         if figures[m.criterion] > self.state.best:
             self.state.best = figures[m.criterion]
             self._calibrate(visual, texts)
@@ -299,7 +293,7 @@ class Trainer:
         """Has all processes believe what the first one does; returns its figures."""
         if self.ranks.size > 1:
             p = self.state.p
-            sides, quality = self.ranks.told(([p.VS.cpu(), p.VT.cpu(), p.ST.cpu()], quality))
+            sides, quality = self.ranks.of_first(([p.VS.cpu(), p.VT.cpu(), p.ST.cpu()], quality))
             self.state.p = Belief(*(side.to(self.device) for side in sides))
         return quality
 

@@ -79,7 +79,7 @@ class Ranks:
         distributed.all_reduce(said, distributed.ReduceOp.MAX)
         return int(said[0]) or None, bool(said[1])
 
-    def told(self, value: T) -> T:
+    def of_first(self, value: T) -> T:
         """The first process's value."""
         if self.size == 1:
             return value
@@ -105,16 +105,16 @@ class Ranks:
         if self.size == 1:
             return act()
         if not self.first:
-            result, code = self.told((None, 0))
+            result, code = self.of_first((None, 0))
             if code:
                 raise SystemExit(code)
             return result  # type: ignore[return-value]
         try:
             result = act()
         except CcrError as error:
-            self.told((None, error.exit_code))
+            self.of_first((None, error.exit_code))
             raise
-        self.told((result, 0))
+        self.of_first((result, 0))
         return result
 
     def wrap(self, method: Method) -> nn.Module:
@@ -160,6 +160,9 @@ class Ranks:
             rows, values = zip(*((r_N[:n], v_ND[:n]) for n, r_N, v_ND in parts), strict=True)
             mean = torch.cat(values) / self.size
             weight.grad = torch.sparse_coo_tensor(torch.cat(rows)[None], mean, weight.shape, check_invariants=False)
+
+
+ALONE = Ranks()
 
 
 class _Losses(nn.Module):

@@ -17,10 +17,8 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.shared.inputs import Inputs, made_from, require_parent
 from ccr_cli.stages.train.noise import make_noise
+from ccr_cli.stages.train.options import SEVERAL, TrainingOptions
 from ccr_cli.stages.train.pair_list import Chosen
-
-SEVERAL = "+"
-"""Stands between the languages of one run, on the command line: `de+fr`."""
 
 
 @dataclass
@@ -170,15 +168,17 @@ def _aside(inputs: Inputs, named: list[base.Artifact]) -> tuple[Inputs, base.Art
     return replace(inputs, given=[a for a in inputs.given if a is not named[1]]), named[1]
 
 
-def with_noise(inputs: Inputs, sources: Sources, ratio: float | None, *, style: str, target: str, seed: int) -> Sources:
-    """Adds the noise that is asked for: the artifact given, or the one of that ratio, drawn if it is not there yet.
+def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> Sources:
+    """Adds the synthetic mismatch: the noise artifact given, or the one of that ratio, drawn if it is missing.
 
-    Without a ratio, and with no noise artifact given, training is clean whatever lies in the workspace.
+    Without a ratio and without a given noise artifact training is clean, whatever the workspace holds.
 
     Raises:
         ArtifactError: If the given noise is of another data set.
-        UsageError: If a noise artifact is given and a ratio too, or translations shall be switched and there are none.
+        UsageError: If both a noise artifact and a ratio are given, or there are no translations to switch.
     """
+    ratio, style, target = options.noise, options.noise_style, options.noise_target
+    seed = options.seed if options.noise_seed is None else options.noise_seed
     given = [a for a in inputs.given if a.kind == "noise"]
     targets = [str(a.request["target"]) for a in given] or ([target] if ratio else [])
     if not sources.translated and "translation" in targets:

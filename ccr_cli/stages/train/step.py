@@ -20,10 +20,9 @@ from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.nets.row_adam import RowAdam
 from ccr_cli.nets.text_transformer import TransformerTextEncoder
-from ccr_cli.stages.train.processes import Ranks
+from ccr_cli.stages.train.processes import ALONE, Ranks
 from ccr_cli.stages.train.training_data import Material
 
-ALONE = Ranks()
 ROOM = 0.5
 """Share of a device's free memory that features may take; larger ones stay on the host and are sent by batch."""
 

@@ -1,39 +1,33 @@
-"""A grid of runs: which they are, and what is known of each before any is made."""
+"""A sweep: a grid of runs, planned before any is trained and then trained one after the other."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import statistics
+import time
+import traceback
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base
-from ccr_cli.artifacts.build import Planned
-from ccr_cli.errors import CcrError, UsageError, no_share
+from ccr_cli.artifacts.build import Planned, in_work
+from ccr_cli.console import counted, say
+from ccr_cli.errors import CcrError, LockedError, ResourceError, Terminated, UsageError, as_user_error
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.options import typed
+from ccr_cli.stages.shared.options import sweepable, typed
 from ccr_cli.stages.shared.sharding import rank_and_size
-from ccr_cli.stages.train.sources import Sources
-from ccr_cli.stages.train.stage import Wanted, make, mismatched
+from ccr_cli.stages.train.options import TrainingOptions
+from ccr_cli.stages.train.sources import Sources, with_noise
+from ccr_cli.stages.train.stage import train
 
-FLAGS = (
-    "noise",
-    "seed",
-    "method",
-    "lang",
-    "langs",
-    "preset",
-    "noise_style",
-    "noise_target",
-    "noise_seed",
-    "select_on",
-    "dtype",
-)
-"""Fields of `Wanted` that can be swept, beside the options of the method."""
-_SHARES = ("noise",)
+FLAGS = sweepable(TrainingOptions)
+"""Options of `ccr train` that can be swept, beside the options of the method."""
+POLL_SECONDS = 2.0
+"""How often to look whether another process has finished a run."""
 
 
 @dataclass(eq=False)
@@ -41,56 +35,52 @@ class Cell:
     """One run of a sweep."""
 
     values: Mapping[str, str]
-    """Its value of each key, as given."""
-    wanted: Wanted
+    """The value of each swept key, as given."""
+    options: TrainingOptions
     plan: Planned | None = None
-    """What it is, once that is known."""
-    read: list[base.Artifact] = field(default_factory=list)
-    """What it was made from."""
-    made: base.Artifact | None = None
+    """The run's plan, once known."""
+    parents: list[base.Artifact] = field(default_factory=list)
+    """The artifacts that the run was trained on."""
+    run: base.Artifact | None = None
     error: CcrError | None = None
-    """Why it is not made."""
+    """Why there is no run."""
 
     @property
     def state(self) -> str:
-        """`done`, `unfinished` or `to do`, as it was before the sweep; `refused` where it can not be made."""
+        """State before the sweep: `done`, `unfinished` or `to do`; `refused` where the run is impossible."""
         return "refused" if self.plan is None else self.plan.state
 
     def arguments(self) -> list[str]:
-        """The options that ask `ccr train` for it."""
+        """The options with which `ccr train` trains this run alone."""
         words = []
         for key, text in self.values.items():
             if key not in FLAGS:
                 words += ["--set", f"{key}={text}"]
-            elif getattr(self.wanted, key) is not None:
-                words += [flag(key), text]
+            elif getattr(self.options, key) is not None:
+                words += [f"--{_dashed(key)}", text]
         return words
 
     def __str__(self) -> str:
-        return " ".join(f"{_shown(key)}={text}" for key, text in self.values.items())
+        return " ".join(f"{_dashed(key)}={text}" for key, text in self.values.items())
 
 
-def flag(key: str) -> str:
-    """The option of the command line of a field: `--noise-seed`."""
-    return f"--{_shown(key)}"
-
-
-def _shown(key: str) -> str:
+def _dashed(key: str) -> str:
+    """A key as the command line writes it: `noise-seed`, but `text_encoder` of `--set`."""
     return key.replace("_", "-") if key in FLAGS else key
 
 
-def read_axes(texts: Sequence[str], given: Mapping[str, str] | None = None) -> dict[str, list[str]]:
+def read_axes(texts: Sequence[str], fixed: Mapping[str, str] | None = None) -> dict[str, list[str]]:
     """Reads `KEY=VALUE,VALUE,...`, one for each key.
 
     Args:
-        texts: As they were given.
-        given: Options that have one value already, by key, and how they were given.
+        texts: Values of `--sweep`.
+        fixed: Flags of options that have one value for all runs, by key.
 
     Returns:
         The values of each key.
 
     Raises:
-        UsageError: If one is not of that form, or a key or a value is given twice.
+        UsageError: If one has another form, or a key or a value appears twice.
     """
     axes: dict[str, list[str]] = {}
     for text in texts:
@@ -99,23 +89,21 @@ def read_axes(texts: Sequence[str], given: Mapping[str, str] | None = None) -> d
         if not key or not all(values):
             hint = "--sweep noise=0,0.4 --sweep seed=0,1,2"
             raise UsageError(f"--sweep {text}: expected KEY=VALUE,VALUE,... and no empty value", hint=hint)
-        also = "another --sweep" if key in axes else (given or {}).get(key)
+        also = "another --sweep" if key in axes else (fixed or {}).get(key)
         if also:
-            raise UsageError(
-                f"--sweep {text} and {also} are two answers to one question", hint=f"give {_shown(key)} once"
-            )
+            raise UsageError(f"--sweep {text} and {also} set the same option", hint=f"set {_dashed(key)} once")
         twice = [value for i, value in enumerate(values) if value in values[:i]]
         if twice:
-            raise UsageError(f"--sweep {text}: {twice[0]} is there twice", hint="give each value once")
+            raise UsageError(f"--sweep {text}: the value {twice[0]} appears twice", hint="give each value once")
         axes[key] = values
     return axes
 
 
-def grid(wanted: Wanted, axes: Mapping[str, Sequence[str]]) -> list[Cell]:
+def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[Cell]:
     """The runs of a sweep: the product of the values, the last key varying fastest.
 
     Args:
-        wanted: What all have in common.
+        options: The options that all runs share.
         axes: The values of each key: a name of `FLAGS`, or an option of the method.
 
     Raises:
@@ -126,69 +114,68 @@ def grid(wanted: Wanted, axes: Mapping[str, Sequence[str]]) -> list[Cell]:
             "a sweep does not run under torchrun",
             hint="start the same sweep several times, one process a GPU, or give each process a part: --shard 1/4",
         )
-    if wanted.name is not None:
-        raise UsageError(f"--name {wanted.name} names one run, and a sweep makes several", hint="leave --name out")
-    methods = axes.get("method") or [wanted.method]
+    if options.name is not None:
+        raise UsageError(f"--name {options.name} names one run, and a sweep makes several", hint="leave --name out")
+    methods = axes.get("method") or [options.method]
     configs = [registry.load("methods", method).Config for method in methods]
-    options = {each.name for config in configs for each in fields(config)}
+    keys = {option.name for config in configs for option in fields(config)}
     for key in axes:
-        if key not in FLAGS and key not in options:
-            known = f"{', '.join(map(_shown, FLAGS))}; options of {', '.join(methods)}: {', '.join(sorted(options))}"
+        if key not in FLAGS and key not in keys:
+            known = f"{', '.join(map(_dashed, FLAGS))}; options of {', '.join(methods)}: {', '.join(sorted(keys))}"
             raise UsageError(f"--sweep has no key {key!r}", hint=f"keys: {known}")
-    return [
-        Cell(values, _varied(wanted, values))
-        for chosen in itertools.product(*axes.values())
-        for values in [dict(zip(axes, chosen, strict=True))]
-    ]
+    cells = []
+    for values in itertools.product(*axes.values()):
+        by_key = dict(zip(axes, values, strict=True))
+        cells.append(Cell(by_key, _varied(options, by_key)))
+    return cells
 
 
-def _varied(wanted: Wanted, values: Mapping[str, str]) -> Wanted:
-    hints = typing.get_type_hints(Wanted)
+def _varied(options: TrainingOptions, values: Mapping[str, str]) -> TrainingOptions:
+    hints = typing.get_type_hints(TrainingOptions)
     changed: dict[str, Any] = {}
     for key in (key for key in values if key in FLAGS):
         try:
             changed[key] = typed(values[key], hints[key])
-            if key in _SHARES and changed[key] is not None and not 0 <= changed[key] <= 1:
-                raise no_share(f"--sweep {_shown(key)}=", changed[key])
             if isinstance(changed[key], int | float) and not 0 <= changed[key] < math.inf:
                 raise ValueError("expected a number from 0")
         except ValueError as error:
-            raise UsageError(f"--sweep {_shown(key)}={values[key]}: {error}") from None
-    options = {key: text for key, text in values.items() if key not in FLAGS}
-    return replace(wanted, **changed, options={**wanted.options, **options})
+            raise UsageError(f"--sweep {_dashed(key)}={values[key]}: {error}") from None
+    settings = {key: text for key, text in values.items() if key not in FLAGS}
+    varied = replace(options, **changed, settings={**options.settings, **settings})
+    varied.check()
+    return varied
 
 
 def plan(inputs: Inputs, cells: Sequence[Cell]) -> list[Planned]:
-    """Finds out what each run is called and how far it is, or why it cannot be made; nothing is written.
+    """Plans each run of a sweep, or records why it is impossible; writes nothing.
 
-    A combination that cannot be is noted, and does not stop the others. What no run with some value can be made of is
-    a mistake, and refused.
+    An impossible combination does not stop the others; a value with which no run at all is possible is an error.
 
     Args:
         inputs: Where to look.
         cells: The whole grid.
 
     Returns:
-        The plans of all that would be built, noise before the runs.
+        The plans of all artifacts to build, noise before runs.
 
     Raises:
-        CcrError: If all runs with some value fail, as the first of them does.
-        UsageError: If two would be one run.
+        CcrError: If all runs with some value fail: the error of the first of them.
+        UsageError: If two cells are the same run.
     """
     rehearsal = inputs.workspace.rehearsal()
     drawn: dict[tuple[Any, ...], base.Artifact | None] = {}
 
-    def once(aside: Inputs, sources: Sources, wanted: Wanted) -> Sources:
-        """A mismatch that is not there yet is drawn only to know it, so one draw must do for all runs with it."""
-        mismatch = (wanted.noise, wanted.noise_style, wanted.noise_target, wanted.noise_seed, wanted.seed)
+    def once(aside: Inputs, sources: Sources, options: TrainingOptions) -> Sources:
+        """Draws a missing mismatch once for all runs that share it: here it is only planned."""
+        mismatch = (options.noise, options.noise_style, options.noise_target, options.noise_seed, options.seed)
         key = (sources.data.id, not sources.translated, *mismatch)
         if key not in drawn:
-            drawn[key] = mismatched(aside, sources, wanted).noise
+            drawn[key] = with_noise(aside, sources, options).noise
         return replace(sources, noise=drawn[key])
 
     for cell in cells:
         try:
-            make(replace(inputs, workspace=rehearsal, read=[]), cell.wanted, once)
+            train(replace(inputs, workspace=rehearsal, read=[]), cell.options, once)
         except Planned as planned:
             planned.facts["sweep"] = dict(cell.values)
             cell.plan = planned
@@ -215,5 +202,127 @@ def _refuse_same(cells: Sequence[Cell]) -> None:
         if other is not cell:
             raise UsageError(
                 f"{other} and {cell} would be one run, {cell.plan.path.name}",
-                hint="leave one of the two out, by making a part of the grid in a call of its own",
+                hint="leave one out: train a part of the grid with a command of its own",
             )
+
+
+def train_cells(
+    inputs: Inputs, cells: Sequence[Cell], work: Callable[[Inputs, Cell], base.Artifact] | None = None
+) -> Iterator[Cell]:
+    """Trains the runs of a planned grid, one after the other.
+
+    An error stops one run, not the others: it is reported and recorded. A run that another process is training is
+    passed over; once the others are done this waits for it, or resumes it if that process stopped.
+
+    Args:
+        inputs: As for `plan`.
+        cells: The runs to train.
+        work: Trains one of them; by default `train`.
+
+    Yields:
+        Each cell as soon as its run is there.
+
+    Raises:
+        OSError: If the disk is full, which concerns all runs.
+    """
+    work = work or (lambda own, cell: train(own, cell.options))
+    queue, seconds = [cell for cell in cells if cell.error is None], _Seconds(cells)
+    waiting = False
+    try:
+        while queue:
+            later: list[Cell] = []
+            for position, cell in enumerate(queue):
+                assert cell.plan is not None
+                if waiting and in_work(cell.plan.path):
+                    later.append(cell)
+                    continue
+                if cell.state != "done":
+                    left = seconds.left([*queue[position:], *later])
+                    say(f"[{cells.index(cell) + 1}/{len(cells)}] {cell}{left}", style="bold")
+                own = replace(inputs, read=[])
+                try:
+                    cell.run = work(own, cell)
+                except LockedError as error:
+                    say(f"  {error.message}")
+                    cell.options = replace(cell.options, force=False)  # the process that has it rebuilds it
+                    later.append(cell)
+                    continue
+                except Exception as error:  # whatever is wrong with one run, the others go on
+                    cell.error = _recorded(error)
+                    hint = f"\n  try: {cell.error.hint}" if cell.error.hint else ""
+                    say(f"error: {cell}: {cell.error.message}{hint}", level=-1, style="bold red")
+                    continue
+                cell.parents = own.read
+                if cell.state != "done":
+                    seconds.add(cell, cell.run)
+                yield cell
+            if later and not waiting:
+                say(f"waiting for {counted(len(later), 'run')} that other processes are training")
+            elif len(later) == len(queue):
+                time.sleep(POLL_SECONDS)
+            queue, waiting = later, True
+    except (KeyboardInterrupt, Terminated):
+        trained = sum(cell.run is not None for cell in cells)
+        say(f"{trained} of {counted(len(cells), 'run')} of the sweep are trained", level=-1)
+        raise
+
+
+def _recorded(error: Exception) -> CcrError:
+    """The error to keep: without its traceback, whose frames hold the model.
+
+    Raises:
+        OSError: If it concerns all runs: the disk is full, or standard output is closed.
+    """
+    known = error if isinstance(error, CcrError) else as_user_error(error)
+    if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and isinstance(known, ResourceError)):
+        raise error
+    if known is None:
+        say("".join(traceback.format_exception(error)), level=-1)
+        known = CcrError(f"{type(error).__name__}: {error}")
+    known.__traceback__ = known.__context__ = known.__cause__ = None
+    return known
+
+
+class _Seconds:
+    """Estimates how long the remaining runs of a sweep take, from those of the same method."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.of_method: dict[str, list[float]] = {}
+        for cell in cells:
+            if cell.plan is not None and cell.state == "done":
+                self.add(cell, base.load(cell.plan.path))
+
+    def add(self, cell: Cell, trained: base.Artifact) -> None:
+        """Adds a finished run."""
+        seconds = (trained.about.get("environment") or {}).get("seconds")
+        if seconds is not None:
+            self.of_method.setdefault(cell.options.method, []).append(float(seconds))
+
+    def left(self, cells: Sequence[Cell]) -> str:
+        """The time left as words; empty where none is known yet."""
+        known = [value for values in self.of_method.values() for value in values]
+        if not known:
+            return ""
+        todo = [self.of_method.get(cell.options.method, known) for cell in cells if cell.state != "done"]
+        minutes = sum(statistics.mean(values) for values in todo) / 60
+        return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
+
+
+def failure(cells: Sequence[Cell]) -> CcrError | None:
+    """The error that ends a sweep: exit code 3 where some runs are trained, else that of the first failure.
+
+    Returns:
+        An error that lists the missing runs and why; None where all are trained.
+    """
+    failed = [(cell, cell.error) for cell in cells if cell.error is not None]
+    if not failed:
+        return None
+    rows = [("run", "why"), *((str(cell), error.message.split("\n")[0]) for cell, error in failed)]
+    width = max(len(name) for name, _ in rows)
+    table = "".join(f"\n  {name:{width}}  {why}" for name, why in rows)
+    summary = CcrError(
+        f"{len(failed)} of {counted(len(cells), 'run')} of the sweep are not trained:{table}",
+        hint="fix the cause and repeat the command: finished runs are kept",
+    )
+    summary.exit_code = 3 if len(failed) < len(cells) else failed[0][1].exit_code
+    return summary

@@ -29,6 +29,7 @@ from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.pixels import load_tower, require_same
 from ccr_cli.stages.shared.text_encoders import make_text_encoder, make_tokenizer
 from ccr_cli.stages.shared.triplets import Gallery, Triplets, gallery, training_triplets, without
+from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources
 
 UNKNOWN = 0.2
@@ -111,13 +112,13 @@ class Material:
         return self.said or self.weights or judging.trust(self.triplets)
 
 
-def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Material:
+def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
     """Reads what a run is trained on.
 
     Args:
         sources: The artifacts.
         config: The method's options.
-        request: Of the run: method, seed and select_on are read.
+        options: The options of `ccr train`: method, seed, langs and select_on are read.
 
     Raises:
         ArtifactError: If something that the method reads is missing.
@@ -134,7 +135,7 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
     triplets = training_triplets(data, translations, pairs, sources.features, needs, second, compared=scope == "text")
     if tower is not None:
         require_same(tower, triplets.visual, sources.features, triplets.item_ids)
-    _require(needs, triplets, sources, translations, str(request["method"]))
+    _require(needs, triplets, sources, translations, options.method)
     if triplets.dropped:
         why = "an item without features, or a caption untranslated or not translated back"
         warn(f"{triplets.dropped} triplets left out: {why}")
@@ -146,7 +147,7 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
         warn(f"visual={config.visual} reads the rows of an item together, and every training item has one row")
     if config.judge != "none" and scope not in ("text", "truth") and config.epochs <= config.warmup_epochs:
         warn(f"judge={config.judge} never speaks: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
-    select = str(request["select_on"]) if sources.translated else "human"
+    select = options.select_on if sources.translated else "human"
     validation = _validation(data, translations, sources, select, needs)
     tokenizer = make_tokenizer(config, whole)
     say("tokenising", level=1)
@@ -160,7 +161,7 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
         classes = config.classes or len(found)
         if classes < len(found):
             raise UsageError(f"classes={classes}, and the training items have {len(found)} categories")
-        config = configure(type(config), {"classes": classes}, f"method {request['method']}", config)
+        config = configure(type(config), {"classes": classes}, f"method {options.method}", config)
     return Material(
         config=config,
         data=whole,
@@ -175,8 +176,8 @@ def gather(sources: Sources, config: Any, request: Mapping[str, Any]) -> Materia
         select=select,
         human=_by_people(sources, translations, whole),
         scope=scope,
-        drawn=int(request["seed"]) if request.get("langs") == "draw" else None,
-        said=judging.from_texts(triplets, derive(int(request["seed"]), "null")) if scope == "text" else None,
+        drawn=options.seed if options.langs == "draw" else None,
+        said=judging.from_texts(triplets, derive(options.seed, "null")) if scope == "text" else None,
         weights=weights,
     )
 

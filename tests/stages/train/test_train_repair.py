@@ -22,6 +22,7 @@ from ccr_cli.stages.report.stage import gather as gather_report
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.triplets import Triplets
+from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import Chosen
 from ccr_cli.stages.train.sources import find_sources
 from ccr_cli.stages.train.training_data import gather
@@ -70,7 +71,7 @@ def material(
     sources.pairs = Chosen(listing.read(path), weighted)
     from ccr_cli.methods.infonce import Config
 
-    return gather(sources, configure(Config, {"judge": judge}, "infonce"), {"seed": 0, "select_on": "mt", "method": ""})
+    return gather(sources, configure(Config, {"judge": judge}, "infonce"), TrainingOptions())
 
 
 def test_pairs_that_are_called_noisy_are_left_out(finished: Chain, exported: Path) -> None:

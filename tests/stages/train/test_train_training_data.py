@@ -22,6 +22,7 @@ from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.triplets import Triplets
 from ccr_cli.stages.train import step
+from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import find_sources, with_noise
 from ccr_cli.stages.train.training_data import Material, gather
 
@@ -37,13 +38,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def material(root: Path, langs: str = "all", **options: Any) -> Material:
+def material(root: Path, langs: str = "all", **settings: Any) -> Material:
     """What the run on both languages is trained on."""
-    inputs = Inputs(Workspace(root))
+    inputs, options = Inputs(Workspace(root)), TrainingOptions(method="infonce", langs=langs, noise=0.4)
     sources = find_sources(inputs, "es+fr", "infonce")
-    sources = with_noise(inputs, sources, 0.4, style="caption", target="translation", seed=0)
-    config = infonce.Config(batch_size=16, buckets=512, dim=32, dropout=0.0, text_dropout=0.0, **options)
-    return gather(sources, config, {"method": "infonce", "seed": 0, "select_on": "mt", "langs": langs})
+    sources = with_noise(inputs, sources, options)
+    config = infonce.Config(batch_size=16, buckets=512, dim=32, dropout=0.0, text_dropout=0.0, **settings)
+    return gather(sources, config, options)
 
 
 def test_an_epoch_of_a_draw_has_each_caption_once(root: Path) -> None:

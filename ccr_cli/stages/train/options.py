@@ -1,0 +1,107 @@
+"""The options of `ccr train`, declared once: a field is a flag, and an entry of the run's request where marked so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ccr_cli import registry
+from ccr_cli.errors import UsageError, no_share
+from ccr_cli.stages.shared.options import option
+
+SEVERAL = "+"
+"""Joins the languages of one run: `de+fr`."""
+CHOICES = {
+    "langs": ("all", "draw"),
+    "select_on": ("mt", "human"),
+    "dtype": ("float32", "bfloat16", "float16"),
+}
+"""Values that an option can have."""
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The options of `ccr train`, in the order of its help."""
+
+    method: str = option("uml", registry.summaries("methods"), "--method", "-m", request=True, sweep=True)
+    lang: str | None = option(
+        None,
+        "Target language; repeat for one run on several.",
+        request=True,
+        sweep=True,
+        command_line=(list[str] | None, lambda languages: SEVERAL.join(languages) or None),
+        show_default="the language of the given translations, or of the only one",
+    )
+    langs: str = option(
+        "all",
+        "With several languages: `all` trains on every caption in every language each epoch; `draw` picks one language "
+        "per caption each epoch.",
+        request=True,
+        sweep=True,
+    )
+    pairs: Path | None = option(
+        None,
+        "Train on the pairs of this file (.parquet or .csv) except those it calls noisy; ccr diagnose --export writes "
+        "one.",
+        request=True,
+        show_default="all pairs",
+    )
+    pairs_weight: bool = option(
+        False, "Keep all pairs and weight them by the file's probabilities instead of dropping the noisy ones."
+    )
+    seed: int = field(default=0, metadata={"request": True, "sweep": True})
+    noise: float | None = option(
+        None, "Fraction of mismatched triplets (0 to 1).", request=True, sweep=True, show_default="none"
+    )
+    noise_style: str = field(default="caption", metadata={"sweep": True})
+    noise_target: str = field(default="translation", metadata={"sweep": True})
+    noise_seed: int | None = field(default=None, metadata={"sweep": True})
+    preset: str | None = option(
+        None,
+        "Named settings of the method, such as `paper`; `help` lists them.",
+        request=True,
+        sweep=True,
+        show_default=False,
+    )
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the method's Config, as text or typed."""
+    epochs: int | None = option(None, "Passes over the training triplets.", min=1, show_default="the method's")
+    batch_size: int | None = option(None, "Triplets per step.", min=2, show_default="the method's")
+    select_on: str = option(
+        "mt",
+        "Validation queries that select the best epoch: mt (machine-translated) or human. Test data are never used.",
+        request=True,
+        sweep=True,
+    )
+    report_to: str | None = option(None, "Log training curves to: tensorboard.", show_default=False)
+    compiled: bool = option(
+        False, "Speed up a transformers encoder with torch.compile; compiling takes a minute.", "--compile"
+    )
+    device: str = "auto"
+    dtype: str = field(default="float32", metadata={"request": True, "sweep": True})
+    name: str | None = None
+    force: bool = False
+
+    def check(self) -> None:
+        """Checks values that need no data.
+
+        Raises:
+            UsageError: If one is out of range or not among the choices.
+        """
+        if self.noise is not None and not 0 <= self.noise <= 1:
+            raise no_share("--noise ", self.noise)
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                flag = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{flag} is one of {', '.join(choices)}, not {getattr(self, name)!r}")
+        if self.pairs is None and self.pairs_weight:
+            raise UsageError(
+                "--pairs-weight goes with --pairs", hint="ccr diagnose RUN --export FILE writes such a file"
+            )
+
+    def config_settings(self) -> dict[str, Any]:
+        """`settings`, with the options that have flags of their own."""
+        flags = {"epochs": self.epochs, "batch_size": self.batch_size}
+        return {**self.settings, **{key: value for key, value in flags.items() if value is not None}}
