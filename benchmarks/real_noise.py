@@ -40,10 +40,10 @@ import torch
 from robustness import grid, runs, tables
 from robustness.collection import Collection
 
-from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.seeds import derive
+from ccr_cli.judges.base import load_judge
 from ccr_cli.metrics.mtscores import round_trip_chrf
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
@@ -97,20 +97,21 @@ def rankings(
         method, tokenizer = load_method(trained, CPU)
         triplets = validation_triplets(collection, cell, method.config.needs())
         source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
-        own = method.config.judge
-        opinion = judging.ask(
-            own if registry.load("judges", own).SCOPE in ("epoch", "triangle") else "two-group",
+        own = load_judge(method.config.judge)
+        embedded = judging.embed_triplets(method, triplets, source, target, CPU)
+        opinion = judging.judge_triplets(
+            own if own.speaks == "epoch" else load_judge("two-group"),
             side or method.config.judge_side,
-            judging.embed_triplets(method, triplets, source, target, CPU),
+            embedded,
             triplets,
             seed=derive(cell.seed, "real"),
             batch_size=method.config.batch_size,
-            read=method.judge_scores,
+            scores=method.judge_scores,
         )
         # what is asked is whether the translation is right, not whether the picture shows it
-        found[f"suspicion of {cell.label}"] = places(opinion.p.ST, opinion.similarity["ST"])
+        found[f"suspicion of {cell.label}"] = places(opinion.p.ST, embedded.similarities()["ST"])
         if cell == cells[0]:
-            near = opinion.similarity
+            near = embedded.similarities()
             found |= {name: places(near[side]) for name, side in (("similarity", "ST"), ("picture", "VT"))}
             found["loss"] = places(near["VT"] - near["VS"])
     if triplets.second is not None:

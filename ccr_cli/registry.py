@@ -18,7 +18,7 @@ _EXPECTED = {
     "methods": ("Config", "Method"),
     "encoders": ("Config", "Encoder"),
     "translators": ("Config", "Translator", "pairs"),
-    "judges": ("SCOPE", "clean_probability"),
+    "judges": ("JUDGE",),
 }
 """What a plug-in of each group must define."""
 

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from ccr_cli import registry
+from ccr_cli.judges.base import load_judge
 from ccr_cli.stages.shared.options import configure
 
 Options = tuple[tuple[str, str], ...]
@@ -41,9 +42,14 @@ WITHOUT_BACK: dict[str, Options] = {"nrccr": (("cycle_weight", "0"),)}
 """What a method that reads back-translations leaves out where there are none (all Chinese translations)."""
 UNJUDGED = ("source-only",)
 """Methods that train on no translation, so that no judge can help them."""
-SIDED = {"epoch": "cross_lingual", "batch": "cross_modal"}
-"""Judges that look at one side or at both, and at which where a translation is switched: those of a batch as their
-papers have it."""
+
+
+def usual_side(judge: str) -> str | None:
+    """The side that a judge reads where translations are switched, in a batch as the papers do; None without sides."""
+    declared = load_judge(judge)
+    if declared.speaks == "never" or not declared.takes_side:
+        return None
+    return "cross_modal" if declared.speaks == "step" else "cross_lingual"
 
 
 def language(translations: str) -> str:
@@ -174,7 +180,7 @@ def judges_part(wanted: Sequence[str] | None = None) -> list[Cell]:
     for target in TARGETS:
         for method, options in named:
             for judge in registry.names("judges"):
-                usual = None if judge == "none" else SIDED.get(registry.load("judges", judge).SCOPE)
+                usual = usual_side(judge)
                 sides = [None] if usual is None else [usual if target == "translation" else "both"]
                 if usual and method == BASELINE:
                     sides = ["cross_lingual", "cross_modal", "both"]

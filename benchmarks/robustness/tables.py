@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ccr_cli import registry
+from ccr_cli.judges.base import load_judge
 from robustness import grid, runs
 from robustness.grid import BASELINE, CHINESE, FRENCH, ORACLE, RATIOS, SEEDS, TARGETS, Cell
 from robustness.recovery import Array, Estimate, difference, recovery
@@ -149,7 +149,7 @@ def detection_block(results: Results) -> str:
         lines = []
         for label, cell in _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == target]).items():
             judge, side = cell.config["judge"], cell.config["judge_side"]
-            said = f"{judge}, {side}" if registry.load("judges", judge).SCOPE in grid.SIDED else judge
+            said = f"{judge}, {side}" if load_judge(judge).takes_side else judge
             called = _mean(results.of(replace(cell, noise=0.0)), "share_noisy")
             found = _detection(results, cell)
             lines.append(

@@ -1,41 +1,203 @@
-"""What a judge is: the contract that every file of this folder keeps.
+"""The contract of a judge: what every file of this folder defines.
 
-A judge gives the probability that a given pair matches. It is one file of this folder; the first line of its
-docstring is its help. It holds a constant ``SCOPE`` and a function ``clean_probability``:
+A judge gives the probability that training pairs match. It is one file: the first line of its docstring is its help,
+and its ``JUDGE`` is a ``Judge``, whose attributes declare what it can do and whose ``judge`` reads the triplets. Kinds
+that several judges share are defined here:
 
-- ``SCOPE = "batch"``: ``clean_probability(score_BB, mask_BB=None) -> Tensor (B,)``, without gradient. The
-  scores are evidence or similarities of the pairs of one batch, the given pairs on the diagonal; rows and
-  columns are the two sides of the pair. ``mask_BB`` is True where an entry takes part (entries of one item do
-  not).
-- ``SCOPE = "epoch"``: ``clean_probability(score_N, null_M) -> ndarray (N,)``. ``score_N`` holds the
-  similarity of each given training pair in evaluation mode, ``null_M`` that of randomly shuffled pairs (of
-  different items).
-- ``SCOPE = "triangle"``: ``clean_probability(score_N3, null_M3) -> ndarray (N, 3)``, the same for all three sides of a
-  triplet at once: V-S, V-T, S-T, those of a picture less the crowding of their ends (``Embedded.leads``). It chooses by
-  itself what to look at.
-- ``SCOPE = "text"``: the same, where ``score_N`` compares texts without any model (``stages/shared/agreement.py``).
-- ``SCOPE = "truth"``: ``clean_probability(wrong_N) -> ndarray (N,)`` from the truth about synthetic noise.
+- ``BatchJudge(clean_probability)``: ``clean_probability(score_BB, mask_BB=None) -> Tensor (B,)``, without gradient. The
+  scores are evidence or similarities of the pairs of one batch, the given pairs on the diagonal; rows and columns are
+  the two sides of the pair. ``mask_BB`` is True where an entry takes part (entries of one item do not).
+- ``EpochJudge(clean_probability)``: ``clean_probability(score_N, null_M) -> ndarray (N,)``. ``score_N`` holds the
+  similarity of each given training pair in evaluation mode, ``null_M`` that of randomly shuffled pairs (of different
+  items). Scores that are not finite raise ValueError, higher scores never give lower probabilities, and the answer
+  depends on the values alone, not on their order.
 
-Which similarity a judge reads (English against translation, picture against translation, both) is the
-caller's matter. A pair is presumed to match: where nothing tells the given pairs apart (all scores equal, wherever
-the null sample lies; a tie; no rival) the answer is 1. In the ``epoch`` and ``text`` scopes scores that are not
-finite are refused with ValueError, higher scores never give lower probabilities, and the answer depends on the values
-alone, not on their order.
+A judge of another kind derives from ``Judge`` in its own file; nothing else needs to know of it.
+
+A pair is presumed to match: where nothing tells the given pairs apart (all scores equal, wherever the null sample lies;
+a tie; no rival) the answer is 1.
 
 Shapes: B pairs in the batch, N given training pairs, M pairs of the null sample.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Scope = Literal["batch", "epoch", "triangle", "text", "truth"]
+from ccr_cli import registry
+
 FloatArray = npt.NDArray[np.float64]
+P = TypeVar("P", Tensor, FloatArray)
+
+
+@dataclass(frozen=True)
+class Belief(Generic[P]):
+    """Probability (N,) or (B,) that the sides of each triplet match."""
+
+    VS: P
+    VT: P
+    ST: P
+
+
+def believe(side: str, probability: Callable[[str], P], ones: P) -> Belief[P]:
+    """The belief in all three sides that follows from judging one of them.
+
+    `cross_lingual` reads S-T alone and believes V-S. `cross_modal` reads V-S and V-T, each for itself; S-T then
+    matches where both match or neither does (a wrong picture leaves its two captions in agreement).
+    `both` believes V-T only where S-T and the picture agree.
+
+    Args:
+        side: cross_lingual, cross_modal or both.
+        probability: The judge's probability by `VS`, `VT`, `ST`, or `both`: V-S and V-T together.
+        ones: The probability of pairs that are believed.
+    """
+    if side == "cross_lingual":
+        p = probability("ST")
+        return Belief(ones, p, p)
+    vs = probability("VS")
+    if side == "cross_modal":
+        vt = probability("VT")
+        return Belief(vs, vt, vs * vt + (1 - vs) * (1 - vt))
+    st = probability("ST")
+    return Belief(vs, st * probability("both"), st)
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """A judge's belief in every triplet."""
+
+    p: Belief[FloatArray]
+    shares: dict[str, float] = field(default_factory=dict)
+    """Share of each kind of error, from a judge that tells them apart."""
+    by_lang: list[Opinion] = field(default_factory=list)
+    """The opinions of each language, where several were judged one by one."""
+
+    def select(self, rows: npt.NDArray[np.int64]) -> Opinion:
+        """The belief in some of the triplets."""
+        return Opinion(Belief(self.p.VS[rows], self.p.VT[rows], self.p.ST[rows]))
+
+
+class Readings(Protocol):
+    """What a judge can read of the training triplets; sides are `VS`, `VT` and `ST`."""
+
+    def __len__(self) -> int:
+        """Number of triplets."""
+
+    def similarities(self) -> Mapping[str, FloatArray]:
+        """The model's cosine similarity (N,) of each side."""
+
+    def null(self) -> Mapping[str, FloatArray]:
+        """The same (M,) of shuffled triplets."""
+
+    def batches(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor]]:
+        """Random batches: row numbers (B,), scores (B, B) of a side, and the mask (B, B) of entries that take part."""
+
+    def leads(self, believed: Belief[FloatArray] | None = None) -> tuple[FloatArray, FloatArray]:
+        """Similarities less crowding of given (N, 3) and shuffled triplets (M, 3), see `stages.shared.judging`.
+
+        Args:
+            believed: Adds the other captions of an item to its picture, as far as they are believed.
+        """
+
+    def agreement(self) -> tuple[FloatArray, FloatArray]:
+        """ChrF (0 to 100) of the two captions of given (N,) and of shuffled triplets (M,), without any model.
+
+        Raises:
+            ArtifactError: If there is nothing to compare the translations with.
+        """
+
+    def wrong(self) -> Mapping[str, npt.NDArray[np.bool_]] | None:
+        """Which sides (N,) synthetic noise mismatched; None without synthetic noise."""
+
+
+class Judge(ABC):
+    """A judge, and what it declares about itself."""
+
+    speaks: Literal["never", "step", "epoch", "start"] = "epoch"
+    """When it decides what training believes: at each step, from the batch; after each epoch, from all triplets; at the
+    start, without a model; or never. `step` is for `BatchJudge` alone. Judges of `epoch` and `start` judge several
+    languages one by one: translations into one are nearer to their captions than those into another, and no more often
+    right."""
+    takes_side: bool = False
+    """Whether `--judge-side` sets which similarity it reads; other judges choose themselves."""
+    mixture: bool = False
+    """Whether it fits a mixture of right and wrong pairs, so that its probability is a posterior."""
+    compares_texts: bool = False
+    """Whether it reads back-translations or a second translation."""
+    knows_truth: bool = False
+    """Whether it reads the truth about synthetic noise: an upper bound, never a result."""
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether it reads a model's similarities."""
+        return self.speaks != "start"
+
+    @abstractmethod
+    def judge(self, readings: Readings, side: str) -> Opinion:
+        """Judges all training triplets.
+
+        Args:
+            readings: What can be read of them.
+            side: cross_lingual, cross_modal or both, for a judge that takes a side.
+        """
+
+
+class BatchJudge(Judge):
+    """Judges each pair against the others of its batch."""
+
+    takes_side = True
+
+    def __init__(self, clean_probability: Callable[..., Tensor], speaks: Literal["never", "step"] = "step") -> None:
+        self.clean_probability, self.speaks = clean_probability, speaks
+
+    def judge(self, readings: Readings, side: str) -> Opinion:
+        """Judges random batches."""
+
+        def probability(name: str) -> FloatArray:
+            p_N = np.ones(len(readings))
+            for rows, score_BB, mask_BB in readings.batches("VT" if name == "both" else name):
+                p_N[rows] = self.clean_probability(score_BB, mask_BB).double().cpu().numpy()
+            return p_N
+
+        return Opinion(believe(side, probability, np.ones(len(readings))))
+
+
+class EpochJudge(Judge):
+    """Judges the similarities of all pairs against those of shuffled pairs."""
+
+    takes_side = True
+    mixture = True
+
+    def __init__(self, clean_probability: Callable[..., FloatArray]) -> None:
+        self.clean_probability = clean_probability
+
+    def judge(self, readings: Readings, side: str) -> Opinion:
+        """Judges all pairs at once."""
+        similarities, null = readings.similarities(), readings.null()
+
+        def probability(name: str) -> FloatArray:
+            given, shuffled = (x["VS"] + x["VT"] if name == "both" else x[name] for x in (similarities, null))
+            return np.asarray(self.clean_probability(given, shuffled), dtype=float)
+
+        return Opinion(believe(side, probability, np.ones(len(readings))))
+
+
+def load_judge(name: str) -> Judge:
+    """Loads the judge of a file of this folder.
+
+    Raises:
+        UsageError: If there is none of that name, or it does not load.
+    """
+    judge: Judge = registry.load("judges", name).JUDGE
+    return judge
 
 
 def batch_scores(score_BB: Tensor, mask_BB: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -13,9 +13,7 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
-from ccr_cli.judges.base import FloatArray, Scope, all_equal, epoch_scores, rising_interval
-
-SCOPE: Scope = "epoch"
+from ccr_cli.judges.base import EpochJudge, FloatArray, all_equal, epoch_scores, rising_interval
 
 
 def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = None) -> FloatArray:
@@ -64,3 +62,6 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = Non
     bounds = rising_interval((places[low], widths[low]), (places[high], widths[high]))
     held_N = np.clip((score_N - mean) / deviation, *bounds)
     return np.asarray(mixture.predict_proba(held_N[:, None])[:, high], dtype=np.float64)
+
+
+JUDGE = EpochJudge(clean_probability)

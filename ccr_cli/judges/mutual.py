@@ -8,9 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ccr_cli.judges.base import Scope, batch_scores, beaten_share_B
-
-SCOPE: Scope = "batch"
+from ccr_cli.judges.base import BatchJudge, batch_scores, beaten_share_B
 
 
 @torch.no_grad()
@@ -30,3 +28,6 @@ def clean_probability(score_BB: Tensor, mask_BB: Tensor | None = None) -> Tensor
     score_BB, rival_BB = batch_scores(score_BB, mask_BB)
     row_B, col_B = beaten_share_B(score_BB, rival_BB), beaten_share_B(score_BB.T, rival_BB.T)
     return ((row_B == 0) & (col_B == 0)).to(score_BB.dtype)
+
+
+JUDGE = BatchJudge(clean_probability)

@@ -1,13 +1,11 @@
-"""Trust every pair: the plain method."""
+"""Trust every pair."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ccr_cli.judges.base import Scope, batch_scores
-
-SCOPE: Scope = "batch"
+from ccr_cli.judges.base import BatchJudge, batch_scores
 
 
 @torch.no_grad()
@@ -15,3 +13,6 @@ def clean_probability(score_BB: Tensor, mask_BB: Tensor | None = None) -> Tensor
     """1 for every pair of the batch, shape (B,)."""
     score_BB, _ = batch_scores(score_BB, mask_BB)
     return score_BB.new_ones(len(score_BB))
+
+
+JUDGE = BatchJudge(clean_probability, speaks="never")

@@ -6,9 +6,23 @@ Round-trip chrF where there are back-translations, or the chrF of another engine
 
 from __future__ import annotations
 
-from ccr_cli.judges.base import Scope
-from ccr_cli.judges.two_group import clean_probability
+import numpy as np
 
-SCOPE: Scope = "text"
+from ccr_cli.judges.base import Belief, Judge, Opinion, Readings
+from ccr_cli.judges.two_group import clean_probability as clean_probability
 
-__all__ = ["SCOPE", "clean_probability"]
+
+class TextJudge(Judge):
+    """Judges the translations by texts, without a model."""
+
+    speaks = "start"
+    mixture = True
+    compares_texts = True
+
+    def judge(self, readings: Readings, side: str) -> Opinion:
+        """Believes V-S, and the other sides as far as the captions agree."""
+        p_N = clean_probability(*readings.agreement())
+        return Opinion(Belief(np.ones(len(readings)), p_N, p_N))
+
+
+JUDGE = TextJudge()

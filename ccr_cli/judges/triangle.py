@@ -21,10 +21,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.judges.base import FloatArray, Scope, rising_interval
+from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, Readings, rising_interval
 from ccr_cli.judges.two_group import LEAST_LEAD, LEAST_WIDTH, MAX_SHARE_OF_LEAD, WIDTH
-
-SCOPE: Scope = "triangle"
 
 HYPOTHESES = ("none", "translation", "visual", "source", "all")
 """What is wrong."""
@@ -146,3 +144,18 @@ def _checked(values: npt.ArrayLike, name: str) -> FloatArray:
 
 def _says_nothing(null_M3: FloatArray) -> bool:
     return len(null_M3) < 2 or bool((np.ptp(null_M3, axis=0) <= _ROUNDING).any())
+
+
+class TriangleJudge(Judge):
+    """Judges all three sides of the triplets at once."""
+
+    mixture = True
+
+    def judge(self, readings: Readings, side: str) -> Opinion:
+        """Judges the triplets alone, then again with the believed captions of an item added to its picture."""
+        alone = Belief(*clean_probability(*readings.leads()).T)
+        p_NH = weigh(*readings.leads(alone))
+        return Opinion(Belief(*sides(p_NH).T), dict(zip(HYPOTHESES[1:], p_NH.mean(0)[1:].tolist(), strict=True)))
+
+
+JUDGE = TriangleJudge()

@@ -26,9 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from ccr_cli.judges.base import FloatArray, Scope, all_equal, epoch_scores, rising_interval
-
-SCOPE: Scope = "epoch"
+from ccr_cli.judges.base import EpochJudge, FloatArray, all_equal, epoch_scores, rising_interval
 
 MAX_SHARE_OF_LEAD = 0.5  # f_wrong lies nearer to the null than to f_right
 LEAST_LEAD = 1.5  # of f_right, in widths of the null: below, there is nothing to tell apart
@@ -109,3 +107,6 @@ def _log_odds(found: Fit, x: FloatArray) -> FloatArray:
     right = np.log(max(1 - found.pi0, _TINY) / found.right_width) - 0.5 * ((x - found.lead) / found.right_width) ** 2
     wrong = np.log(max(found.pi0, _TINY) / found.width) - 0.5 * ((x - found.shift) / found.width) ** 2
     return np.asarray(right - wrong, dtype=np.float64)
+
+
+JUDGE = EpochJudge(clean_probability)

@@ -11,17 +11,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from ccr_cli import registry
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
+from ccr_cli.judges.base import BatchJudge, believe, load_judge
+from ccr_cli.judges.base import Belief as Belief
 from ccr_cli.losses.evidential import evidence
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
@@ -35,40 +34,6 @@ from ccr_cli.nets.pooling import FrameTransformer, GeneralizedPooling, Pooling
 from ccr_cli.nets.text import GivenTextEncoder, NgramTextEncoder, text_encoder_from_config
 from ccr_cli.nets.text import TextEncoder as TextEncoder
 from ccr_cli.nets.tower import VisualTower
-
-P = TypeVar("P", Tensor, npt.NDArray[np.float64])
-
-
-@dataclass(frozen=True)
-class Belief(Generic[P]):
-    """Probability (N,) or (B,) that the sides of each triplet match."""
-
-    VS: P
-    VT: P
-    ST: P
-
-
-def believe(side: str, ask: Callable[[str], P], sure: P) -> Belief[P]:
-    """What a judge on one side says of all three.
-
-    `cross_lingual` reads S-T alone and believes V-S. `cross_modal` reads V-S and V-T, each for itself; S-T then
-    matches where both match or neither does (a picture that is wrong leaves its two captions in agreement).
-    `both` believes V-T only where S-T and the picture agree.
-
-    Args:
-        side: cross_lingual, cross_modal or both.
-        ask: The judge's probability by `VS`, `VT`, `ST`, or `both`: V-S and V-T together.
-        sure: Ones.
-    """
-    if side == "cross_lingual":
-        p = ask("ST")
-        return Belief(sure, p, p)
-    vs = ask("VS")
-    if side == "cross_modal":
-        vt = ask("VT")
-        return Belief(vs, vt, vs * vt + (1 - vs) * (1 - vt))
-    st = ask("ST")
-    return Belief(vs, st * ask("both"), st)
 
 
 @dataclass(frozen=True)
@@ -302,19 +267,14 @@ def compare(v_BD: Tensor, text_2BD: Tensor, item_B: Tensor) -> Views:
 
 
 def clean_probabilities(method: Method, batch: Batch, sim: Views) -> Belief[Tensor]:
-    """Asks the method's judge about a batch.
-
-    A judge of a batch reads the matrices; any other has spoken already (`batch.p`).
-    """
-    config = method.config
-    judge = registry.load("judges", config.judge)
-    if config.judge == "none" or judge.SCOPE != "batch" or not batch.judged:
+    """The belief in a batch: of the method's judge if it judges batches and may speak, else that of the epoch."""
+    judge = load_judge(method.config.judge)
+    if not isinstance(judge, BatchJudge) or judge.speaks == "never" or not batch.judged:
         return batch.p
     with torch.no_grad():
-        read = {"VS": sim.VS, "VT": sim.VT, "ST": sim.ST, "both": sim.VT}
+        scores = {"VS": sim.VS, "VT": sim.VT, "ST": sim.ST, "both": sim.VT}
 
-        def ask(name: str) -> Tensor:
-            p_B: Tensor = judge.clean_probability(method.judge_scores(read[name]), sim.mask)
-            return p_B
+        def probability(name: str) -> Tensor:
+            return judge.clean_probability(method.judge_scores(scores[name]), sim.mask)
 
-        return believe(config.judge_side, ask, torch.ones_like(batch.p.VT))
+        return believe(method.config.judge_side, probability, torch.ones_like(batch.p.VT))

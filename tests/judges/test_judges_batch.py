@@ -14,7 +14,6 @@ BATCH = {"none": none, "argmax": argmax, "mutual": mutual, "rank": rank}
 @pytest.mark.parametrize("name", BATCH)
 def test_ties_and_lonely_pairs_are_clean(name: str) -> None:
     judge = BATCH[name].clean_probability
-    assert BATCH[name].SCOPE == "batch"
     for size in (0, 1, 2, 7):
         assert judge(torch.full((size, size), 0.3)).tolist() == [1.0] * size
         worst = 1 - torch.eye(size)  # each pair is the worst of its row, but no rival takes part
@@ -71,7 +70,6 @@ def test_rank_counts_the_share_of_better_rivals() -> None:
 
 
 def test_the_oracle_knows() -> None:
-    assert oracle.SCOPE == "truth"
     assert oracle.clean_probability(np.array([True, False])).tolist() == [0.0, 1.0]
     with pytest.raises(ValueError, match="booleans"):
         oracle.clean_probability(np.array([0.0, np.nan]))

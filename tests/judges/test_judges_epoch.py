@@ -82,7 +82,6 @@ def test_a_skewed_null_needs_no_shape() -> None:
 @pytest.mark.parametrize("name", EPOCH)
 def test_scores_without_information_are_clean(name: str) -> None:
     judge = EPOCH[name].clean_probability
-    assert EPOCH[name].SCOPE == "epoch"
     assert judge(np.full(100, 0.3), np.full(100, 0.3)).tolist() == [1.0] * 100
     assert judge(np.array([]), np.array([0.1, 0.2])).tolist() == []
     assert judge(np.array([0.5]), np.array([0.1, 0.2])).tolist() == [1.0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccr_cli.methods.base import believe
+from ccr_cli.judges.base import believe
 
 SAID = {"VS": 0.2, "VT": 0.6, "ST": 0.7, "both": 0.9}
 

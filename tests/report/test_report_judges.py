@@ -13,6 +13,7 @@ import pytest
 from ccr_cli import registry
 from ccr_cli.artifacts import base, diagnosis
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.judges.base import load_judge
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures import canvas, catalogue
 from ccr_cli.report.figures.figure_kinds import Seen
@@ -98,9 +99,7 @@ def test_the_page_takes_the_language_of_the_data_set(tmp_path: Path) -> None:
 
 def test_a_judge_without_sides_has_none_in_an_early_diagnosis(tmp_path: Path) -> None:
     """One is written here for the oracle."""
-    without = {
-        name for name in registry.names("judges") if registry.load("judges", name).SCOPE not in ("batch", "epoch")
-    }
+    without = {name for name in registry.names("judges") if not load_judge(name).takes_side}
     assert set(diagnosis.WITHOUT_SIDE) == without
     found, _ = material(tmp_path, {"judge": "gmm"}, {"judge": "oracle"})
     sides = {each.summary["judge"]: each.summary["judge_side"] for each in found.diagnoses}

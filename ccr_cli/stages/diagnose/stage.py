@@ -23,6 +23,7 @@ from ccr_cli.console import warn
 from ccr_cli.data.rarity import support
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
+from ccr_cli.judges.base import Opinion, load_judge
 from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.metrics.detection import belief_calibration, detection
 from ccr_cli.stages.diagnose import verdicts
@@ -88,7 +89,7 @@ def diagnose(
     judge = judge or own
     if judge_side not in (None, "cross_lingual", "cross_modal", "both"):
         raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
-    if judge_side and not _has_sides(judge):
+    if judge_side and not load_judge(judge).takes_side:
         hint = "leave --judge-side out, or name another --judge"
         raise UsageError(f"the judge {judge} chooses by itself what it reads", hint=hint)
     judge_side = judge_side or own_side
@@ -121,19 +122,20 @@ def _diagnose(
     }
     other = translation.read(beside) if beside else None
     method, tokenizer = load_method(trained, device)
-    feats, compared = parent(trained, "features"), registry.load("judges", judge).SCOPE == "text"
-    triplets = training_triplets(data, translations, pairs, feats, method.config.needs(), other, compared=compared)
+    feats, needs, judging_by = parent(trained, "features"), method.config.needs(), load_judge(judge)
+    compared = judging_by.compares_texts
+    triplets = training_triplets(data, translations, pairs, feats, needs, other, compared=compared)
     unread = triplets.dropped - settings["dropped"]
     if unread > 0:
         warn(f"{unread} triplets have no text that the judge {judge} could compare, and are left out")
     source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
     embedded = judging.embed_triplets(method, triplets, source, target, device)
     seed = derive(settings["seed"], "diagnose")
-    how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "read": method.judge_scores}
+    how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     frames = []
     for rows, part in triplets.by_language():  # of several each by itself, as if it were the only one
         (lang,), seen = part.langs, embedded.select(rows)
-        frame = _table(part, seen, judging.ask(judge, side, seen, part, **how), method.evidence)
+        frame = _table(part, seen, judging.judge_triplets(judging_by, side, seen, part, **how), method.evidence)
         frame = frame.assign(**_texts(part.slot_ids, translations[lang], pairs), lang=lang)
         frames.append(frame.join(trajectories(trained, part.slot_ids, lang)))
     frame = pd.concat(frames, ignore_index=True)
@@ -146,13 +148,14 @@ def _diagnose(
 
 
 def _table(
-    triplets: Triplets, embedded: judging.Embedded, opinion: judging.Opinion, form: Callable[[Tensor], Tensor]
+    triplets: Triplets, embedded: judging.Embedded, opinion: Opinion, form: Callable[[Tensor], Tensor]
 ) -> pd.DataFrame:
     v_VD, t_ND, item_N = embedded.v_VD, embedded.t_ND, embedded.item_N
+    similarity = embedded.similarities()
     items_V, every_N = (torch.arange(len(side), device=item_N.device) for side in (v_VD, t_ND))
     asked_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item ask with one picture
-    own_v2t = _opinions(_nearest(v_VD[asked_Q], t_ND, asked_Q, item_N), row_N, opinion.similarity["VT"], form)
-    own_t2v = _opinions(_nearest(t_ND, v_VD, item_N, items_V), every_N, opinion.similarity["VT"], form)
+    own_v2t = _opinions(_nearest(v_VD[asked_Q], t_ND, asked_Q, item_N), row_N, similarity["VT"], form)
+    own_t2v = _opinions(_nearest(t_ND, v_VD, item_N, items_V), every_N, similarity["VT"], form)
     items = triplets.item_N.tolist()
     truth: Any = None
     if triplets.wrong is not None:
@@ -163,9 +166,9 @@ def _table(
             "item_id": [triplets.item_ids[i] for i in items],
             "source_text": triplets.source,
             "translation": triplets.target,
-            "sim_vs": opinion.similarity["VS"],
-            "sim_vt": opinion.similarity["VT"],
-            "sim_st": opinion.similarity["ST"],
+            "sim_vs": similarity["VS"],
+            "sim_vt": similarity["VT"],
+            "sim_st": similarity["ST"],
             "evidence_v2t": own_v2t[0],
             "evidence_t2v": own_t2v[0],
             "belief": (own_v2t[1] + own_t2v[1]) / 2,
@@ -245,16 +248,11 @@ def _summary(
         "seed": settings["seed"],
         "lang": settings["lang"],
         "judge": request["judge"],
-        "judge_side": request["judge_side"] if _has_sides(request["judge"]) else "",
+        "judge_side": request["judge_side"] if load_judge(request["judge"]).takes_side else "",
         **_figures(frame, request),
         **({"langs": of_each} if len(langs) > 1 else {}),
         "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }
-
-
-def _has_sides(judge: str) -> bool:
-    """Whether one says what the judge reads; others choose by themselves."""
-    return registry.load("judges", judge).SCOPE in ("batch", "epoch")
 
 
 def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:

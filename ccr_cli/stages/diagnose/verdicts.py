@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ccr_cli import registry
 from ccr_cli.artifacts import diagnosis
+from ccr_cli.judges.base import load_judge
 
-MIXTURES = ("epoch", "triangle", "text")
-"""What judges read that fit a mixture of right and wrong pairs, so that P(clean) is its posterior."""
 DEFAULT_JUDGE = "two-group"
 """Who judges where the run's own judge reads no whole epoch."""
 _READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
@@ -29,8 +27,7 @@ def usual(options: Mapping[str, Any]) -> tuple[str, str]:
         UsageError: If the run's judge is not known here.
     """
     own = str(options["judge"])
-    known = registry.load("judges", own).SCOPE in ("epoch", "triangle")
-    return own if known else DEFAULT_JUDGE, str(options["judge_side"])
+    return own if load_judge(own).speaks == "epoch" else DEFAULT_JUDGE, str(options["judge_side"])
 
 
 def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
@@ -77,25 +74,25 @@ def split(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> di
         for wrong, with the precision and recall that it `expected` of the calls. Null where nothing is called or
         nothing is wrong.
     """
-    scope = registry.load("judges", judge).SCOPE
+    declared = load_judge(judge)
     noisy, doubt = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
     called = frame.loc[noisy]
     found: dict[str, Any] = {
         "by": "share"
         if share is not None
         else "mixture"
-        if scope in MIXTURES
+        if declared.mixture
         else "truth"
-        if scope == "truth"
+        if declared.knows_truth
         else "votes"
     }
     found |= {} if share is None else {"share": share}
     found["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
-    if scope == "epoch" and side in _READ and share is None:
+    if declared.mixture and declared.takes_side and side in _READ and share is None:
         name = _READ[side]
         below, above = called[name].max(), frame.loc[~noisy, name].min()
         found[name] = float(below + above) / 2 if below <= above else None  # of languages each has its own
-    if scope in MIXTURES:
+    if declared.mixture:
         found["wrong"] = float(doubt.mean())
         found["expected"] = {
             "precision": float(doubt[noisy].mean()) if len(called) else None,

@@ -1,12 +1,12 @@
-"""What a model thinks of every training triplet, and what the judge makes of it.
+"""Judging the training triplets: what a judge reads of them, and how good its opinion is.
 
-Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs.
+Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs, B a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,19 +16,20 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, normalize
 
-from ccr_cli import registry
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import TokenTable
+from ccr_cli.errors import ArtifactError
+from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion
 from ccr_cli.losses.masks import negatives_BB
-from ccr_cli.methods.base import Belief, Method, believe
+from ccr_cli.methods.base import Method
 from ccr_cli.metrics.detection import detection
-from ccr_cli.stages.shared.agreement import agreement
+from ccr_cli.metrics.mtscores import round_trip_chrf
 from ccr_cli.stages.shared.embedding import embed_texts, embed_visuals
 from ccr_cli.stages.shared.triplets import Triplets
 
-Array = npt.NDArray[np.float64]
 _SHIFTS = (1, 2, 3, 5)
 _STRANGERS, _NEAREST, _BLOCK, _PIECE = 500, 2, 4096, 512
+_SHUFFLED_TEXTS = 4000
 
 
 @dataclass(frozen=True)
@@ -40,24 +41,24 @@ class Embedded:
     t_ND: Tensor
     item_N: Tensor
     kin_ND: Tensor | None = None
-    """What stands beside each triplet's picture: the other captions of its item."""
+    """Mean of the other captions of each triplet's item, added to its picture."""
 
     @cached_property
     def v_ND(self) -> Tensor:
-        """The visual side of each triplet: its picture, and its kin."""
+        """The visual side of each triplet: its picture, with the item's other captions if they were added."""
         own_ND = self.v_VD[self.item_N]
         return own_ND if self.kin_ND is None else normalize(own_ND + self.kin_ND, dim=1)
 
     def select(self, rows: npt.NDArray[np.int64]) -> Embedded:
-        """Some of the triplets, before kin was added to any."""
+        """Some of the triplets, without added captions."""
         at = torch.from_numpy(rows).to(self.item_N.device)
         return Embedded(self.v_VD, self.s_ND[at], self.t_ND[at], self.item_N[at])
 
-    def with_kin(self, p: Belief[Array]) -> Embedded:
-        """Lets the other captions of an item speak for its picture, each as far as it is believed.
+    def with_kin(self, p: Belief[FloatArray]) -> Embedded:
+        """Adds the mean of an item's other captions to its picture, each as far as it is believed.
 
-        Captions that belong to one item resemble each other. The mean of those that are believed, without the
-        triplet's own, is added to the picture, at most at its length; an item with one caption stays as it is.
+        Captions that belong to one item resemble each other. The mean leaves the triplet's own caption out and is at
+        most as long as the picture's vector; an item with one caption stays as it is.
         """
         vs_N1, vt_N1 = (torch.from_numpy(x).to(self.s_ND)[:, None] for x in (p.VS, p.VT))
         own_ND, weight_N1 = vs_N1 * self.s_ND + vt_N1 * self.t_ND, vs_N1 + vt_N1
@@ -71,7 +72,7 @@ class Embedded:
         v_ND = self.v_ND
         return {"VS": (v_ND, self.s_ND), "VT": (v_ND, self.t_ND), "ST": (self.s_ND, self.t_ND)}
 
-    def similarities(self) -> dict[str, Array]:
+    def similarities(self) -> dict[str, FloatArray]:
         """Cosine similarity of each side."""
         return {name: _cosine(a, b) for name, (a, b) in self.sides.items()}
 
@@ -84,22 +85,22 @@ class Embedded:
         differ = items[left] != items[right]
         return left[differ], right[differ]
 
-    def null(self, seed: int) -> dict[str, Array]:
+    def null(self, seed: int) -> dict[str, FloatArray]:
         """The similarities of shuffled triplets."""
         left, right = (torch.from_numpy(rows).to(self.item_N.device) for rows in self.shuffled(seed))
         return {name: _cosine(a, b, left, right) for name, (a, b) in self.sides.items()}
 
-    def crowding(self, seed: int) -> dict[str, tuple[Array, Array]]:
-        """How near strangers come to either end of the sides that have a picture, as in CSLS (Conneau et al., 2018).
+    def crowding(self, seed: int) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """How similar other items come to either end of the sides with a picture, as in CSLS (Conneau et al., 2018).
 
-        The mean similarity of the nearest few among a random sample of other items' entries. A picture says more
-        than a caption, and a caption that says little is near to many pictures: what a picture and its caption have
-        in common shows in how far they are ahead of strangers. A caption and its translation say the same.
+        The mean similarity of the nearest few among a random sample of other items' entries. A picture shows more
+        than a caption tells, and a vague caption is near to many pictures; what a pair has in common shows in its lead
+        over other items. A caption and its translation tell the same, so S-T needs no such correction.
         """
         order = np.random.default_rng(seed).permutation(len(self.item_N))[:_STRANGERS]
         some = torch.from_numpy(order).to(self.item_N.device)
 
-        def near(a_ND: Tensor, b_ND: Tensor) -> Array:
+        def near(a_ND: Tensor, b_ND: Tensor) -> FloatArray:
             parts, others_RD = [], b_ND[some]
             for a_BD, item_B in zip(torch.split(a_ND, _BLOCK), torch.split(self.item_N, _BLOCK), strict=True):
                 sim_BR = (a_BD @ others_RD.T).masked_fill_(item_B[:, None] == self.item_N[some], -1.0)
@@ -108,30 +109,13 @@ class Embedded:
 
         return {name: (near(a, b), near(b, a)) for name, (a, b) in self.sides.items() if name != "ST"}
 
-    def leads(self, seed: int) -> tuple[Array, Array]:
-        """What the triangle reads of given and of shuffled triplets: similarity less crowding; (N, 3), (M, 3)."""
+    def leads(self, seed: int) -> tuple[FloatArray, FloatArray]:
+        """Similarity less crowding, of given (N, 3) and of shuffled triplets (M, 3): what the triangle reads."""
         given, null, (left, right) = self.similarities(), self.null(seed), self.shuffled(seed)
         for name, (a_N, b_N) in self.crowding(seed).items():
             given[name] = given[name] - (a_N + b_N) / 2
             null[name] = null[name] - (a_N[left] + b_N[right]) / 2
         return np.stack(list(given.values()), axis=1), np.stack(list(null.values()), axis=1)
-
-
-@dataclass(frozen=True)
-class Opinion:
-    """What a judge says of every triplet."""
-
-    similarity: dict[str, Array]
-    p: Belief[Array]
-    shares: dict[str, float] = field(default_factory=dict)
-    """How often what is wrong, where the judge tells that apart."""
-    by_lang: list[Opinion] = field(default_factory=list)
-    """Of the triplets of each language, where there are several and the judge saw one after the other."""
-
-    def some(self, rows: npt.NDArray[np.int64]) -> Opinion:
-        """What it says of some of the triplets."""
-        sides = (self.p.VS, self.p.VT, self.p.ST)
-        return Opinion({side: sim[rows] for side, sim in self.similarity.items()}, Belief(*(p[rows] for p in sides)))
 
 
 def embed_triplets(
@@ -146,130 +130,157 @@ def embed_triplets(
     )
 
 
-def ask(
-    judge: str,
+@dataclass(frozen=True)
+class TripletReadings:
+    """What a judge can read of the triplets (`judges.base.Readings`)."""
+
+    triplets: Triplets
+    seed: int
+    """Of shuffles and batches."""
+    embedded: Embedded | None
+    """None before training: for a judge that needs no model."""
+    batch_size: int
+    scores: Callable[[Tensor], Tensor]
+    """From similarities (B, B) to what a judge of a batch reads: `Method.judge_scores`."""
+
+    def __len__(self) -> int:
+        return len(self.triplets) if self.embedded is None else len(self.embedded.item_N)
+
+    @property
+    def _seen(self) -> Embedded:
+        assert self.embedded is not None, "this judge declared that it needs no model"
+        return self.embedded
+
+    def similarities(self) -> dict[str, FloatArray]:
+        """Cosine similarity (N,) of each side."""
+        return self._seen.similarities()
+
+    def null(self) -> dict[str, FloatArray]:
+        """Cosine similarity (M,) of each side of shuffled triplets."""
+        return self._seen.null(self.seed)
+
+    def leads(self, believed: Belief[FloatArray] | None = None) -> tuple[FloatArray, FloatArray]:
+        """Similarities less crowding: (N, 3) of given, (M, 3) of shuffled triplets."""
+        return (self._seen if believed is None else self._seen.with_kin(believed)).leads(self.seed)
+
+    def agreement(self) -> tuple[FloatArray, FloatArray]:
+        """ChrF of the two captions, of given (N,) and of shuffled triplets (M,)."""
+        return agreement(self.triplets, self.seed)
+
+    def wrong(self) -> dict[str, npt.NDArray[np.bool_]] | None:
+        """Which sides (N,) synthetic noise mismatched."""
+        table = self.triplets.wrong
+        return None if table is None else {s: table[f"{s.lower()}_wrong"].to_numpy(bool) for s in ("VS", "VT", "ST")}
+
+    def batches(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor]]:
+        """Rows, scores and mask of random batches."""
+        seen = self._seen
+        order = np.random.default_rng(derive(self.seed, "judge")).permutation(len(seen.item_N))
+        for rows in torch.split(torch.from_numpy(order).to(seen.item_N.device), self.batch_size):
+            items = seen.item_N[rows]
+            ends = {"V": seen.v_VD[items], "S": seen.s_ND[rows], "T": seen.t_ND[rows]}
+            score_BB = self.scores(ends[side[0]] @ ends[side[1]].T)
+            yield rows.cpu().numpy(), score_BB, negatives_BB(items, items)
+
+
+def judge_triplets(
+    judge: Judge,
     side: str,
-    embedded: Embedded,
+    embedded: Embedded | None,
     triplets: Triplets,
     *,
     seed: int,
-    batch_size: int,
-    read: Callable[[Tensor], Tensor],
+    batch_size: int = 0,
+    scores: Callable[[Tensor], Tensor] = lambda sim_BB: sim_BB,
 ) -> Opinion:
-    """Asks a judge about every triplet.
-
-    Of several languages a judge that compares triplets with each other sees one after the other: translations into
-    one are nearer to their captions than those into another, without being righter. A judge of a batch sees the
-    batches as they are trained on, with triplets of all languages.
+    """Judges every triplet.
 
     Args:
-        judge: A file of judges/.
-        side: cross_lingual, cross_modal or both; see `methods.base.believe`.
-        embedded: The triplets' embeddings.
-        triplets: The triplets, for what is known of synthetic noise.
-        seed: Of the shuffles.
-        batch_size: Triplets a batch, for judges that read a batch.
-        read: What these read, from similarities; `Method.judge_scores`.
+        judge: The judge.
+        side: cross_lingual, cross_modal or both; see `judges.base.believe`.
+        embedded: The triplets' embeddings; None for a judge that needs no model.
+        triplets: The triplets.
+        seed: Of shuffles and batches.
+        batch_size: Triplets per batch, for a judge that reads batches.
+        scores: What such a judge reads, from similarities: `Method.judge_scores`.
+
+    Raises:
+        ArtifactError: If a judge of texts has nothing to compare the translations with.
     """
-    module = registry.load("judges", judge)
-    if len(triplets.langs) > 1 and module.SCOPE in ("epoch", "triangle"):
-        how: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "read": read}
-        parts = triplets.by_language()
-        found = [ask(judge, side, embedded.select(rows), part, **how) for rows, part in parts]
-        return _joined(found, [rows for rows, _ in parts])
-    similarity = embedded.similarities()
-    if module.SCOPE == "truth":
-        return Opinion(similarity, truth(triplets))
-    if module.SCOPE == "text":
-        return Opinion(similarity, from_texts(triplets, seed))
-    if module.SCOPE == "triangle":
-        return _triangle(module, embedded, similarity, seed)
-    null = embedded.null(seed) if module.SCOPE == "epoch" else {}
-
-    def of(name: str) -> Array:
-        if module.SCOPE == "batch":
-            return _by_batch(module, embedded, "VT" if name == "both" else name, seed, batch_size, read)
-        both = name == "both"
-        given, shuffled = (x["VS"] + x["VT"] if both else x[name] for x in (similarity, null))
-        return np.asarray(module.clean_probability(given, shuffled), dtype=float)
-
-    return Opinion(similarity, believe(side, of, np.ones(len(triplets))))
-
-
-def _triangle(module: Any, embedded: Embedded, similarity: dict[str, Array], seed: int) -> Opinion:
-    """Asks about the triplets alone, and again with the captions that were believed beside the pictures."""
-    alone = Belief(*module.clean_probability(*embedded.leads(seed)).T)
-    p_NH = module.weigh(*embedded.with_kin(alone).leads(seed))
-    shares = dict(zip(module.HYPOTHESES[1:], p_NH.mean(0)[1:].tolist(), strict=True))
-    return Opinion(similarity, Belief(*module.sides(p_NH).T), shares)
+    if len(triplets.langs) == 1 or judge.speaks in ("step", "never"):
+        return judge.judge(TripletReadings(triplets, seed, embedded, batch_size, scores), side)
+    how: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "scores": scores}
+    parts = triplets.by_language()
+    opinions = [judge_triplets(judge, side, embedded and embedded.select(rows), part, **how) for rows, part in parts]
+    return _joined(opinions, [rows for rows, _ in parts])
 
 
 def _joined(parts: Sequence[Opinion], rows: Sequence[npt.NDArray[np.int64]]) -> Opinion:
     """The opinions of each language as one."""
-    order = np.argsort(np.concatenate(rows), kind="stable")
-
-    def whole(values: Sequence[Array]) -> Array:
-        return np.concatenate(values)[order]
-
-    sides = parts[0].similarity
-    return Opinion(
-        {side: whole([part.similarity[side] for part in parts]) for side in sides},
-        Belief(*(whole([getattr(part.p, side) for part in parts]) for side in ("VS", "VT", "ST"))),
-        {what: _mean([part.shares[what] for part in parts], rows) for what in parts[0].shares},
-        list(parts),
-    )
+    order, weights = np.argsort(np.concatenate(rows), kind="stable"), [len(part) for part in rows]
+    sides = [np.concatenate([getattr(part.p, side) for part in parts])[order] for side in ("VS", "VT", "ST")]
+    kinds = parts[0].shares
+    shares = {kind: float(np.average([part.shares[kind] for part in parts], weights=weights)) for kind in kinds}
+    return Opinion(Belief(*sides), shares, list(parts))
 
 
-def _mean(values: Sequence[float], rows: Sequence[npt.NDArray[np.int64]]) -> float:
-    return float(np.average(values, weights=[len(each) for each in rows]))
-
-
-def trust(triplets: Triplets) -> Belief[Array]:
-    """Everything matches."""
+def trust(triplets: Triplets) -> Belief[FloatArray]:
+    """Full belief in every triplet."""
     return Belief(*[np.ones(len(triplets))] * 3)
 
 
-def from_texts(triplets: Triplets, seed: int) -> Belief[Array]:
-    """What the texts alone say of the translations, of those into each language by itself.
+def agreement(triplets: Triplets, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Sentence chrF of every triplet's two captions, and of captions of different items.
+
+    The given translation, translated back, is compared with the given source caption; without back-translations, a
+    second engine's translation of the given source caption with the given translation.
+
+    Args:
+        triplets: The training triplets.
+        seed: Of the shuffle.
+
+    Returns:
+        chrF (N,) of the triplets, and (M,) of shuffled ones, 0 to 100.
 
     Raises:
-        ArtifactError: If there is nothing to compare the translations with.
+        ArtifactError: If there are neither back-translations nor a second translation.
     """
-    judge = registry.load("judges", "translation")
-    p = np.ones(len(triplets))
-    for rows, part in triplets.by_language():
-        p[rows] = judge.clean_probability(*agreement(part, seed))
-    return Belief(np.ones(len(triplets)), p, p)
-
-
-def truth(triplets: Triplets) -> Belief[Array]:
-    """What synthetic noise says: 1 for intact, 0 for mismatched; all 1 without noise."""
-    if triplets.wrong is None:
-        return trust(triplets)
-    oracle = registry.load("judges", "oracle")
-    return Belief(
-        *(oracle.clean_probability(triplets.wrong[f"{side}_wrong"].to_numpy(bool)) for side in ("vs", "vt", "st"))
-    )
+    if triplets.back is not None:
+        texts, references = triplets.back, triplets.source
+    elif triplets.second is not None:
+        texts, references = triplets.target, triplets.second
+    else:
+        languages = " ".join(f"--lang {lang}" for lang in triplets.langs)
+        raise ArtifactError(
+            "the judge translation has no back-translations and no second translation to compare",
+            hint=f"ccr translate {languages} --back, or also name a second engine's translation of the same captions",
+        )
+    order = np.random.default_rng(seed).permutation(len(triplets))[:_SHUFFLED_TEXTS]
+    other = np.roll(order, 1)
+    items = triplets.item_N.cpu().numpy()
+    differ = items[order] != items[other]
+    null, _, _ = round_trip_chrf([references[i] for i in order[differ]], [texts[i] for i in other[differ]])
+    return round_trip_chrf(references, texts)[0], null
 
 
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
-    """The judge against synthetic truth (None where there is none), and how many pairs it calls noisy.
+    """The share of pairs that a judge calls noisy, and its detection of synthetic noise, if there is any.
 
-    Of several languages also of each alone, as `langs`.
+    With several languages also the figures of each, as `langs`.
     """
-    of: dict[str, Any] = {}
-    if len(triplets.langs) > 1:
-        parts = triplets.by_language()
-        alone = opinion.by_lang or [opinion.some(rows) for rows, _ in parts]
-        of = {"langs": {part.langs[0]: quality(each, part) for each, (_, part) in zip(alone, parts, strict=True)}}
-    said: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "share_noisy": float((opinion.p.VT < 0.5).mean()),
         "mean_p_clean": float(opinion.p.VT.mean()),
     }
-    said |= {f"wrong_{what}": share for what, share in opinion.shares.items()}
+    figures |= {f"wrong_{kind}": share for kind, share in opinion.shares.items()}
     if triplets.wrong is not None:
-        said |= detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))
-    return said | of
+        figures |= detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))
+    if len(triplets.langs) > 1:
+        parts = triplets.by_language()
+        opinions = opinion.by_lang or [opinion.select(rows) for rows, _ in parts]
+        of_parts = zip(opinions, parts, strict=True)
+        figures["langs"] = {part.langs[0]: quality(part_opinion, part) for part_opinion, (_, part) in of_parts}
+    return figures
 
 
 def _sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
@@ -279,27 +290,12 @@ def _sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
     return embedding_bag(item_N.argsort(stable=True), x_ND, offsets_V1, mode="sum", include_last_offset=True)
 
 
-def _cosine(a_ND: Tensor, b_ND: Tensor, left_N: Tensor | None = None, right_N: Tensor | None = None) -> Array:
+def _cosine(a_ND: Tensor, b_ND: Tensor, left_N: Tensor | None = None, right_N: Tensor | None = None) -> FloatArray:
     """Similarity of rows, of those that are named if any are; in pieces that a processor's cache holds."""
     parts, size = [], len(a_ND) if left_N is None else len(left_N)
     for first in range(0, max(size, 1), _PIECE):
         here = slice(first, first + _PIECE)
         a_BD, b_BD = (x[here] if rows is None else x[rows[here]] for x, rows in ((a_ND, left_N), (b_ND, right_N)))
         parts.append((a_BD * b_BD).sum(dim=1))
-    value: Array = torch.cat(parts).double().cpu().numpy()
+    value: FloatArray = torch.cat(parts).double().cpu().numpy()
     return value
-
-
-def _by_batch(
-    module: Any, embedded: Embedded, name: str, seed: int, batch_size: int, read: Callable[[Tensor], Tensor]
-) -> Array:
-    n = len(embedded.item_N)
-    order = torch.from_numpy(np.random.default_rng(derive(seed, "judge")).permutation(n)).to(embedded.item_N.device)
-    out = np.ones(n)
-    for rows in torch.split(order, batch_size):
-        items = embedded.item_N[rows]
-        sides = {"V": embedded.v_VD[items], "S": embedded.s_ND[rows], "T": embedded.t_ND[rows]}
-        score_BB = read(sides[name[0]] @ sides[name[1]].T)
-        p_B = module.clean_probability(score_BB, negatives_BB(items, items))
-        out[rows.cpu().numpy()] = p_B.double().cpu().numpy()
-    return out

@@ -8,6 +8,7 @@ from typing import Any
 
 from ccr_cli import registry
 from ccr_cli.artifacts.label import Label
+from ccr_cli.judges.base import load_judge
 
 
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,5 +47,5 @@ def method_label(settings: Mapping[str, Any]) -> Label:
 
 
 def knows_truth(settings: Mapping[str, Any]) -> bool:
-    """Says whether a run's judge was told which pairs are mismatched."""
-    return bool(registry.load("judges", settings["options"]["judge"]).SCOPE == "truth")
+    """Whether a run's judge knew which pairs are mismatched."""
+    return load_judge(settings["options"]["judge"]).knows_truth

@@ -25,7 +25,8 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import TokenTable
 from ccr_cli.errors import ArtifactError, CcrError
-from ccr_cli.methods.base import Belief, Method
+from ccr_cli.judges.base import Belief, FloatArray
+from ccr_cli.methods.base import Method
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
 from ccr_cli.stages.shared.scoring import Figures, over_folds, score_gallery
@@ -76,7 +77,7 @@ class Trainer:
         steps = self.engine.steps * self.config.epochs
         if self.config.lr_warmup >= steps:
             warn(f"lr_warmup={self.config.lr_warmup}, and training has {steps} steps: its learning rate stays low")
-        least = 0.0 if self.material.scope == "truth" else LEAST
+        least = 0.0 if self.material.judge.knows_truth else LEAST
         self.state = Progress(p=self._to_device(self.material.first_belief(), least))
         self._saved, self._cost = time.monotonic(), 0.0
 
@@ -246,12 +247,13 @@ class Trainer:
         self.method.calibrate(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _judge(self, epoch: int) -> dict[str, Any] | None:
-        """Lets the judge see the whole training set; from the end of the warm-up on, its word counts.
+        """Judges the whole training set and records the evidence; after the warm-up training believes the judge.
 
-        The oracle needs not look, and its figures would say nothing: what it reads is the model's similarities.
+        Returns:
+            The judge's figures; None without a judge, and for one that knows the truth.
         """
         c, m = self.config, self.material
-        if c.judge == "none":
+        if m.judge.speaks == "never":
             return None
         self.method.eval()
         embedded = judging.Embedded(
@@ -262,32 +264,30 @@ class Trainer:
         )
         if not self.ranks.first:
             return self._told_belief(None)
-        if m.said is not None:
-            opinion = judging.Opinion(embedded.similarities(), m.said)
-        else:
-            opinion = judging.ask(
-                c.judge,
-                c.judge_side,
-                embedded,
-                self.triplets,
-                seed=derive(self.seed, "null", epoch),
-                batch_size=c.batch_size,
-                read=self.method.judge_scores,
-            )
-        if epoch >= c.warmup_epochs and m.scope in ("epoch", "triangle"):
+        opinion = m.fixed_opinion or judging.judge_triplets(
+            m.judge,
+            c.judge_side,
+            embedded,
+            self.triplets,
+            seed=derive(self.seed, "null", epoch),
+            batch_size=c.batch_size,
+            scores=self.method.judge_scores,
+        )
+        if epoch >= c.warmup_epochs and m.judge.speaks == "epoch":
             self.state.p = self._to_device(opinion.p, LEAST)
+        similarities = embedded.similarities()
         folder = self.build.folder / "evidence"
         folder.mkdir(exist_ok=True)
         frame = pd.DataFrame(
             {
                 "slot_id": self.triplets.slot_ids,
                 "lang": np.asarray(self.triplets.langs)[self.triplets.lang_N],
-                **{f"sim_{k.lower()}": opinion.similarity[k].astype(np.float32) for k in ("VS", "VT", "ST")},
+                **{f"sim_{k.lower()}": similarities[k].astype(np.float32) for k in ("VS", "VT", "ST")},
                 "p_clean": opinion.p.VT.astype(np.float32),
             }
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.by_language(run.EVIDENCE, self.triplets.langs))
-        return self._told_belief(None if m.scope == "truth" else judging.quality(opinion, self.triplets))
+        return self._told_belief(None if m.judge.knows_truth else judging.quality(opinion, self.triplets))
 
     def _told_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
         """Has all processes believe what the first one does; returns its figures."""
@@ -302,7 +302,7 @@ class Trainer:
         if self.ranks.first:
             self.state.model = {k: v.detach().cpu().clone() for k, v in self.method.state_dict().items()}
 
-    def _to_device(self, p: Belief[judging.Array], least: float) -> Belief[Tensor]:
+    def _to_device(self, p: Belief[FloatArray], least: float) -> Belief[Tensor]:
         return Belief(*(torch.from_numpy(x).float().clamp(min=least).to(self.device) for x in (p.VS, p.VT, p.ST)))
 
     def _due(self) -> bool:

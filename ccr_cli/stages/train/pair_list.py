@@ -17,8 +17,7 @@ from ccr_cli.console import say, warn
 from ccr_cli.data.pairs_file import Listed
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import UsageError
-from ccr_cli.methods.base import Belief
-from ccr_cli.stages.shared import judging
+from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.stages.shared.triplets import Triplets
 
 _TEXTS = ("source_text", "translation", "item_id")
@@ -52,7 +51,7 @@ class Chosen:
                 f"{self.listed.path} is of {' and '.join(sorted(self._langs))}, and has no pair in {missing[0]}"
             )
 
-    def apply(self, triplets: Triplets) -> tuple[Triplets, Belief[judging.Array] | None]:
+    def apply(self, triplets: Triplets) -> tuple[Triplets, Belief[FloatArray] | None]:
         """The triplets to train on, and what is believed of each where the list weights them.
 
         A triplet that the list does not name is left out. One that is not what was judged (another translation by now,
@@ -103,12 +102,12 @@ class Chosen:
                 same_N &= self.listed.frame[name].to_numpy()[row_N] == np.array(own, dtype=object)
         return same_N
 
-    def _belief(self, row_N: npt.NDArray[np.int64], changed_N: npt.NDArray[np.bool_]) -> Belief[judging.Array]:
+    def _belief(self, row_N: npt.NDArray[np.int64], changed_N: npt.NDArray[np.bool_]) -> Belief[FloatArray]:
         """P of each side; a list that has P(clean) alone doubts the translation and nothing else."""
         frame = self.listed.frame
         vt_N = np.where(changed_N, 1.0, frame["p_clean"].to_numpy(float)[row_N])
 
-        def side(name: str, otherwise: judging.Array) -> judging.Array:
+        def side(name: str, otherwise: FloatArray) -> FloatArray:
             return np.where(changed_N, 1.0, frame[name].to_numpy(float)[row_N]) if name in frame else otherwise
 
         return Belief(side("p_vs", np.ones(len(row_N))), vt_N, side("p_st", vt_N))

@@ -15,6 +15,7 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.console import say
 from ccr_cli.data import pairs_file
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.judges.base import load_judge
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure, default_request, request_of
 from ccr_cli.stages.shared.sharding import own_device
@@ -73,7 +74,7 @@ def _reads_back(options: TrainingOptions) -> bool:
         config = configure(module.Config, {**preset, **options.config_settings()}, options.method)
     except UsageError:
         return False
-    return "back" in config.needs() or registry.load("judges", config.judge).SCOPE == "text"
+    return "back" in config.needs() or load_judge(config.judge).compares_texts
 
 
 def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: Ranks = ALONE) -> base.Artifact:

@@ -15,13 +15,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ccr_cli import registry
 from ccr_cli.artifacts import dataset, noise, translation
 from ccr_cli.console import say, warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import HFTokenizer, Tokenizer, TokenTable
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.methods.base import Belief
+from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, load_judge
 from ccr_cli.nets.text import TextEncoder
 from ccr_cli.nets.tower import VisualTower
 from ccr_cli.stages.shared import judging
@@ -59,14 +58,13 @@ class Material:
     """Whose queries choose: `mt` or `human`."""
     human: tuple[str, ...]
     """Languages into which people translated what is trained on."""
-    scope: str
-    """What the judge reads: see judges/."""
+    judge: Judge
     drawn: int | None
     """The seed by which an epoch has each caption in one language alone; None where it has it in all."""
-    said: Belief[judging.Array] | None
-    """What a judge of texts says; they do not change from epoch to epoch, and to compare them takes its time."""
-    weights: Belief[judging.Array] | None = None
-    """What a list of pairs believes of each."""
+    fixed_opinion: Opinion | None
+    """The opinion of a judge that needs no model: it stays the same in all epochs."""
+    weights: Belief[FloatArray] | None = None
+    """The probabilities of a list of pairs, if they weight the triplets."""
 
     @property
     def needs(self) -> frozenset[str]:
@@ -105,11 +103,11 @@ class Material:
         """A text encoder that reads these texts, made anew; torch's seed decides its first weights."""
         return make_text_encoder(self.config, self.data)
 
-    def first_belief(self) -> Belief[judging.Array]:
-        """What is believed before the first epoch: all, unless a list of pairs or a judge that needs no model says."""
-        if self.scope == "truth":
-            return judging.truth(self.triplets)
-        return self.said or self.weights or judging.trust(self.triplets)
+    def first_belief(self) -> Belief[FloatArray]:
+        """The belief before the first epoch: of a judge that needs no model, of a list of pairs, or in all triplets."""
+        if self.fixed_opinion is not None:
+            return self.fixed_opinion.p
+        return self.weights or judging.trust(self.triplets)
 
 
 def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
@@ -131,8 +129,10 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
     needs = config.needs()
     tower = load_tower(sources.features, config.visual_frozen_layers) if "media" in needs else None
     second = translation.read(sources.second) if sources.second else None
-    scope = str(registry.load("judges", config.judge).SCOPE)
-    triplets = training_triplets(data, translations, pairs, sources.features, needs, second, compared=scope == "text")
+    judge = load_judge(config.judge)
+    triplets = training_triplets(
+        data, translations, pairs, sources.features, needs, second, compared=judge.compares_texts
+    )
     if tower is not None:
         require_same(tower, triplets.visual, sources.features, triplets.item_ids)
     _require(needs, triplets, sources, translations, options.method)
@@ -140,15 +140,18 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
         why = "an item without features, or a caption untranslated or not translated back"
         warn(f"{triplets.dropped} triplets left out: {why}")
     triplets, weights = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
-    if weights is not None and scope in ("text", "truth"):
+    if weights is not None and not judge.needs_model:
         hint = "leave --pairs-weight out, or --set judge=none"
         raise UsageError(f"judge={config.judge} and --pairs-weight both say from the start what to believe", hint=hint)
     if config.visual != "projection" and tower is None and bool((triplets.visual.offsets_V1.diff() == 1).all()):
         warn(f"visual={config.visual} reads the rows of an item together, and every training item has one row")
-    if config.judge != "none" and scope not in ("text", "truth") and config.epochs <= config.warmup_epochs:
+    if judge.speaks in ("step", "epoch") and config.epochs <= config.warmup_epochs:
         warn(f"judge={config.judge} never speaks: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
     select = options.select_on if sources.translated else "human"
     validation = _validation(data, translations, sources, select, needs)
+    fixed_opinion = None
+    if judge.speaks == "start":
+        fixed_opinion = judging.judge_triplets(judge, "", None, triplets, seed=derive(options.seed, "null"))
     tokenizer = make_tokenizer(config, whole)
     say("tokenising", level=1)
     source = tokenizer.encode(triplets.source)
@@ -175,9 +178,9 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
         validation=validation,
         select=select,
         human=_by_people(sources, translations, whole),
-        scope=scope,
+        judge=judge,
         drawn=options.seed if options.langs == "draw" else None,
-        said=judging.from_texts(triplets, derive(options.seed, "null")) if scope == "text" else None,
+        fixed_opinion=fixed_opinion,
         weights=weights,
     )
 

@@ -13,7 +13,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, noise, run, translation
 from ccr_cli.judges.two_group import clean_probability
-from ccr_cli.stages.shared.agreement import agreement
+from ccr_cli.stages.shared.judging import agreement
 from ccr_cli.stages.shared.triplets import Triplets, training_triplets
 
 TRAIN = ("train", "--method", "infonce", "--set", "judge=translation", "--epochs", "2", "--noise", "0.4", *toy.SMALL)

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from ccr_cli.methods.base import Belief
+from ccr_cli.judges.base import Belief, load_judge
 from ccr_cli.nets.ragged import mean_rows
-from ccr_cli.stages.shared.judging import Embedded, ask
+from ccr_cli.stages.shared.judging import Embedded, judge_triplets
 
-HOW: dict[str, Any] = {"seed": 0, "batch_size": 4, "read": lambda sim: sim}
+HOW: dict[str, Any] = {"seed": 0, "batch_size": 4}
 
 
 def embedded() -> tuple[Embedded, Belief[npt.NDArray[np.float64]]]:
@@ -112,7 +112,8 @@ def test_a_model_that_has_collapsed_doubts_nothing(items: int) -> None:
     same = normalize(torch.ones(items, 5), dim=1)
     item_N = torch.arange(items).repeat_interleave(2)
     triplets = SimpleNamespace(langs=("es",))  # the triangle asks no texts and no truth
-    opinion = ask("triangle", "", Embedded(same, same[item_N], same[item_N], item_N), triplets, **HOW)  # type: ignore[arg-type]
+    embedded = Embedded(same, same[item_N], same[item_N], item_N)
+    opinion = judge_triplets(load_judge("triangle"), "", embedded, triplets, **HOW)  # type: ignore[arg-type]
     for p_N in (opinion.p.VS, opinion.p.VT, opinion.p.ST):
         np.testing.assert_array_equal(p_N, np.ones(2 * items))
     assert set(opinion.shares.values()) == {0.0}
