@@ -103,7 +103,7 @@ def translate(
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_translation
     from ccr_cli.stages.shared.sharding import on_ray
-    from ccr_cli.stages.train.noise import make_noise
+    from ccr_cli.stages.train.sources import make_noise
     from ccr_cli.stages.translate.job import TranslateOptions, training_data
     from ccr_cli.stages.translate.retranslate import languages
     from ccr_cli.stages.translate.stage import each_language

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccr_cli.artifacts import noise as artifact
-from ccr_cli.data.mismatch import STYLES, TARGETS, mismatch
+from ccr_cli.data.mismatch import STYLES, TARGETS, Rows, mismatch, noise_style
 from ccr_cli.errors import UsageError
 
 
@@ -194,7 +194,7 @@ def roomy(table: pd.DataFrame, style: str, wanted: int) -> bool:
         st.sampled_from([1, 2, 10, 150, 10**6]),
         st.integers(0, 10**6),
     ),
-    style=st.sampled_from(STYLES),
+    style=st.sampled_from(list(STYLES)),
     target=st.sampled_from(TARGETS),
     ratios=st.tuples(st.sampled_from(RATIOS), st.sampled_from(RATIOS)).map(sorted),
     seed=st.integers(0, 9),
@@ -274,3 +274,22 @@ def test_a_large_collection_in_which_not_all_can_move(style: str) -> None:
     wrong = drawn["vt_wrong"].to_numpy()
     assert not (dogs & given_dog & wrong).any() and 500 < wrong.sum() <= 1000
     assert sorted(drawn["given_translation_of"]) == sorted(drawn["slot_id"])
+
+
+def test_an_unknown_style_names_the_known_ones() -> None:
+    for style, target, value in (("word", "pair", "word"), ("image", "picture", "picture")):
+        with pytest.raises(UsageError) as caught:
+            mismatch(captions(8), 0.4, style, target, 0)
+        assert repr(value) in caught.value.message
+        assert caught.value.hint and all(name in caught.value.hint for name in (STYLES if value == "word" else TARGETS))
+
+
+def test_a_new_style_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccr_cli.data.mismatch.STYLES", dict(STYLES))
+
+    @noise_style("shift")
+    def shift(items: Rows, texts: Rows, ratio: float, rng: np.random.Generator) -> Rows:
+        return np.roll(np.arange(len(items)), 5)
+
+    drawn = mismatch(captions(8), 0.4, "shift", "translation", 0)
+    assert drawn["vt_wrong"].all() and list(drawn["given_translation_of"][5:7]) == ["i0#0", "i0#1"]

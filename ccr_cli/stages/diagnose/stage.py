@@ -32,10 +32,9 @@ from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs, refuse_unread
 from ccr_cli.stages.shared.labels import method_label
-from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.load_run import load_method, translations_of
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_triplets, without
-from ccr_cli.stages.train.sources import translations_of
 
 CANDIDATES = 128
 BLOCK = 1024

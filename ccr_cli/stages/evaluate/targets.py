@@ -17,8 +17,8 @@ from ccr_cli.stages.data.leaks import other_leak, own_leak
 from ccr_cli.stages.evaluate.measure import Options, Target, asked_for, named
 from ccr_cli.stages.evaluate.query_groups import with_quality
 from ccr_cli.stages.shared.inputs import Inputs, like, refuse_unread
+from ccr_cli.stages.shared.load_run import translations_of
 from ccr_cli.stages.shared.triplets import items_alone
-from ccr_cli.stages.train.sources import translations_of
 
 
 def own_target(inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], options: Options) -> Target:

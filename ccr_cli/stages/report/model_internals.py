@@ -22,9 +22,8 @@ from ccr_cli.stages.search.stage import Searcher, Wanted
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.labels import knows_truth
-from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.load_run import load_method, translations_of
 from ccr_cli.stages.shared.triplets import read_visuals
-from ccr_cli.stages.train.sources import translations_of
 
 TOP = 5
 FEWEST, LONGEST = 2, 10

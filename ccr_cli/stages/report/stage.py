@@ -40,7 +40,7 @@ from ccr_cli.stages.diagnose.verdicts import usual as usual_judge
 from ccr_cli.stages.report.translations import gather_translations
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.labels import default_options, method_label
-from ccr_cli.stages.train.sources import translations_of
+from ccr_cli.stages.shared.load_run import translations_of
 
 HINT = "make one with: ccr evaluate"
 

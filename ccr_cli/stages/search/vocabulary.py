@@ -8,7 +8,7 @@ from itertools import islice
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer, Tokenizer
-from ccr_cli.stages.train.sources import translations_of
+from ccr_cli.stages.shared.load_run import translations_of
 
 _CHUNK = 4096
 

@@ -1,4 +1,4 @@
-"""Loading a trained run."""
+"""Loading a trained run: its model, and the translations it was trained on."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from safetensors.torch import load_file
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, run
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tokens import Tokenizer, load_tokenizer
 from ccr_cli.errors import ArtifactError
 from ccr_cli.methods.base import Method
@@ -37,3 +38,21 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
             artifact.file(file.path)
     method.start_epoch(config.epochs)
     return method.to(device).eval(), load_tokenizer(artifact.path / "tokenizer")
+
+
+def translations_of(
+    workspace: Workspace, trained: base.Artifact
+) -> tuple[dict[str, base.Artifact], base.Artifact | None]:
+    """The translations that a run was trained on.
+
+    Returns:
+        The translations by language, none where nothing was translated; and the second translation that its judge
+        compared them with, if any.
+
+    Raises:
+        ArtifactError: If one is gone or has been replaced.
+    """
+    translations = [workspace.linked(trained, link) for link in trained.parents if link.kind == "translation"]
+    langs = run.langs(trained.request)
+    second = translations[-1] if len(translations) > len(langs) else None
+    return dict(zip(langs, translations, strict=False)), second

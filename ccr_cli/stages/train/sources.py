@@ -1,4 +1,4 @@
-"""What a run is trained from."""
+"""The artifacts that a run is trained on: found, or drawn where a synthetic mismatch is missing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from ccr_cli import registry
-from ccr_cli.artifacts import base, dataset, run, translation
-from ccr_cli.artifacts.build import Planned
+from ccr_cli.artifacts import base, dataset, noise, translation
+from ccr_cli.artifacts.build import Build, Planned, build_artifact
+from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.data import mismatch
+from ccr_cli.errors import ArtifactError, UsageError, no_share
 from ccr_cli.stages.shared.inputs import Inputs, made_from, require_parent
-from ccr_cli.stages.train.noise import make_noise
 from ccr_cli.stages.train.options import SEVERAL, TrainingOptions
 from ccr_cli.stages.train.pair_list import Chosen
 
@@ -52,22 +53,6 @@ class Sources:
         data = dataset.read(self.data)
         captions = data.captions[data.captions["lang"] == data.source_lang]
         return {data.source_lang: translation.untranslated(captions)}
-
-
-def translations_of(
-    workspace: Workspace, trained: base.Artifact
-) -> tuple[dict[str, base.Artifact], base.Artifact | None]:
-    """The translations that a run was trained on.
-
-    Returns:
-        They, by language; none where nothing was translated. And the one that its judge compared them with, if any.
-
-    Raises:
-        ArtifactError: If one is gone or has been replaced.
-    """
-    found = [workspace.linked(trained, link) for link in trained.parents if link.kind == "translation"]
-    langs = run.langs(trained.request)
-    return dict(zip(langs, found, strict=False)), found[-1] if len(found) > len(langs) else None
 
 
 def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool = False) -> Sources:
@@ -166,6 +151,55 @@ def _aside(inputs: Inputs, named: list[base.Artifact]) -> tuple[Inputs, base.Art
     if len(named) != 2:
         return inputs, None
     return replace(inputs, given=[a for a in inputs.given if a is not named[1]]), named[1]
+
+
+def make_noise(
+    workspace: Workspace,
+    data: base.Artifact,
+    ratio: float,
+    *,
+    style: str = "caption",
+    target: str = "translation",
+    seed: int = 0,
+    name: str | None = None,
+    force: bool = False,
+) -> base.Artifact:
+    """Draws which training triplets are mismatched; all methods and languages share one draw.
+
+    Args:
+        workspace: Where the artifact goes.
+        data: The dataset artifact, its only parent.
+        ratio: Nominal fraction of mismatched triplets.
+        style: Which captions move, see `data.mismatch`.
+        target: `translation` (T alone) or `pair` (S and T together).
+        seed: Seed of the draw.
+        name: Name of the artifact.
+        force: Draw again.
+
+    Returns:
+        The noise artifact.
+
+    Raises:
+        UsageError: If the ratio is out of range, or the style or target unknown.
+    """
+    if not 0 < ratio <= 1:
+        raise no_share("--noise ", ratio)
+    mismatch.check(style, target)
+    request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
+    name = name or f"{style}-{target}-{ratio:g}-seed{seed}"
+
+    def write(site: Build) -> dict[str, int]:
+        source = dataset.read(data)
+        train = set(source.items.loc[source.items["split"] == "train", "item_id"])
+        captions = source.captions[source.captions["lang"] == source.source_lang]
+        pairs = mismatch.mismatch(captions[captions["item_id"].isin(train)], ratio, style, target, seed)
+        write_table(site.folder / "pairs.parquet", pairs, noise.PAIRS)
+        wrong = int((pairs["vt_wrong"] | pairs["vs_wrong"]).sum())
+        facts = {**request, "nominal": ratio, "effective": wrong / max(len(pairs), 1)}
+        base.write_json(site.folder / "noise.json", facts)
+        return {"triplets": len(pairs), "mismatched": wrong}
+
+    return build_artifact(workspace, "noise", name, request, [data], write=write, force=force)
 
 
 def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> Sources:
