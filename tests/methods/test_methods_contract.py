@@ -29,7 +29,7 @@ from ccr_cli.errors import UsageError
 from ccr_cli.methods import base
 from ccr_cli.nets.text import TransformerTextEncoder, build_text_encoder
 from ccr_cli.stages.shared.options import configure
-from ccr_cli.stages.train.checkpoint import save_tensors
+from ccr_cli.stages.train.state import save_tensors
 
 METHODS = registry.names("methods")
 PRESETS = [(name, p) for name in METHODS for p in registry.load("methods", name).Method.PRESETS]

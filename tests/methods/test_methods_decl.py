@@ -13,7 +13,7 @@ from ccr_cli.losses.decl import dynamic_hinge, evidential_mse, hard_negatives
 from ccr_cli.losses.evidential import evidence
 from ccr_cli.methods import decl
 from ccr_cli.stages.shared.options import configure
-from ccr_cli.stages.train.checkpoint import save_tensors
+from ccr_cli.stages.train.state import save_tensors
 
 
 def test_terms_are_those_of_the_equations() -> None:

@@ -6,9 +6,13 @@ Shape suffixes: N triplets, T texts, V visual items, D dimension.
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -24,155 +28,151 @@ from ccr_cli.console import progress, say, warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import TokenTable
-from ccr_cli.errors import ArtifactError, CcrError
+from ccr_cli.errors import ArtifactError, CcrError, Terminated
 from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.methods.base import Method
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
 from ccr_cli.stages.shared.scoring import Figures, over_folds, score_gallery
 from ccr_cli.stages.shared.triplets import Gallery
-from ccr_cli.stages.train.checkpoint import save_tensors
-from ccr_cli.stages.train.collapse import Collapsed, refuse_collapse
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.processes import ALONE, Ranks
 from ccr_cli.stages.train.sources import Sources
-from ccr_cli.stages.train.state import Progress, memory_mb
+from ccr_cli.stages.train.state import Progress, memory_mb, save_tensors
 from ccr_cli.stages.train.step import Engine, compile_encoders
-from ccr_cli.stages.train.stopping import Stop, heed, stoppable
-from ccr_cli.stages.train.tracking import Tracker, tracker
-from ccr_cli.stages.train.training_data import gather
+from ccr_cli.stages.train.training_data import TrainingData, gather
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LEAST = 1e-6
-"""Least probability that a judge of the epoch may give: 0 would also take the pair out of the negatives, which is
-for those who know the truth."""
+"""Least probability from a judge without the truth: 0 would also remove the pair from the negatives."""
 SAVE_SECONDS = 10.0
-"""The state for resuming is saved when the last save is so long ago; longer by as much as saving takes longer than
-half a second, so that it takes a twentieth of the time at most."""
+"""Time between saves of the state; longer where saving takes over half a second, so that it takes a twentieth of the
+time at most."""
 CHECK_STEPS = 50
-"""How often the loss is looked at: to read it, the device must be waited for."""
+"""Steps between checks of the loss: reading it waits for the device."""
+SPREAD = 1e-4
+"""Least standard deviation of similarities: float32 resolves cosines to 1e-7, random vectors of 256 differ by 0.06."""
+EQUAL = 1e-7
+"""Uncertainties that differ by less are equal."""
+_SAMPLE = 512
 
 
 class Trainer:
-    """Trains one run inside a building folder, going on where an earlier attempt stopped."""
+    """Trains one run inside a building folder, resuming an earlier attempt."""
 
     def __init__(
         self, build: Build, sources: Sources, options: TrainingOptions, config: Any, ranks: Ranks = ALONE
     ) -> None:
         self.build, self.options, self.ranks = build, options, ranks
-        self.device = choose_device(options.device)
-        self.seed = options.seed
-        self.material = gather(sources, config, options)
-        self.config, self.triplets = self.material.config, self.material.triplets
+        self.device, self.seed = choose_device(options.device), options.seed
+        self.data: TrainingData = gather(sources, config, options)
+        self.config, self.triplets = self.data.config, self.data.triplets
         torch.manual_seed(derive(self.seed, "init"))
         module = registry.load("methods", options.method)
-        text = self.material.text_encoder()
-        self.method: Method = module.Method(self.config, self.material.visual_dim, text)
-        if self.material.tower is not None:
-            self.method.attach(self.material.tower)
+        text_encoder = self.data.text_encoder()
+        self.method: Method = module.Method(self.config, self.data.visual_dim, text_encoder)
+        if self.data.tower is not None:
+            self.method.attach(self.data.tower)
         self.method.to(self.device)
         if options.compiled:
             compile_encoders(self.method)
-        self.engine = Engine(self.method, self.material, self.device, DTYPES[options.dtype], ranks)
+        self.engine = Engine(self.method, self.data, self.device, DTYPES[options.dtype], ranks)
         steps = self.engine.steps * self.config.epochs
         if self.config.lr_warmup >= steps:
             warn(f"lr_warmup={self.config.lr_warmup}, and training has {steps} steps: its learning rate stays low")
-        least = 0.0 if self.material.judge.knows_truth else LEAST
-        self.state = Progress(p=self._to_device(self.material.first_belief(), least))
+        least = 0.0 if self.data.judge.knows_truth else LEAST
+        self.state = Progress(p=self._to_device(self.data.first_belief(), least))
         self._saved, self._cost = time.monotonic(), 0.0
 
     def train(self) -> None:
         """Trains to the last epoch and finishes the artifact.
 
         Raises:
-            CcrError: If training comes to nothing before an epoch is done.
+            CcrError: If training collapses before an epoch is complete.
         """
         if self.ranks.first:
             self._write_static()
         self._resume()
         epochs, steps = self.config.epochs, self.engine.steps
-        left = (epochs - self.state.epoch) * steps - self.state.step
-        stopped = ""
         done = self.state.epoch * steps + self.state.step
-        curves = self.build.final.parent.parent / "tensorboard" / self.build.final.name
+        collapse = ""
         with (
-            stoppable("after this step", self.ranks.first) as stop,
-            progress(left, f"train {self.build.request['method']}", "steps") as advance,
-            tracker(self.options.report_to if self.ranks.first else None, curves, done) as track,
+            stoppable(self.ranks.first) as stop,
+            progress(epochs * steps - done, f"train {self.options.method}", "steps") as advance,
+            self._curves(done) as curves,
         ):
             try:
                 while self.state.epoch < epochs:
-                    self._epoch(self.state.epoch + 1, advance, stop, track)
+                    self._epoch(self.state.epoch + 1, advance, stop, curves)
             except Collapsed as collapsed:
-                stopped = f"stopped in epoch {self.state.epoch + 1}: {collapsed}"
-        if stopped and not self.state.best_epoch:
+                collapse = f"stopped in epoch {self.state.epoch + 1}: {collapsed}"
+        if collapse and not self.state.best_epoch:
             lower = min(self.config.lr / 3, type(self.config)().lr)
-            raise CcrError(stopped, hint=f"a lower learning rate may help: --set lr={lower:.0e}")
+            raise CcrError(collapse, hint=f"a lower learning rate may help: --set lr={lower:.0e}")
         if self.ranks.first:
-            self._finish(stopped)
+            self._finish(collapse)
 
     def _write_static(self) -> None:
-        folder, validation, tower = self.build.folder, self.material.validation, self.material.tower
+        """Writes what is known before the first step: the tokenizer and config.json."""
+        folder, data, request = self.build.folder, self.data, self.build.request
         tokenizer = folder / "tokenizer"
         tokenizer.mkdir(exist_ok=True)
-        self.material.tokenizer.save(tokenizer)
-        base.write_json(
-            folder / "config.json",
-            {
-                **{k: self.build.request[k] for k in ("method", "lang", "seed", "noise", "preset")},
-                **self._special(),
-                **({"pairs": self.build.request["pairs"]} if "pairs" in self.build.request else {}),
-                "select": self.material.select if validation else "last",
-                "criterion": self.material.criterion,
-                "validation": _size(validation) if validation else None,
-                "dtype": self.build.request["dtype"],
-                "data": self.build.parents[0].path.rsplit("/", 1)[-1],
-                "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
-                "visual_dim": self.material.visual_dim,
-                **({"visual_tower": tower.config()} if tower else {}),
-                "text_encoder": self.method.encoder.text_encoder.config(),
-                "triplets": len(self.triplets),
-                "dropped": self.triplets.dropped,
-                "options": asdict(self.config),
-            },
-        )
+        data.tokenizer.save(tokenizer)
+        settings = {key: request[key] for key in ("method", "lang", "seed", "noise", "preset")}
+        if "langs" in request:
+            names = [p.path.rsplit("/", 1)[-1] for p in self.build.parents if p.kind == "translation"]
+            translations = dict(zip(self.triplets.langs, names, strict=True))
+            settings |= {"langs": request["langs"], "translations": translations}
+        if data.human:
+            settings["human"] = list(data.human)
+        if "pairs" in request:
+            settings["pairs"] = request["pairs"]
+        settings |= {
+            "select": data.select if data.validation else "last",
+            "criterion": data.criterion,
+            "validation": _size(data.validation) if data.validation else None,
+            "dtype": request["dtype"],
+            "data": self.build.parents[0].path.rsplit("/", 1)[-1],
+            "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
+            "visual_dim": data.visual_dim,
+        }
+        if data.tower:
+            settings["visual_tower"] = data.tower.config()
+        settings |= {
+            "text_encoder": self.method.encoder.text_encoder.config(),
+            "triplets": len(self.triplets),
+            "dropped": self.triplets.dropped,
+            "options": asdict(self.config),
+        }
+        base.write_json(folder / "config.json", settings)
 
-    def _special(self) -> dict[str, Any]:
-        """What is said of a run on several languages alone, or on captions that people wrote."""
-        human = {"human": list(self.material.human)} if self.material.human else {}
-        if "langs" not in self.build.request:
-            return human
-        names = [parent.path.rsplit("/", 1)[-1] for parent in self.build.parents if parent.kind == "translation"]
-        translations = dict(zip(self.triplets.langs, names, strict=True))
-        return {"langs": self.build.request["langs"], "translations": translations, **human}
-
-    def _epoch(self, epoch: int, advance: Any, stop: Stop, track: Tracker) -> None:
+    def _epoch(self, epoch: int, advance: Any, stop: Stop, curves: Curves) -> None:
         state, steps = self.state, self.engine.steps
         self.method.start_epoch(epoch)
         self.method.train()
         if state.step == 0:
             torch.manual_seed(derive(self.seed, "dropout", epoch, *([self.ranks.rank] if self.ranks.rank else [])))
         generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
-        order = self.material.order(generator, epoch)
+        order = self.data.order(generator, epoch)
         started = time.perf_counter() - state.seconds
         lr = self.engine.set_lr(epoch * steps - 1)  # for the history, where all steps are done
         for step in range(state.step, steps):
             lr = self.engine.set_lr((epoch - 1) * steps + step)
-            parts = self.engine.rows_of(order, step)
-            state.add(self.engine.step(parts, state.p, judged=epoch > self.config.warmup_epochs))
+            batches = self.engine.rows_of(order, step)
+            state.add(self.engine.step(batches, state.p, judged=epoch > self.config.warmup_epochs))
             state.seconds = time.perf_counter() - started
-            asked, due = self.ranks.agree(stop.asked, self._due())
-            if state.step % CHECK_STEPS == 0 or asked or due:
-                self._check_loss(epoch)
+            signal_number, due = self.ranks.agree(stop.signal_number, self._due())
+            if state.step % CHECK_STEPS == 0 or signal_number or due:
+                self._check_loss()
             if state.step % CHECK_STEPS == 0:
-                track.log({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
-            if asked or due:
+                curves.log({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
+            if signal_number or due:
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
-            best = f", best {self.material.criterion} {state.best:.1f}" if state.best >= 0 else ""
+            best = f", best {self.data.criterion} {state.best:.1f}" if state.best >= 0 else ""
             advance(1, note=note + best)
-            heed(asked)
-        self._check_loss(epoch)
+            end_on(signal_number)
+        self._check_loss()
         self.ranks.same_buffers(self.method)
         means = state.means()
         norm, skipped = means.pop("grad_norm"), means.pop("skipped", 0.0)
@@ -186,59 +186,59 @@ class Trainer:
         state.history.append(entry)
         seconds, rate = time.perf_counter() - started, len(order) / trained
         state.timing.append({"seconds": seconds, "triplets_per_second": rate, "memory_mb": memory_mb(self.device)})
-        track.log({**entry, "machine": state.timing[-1]}, epoch * steps)
+        curves.log({**entry, "machine": state.timing[-1]}, epoch * steps)
         state.epoch, state.step, state.sums, state.seconds = epoch, 0, {}, 0.0
-        asked, due = self.ranks.agree(stop.asked, self._due())
-        if asked or due or epoch == self.config.epochs:
+        signal_number, due = self.ranks.agree(stop.signal_number, self._due())
+        if signal_number or due or epoch == self.config.epochs:
             self._save()
-        heed(asked)
+        end_on(signal_number)
 
-    def _check_loss(self, epoch: int) -> None:
-        """Stops before a state is saved that no good can come of."""
-        if self.state.finite():
-            return
-        found = ", ".join(f"{term} {mean}" for term, mean in self.state.means().items() if not math.isfinite(mean))
-        raise Collapsed(f"the loss is not finite: {found}")
+    def _check_loss(self) -> None:
+        """Stops before a useless state is saved."""
+        if not self.state.finite():
+            means = self.state.means().items()
+            terms = ", ".join(f"{term} {mean}" for term, mean in means if not math.isfinite(mean))
+            raise Collapsed(f"the loss is not finite: {terms}")
 
     def _validate(self, epoch: int) -> dict[str, Any] | None:
-        """Scores the validation half that selects, and keeps the best epoch's weights."""
-        m, validation = self.material, self.material.validation
+        """Scores the selecting half of validation, and keeps the best epoch's weights."""
+        data, validation = self.data, self.data.validation
         self.method.eval()
         if not validation:
             some = torch.arange(min(len(self.triplets), BATCH))
             items = self.triplets.visual.select(self.triplets.item_N[some])
-            refuse_collapse(self.method, self._visuals(items), self._texts(m.target, some))
+            refuse_collapse(self.method, self._visuals(items), self._texts(data.target, some))
             self._keep(epoch)
             return None
         visual = self._visuals(next(iter(validation.values())).visual)
-        texts = {lang: self._texts(m.tokenizer.encode(each.texts)) for lang, each in validation.items()}
+        texts = {lang: self._texts(data.tokenizer.encode(gallery.texts)) for lang, gallery in validation.items()}
         refuse_collapse(self.method, visual, torch.cat(list(texts.values())))
+        labelled = "labels" in data.needs
         scored = {
-            lang: score_gallery(each, visual, texts[lang], labelled="labels" in m.needs)
-            for lang, each in validation.items()
+            lang: score_gallery(gallery, visual, texts[lang], labelled=labelled) for lang, gallery in validation.items()
         }
         figures = self.ranks.of_first(_figures(scored))
-        if figures[m.criterion] > self.state.best:
-            self.state.best = figures[m.criterion]
+        if figures[data.criterion] > self.state.best:
+            self.state.best = figures[data.criterion]
             self._calibrate(visual, texts)
             self._keep(epoch)
         return figures
 
     def _visuals(self, visual: Frames) -> Tensor:
-        """Embeds items (V, D), each process its share."""
+        """Embeds items (V, D), divided among the processes."""
         if self.ranks.size == 1:
             return embed_visuals(self.method, visual, self.device)
         return self.ranks.embed(lambda rows: embed_visuals(self.method, visual, self.device, rows), len(visual))
 
     def _texts(self, table: TokenTable, some_T: Tensor | None = None) -> Tensor:
-        """Embeds texts (T, D), all or some, each process its share."""
+        """Embeds all or some texts (T, D), divided among the processes."""
         some = torch.arange(len(table)) if some_T is None else some_T
         return self.ranks.embed(lambda rows: embed_texts(self.method, table, self.device, some[rows]), len(some))
 
     def _calibrate(self, visual_VD: Tensor, text_TD_of: Mapping[str, Tensor]) -> None:
-        """Tells the method how often its first hits are right, on the queries that select, of all languages."""
+        """Passes the method its first hits on the selecting queries of all languages, and which are right."""
         text_TD = torch.cat(list(text_TD_of.values()))
-        item_T = torch.cat([torch.from_numpy(self.material.validation[lang].item_T) for lang in text_TD_of])
+        item_T = torch.cat([torch.from_numpy(self.data.validation[lang].item_T) for lang in text_TD_of])
         item_T = item_T.to(self.device)
         parts = []
         for rows in torch.split(torch.arange(len(text_TD), device=self.device), BATCH):
@@ -252,28 +252,28 @@ class Trainer:
         Returns:
             The judge's figures; None without a judge, and for one that knows the truth.
         """
-        c, m = self.config, self.material
-        if m.judge.speaks == "never":
+        config, data, judge = self.config, self.data, self.data.judge
+        if judge.speaks == "never":
             return None
         self.method.eval()
         embedded = judging.Embedded(
             self._visuals(self.engine.visual),
-            self._texts(m.source),
-            self._texts(m.target),
+            self._texts(data.source),
+            self._texts(data.target),
             self.triplets.item_N.to(self.device),
         )
         if not self.ranks.first:
-            return self._told_belief(None)
-        opinion = m.fixed_opinion or judging.judge_triplets(
-            m.judge,
-            c.judge_side,
+            return self._same_belief(None)
+        opinion = data.fixed_opinion or judging.judge_triplets(
+            judge,
+            config.judge_side,
             embedded,
             self.triplets,
             seed=derive(self.seed, "null", epoch),
-            batch_size=c.batch_size,
+            batch_size=config.batch_size,
             scores=self.method.judge_scores,
         )
-        if epoch >= c.warmup_epochs and m.judge.speaks == "epoch":
+        if epoch >= config.warmup_epochs and judge.speaks == "epoch":
             self.state.p = self._to_device(opinion.p, LEAST)
         similarities = embedded.similarities()
         folder = self.build.folder / "evidence"
@@ -282,15 +282,15 @@ class Trainer:
             {
                 "slot_id": self.triplets.slot_ids,
                 "lang": np.asarray(self.triplets.langs)[self.triplets.lang_N],
-                **{f"sim_{k.lower()}": similarities[k].astype(np.float32) for k in ("VS", "VT", "ST")},
+                **{f"sim_{side.lower()}": similarities[side].astype(np.float32) for side in ("VS", "VT", "ST")},
                 "p_clean": opinion.p.VT.astype(np.float32),
             }
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.by_language(run.EVIDENCE, self.triplets.langs))
-        return self._told_belief(None if m.judge.knows_truth else judging.quality(opinion, self.triplets))
+        return self._same_belief(None if judge.knows_truth else judging.quality(opinion, self.triplets))
 
-    def _told_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Has all processes believe what the first one does; returns its figures."""
+    def _same_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Gives all processes the belief of the first one; returns its figures."""
         if self.ranks.size > 1:
             p = self.state.p
             sides, quality = self.ranks.of_first(([p.VS.cpu(), p.VT.cpu(), p.ST.cpu()], quality))
@@ -319,23 +319,39 @@ class Trainer:
     def _resume(self) -> None:
         loaded = Progress.load(self.build.folder, self.device)
         if len({*self.ranks.all(loaded and (loaded[0].epoch, loaded[0].step))}) > 1:
-            raise ArtifactError(f"not all processes see the same {self.build.folder}", hint="share the workspace")
+            raise ArtifactError(
+                f"the processes see different contents of {self.build.folder}", hint="share the workspace"
+            )
         if loaded is None:
             return
         self.state, engine = loaded
         self.engine.load(engine)
-        if self.state.epoch < self.config.epochs:
-            epoch, step = self.state.epoch, self.state.step
-            where = (
-                f"after epoch {epoch}" if not step else f"after step {step} of {self.engine.steps} of epoch {epoch + 1}"
-            )
-            say(f"going on {where} of {self.config.epochs}")
+        epoch, step, epochs = self.state.epoch, self.state.step, self.config.epochs
+        if epoch < epochs:
+            place = f"step {step} of {self.engine.steps} of epoch {epoch + 1}" if step else f"epoch {epoch}"
+            say(f"going on after {place} of {epochs}")
 
-    def _finish(self, stopped: str) -> None:
+    @contextmanager
+    def _curves(self, done: int) -> Iterator[Curves]:
+        """Opens TensorBoard's log where it is wanted, beside the runs: a run's files are those of its request.
+
+        Args:
+            done: Completed steps; entries of later steps by an earlier attempt are removed.
+        """
+        if self.options.report_to is None or not self.ranks.first:
+            yield Curves(None)
+            return
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = self.build.final.parent.parent / "tensorboard" / self.build.final.name
+        with SummaryWriter(str(folder), purge_step=done + 1) as writer:
+            yield Curves(writer)
+
+    def _finish(self, collapse: str) -> None:
         """Writes the best epoch's weights and the record.
 
         Args:
-            stopped: Why training ended early; empty if it did not.
+            collapse: Why training ended early; empty if it did not.
         """
         state, timing = self.state, self.state.timing
         self.build.environment |= {
@@ -347,8 +363,8 @@ class Trainer:
             "triplets_per_second": round(float(np.median([t["triplets_per_second"] for t in timing])), 1),
             "epochs": [{name: round(value, 3) for name, value in t.items()} for t in timing],
         }
-        if stopped:
-            base.write_json(self.build.folder / run.STOPPED, {"why": stopped})
+        if collapse:
+            base.write_json(self.build.folder / run.STOPPED, {"why": collapse})
         state.write_history(self.build.folder)
         save_tensors(self.build.folder / "model.safetensors", state.model)
         self.build.finish(
@@ -358,22 +374,133 @@ class Trainer:
                 "triplets": len(self.triplets),
                 "steps": self.engine.steps * len(state.history),
                 "parameters": sum(p.numel() for p in self.method.parameters()),
-                **({"stopped": 1} if stopped else {}),
+                **({"stopped": 1} if collapse else {}),
             }
         )
 
 
 def _size(validation: Mapping[str, Gallery]) -> list[int]:
-    """How many queries, of all languages, and items choose the epoch."""
-    return [sum(len(each.texts) for each in validation.values()), len(next(iter(validation.values())).item_ids)]
+    """Numbers of queries, of all languages, and of items that select the epoch."""
+    galleries = list(validation.values())
+    return [sum(len(gallery.texts) for gallery in galleries), len(galleries[0].item_ids)]
 
 
 def _figures(scored: Mapping[str, Figures]) -> dict[str, Any]:
-    """Figures on validation; of several languages their means, and each language's."""
-    told = {
-        lang: {"SumR": each.sum_r, "mAP": each.mean_ap, "t2v": each.t2v, "v2t": each.v2t}
-        for lang, each in scored.items()
+    """Figures on validation; with several languages their means, and those of each language."""
+    by_lang = {
+        lang: {"SumR": figures.sum_r, "mAP": figures.mean_ap, "t2v": figures.t2v, "v2t": figures.v2t}
+        for lang, figures in scored.items()
     }
-    if len(told) == 1:
-        return next(iter(told.values()))
-    return {**_figures({"": over_folds(list(scored.values()))}), "langs": told}
+    if len(by_lang) == 1:
+        return next(iter(by_lang.values()))
+    return {**_figures({"": over_folds(list(scored.values()))}), "langs": by_lang}
+
+
+class Collapsed(Exception):
+    """Training that has collapsed: the loss is not finite, or the model cannot tell items apart."""
+
+
+def refuse_collapse(method: Method, visual_VD: Tensor, text_TD: Tensor) -> None:
+    """Checks a sample of embedded items and texts.
+
+    Args:
+        method: The model.
+        visual_VD: Embedded items.
+        text_TD: Embedded texts.
+
+    Raises:
+        Collapsed: If vectors are not finite, all similarities are equal, or all texts are equally uncertain.
+    """
+    some_T = torch.linspace(0, len(text_TD) - 1, min(len(text_TD), _SAMPLE), device=text_TD.device).long()
+    some_V = torch.linspace(0, len(visual_VD) - 1, min(len(visual_VD), _SAMPLE), device=visual_VD.device).long()
+    sim_TV, uncertainty_T = method.score(text_TD[some_T], visual_VD[some_V])
+    if not sim_TV.isfinite().all():
+        raise Collapsed("vectors of texts or items are not finite")
+    if sim_TV.numel() > 2 and float(sim_TV.std()) < SPREAD:
+        raise Collapsed(f"all similarities are equal, {float(sim_TV.mean()):.4f}: the model tells nothing apart")
+    if uncertainty_T is None or len(some_T) < 3 or method.calibrated:  # certain of all may be right, if all hits are
+        return
+    low, high = float(uncertainty_T.min()), float(uncertainty_T.max())
+    if high - low < EQUAL:
+        raise Collapsed(f"the evidence is saturated: the uncertainty of every text is {low:.4f}")
+
+
+class Curves:
+    """Logs training curves.
+
+    Args:
+        writer: TensorBoard's writer; None: log nothing.
+    """
+
+    def __init__(self, writer: Any) -> None:
+        self.writer = writer
+
+    def log(self, figures: Mapping[str, Any], step: int, prefix: str = "") -> None:
+        """Logs the numbers among nested figures.
+
+        Args:
+            figures: Figures by name.
+            step: Step, counted from the beginning of training.
+            prefix: Goes before each name.
+        """
+        if self.writer is None:
+            return
+        for name, value in figures.items():
+            if isinstance(value, Mapping):
+                self.log(value, step, f"{prefix}{name}/")
+            elif isinstance(value, int | float) and not isinstance(value, bool):
+                self.writer.add_scalar(f"{prefix}{name}", float(value), step)
+
+
+class Stop:
+    """The stop signal received, if any."""
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+
+
+def end_on(signal_number: int | None) -> None:
+    """Ends the process as a signal would have, if there was one.
+
+    Args:
+        signal_number: `Stop.signal_number` from before the state was saved; it may have changed since.
+
+    Raises:
+        KeyboardInterrupt: On SIGINT.
+        Terminated: On SIGTERM.
+    """
+    if signal_number == signal.SIGINT:
+        raise KeyboardInterrupt
+    if signal_number == signal.SIGTERM:
+        raise Terminated
+
+
+@contextmanager
+def stoppable(aloud: bool) -> Iterator[Stop]:
+    """Defers the first SIGINT or SIGTERM to the end of a step; a second one acts at once.
+
+    Args:
+        aloud: Print a message at the first signal.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
+        yield stop
+        return
+    before: dict[int, Any] = {}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def defer(number: int, frame: FrameType | None) -> None:
+        stop.signal_number = number
+        restore()
+        if aloud:
+            say("stopping after this step; the same signal again stops at once", level=-1)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, defer)
+    try:
+        yield stop
+    finally:
+        restore()

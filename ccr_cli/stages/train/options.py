@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ccr_cli import registry
-from ccr_cli.errors import UsageError, no_share
+from ccr_cli.errors import UnavailableError, UsageError, no_share
 from ccr_cli.stages.shared.options import option
 
 SEVERAL = "+"
 """Joins the languages of one run: `de+fr`."""
-CHOICES = {
+CHOICES: dict[str, tuple[str | None, ...]] = {
     "langs": ("all", "draw"),
     "select_on": ("mt", "human"),
+    "report_to": (None, "tensorboard"),
     "dtype": ("float32", "bfloat16", "float16"),
 }
 """Values that an option can have."""
@@ -88,6 +90,7 @@ class TrainingOptions:
         """Checks values that need no data.
 
         Raises:
+            UnavailableError: If TensorBoard is not installed.
             UsageError: If one is out of range or not among the choices.
         """
         if self.noise is not None and not 0 <= self.noise <= 1:
@@ -95,7 +98,9 @@ class TrainingOptions:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 flag = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{flag} is one of {', '.join(choices)}, not {getattr(self, name)!r}")
+                raise UsageError(f"{flag} is one of {', '.join(filter(None, choices))}, not {getattr(self, name)!r}")
+        if self.report_to == "tensorboard" and find_spec("tensorboard") is None:
+            raise UnavailableError("TensorBoard is not installed", hint="pip install 'ccr-cli[track]'")
         if self.pairs is None and self.pairs_weight:
             raise UsageError(
                 "--pairs-weight goes with --pairs", hint="ccr diagnose RUN --export FILE writes such a file"

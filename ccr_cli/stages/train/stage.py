@@ -26,7 +26,6 @@ from ccr_cli.stages.train.pair_list import Chosen
 from ccr_cli.stages.train.processes import ALONE, Ranks, together
 from ccr_cli.stages.train.run_name import run_name
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
-from ccr_cli.stages.train.tracking import refuse_unknown
 
 
 def train_together(inputs: Inputs, options: TrainingOptions) -> base.Artifact | None:
@@ -99,7 +98,6 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     several = len(sources.translated) > 1
     if options.langs != "all" and not several:
         raise UsageError(f"--langs {options.langs} goes with several languages", hint="--lang es --lang fr")
-    refuse_unknown(options.report_to)
     module = registry.load("methods", options.method)
     if options.preset is not None and options.preset not in module.Method.PRESETS:
         known = ", ".join(module.Method.PRESETS) or "none"

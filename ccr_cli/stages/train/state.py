@@ -1,6 +1,6 @@
-"""How far training is, and how that is kept on disk: whatever stops it, the bytes of an undisturbed run come out.
+"""The progress of training and its state on disk: a resumed run has the bytes of an undisturbed one.
 
-Shape suffixes: T texts, V visual items, D dimension.
+The state is safetensors and JSON: nothing is pickled, and the newest state is always complete.
 """
 
 from __future__ import annotations
@@ -15,34 +15,36 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save
 from torch import Tensor
 
-from ccr_cli.artifacts import base
+from ccr_cli.artifacts.base import atomic_open, read_json, write_json
 from ccr_cli.artifacts.build import IN_HAND
 from ccr_cli.methods.base import Belief
-from ccr_cli.stages.train.checkpoint import load_state, save_state
+
+_STATE = "state.json"
 
 
 @dataclass
 class Progress:
-    """Everything that changes while a run is trained, but for the weights and what moves them."""
+    """Everything that changes while a run is trained, except the weights and the optimisers."""
 
     p: Belief[Tensor]
-    """What the judge believes of every triplet."""
+    """Belief in every triplet."""
     epoch: int = 0
-    """Epochs that are done."""
+    """Completed epochs."""
     step: int = 0
-    """Steps of the next one that are done."""
+    """Completed steps of the next epoch."""
     sums: dict[str, Tensor] = field(default_factory=dict)
-    """Loss terms of these steps, added up."""
+    """Sum of each loss term over these steps."""
     seconds: float = 0.0
-    """What these steps took."""
+    """Duration of these steps."""
     best_epoch: int = 0
     best: float = -math.inf
     model: dict[str, Tensor] = field(default_factory=dict)
     """The best epoch's weights, on the CPU."""
     history: list[dict[str, Any]] = field(default_factory=list)
-    """A line an epoch; nothing in it depends on the machine's speed."""
+    """One entry per epoch, independent of the machine's speed."""
     timing: list[dict[str, float]] = field(default_factory=list)
     """Seconds, rate and memory of each epoch."""
 
@@ -53,19 +55,19 @@ class Progress:
         self.step += 1
 
     def finite(self) -> bool:
-        """Whether the loss of the steps so far is a number."""
+        """Whether the loss of the steps so far is finite."""
         return not self.sums or bool(torch.stack([v.float() for v in self.sums.values()]).isfinite().all())
 
     def means(self) -> dict[str, float]:
-        """Mean over the steps of each loss term."""
+        """Mean of each loss term over the steps."""
         return {term: float(value) / self.step for term, value in self.sums.items()}
 
     def save(self, folder: Path, engine: Mapping[str, Any]) -> None:
-        """Writes `history.jsonl`, and all that going on needs; what was there before stays until this is complete.
+        """Writes `history.jsonl` and the state for resuming; the older state stays until this one is complete.
 
         Args:
-            folder: Of the run in the making.
-            engine: State of what moves the weights.
+            folder: The run's building folder.
+            engine: State of the weights and optimisers, `Engine.state`.
         """
         self.write_history(folder)
         state = {
@@ -84,13 +86,13 @@ class Progress:
         save_state(folder / IN_HAND, f"{self.epoch:04d}-{self.step:07d}", state)
 
     def write_history(self, folder: Path) -> None:
-        """Writes a line an epoch."""
-        with base.atomic_open(folder / "history.jsonl", "w") as handle:
+        """Writes one line per epoch."""
+        with atomic_open(folder / "history.jsonl", "w") as handle:
             handle.writelines(json.dumps(entry) + "\n" for entry in self.history)
 
     @classmethod
     def load(cls, folder: Path, device: torch.device) -> tuple[Progress, dict[str, Any]] | None:
-        """Reads what the last attempt saved, and the state of its engine; None where nothing is."""
+        """Reads the progress and the engine's state that the last attempt saved, if any."""
         state = load_state(folder / IN_HAND)
         if state is None:
             return None
@@ -110,8 +112,66 @@ class Progress:
 
 
 def memory_mb(device: torch.device) -> float:
-    """Most memory that was in use so far, in MB: the device's, or on a CPU that of the process."""
+    """Peak memory in MB: the device's, or on a CPU that of the process."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (1e6 if sys.platform == "darwin" else 1e3), 1)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Writes tensors atomically as safetensors."""
+    plain = {k: v.detach().contiguous().cpu() for k, v in tensors.items()}
+    with atomic_open(path) as handle:
+        handle.write(save(plain))
+
+
+def save_state(folder: Path, when: str, state: dict[str, Any]) -> None:
+    """Saves a nested state of dicts, lists, numbers, strings and tensors, then removes the older one.
+
+    Args:
+        folder: Folder of states.
+        when: Unique name of this state.
+        state: The state.
+    """
+    folder.mkdir(exist_ok=True)
+    tensors: dict[str, Tensor] = {}
+    skeleton = _flatten(state, "", tensors)
+    name = f"epoch-{when}.safetensors"
+    save_tensors(folder / name, tensors)
+    write_json(folder / _STATE, {"tensors": name, "state": skeleton})
+    for old in folder.glob("epoch-*.safetensors"):
+        if old.name != name:
+            old.unlink()
+
+
+def load_state(folder: Path) -> dict[str, Any] | None:
+    """Loads the newest state, or None where there is none."""
+    if not (folder / _STATE).is_file():
+        return None
+    record = read_json(folder / _STATE)
+    if not (folder / record["tensors"]).is_file():  # stopped while removing it
+        return None
+    state: dict[str, Any] = _restore(record["state"], load_file(folder / record["tensors"]))
+    return state
+
+
+def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().to("cpu", copy=True)
+        return {"$tensor": name}
+    if isinstance(value, dict):
+        return {"$dict": [[key, _flatten(item, f"{name}/{key}", tensors)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_flatten(item, f"{name}/{i}", tensors) for i, item in enumerate(value)]
+    return value
+
+
+def _restore(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict) and "$tensor" in value:
+        return tensors[value["$tensor"]]
+    if isinstance(value, dict):
+        return {key: _restore(item, tensors) for key, item in value["$dict"]}
+    if isinstance(value, list):
+        return [_restore(item, tensors) for item in value]
+    return value

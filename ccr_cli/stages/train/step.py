@@ -21,30 +21,30 @@ from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.nets.row_adam import RowAdam
 from ccr_cli.nets.text_transformer import TransformerTextEncoder
 from ccr_cli.stages.train.processes import ALONE, Ranks
-from ccr_cli.stages.train.training_data import Material
+from ccr_cli.stages.train.training_data import TrainingData
 
 ROOM = 0.5
-"""Share of a device's free memory that features may take; larger ones stay on the host and are sent by batch."""
+"""Fraction of a device's free memory that features may take; larger ones stay on the host and are sent by batch."""
 
 
 class Engine:
     """Moves a method's weights, step by step."""
 
     def __init__(
-        self, method: Method, material: Material, device: torch.device, dtype: torch.dtype, ranks: Ranks = ALONE
+        self, method: Method, data: TrainingData, device: torch.device, dtype: torch.dtype, ranks: Ranks = ALONE
     ) -> None:
-        """Makes the optimisers and puts what batches are made of where it is read.
+        """Makes the optimisers and places the data on the device.
 
         Args:
-            method: What is trained, on its device.
-            material: What it is trained on.
-            device: Where it computes.
+            method: The model, on its device.
+            data: The data of training.
+            device: The device.
             dtype: float32, or that of autocast.
             ranks: The processes that share each batch.
         """
-        self.method, self.material, self.device, self.dtype, self.ranks = method, material, device, dtype, ranks
-        self.config = material.config
-        self.triplets = material.per_epoch
+        self.method, self.data, self.device, self.dtype, self.ranks = method, data, device, dtype, ranks
+        self.config = data.config
+        self.triplets = data.per_epoch
         dense, sparse = parameter_groups(method, self.config)
         self.optimizers: list[torch.optim.Optimizer] = []
         if dense:
@@ -56,9 +56,9 @@ class Engine:
         self.losses = ranks.wrap(method)
         self.sparse: list[Tensor] = [weight for group in sparse for weight in group["params"]]
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
-        self.visual = _placed(material.triplets.visual, device)
-        self.item_N = material.triplets.item_N.to(device)
-        self.label_V = None if material.label_V is None else material.label_V.to(device)
+        self.visual = _placed(data.triplets.visual, device)
+        self.item_N = data.triplets.item_N.to(device)
+        self.label_V = None if data.label_V is None else data.label_V.to(device)
 
     @property
     def steps(self) -> int:
@@ -70,8 +70,8 @@ class Engine:
         """The batches of a step: one, or as many as are accumulated.
 
         Args:
-            order: All triplets, in the order of the epoch.
-            step: Of the epoch, from 0.
+            order: Rows of the epoch's triplets, in order.
+            step: Number of the step in the epoch, from 0.
         """
         size, n = int(self.config.batch_size), int(self.config.accumulate)
         parts = torch.split(order[step * n * size : (step + 1) * n * size], size)
@@ -81,10 +81,10 @@ class Engine:
         """Sets the learning rates of a step.
 
         Args:
-            done: Steps since training began.
+            done: Completed steps.
 
         Returns:
-            That of the weights that are trained from scratch.
+            The rate of weights trained from scratch.
         """
         total, c = self.steps * self.config.epochs, self.config
         share = 0.5 * (1 + math.cos(math.pi * done / total))
@@ -101,12 +101,12 @@ class Engine:
 
         Args:
             parts: Rows of the triplets of each batch; their gradients are averaged.
-            p: What is believed of all triplets.
+            p: Belief in all triplets.
             judged: Whether the warm-up is over.
 
         Returns:
-            Loss terms by name, and the norm of the gradient before it is clipped, as `grad_norm`; on the device. Under
-            float16 also `skipped`: 1 where it overflowed, so that nothing moved and the norm counts as 0.
+            Loss terms by name, and the norm of the gradient before clipping as `grad_norm`; on the device. Under
+            float16 also `skipped`: 1 where the gradient overflowed, so that the step was skipped and its norm is 0.
         """
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -128,7 +128,7 @@ class Engine:
         return sums
 
     def state(self) -> dict[str, Any]:
-        """Everything that changes from step to step, the random states of all processes too."""
+        """Everything that changes from step to step, including the random states of all processes."""
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(self.device)
@@ -140,7 +140,7 @@ class Engine:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Goes back to a `state`; processes that were not there draw from a seed of their own."""
+        """Restores a `state`; a process that it does not contain draws from its own seed."""
         self.method.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
@@ -156,33 +156,33 @@ class Engine:
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def _batch(self, rows: Tensor, p: Belief[Tensor], judged: bool) -> Batch:
-        m, own = self.material, self.ranks.own(rows)
+        data, own = self.data, self.ranks.own(rows)
         on_device = sent(rows, self.device)
         item_B, own_b = self.item_N[on_device], self.ranks.own(on_device)
-        source = m.source.select(own).to(self.device)
+        source = data.source.select(own).to(self.device)
         resident = self.visual.offsets_V1.device.type == self.device.type
-        items_b = self.item_N[own_b] if resident else m.triplets.item_N[own]
+        items_b = self.item_N[own_b] if resident else data.triplets.item_N[own]
         return Batch(
             visual=self.visual.select(items_b).to(self.device),
             source=source,
-            target=source if m.target is m.source else m.target.select(own).to(self.device),
+            target=source if data.target is data.source else data.target.select(own).to(self.device),
             item_B=item_B,
             p=Belief(*(side[on_device] for side in (p.VS, p.VT, p.ST))),
             judged=judged,
-            back=m.back.select(own).to(self.device) if m.back else None,
+            back=data.back.select(own).to(self.device) if data.back else None,
             label_B=self.label_V[item_B] if self.label_V is not None else None,
             gather=self.ranks.gather if self.ranks.size > 1 else None,
         )
 
     def _clip(self) -> dict[str, Tensor]:
-        """Returns the norm of the whole gradient, and shortens it to `clip_norm` where it is longer."""
+        """Shortens the whole gradient to `clip_norm` if it is longer; returns its norm before that."""
         for weight in self.sparse:
             if weight.grad is not None:
                 weight.grad = weight.grad.coalesce()
         by_optimizer = [_gradients(optimizer) for optimizer in self.optimizers]
         grads = [grad for part in by_optimizer for grad in part]
         overflow = {}
-        if self.scaler.is_enabled():  # the scaler asks of each optimiser alone: all shall know where one overflows
+        if self.scaler.is_enabled():  # the scaler checks each optimiser alone: where one overflows, all must skip
             scaled = get_total_norm(grads)
             for part in by_optimizer:
                 if part:
@@ -197,25 +197,25 @@ class Engine:
 
 
 def compile_encoders(method: Method) -> None:
-    """Has torch.compile make the transformers encoders of texts faster.
+    """Compiles the transformers encoders of texts with torch.compile.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If the method has none.
     """
     encoders = [part for part in method.modules() if isinstance(part, TransformerTextEncoder)]
     if not encoders:
-        raise UsageError("there is no transformers encoder that could be compiled", hint="leave --compile out")
+        raise UsageError("--compile is for transformers encoders, and this run has none", hint="leave --compile out")
     for encoder in encoders:
         encoder.compile()
 
 
 def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """The gradients of its weights, of sparse ones their rows."""
+    """The gradients of an optimiser's weights; of sparse gradients the rows."""
     weights = (weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None)
     return [weight.grad.values() if weight.grad.is_sparse else weight.grad for weight in weights]
 
 
 def _placed(visual: Frames, device: torch.device) -> Frames:
-    """Puts features on the device where they fit; larger ones stay, and are sent by batch."""
+    """Puts features on the device if they fit; larger ones stay on the host and are sent by batch."""
     fits = device.type == "cuda" and visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]
     return visual.to(device) if fits else visual

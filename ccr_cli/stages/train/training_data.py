@@ -1,4 +1,4 @@
-"""What a run is trained on: triplets, their texts tokenised once, and the validation half that selects.
+"""The data of training: triplets, their texts tokenised once, and the selecting half of validation.
 
 Shape suffixes: N triplets, V visual items.
 """
@@ -32,35 +32,35 @@ from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources
 
 UNKNOWN = 0.2
-"""Share of unknown tokens above which something is wrong with a tokenizer, or it is of another script."""
+"""Fraction of unknown tokens above which a tokenizer is broken or of another script."""
 
 
 @dataclass(frozen=True)
-class Material:
+class TrainingData:
     """Everything that training reads."""
 
     config: Any
-    """The method's options; `classes` is counted where it was 0."""
+    """The method's options, with `classes` counted where it was 0."""
     data: dataset.Dataset
     triplets: Triplets
     tokenizer: Tokenizer
     source: TokenTable
     target: TokenTable
-    """`source` itself where nothing was translated."""
+    """`source` itself if nothing was translated."""
     back: TokenTable | None
     tower: VisualTower | None
-    """The encoder of the features, where it is trained too."""
+    """The encoder of the features, if it is trained too."""
     label_V: Tensor | None
     """Category of each training item, numbered from 0, for a method that learns them."""
     validation: dict[str, Gallery]
-    """The half that chooses the epoch, with the queries of each language; none where no item can."""
+    """The selecting half of validation by query language; empty where no epoch can be selected."""
     select: str
-    """Whose queries choose: `mt` or `human`."""
+    """The selecting queries: `mt` or `human`."""
     human: tuple[str, ...]
-    """Languages into which people translated what is trained on."""
+    """Languages whose training captions were translated by people."""
     judge: Judge
     drawn: int | None
-    """The seed by which an epoch has each caption in one language alone; None where it has it in all."""
+    """Seed that draws one language per caption each epoch; None: all languages each epoch."""
     fixed_opinion: Opinion | None
     """The opinion of a judge that needs no model: it stays the same in all epochs."""
     weights: Belief[FloatArray] | None = None
@@ -68,7 +68,7 @@ class Material:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What the method reads, `Config.needs`."""
+        """The inputs that the method reads, `Config.needs`."""
         needed: frozenset[str] = self.config.needs()
         return needed
 
@@ -79,15 +79,15 @@ class Material:
 
     @property
     def per_epoch(self) -> int:
-        """Triplets of an epoch."""
+        """Triplets per epoch."""
         return len(self.triplets) if self.drawn is None else int(self.triplets.slot_N.max()) + 1
 
     def order(self, generator: torch.Generator, epoch: int) -> Tensor:
-        """Which triplets an epoch trains on, and in which order.
+        """The triplets of an epoch, in their order.
 
         Args:
-            generator: Of the order.
-            epoch: From 1.
+            generator: Draws the order.
+            epoch: Number of the epoch, from 1.
         """
         if self.drawn is None:
             return torch.randperm(len(self.triplets), generator=generator)
@@ -96,11 +96,11 @@ class Material:
 
     @property
     def criterion(self) -> str:
-        """The figure on validation that chooses the epoch."""
+        """The validation figure that selects the epoch."""
         return "mAP" if "labels" in self.needs else "SumR"
 
     def text_encoder(self) -> TextEncoder:
-        """A text encoder that reads these texts, made anew; torch's seed decides its first weights."""
+        """A new text encoder for these texts; torch's seed decides its first weights."""
         return make_text_encoder(self.config, self.data)
 
     def first_belief(self) -> Belief[FloatArray]:
@@ -110,8 +110,8 @@ class Material:
         return self.weights or judging.trust(self.triplets)
 
 
-def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
-    """Reads what a run is trained on.
+def gather(sources: Sources, config: Any, options: TrainingOptions) -> TrainingData:
+    """Reads the data of training.
 
     Args:
         sources: The artifacts.
@@ -119,7 +119,7 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
         options: The options of `ccr train`: method, seed, langs and select_on are read.
 
     Raises:
-        ArtifactError: If something that the method reads is missing.
+        ArtifactError: If an input of the method is missing.
         UsageError: If there are more categories than `classes`, or texts that cannot be compared.
     """
     whole = dataset.read(sources.data)
@@ -142,11 +142,13 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
     triplets, weights = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
     if weights is not None and not judge.needs_model:
         hint = "leave --pairs-weight out, or --set judge=none"
-        raise UsageError(f"judge={config.judge} and --pairs-weight both say from the start what to believe", hint=hint)
+        raise UsageError(
+            f"judge={config.judge} and --pairs-weight both decide the belief in the pairs from the start", hint=hint
+        )
     if config.visual != "projection" and tower is None and bool((triplets.visual.offsets_V1.diff() == 1).all()):
         warn(f"visual={config.visual} reads the rows of an item together, and every training item has one row")
     if judge.speaks in ("step", "epoch") and config.epochs <= config.warmup_epochs:
-        warn(f"judge={config.judge} never speaks: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
+        warn(f"judge={config.judge} has no effect: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
     select = options.select_on if sources.translated else "human"
     validation = _validation(data, translations, sources, select, needs)
     fixed_opinion = None
@@ -159,13 +161,13 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
         warn(f"{unknown:.0%} of the captions' tokens are unknown to the tokenizer of {config.text_encoder}")
     label_V = None
     if "labels" in needs and triplets.label_V is not None:
-        found, numbers = np.unique(triplets.label_V.numpy(), return_inverse=True)
+        labels, numbers = np.unique(triplets.label_V.numpy(), return_inverse=True)
         label_V = torch.from_numpy(numbers)
-        classes = config.classes or len(found)
-        if classes < len(found):
-            raise UsageError(f"classes={classes}, and the training items have {len(found)} categories")
+        classes = config.classes or len(labels)
+        if classes < len(labels):
+            raise UsageError(f"classes={classes}, and the training items have {len(labels)} categories")
         config = configure(type(config), {"classes": classes}, f"method {options.method}", config)
-    return Material(
+    return TrainingData(
         config=config,
         data=whole,
         triplets=triplets,
@@ -186,24 +188,24 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> Material:
 
 
 def _by_people(sources: Sources, translations: Mapping[str, pd.DataFrame], data: dataset.Dataset) -> tuple[str, ...]:
-    """The languages in which captions that people wrote would be trained on."""
+    """The languages in which people wrote the training captions."""
     if not sources.translated:
         return ()
-    found = tuple(lang for lang, frame in translations.items() if translation.by_people(frame, data.captions))
-    for lang in found:
-        warn(f"people wrote the {lang} captions that are trained on: the run is marked as one that saw them")
-    return found
+    langs = tuple(lang for lang, frame in translations.items() if translation.by_people(frame, data.captions))
+    for lang in langs:
+        warn(f"people wrote the {lang} training captions: the run is marked as trained on human captions")
+    return langs
 
 
 def draw(slot_N: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
-    """Draws one triplet of each slot, whatever its language.
+    """Draws one triplet of each slot, of any language.
 
     Args:
         slot_N: Slot of each triplet.
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Returns:
-        Rows of the triplets that are drawn, ascending.
+        Rows of the drawn triplets, ascending.
     """
     shuffled = np.random.default_rng(seed).permutation(len(slot_N))
     _, first = np.unique(slot_N[shuffled], return_index=True)
@@ -217,14 +219,14 @@ def _require(
     translations: Mapping[str, pd.DataFrame],
     method: str,
 ) -> None:
-    """Refuses to train without what the method reads."""
+    """Refuses to train without the method's inputs."""
     if "back" in needs and triplets.back is None:
         lacking = [lang for lang, frame in translations.items() if not (frame["direction"] == "back").any()]
-        asked = " ".join(f"--lang {lang}" for lang in lacking or triplets.langs)
+        languages = " ".join(f"--lang {lang}" for lang in lacking or triplets.langs)
         raise ArtifactError(
             f"{method} reads back-translations, and the translations into "
             f"{' and '.join(lacking or triplets.langs)} lack them",
-            hint=f"ccr translate {asked} --back, or --set cycle_weight=0",
+            hint=f"ccr translate {languages} --back, or --set cycle_weight=0",
         )
     if "labels" in needs and triplets.label_V is None:
         raise ArtifactError(f"{method} learns categories, and items of {sources.data.path} have no label")
@@ -237,8 +239,8 @@ def _validation(
     select_on: str,
     needs: frozenset[str],
 ) -> dict[str, Gallery]:
-    """The validation half that selects, with the queries that may, by language: machine-translated by default."""
-    found, missed = {}, {}
+    """The selecting half of validation with its queries, by language: machine-translated by default."""
+    galleries, missed = {}, {}
     for lang, frame in translations.items():
         if select_on == "human":
             captions = data.captions[data.captions["lang"] == lang]
@@ -247,12 +249,12 @@ def _validation(
             captions = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
             what = f"translations into {lang}"
         try:
-            found[lang] = gallery(data, sources.features, "val-select", captions, what, needs)
+            galleries[lang] = gallery(data, sources.features, "val-select", captions, what, needs)
         except ArtifactError as error:
             missed[lang] = error.message
     for lang, why in missed.items():
-        if found:
+        if galleries:
             warn(f"{lang} does not count for model selection: {why}")
-    if not found:
+    if not galleries:
         warn(f"no model selection, the last epoch is kept: {'; '.join(dict.fromkeys(missed.values()))}")
-    return found
+    return galleries

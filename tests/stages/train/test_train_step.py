@@ -21,7 +21,7 @@ from ccr_cli.methods import infonce
 from ccr_cli.methods.base import Belief, Method
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.train.collapse import Collapsed, refuse_collapse
+from ccr_cli.stages.train.loop import Collapsed, refuse_collapse
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import find_sources
 from ccr_cli.stages.train.step import Engine
@@ -41,7 +41,7 @@ def engine(chain: Chain, **options: object) -> Engine:
 
 
 def belief(made: Engine) -> Belief[torch.Tensor]:
-    p = judging.trust(made.material.triplets)
+    p = judging.trust(made.data.triplets)
     return Belief(*(torch.from_numpy(side).float() for side in (p.VS, p.VT, p.ST)))
 
 
