@@ -1,6 +1,6 @@
-"""A list of training pairs with verdicts, as a file: what a diagnosis exports, a reader corrects, and training takes.
+"""A file of training pairs with verdicts: a diagnosis exports it, a person corrects it, training reads it.
 
-Parquet or CSV with a header. `COLUMNS` are what `ccr diagnose --export` writes; whoever reads needs some of them alone.
+Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers need only some of them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ COLUMNS = pa.schema(
 SUFFIXES = (".parquet", ".csv")
 VERDICTS = ("clean", "noisy")
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
-"""What a spreadsheet would run as a formula begins so; an apostrophe more keeps it from that."""
+"""Beginning of a cell that a spreadsheet runs as a formula; a leading apostrophe prevents that."""
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A list of pairs that was read."""
+class PairsFile:
+    """The content of a file of pairs."""
 
     path: Path
     frame: pd.DataFrame
@@ -64,34 +64,34 @@ class Listed:
             )
 
     def refuse_unknown(self, column: str, known: Collection[str], data: str) -> None:
-        """Refuses a list of other captions.
+        """Refuses a file of other captions.
 
         Args:
-            column: Ids.
+            column: A column of caption ids.
             known: The training captions of a data set.
-            data: Its name.
+            data: The data set's name.
 
         Raises:
-            UsageError: If it names another one.
+            UsageError: If an id is unknown.
         """
         unknown = [name for name in self.frame[column] if name not in known]
         if unknown:
             more = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
             raise UsageError(
                 f"{self.path}: {unknown[0]!r} is no training caption of {data}{more}",
-                hint="a list of pairs is of one data set, and of its training captions alone",
+                hint="the file must contain pairs of this data set's training split only",
             )
 
 
 def write(path: Path, pairs: pd.DataFrame) -> None:
-    """Writes pairs, at once and whole.
+    """Writes pairs atomically.
 
     Args:
         path: `.parquet` or `.csv`; its folder must exist.
-        pairs: Has `COLUMNS`.
+        pairs: Table with `COLUMNS`.
 
     Raises:
-        UsageError: If the file can be neither, or there is no such folder.
+        UsageError: If the suffix is another one, or the folder is missing.
     """
     check(path)
     if not path.absolute().parent.is_dir():
@@ -105,26 +105,26 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
         out = io.StringIO(newline="")
         lines = csv.writer(out, lineterminator="\n")
         lines.writerow(frame.columns)
-        lines.writerows([_shown(cell) for cell in row] for row in frame.itertuples(index=False))
+        lines.writerows([_escaped(cell) for cell in row] for row in frame.itertuples(index=False))
         handle.write(out.getvalue().encode())
 
 
 def check(path: Path) -> None:
-    """Refuses a name that does not say how to write it.
+    """Refuses a file name that is neither `.parquet` nor `.csv`.
 
     Raises:
-        UsageError: If it is neither Parquet nor CSV.
+        UsageError: If it is neither.
     """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"{path.name!r} is neither .parquet nor .csv")
 
 
-def read(path: Path) -> Listed:
-    """Reads a list of pairs.
+def read(path: Path) -> PairsFile:
+    """Reads a file of pairs.
 
     Raises:
-        UsageError: If it is not there, is no such list, is empty, names a pair twice, or has a verdict or a probability
-            that is none.
+        UsageError: If it is missing, not a file of pairs or empty, contains a pair twice, or has an invalid verdict or
+            probability.
     """
     check(path)
     try:
@@ -134,27 +134,27 @@ def read(path: Path) -> Listed:
     try:
         frame = _parquet(content) if path.suffix == ".parquet" else _csv(content)
     except (pa.ArrowException, csv.Error, ValueError) as error:
-        raise UsageError(f"{path} is no list of pairs: {error}") from None
-    listed = Listed(path, frame, hashlib.sha256(content).hexdigest())
+        raise UsageError(f"{path} is not a file of pairs: {error}") from None
+    file = PairsFile(path, frame, hashlib.sha256(content).hexdigest())
     if not content or (len(frame.columns) and frame.empty):
-        raise UsageError(f"{path} is empty: it names no pair")
+        raise UsageError(f"{path} is empty")
     if not {"slot_id", "source_caption_id"} & set(frame.columns):
-        hint = "ccr diagnose RUN --export pairs.csv writes such a list"
-        raise UsageError(f"{path} is no list of pairs: it has no column slot_id or source_caption_id", hint=hint)
-    _refuse(listed, "verdict", ~frame["verdict"].isin(VERDICTS) if "verdict" in frame else None, "clean or noisy")
+        hint = "ccr diagnose RUN --export pairs.csv writes such a file"
+        raise UsageError(f"{path} is not a file of pairs: it has no column slot_id or source_caption_id", hint=hint)
+    _refuse(file, "verdict", ~frame["verdict"].isin(VERDICTS) if "verdict" in frame else None, "clean or noisy")
     for name in ("p_vs", "p_clean", "p_st"):
         if name in frame:
-            _refuse(listed, name, ~frame[name].between(0, 1), "a probability")
+            _refuse(file, name, ~frame[name].between(0, 1), "a probability")
     keys = [name for name in ("slot_id", "lang") if name in frame]
     if "slot_id" in keys:
-        _refuse(listed, "slot_id", frame.duplicated(keys), "there once")
-    return listed
+        _refuse(file, "slot_id", frame.duplicated(keys), "unique")
+    return file
 
 
-def _refuse(listed: Listed, name: str, wrong: pd.Series[bool] | None, what: str) -> None:
+def _refuse(file: PairsFile, name: str, wrong: pd.Series[bool] | None, what: str) -> None:
     if wrong is not None and wrong.any():
         row = int(wrong.to_numpy().argmax())
-        raise UsageError(f"{listed.path}, row {row + 1}: {name} '{listed.frame[name].iloc[row]}' is not {what}")
+        raise UsageError(f"{file.path}, row {row + 1}: {name} '{file.frame[name].iloc[row]}' is not {what}")
 
 
 def _parquet(content: bytes) -> pd.DataFrame:
@@ -171,7 +171,7 @@ def _csv(content: bytes) -> pd.DataFrame:
     if short is not None:
         raise ValueError(f"line {short + 1} has {len(rows[short])} cells, the header {len(rows[0])}")
     columns = {name: [row[at] for row in rows[1:]] for at, name in enumerate(rows[0]) if name in COLUMNS.names}
-    return _typed({name: [_meant(cell) for cell in cells] for name, cells in columns.items()})
+    return _typed({name: [_unescaped(cell) for cell in cells] for name, cells in columns.items()})
 
 
 def _typed(columns: dict[str, list[Any]]) -> pd.DataFrame:
@@ -182,10 +182,10 @@ def _typed(columns: dict[str, list[Any]]) -> pd.DataFrame:
     return frame
 
 
-def _shown(cell: object) -> str:
-    """A cell of a CSV file that no spreadsheet runs."""
+def _escaped(cell: object) -> str:
+    """A cell of a CSV file, escaped for spreadsheets."""
     return f"'{cell}" if isinstance(cell, str) and _RUN.match(cell) else str(cell)
 
 
-def _meant(cell: str) -> str:
+def _unescaped(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell

@@ -1,4 +1,4 @@
-"""What a run is called: from what was asked for, and from what its sources were asked for."""
+"""The name of a run, from its request and the requests of its sources."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ccr_cli.stages.translate import job as translate
 
 
 def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Names a run, by requests alone: what else lies in the workspace and what the sources are called is no matter.
+    """Names a run by requests alone, whatever else the workspace holds and whatever its sources are called.
 
-    `DATA-LANG-METHOD-seedN`, with preset and noise ratio behind the method; behind the data set the encoder, and
-    behind each language the engine, where `ccr extract` and `ccr translate --lang LANG` take another by themselves.
-    Six hex digits stand for all else that differs from the defaults: options of the run, of its translations and of
-    its features, and a second translation.
+    `DATA-LANG-METHOD-seedN`; preset and noise ratio follow the method. The encoder follows the data set, and the engine
+    its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex digits encode
+    everything else that differs from the defaults: options of the run, of its translations and of its features, and a
+    second translation.
 
     Args:
-        sources: What it is trained from.
+        sources: The artifacts that it is trained on.
         data: Its data set.
-        request: The run's own options.
-        defaults: The same with their default values.
+        request: The run's request.
+        defaults: The same with default values.
     """
     encoder, of_features = _features(sources.features, data)
     translated = [_translation(artifact, data) for artifact in sources.translated]
     engines = [engine for engine, _ in translated] or [""]
-    langs = [part for each in zip(sources.langs, engines, strict=True) for part in each]
+    langs = [part for pair in zip(sources.langs, engines, strict=True) for part in pair]
     noise = f"noise{request['noise']['ratio']:g}" if request["noise"] else ""
     parts = [data.name, encoder, *langs, request["method"], request["preset"], noise]
     readable = "-".join([*(part for part in parts if part), f"seed{request['seed']}"])
@@ -42,7 +42,7 @@ def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any]
 
 
 def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
-    """The encoder if it is not the usual one, and the options that are not its defaults; of each, where joined."""
+    """The encoder, empty if it is the usual one, and the options that differ from its defaults; of all joined parts."""
     parts = [_encoder(part.request, data) for part in features.parts(artifact)]
     if len(parts) == 1:
         return parts[0]
@@ -61,7 +61,7 @@ def _encoder(request: Mapping[str, Any], data: dataset.Dataset) -> tuple[str, di
 
 
 def _translation(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
-    """The engine if it is not the usual one, and the options that are not its defaults."""
+    """The engine, empty if it is the usual one, and the options that differ from its defaults."""
     lang, engine = str(artifact.request["lang"]), str(artifact.request["engine"])
     usual = translate.usual_request(lang, engine) if engine in registry.names("translators") else {}
     return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact.request, usual)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,30 +23,30 @@ from ccr_cli.stages.train.pair_list import Chosen
 
 @dataclass
 class Sources:
-    """The artifacts that a run is trained from."""
+    """The artifacts that a run is trained on."""
 
     data: base.Artifact
     translated: tuple[base.Artifact, ...]
-    """One a language, in the order of their names; none where a method trains on what nobody translated."""
+    """One translation per language, in the order of the languages' names; none for a run on source captions alone."""
     features: base.Artifact
     noise: base.Artifact | None
     second: base.Artifact | None = None
     """Another engine's translation, for the judge `translation`."""
     pairs: Chosen | None = None
-    """A list of the pairs to train on; None: all of them."""
+    """A list of the pairs to train on; None: all pairs."""
 
     @property
     def parents(self) -> list[base.Artifact]:
-        """All of them."""
+        """All artifacts."""
         return [a for a in (self.data, *self.translated, self.second, self.noise, self.features) if a is not None]
 
     @property
     def langs(self) -> tuple[str, ...]:
-        """The languages of the translations, else that of the captions."""
+        """The languages of the translations; without translations the language of the captions."""
         return tuple(map(translation.language, self.translated)) or (dataset.read(self.data).source_lang,)
 
     def translations(self) -> dict[str, pd.DataFrame]:
-        """The translations by language; the captions themselves where nothing was translated."""
+        """The translations by language; the captions themselves if nothing was translated."""
         if self.translated:
             return dict(zip(self.langs, map(translation.read, self.translated), strict=True))
         data = dataset.read(self.data)
@@ -56,101 +55,90 @@ class Sources:
 
 
 def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool = False) -> Sources:
-    """Finds the data set, translations and features to train from, without noise.
+    """Finds the data set, translations and features to train on, without noise.
 
-    Of two translations into one language that are given the first is trained on, and the second is what the judge
-    `translation` compares it with; of translations into several languages all are trained on. Where none is given,
-    those of the data set that is given are looked at, or of the one that given features or noise are of. A method
-    that needs no translation does without where there is none, and where `lang` is the language of the captions
-    themselves.
+    Of two given translations into one language the first is trained on, and the judge `translation` compares it with
+    the second. Of translations into several languages all are trained on. Without a given translation this looks for
+    those of the given data set, or of the data set of the given features or noise. A method that needs no translation
+    does without one if there is none, or if `lang` is the language of the captions.
 
     Args:
-        inputs: What was given, and where to look.
-        lang: Language of the translation, several with `+` between; by default those that are given, else that of
-            the only one.
-        method: Who trains.
-        back: Whether back-translations are read: of several translations those that have them come into question.
+        inputs: The given artifacts, and where to look for others.
+        lang: Target language, or several joined by `+`; by default those of the given translations, else that of the
+            only one.
+        method: The method to train.
+        back: Prefer translations with back-translations.
 
     Raises:
         ArtifactError: If one is missing, several fit, or they are not of one data set.
-        UsageError: If a judge's second translation is given beside several languages.
+        UsageError: If there are a judge's second translation and several languages.
     """
     optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
     datasets = [a for a in inputs.given if a.kind == "dataset"]
-    others = [p for a in inputs.given if a.kind in ("features", "noise") for p in a.parents if p.kind == "dataset"]
-    wanted = {a.id: a.path for a in datasets} or {p.id: inputs.workspace.root / p.path for p in others}
+    links = [p for a in inputs.given if a.kind in ("features", "noise") for p in a.parents if p.kind == "dataset"]
+    paths = {a.id: a.path for a in datasets} or {p.id: inputs.workspace.root / p.path for p in links}
     narrow = optional or all(a.kind != "translation" for a in inputs.given)
 
-    def known(artifact: base.Artifact) -> bool:
-        return not narrow or not wanted or any(p.id in wanted for p in artifact.parents)
+    def of_data(artifact: base.Artifact) -> bool:
+        return not narrow or not paths or any(p.id in paths for p in artifact.parents)
 
-    named = [a for a in inputs.given if a.kind == "translation" and known(a)]
-    asked = tuple(sorted(set(lang.split(SEVERAL)))) if lang else ()
-    found = asked or tuple(sorted({translation.language(a) for a in named})) or (None,)
-    if len(found) == 1:
-        inputs, second = _aside(inputs, [a for a in named if translation.language(a) in found])
-    elif len(named) > len({translation.language(a) for a in named}):
+    translations = [a for a in inputs.given if a.kind == "translation" and of_data(a)]
+    known = tuple(sorted({translation.language(a) for a in translations}))
+    languages = (tuple(sorted(set(lang.split(SEVERAL)))) if lang else known) or (None,)
+    second = None
+    if len(languages) == 1:
+        fitting = [a for a in translations if translation.language(a) in languages]
+        if len(fitting) == 2:
+            second = fitting[1]
+            inputs = replace(inputs, given=[a for a in inputs.given if a is not second])
+    elif len(translations) > len(known):
         raise UsageError(
-            f"several translations into one language, and {len(found)} languages",
-            hint="one translation a language: the judge translation then reads back-translations",
+            f"several translations into one language, and {len(languages)} languages",
+            hint="give one translation per language: the judge translation then reads back-translations",
         )
-    else:
-        second = None
-    place = next(iter(wanted.values())) if narrow and len(wanted) == 1 else None
+    place = next(iter(paths.values())) if narrow and len(paths) == 1 else None
     translated = []
-    for each in found:
+    for language in languages:
 
-        def fits(artifact: base.Artifact, each: str | None = each) -> bool:
-            return known(artifact) and each in (None, translation.language(artifact))
+        def fits(artifact: base.Artifact, language: str | None = language) -> bool:
+            return of_data(artifact) and language in (None, translation.language(artifact))
 
-        of = " ".join([*([f"of {place.name}"] if place else []), *([f"into {each}"] if each else [])])
-        hint = f"ccr translate{f' {inputs.workspace.relative(place)}' if place else ''} --lang {each or 'LANG'}"
-        if place and (place / dataset.TEXTS).is_file():
-            methods, _ = registry.loaded("methods")
-            without = " or ".join(name for name, module in methods.items() if not module.Method.TRANSLATED)
-            hint = f"its texts are features, and cannot be translated: --method {without}"
-
-        def better(artifact: base.Artifact) -> bool:
+        def preferred(artifact: base.Artifact) -> bool:
             return bool(artifact.request.get("back")) or not back
 
+        which = " ".join([*([f"of {place.name}"] if place else []), *([f"into {language}"] if language else [])])
+        hint = f"ccr translate{f' {inputs.workspace.relative(place)}' if place else ''} --lang {language or 'LANG'}"
+        if place and (place / dataset.TEXTS).is_file():
+            methods, _ = registry.loaded("methods")
+            untranslated = " or ".join(name for name, module in methods.items() if not module.Method.TRANSLATED)
+            hint = f"its texts are features, and cannot be translated: --method {untranslated}"
+        find = inputs.maybe if optional else partial(inputs.one, hint=hint)
         try:
-            one = (inputs.maybe if optional else partial(inputs.one, hint=hint))("translation", of, fits, better=better)
+            artifact = find("translation", which, fits, better=preferred)
         except ArtifactError as error:
-            if not _own(datasets or inputs.workspace.artifacts("dataset"), wanted, each):
+            candidates = [a for a in datasets or inputs.workspace.artifacts("dataset") if not paths or a.id in paths]
+            if not language or not candidates or any(dataset.read(a).source_lang != language for a in candidates):
                 raise
-            own = f"{each} is the captions' own language: leave --lang out, or --method source-only"
-            raise ArtifactError(error.message, hint=own) from None
-        if one is not None:
-            translated.append(one)
-        elif each is not None and len(found) > 1:
-            raise ArtifactError(f"there is no translation {of}", hint=hint)
+            same = f"{language} is the captions' own language: leave --lang out, or --method source-only"
+            raise ArtifactError(error.message, hint=same) from None
+        if artifact is not None:
+            translated.append(artifact)
+        elif language is not None and len(languages) > 1:
+            raise ArtifactError(f"there is no translation {which}", hint=hint)
     if translated:
         data = inputs.parent(translated[0], "dataset")
-        for given in datasets:
-            require_parent(translated[0], given)
+        for artifact in datasets:
+            require_parent(translated[0], artifact)
     else:
-        data = inputs.one("dataset", "", lambda a: not wanted or a.id in wanted, hint="ccr data import noto-emoji")
+        data = inputs.one("dataset", "", lambda a: not paths or a.id in paths, hint="ccr data import noto-emoji")
         if lang not in (None, dataset.read(data).source_lang):
             raise ArtifactError(f"there is no translation of {data.name} into {lang}", hint=hint)
     feats = inputs.one("features", f"of {data.name}", made_from(data), hint=f"ccr extract {data.path}")
-    for each_of in (feats, *translated, *([second] if second else [])):
-        require_parent(each_of, data)
+    for artifact in (feats, *translated, *([second] if second else [])):
+        require_parent(artifact, data)
     if second:
         inputs.note(second)
     return Sources(data, tuple(translated), feats, None, second)
-
-
-def _own(datasets: Sequence[base.Artifact], wanted: Mapping[str, object], lang: str | None) -> bool:
-    """Whether a language is that of the captions themselves, in all data sets that come into question."""
-    asked = [a for a in datasets if not wanted or a.id in wanted] if lang else []
-    return bool(asked) and all(dataset.read(a).source_lang == lang for a in asked)
-
-
-def _aside(inputs: Inputs, named: list[base.Artifact]) -> tuple[Inputs, base.Artifact | None]:
-    """Takes the second of two translations into one language aside."""
-    if len(named) != 2:
-        return inputs, None
-    return replace(inputs, given=[a for a in inputs.given if a is not named[1]]), named[1]
 
 
 def make_noise(
@@ -216,20 +204,20 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
     given = [a for a in inputs.given if a.kind == "noise"]
     targets = [str(a.request["target"]) for a in given] or ([target] if ratio else [])
     if not sources.translated and "translation" in targets:
-        raise UsageError("there are no translations that could be switched", hint="--noise-target pair")
+        raise UsageError("there are no translations to switch", hint="--noise-target pair")
     if given:
-        chosen = inputs.one("noise", "")
+        artifact = inputs.one("noise", "")
         if ratio is not None:
-            raise UsageError(f"{chosen.path} and --noise are two answers to one question", hint="leave one out")
-        require_parent(chosen, sources.data)
-        return replace(sources, noise=chosen)
+            raise UsageError(f"{artifact.path} and --noise both set the mismatch", hint="leave one out")
+        require_parent(artifact, sources.data)
+        return replace(sources, noise=artifact)
     if not ratio:
         return sources
     draw = partial(make_noise, data=sources.data, ratio=ratio, style=style, target=target, seed=seed)
     try:
         drawn = draw(inputs.workspace)
-    except Planned as planned:  # the plan of the run needs the noise, so one that is not there yet is drawn aside
-        with TemporaryDirectory() as aside:
-            drawn = base.load(planned.path, "noise") if planned.state == "done" else draw(Workspace(Path(aside)))
+    except Planned as planned:  # the run's plan needs the noise, so a dry run draws a missing one in another folder
+        with TemporaryDirectory() as folder:
+            drawn = base.load(planned.path, "noise") if planned.state == "done" else draw(Workspace(Path(folder)))
     inputs.note(drawn)
     return replace(sources, noise=drawn)
