@@ -1,4 +1,4 @@
-"""index: what a run searches as a FAISS index, and how near it comes to exact search.
+"""index: a FAISS index of what a run searches, and its recall against exact search.
 
 Files: `index.faiss`, `entries.parquet` (the ids, in the order of the index), `index.json`.
 """
@@ -13,7 +13,7 @@ from ccr_cli.artifacts.base import Artifact, read_json
 from ccr_cli.artifacts.parquet import read_table
 
 ENTRIES = pa.schema([pa.field("id", pa.string(), nullable=False)])
-"""Items, or captions."""
+"""The ids of items or captions."""
 
 
 def entries(artifact: Artifact) -> list[str]:
@@ -22,6 +22,6 @@ def entries(artifact: Artifact) -> list[str]:
 
 
 def about(artifact: Artifact) -> dict[str, Any]:
-    """Reads how the index was built, and its recall."""
+    """Reads how an index was built, and its recall."""
     value: dict[str, Any] = read_json(artifact.file("index.json"))
     return value

@@ -122,19 +122,17 @@ Parts = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.", rich_help_panel=_WHERE)]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more.", rich_help_panel=_WHERE)]
-Find = Annotated[
-    str | None, typer.Option("--find", help="What to find: items, or captions of items.", show_default="items")
-]
+Find = Annotated[str | None, typer.Option("--find", help="What to search: items or captions.", show_default="items")]
 SearchedLang = Annotated[
     str | None,
-    typer.Option("--lang", help="Take a run that knows this language; with --find captions, its captions alone."),
+    typer.Option("--lang", help="Use a run that knows this language; with --find captions, search its captions only."),
 ]
 SearchedSplit = Annotated[
     str | None,
     typer.Option("--split", help="Items to search: train, val, test or all.", show_default="test, or the index's"),
 ]
 ByIndex = Annotated[
-    bool, typer.Option("--index", help="Search by the workspace's index of the run; or name it as an artifact.")
+    bool, typer.Option("--index", help="Use the workspace's index of the run (or name an index as an artifact).")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 NoiseStyle = Annotated[

@@ -16,14 +16,19 @@ from ccr_cli.commands import common as c
 def index(
     artifacts: c.Artifacts = None,
     split: Annotated[str, typer.Option("--split", help="Items to search: train, val, test or all.")] = "test",
-    find: Annotated[str, typer.Option("--find", help="What to find: items, or captions of items.")] = "items",
+    find: Annotated[str, typer.Option("--find", help="What to search: items or captions.")] = "items",
     lang: Annotated[
         str | None,
-        typer.Option("--lang", help="Take a run that knows this language; with --find captions, its captions alone."),
+        typer.Option(
+            "--lang", help="Use a run that knows this language; with --find captions, search its captions only."
+        ),
     ] = None,
-    kind: Annotated[str, typer.Option("--type", help="ivf (cells) or hnsw (a graph).")] = "ivf",
+    kind: Annotated[str, typer.Option("--type", help="Kind of index: ivf (cells) or hnsw (graph).")] = "ivf",
     recall: Annotated[
-        float, typer.Option("--recall", help="The share of the ten most similar that a query shall find.")
+        float,
+        typer.Option(
+            "--recall", help="Fraction of the ten most similar entries that queries must find (above 0, up to 1)."
+        ),
     ] = 0.99,
     device: c.Device = "auto",
     name: c.Name = None,
@@ -34,33 +39,32 @@ def index(
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Index what a run searches, for galleries of hundreds of thousands and more.
+    """Build a search index, for galleries of hundreds of thousands of items.
 
-    Writes an artifact with a FAISS index, and how much of what exact search finds it finds. `ccr search` takes it
-    with --index, or by name.
+    Writes an artifact with a FAISS index and its recall against exact search. `ccr search` uses it with --index, or if
+    it is among the artifacts.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    from ccr_cli.stages.search.build_index import Asked
+    from ccr_cli.stages.search.build_index import IndexOptions
     from ccr_cli.stages.search.build_index import index as stage
-    from ccr_cli.stages.search.choice import chosen_run
-    from ccr_cli.stages.search.stage import Wanted
+    from ccr_cli.stages.search.stage import SearchOptions, choose_run
 
-    wanted = Wanted(None if split == "all" else split, find, lang, device)
-    made = stage(inputs, chosen_run(inputs, lang), wanted, Asked(kind, recall), name=name, force=force)
+    options = SearchOptions(None if split == "all" else split, find, lang, device)
+    made = stage(inputs, choose_run(inputs, lang), options, IndexOptions(kind, recall), name=name, force=force)
     show_index(made)
     c.emit(inputs, [made], json)
 
 
 def show_index(made: Artifact) -> None:
-    """Says how near an index comes to exact search, and what that saves."""
+    """Says the recall of an index, and the time of a query with and without it."""
     from ccr_cli.artifacts import index as artifact
 
     about, spent = artifact.about(made), made.about.get("environment") or {}
-    found = about["recall"]
+    recall = about["recall"]
     console.say(
-        f"  {made.counts['entries']:,} entries, {about['type']}, effort {about['effort']}: recall@{found['at']} "
-        f"{found['value']:.3f} against exact search ({found['queries']} queries: {about['measured_on']})"
+        f"  {made.counts['entries']:,} entries, {about['type']}, effort {about['effort']}: recall@{recall['at']} "
+        f"{recall['value']:.3f} against exact search ({recall['queries']} queries: {about['measured_on']})"
     )
     console.say(f"  {spent['query_ms']:.2g} ms a query, exact {spent['exact_query_ms']:.2g} ms")
 

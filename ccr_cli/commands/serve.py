@@ -21,53 +21,55 @@ def serve(
     split: c.SearchedSplit = None,
     index: c.ByIndex = False,
     host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes one that is free.")] = 8000,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
     token_file: Annotated[
         Path | None,
-        typer.Option("--token-file", help="File with the token that requests must bring; needed with --host."),
+        typer.Option("--token-file", help="File with the token that requests must send; required with --host."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", help="A further name of this server, e.g. a proxy's; repeat for more."),
+        typer.Option("--allow-host", help="Also accept this Host name, e.g. a proxy's; repeat for more."),
     ] = None,
-    max_upload: Annotated[int, typer.Option("--max-upload", min=1, help="Largest picture, in MiB.")] = 10,
-    max_requests: Annotated[int, typer.Option("--max-requests", min=1, help="Requests at once.")] = 32,
-    open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
+    max_upload: Annotated[int, typer.Option("--max-upload", min=1, help="Largest upload, in MiB.")] = 10,
+    max_requests: Annotated[int, typer.Option("--max-requests", min=1, help="Most requests at once.")] = 32,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: c.Device = "auto",
     workspace: c.WorkspaceOption = Path("."),
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Search over HTTP, with a page to type into.
+    """Serve search over HTTP, with a web page.
 
     Prints its address and serves until it is stopped. Only this machine can reach it, unless --host says otherwise;
-    then requests must bring a token.
+    then requests must send a token.
     """
     c.setup(quiet, verbose)
     for package in ("fastapi", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise UnavailableError(
-                f"a server needs the package {package}, which is not installed", hint="pip install 'ccr-cli[serve]'"
+                f"ccr serve needs the package {package}, which is not installed", hint="pip install 'ccr-cli[serve]'"
             )
-    from ccr_cli.stages.search.choice import choose
-    from ccr_cli.stages.search.server import Place
+    from ccr_cli.stages.search.server import ServerOptions
     from ccr_cli.stages.search.server import serve as stage
+    from ccr_cli.stages.search.stage import open_searcher
 
-    place = Place(host, port, tuple(allow_host or ()), token_file, max_upload << 20, max_requests)
-    place.rules()
+    options = ServerOptions(host, port, tuple(allow_host or ()), token_file, max_upload << 20, max_requests)
+    options.rules()
     inputs = c.inputs_from(workspace, artifacts)
-    searcher = choose(inputs, split=split, find=find, lang=lang, device=device, index=index)
+    searcher = open_searcher(inputs, split=split, find=find, lang=lang, device=device, index=index)
 
     def ready(address: str) -> None:
         print(address, flush=True)
-        console.say("  Ctrl-C stops it")
+        console.say("  press Ctrl-C to stop")
         if open_:
             import webbrowser
 
             webbrowser.open(address)
 
     try:
-        stage(searcher, place, ready)
+        stage(searcher, options, ready)
     except (KeyboardInterrupt, Terminated) as stop:
         console.say("stopped")
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None

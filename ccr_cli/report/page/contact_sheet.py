@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from ccr_cli.artifacts.base import atomic_open
+from ccr_cli.errors import UsageError
 from ccr_cli.report.content import ExampleSearch
 from ccr_cli.report.figures.canvas import FAINT, GRID, INK, drawing, new_figure, to_png
 from ccr_cli.report.figures.lettering import wrapped
@@ -18,6 +21,8 @@ from ccr_cli.report.page.rendering import render, static
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 
 SIDE = 240
+LIMITS = {".html": 20_000, ".png": 200}
+"""Most pictures on one sheet."""
 COLUMNS = 5
 CELL, PICTURE = 1.5, 1.3
 """Width of a cell of the grid and of the picture in it, in inches."""
@@ -96,6 +101,28 @@ def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
     return figure
 
 
-def write(path: Path, searches: Sequence[ExampleSearch], title: str) -> bytes:
-    """The sheet as a file: PNG if `path` ends in `.png`, else HTML."""
-    return to_picture(searches, title) if path.suffix == ".png" else to_html(searches, title).encode()
+def write(path: Path | None, searches: Sequence[ExampleSearch], title: str) -> Path:
+    """Writes a sheet.
+
+    Args:
+        path: A `.html` or `.png` file; None: a temporary `.html`.
+        searches: The queries with their results.
+        title: What was searched.
+
+    Returns:
+        The path of the sheet.
+
+    Raises:
+        UsageError: If there are too many results for one sheet, or its folder does not exist.
+    """
+    if path is None:
+        path = Path(tempfile.mkdtemp(prefix="ccr-search-")) / "sheet.html"
+    if not path.parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}")
+    total, limit = sum(len(search.results) for search in searches), LIMITS[path.suffix]
+    if total > limit:
+        raise UsageError(f"{total:,} results are too many for one {path.suffix} sheet (at most {limit:,})")
+    data = to_picture(searches, title) if path.suffix == ".png" else to_html(searches, title).encode()
+    with atomic_open(path) as handle:
+        handle.write(data)
+    return path

@@ -18,7 +18,7 @@ from ccr_cli.data.splits import items_of
 from ccr_cli.report.content import CrossAttention, ExampleHit, ExampleSearch, ModelInternals
 from ccr_cli.stages.report.sample_searches import best_runs
 from ccr_cli.stages.report.stage import finder
-from ccr_cli.stages.search.stage import Searcher, Wanted
+from ccr_cli.stages.search.stage import Searcher, SearchOptions
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.labels import knows_truth
@@ -152,7 +152,7 @@ def _pictures(
     ]
     english = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
     english_of = english.drop_duplicates("item_id").set_index("item_id")["text"]
-    searcher = Searcher(inputs, trained, Wanted(split, "captions", lang, device))
+    searcher = Searcher(inputs, trained, SearchOptions(split, "captions", lang, device))
     needs = load_method(trained, choose_device(device))[0].config.needs()
     visual, known = read_visuals(inputs.parent(trained, "features"), chosen, needs)
     searches = []

@@ -17,18 +17,18 @@ from ccr_cli.errors import ArtifactError, UnavailableError
 
 TYPES = ("ivf", "hnsw")
 EFFORTS = tuple(2**n for n in range(4, 13))
-"""Of a query: how many candidates of a graph are followed (efSearch), or cells are looked into (nprobe, from 1 on)."""
+"""Efforts of a query: candidates followed in a graph (efSearch); for cells see `Index.efforts`."""
 NEIGHBOURS, BUILD_EFFORT = 32, 200
-"""Of an entry in the graph (M), and candidates while it is built (efConstruction)."""
+"""Neighbours of an entry in the graph (M), and candidates while it is built (efConstruction)."""
 ROUNDING = 1e-5
-"""Similarities that differ by less are a tie: either entry is right."""
+"""Similarities that differ by less are a tie: either entry counts as correct."""
 
 Rows = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 
 
 def faiss() -> Any:
-    """The package.
+    """The FAISS package.
 
     Raises:
         UnavailableError: If it is not installed.
@@ -45,16 +45,16 @@ def faiss() -> Any:
 class Index:
     """An index in memory: entries with their vectors."""
 
-    def __init__(self, found: Any, kind: str) -> None:
-        self._index, self.kind = found, kind
+    def __init__(self, index: Any, kind: str) -> None:
+        self._index, self.kind = index, kind
 
     @classmethod
     def build(cls, rows_VD: Tensor, kind: str) -> Index:
-        """Builds an index of vectors, whose dot products are the similarities.
+        """Builds an index of vectors whose dot products are the similarities.
 
-        `ivf` is cells around 4 sqrt(V) centres (fewer where they would have less than 39 entries each, as FAISS
-        advises), found by k-means of a fixed seed. `hnsw` is a graph of neighbours: of 60,000 vectors it took 18 times
-        as long to build, with the same recall; the more there are the less a query costs beside `ivf`.
+        `ivf` groups them in cells around 4 sqrt(V) centres (fewer if a cell would have under 39 entries, as FAISS
+        advises), computed by k-means with a fixed seed. `hnsw` is a graph of neighbours: on 60,000 vectors it took 18
+        times as long to build for the same recall, but its queries scale better to large galleries.
         """
         package, data_VD = faiss(), rows_VD.cpu().contiguous().numpy()
         count, dim = data_VD.shape
@@ -71,20 +71,20 @@ class Index:
 
     @classmethod
     def read(cls, path: Path, kind: str, effort: int) -> Index:
-        """Reads an index, and sets the effort of a query.
+        """Reads an index and sets the effort of a query.
 
         Raises:
             ArtifactError: If FAISS cannot read it.
         """
         package = faiss()
         try:
-            found = cls(package.read_index(str(path)), kind)
+            index = cls(package.read_index(str(path)), kind)
         except RuntimeError as error:
-            raise ArtifactError(f"{path} is no index that this faiss reads: {str(error)[:200]}") from None
+            raise ArtifactError(f"this version of faiss cannot read the index {path}: {str(error)[:200]}") from None
         if kind == "ivf":
-            found._index.make_direct_map()
-        found.effort = effort
-        return found
+            index._index.make_direct_map()
+        index.effort = effort
+        return index
 
     def write(self, path: Path) -> None:
         """Writes the index."""
@@ -92,7 +92,7 @@ class Index:
 
     @property
     def effort(self) -> int:
-        """Of a query: more finds more and takes longer."""
+        """Effort of a query: a greater one finds more and takes longer."""
         return int(self._index.hnsw.efSearch if self.kind == "hnsw" else self._index.nprobe)
 
     @effort.setter
@@ -103,14 +103,14 @@ class Index:
             self._index.nprobe = value
 
     def efforts(self) -> list[int]:
-        """What is worth trying, the least first."""
+        """Efforts worth trying, the least first."""
         if self.kind == "hnsw":
             return list(EFFORTS)
         cells = int(self._index.nlist)
         return [*(2**n for n in range((cells - 1).bit_length())), cells]
 
     def nearest(self, query_QD: Tensor, k: int) -> Numbers:
-        """The numbers of the entries found for each query (Q, K), the most similar first; -1 where there are fewer."""
+        """The numbers of the nearest entries of each query (Q, K), the most similar first; -1 fills up."""
         at_QK: Numbers = self._index.search(query_QD.cpu().contiguous().numpy(), k)[1]
         return at_QK
 
@@ -128,15 +128,15 @@ def exact(query_QD: Tensor, rows_VD: Tensor, k: int) -> Tensor:
 
 
 def recall(index: Index, query_QD: Tensor, rows_VD: Tensor, best_QK: Tensor) -> float:
-    """The share of the K most similar entries that an index finds, mean over queries; ties are all right.
+    """The fraction of the K most similar entries that an index finds, mean over queries; ties all count.
 
     Args:
         index: The index.
         query_QD: Queries.
-        rows_VD: What it is an index of.
-        best_QK: The similarities of `exact`.
+        rows_VD: The indexed vectors.
+        best_QK: Similarities from `exact`.
     """
     at_QK = torch.from_numpy(index.nearest(query_QD, best_QK.shape[1])).to(rows_VD.device)
     sim_QK = torch.einsum("qd,qkd->qk", query_QD, rows_VD[at_QK.clamp(min=0)])
-    right_QK = (at_QK >= 0) & (sim_QK >= best_QK[:, -1:] - ROUNDING)
-    return float(right_QK.double().mean())
+    hit_QK = (at_QK >= 0) & (sim_QK >= best_QK[:, -1:] - ROUNDING)
+    return float(hit_QK.double().mean())

@@ -1,4 +1,4 @@
-"""Pictures as queries: encoded by the very encoder that made the features.
+"""Pictures as queries, encoded by the same encoder as the features.
 
 Shape suffixes: R rows of an input, D feature.
 """
@@ -24,29 +24,29 @@ from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
 from ccr_cli.stages.shared.options import configure
 
-_WHATEVER = {"model", "revision", "licence", *features.OF_VIDEOS}
-"""In encoder.json, but not what makes a picture's vector: the weights have their sha256."""
+_IGNORED = {"model", "revision", "licence", *features.OF_VIDEOS}
+"""Keys of encoder.json that do not change the vector of a picture: the weights are compared by their sha256."""
 
 
 class PictureEncoder:
-    """Whatever encoded the features of a data set, ready for one more picture.
+    """The encoder of a data set's features, ready for more pictures.
 
     Args:
-        feats: The features; of joined ones each part's encoder is needed.
+        feats: The features; joined features need the encoder of each part.
         device: Where the encoders run.
 
     Raises:
-        ArtifactError: If ccr did not encode them, or the encoder of that name is another one here.
+        ArtifactError: If ccr did not encode them, or the encoder has changed since.
         UnavailableError: If an encoder is not installed.
     """
 
     def __init__(self, feats: base.Artifact, device: torch.device) -> None:
-        about = base.read_json(feats.file("encoder.json"))
+        manifest = base.read_json(feats.file("encoder.json"))
         parts = features.parts(feats)
-        recorded = about.get(features.PARTS, [about])
+        recorded = manifest.get(features.PARTS, [manifest])
         self._parts = [
-            (_encoder(feats, part, told, device), part.request.get("pool") == "mean")
-            for part, told in zip(parts, recorded, strict=True)
+            (_encoder(feats, part, about, device), part.request.get("pool") == "mean")
+            for part, about in zip(parts, recorded, strict=True)
         ]
 
     def file(self, path: Path) -> Frames:
@@ -60,55 +60,55 @@ class PictureEncoder:
         try:
             return self._item([list(MediaReader(real.parent, model).read(medium)) for model, _ in self._parts])
         except MediaError as error:
-            raise UsageError(f"{path} cannot be searched with: {error}") from None
+            raise UsageError(f"cannot search with {path}: {error}") from None
 
     @property
     def stills(self) -> bool:
-        """Whether it encodes pictures, and not clips of videos alone."""
+        """Whether it encodes pictures, not only video clips."""
         return all(model.sampling.clip_frames == 1 for model, _ in self._parts)
 
     def image(self, image: Image.Image) -> Frames:
-        """Encodes a picture that is open, as one item; where `stills`."""
+        """Encodes an open picture as one item; only if `stills`."""
         return self._item([[model.preprocess(image)] for model, _ in self._parts])
 
     def _item(self, inputs: Sequence[Sequence[Tensor]]) -> Frames:
-        found = [_rows(model, given, mean) for (model, mean), given in zip(self._parts, inputs, strict=True)]
-        if len({len(rows_RD) for rows_RD in found}) > 1:
+        parts = [_rows(model, tensors, mean) for (model, mean), tensors in zip(self._parts, inputs, strict=True)]
+        if len({len(rows_RD) for rows_RD in parts}) > 1:
             raise UsageError("the encoders of the joined features give different numbers of rows")
-        rows_RD = torch.cat(found, dim=1)
+        rows_RD = torch.cat(parts, dim=1)
         return Frames(rows_RD, torch.tensor([0, len(rows_RD)]))
 
 
 @torch.inference_mode()
 def _rows(model: Any, inputs: Sequence[Tensor], mean: bool) -> Tensor:
-    """The rows of one item as an artifact would hold them: in half precision."""
-    given = model.encode(torch.stack(list(inputs))).float().cpu().numpy()
-    rows_RD = given.reshape(-1, given.shape[-1])
+    """The rows of one item as an artifact would hold them, rounded to half precision."""
+    output = model.encode(torch.stack(list(inputs))).float().cpu().numpy()
+    rows_RD = output.reshape(-1, output.shape[-1])
     if mean:
         rows_RD = rows_RD.mean(axis=0, dtype=np.float64, keepdims=True)
     return torch.from_numpy(rows_RD.astype(np.float16).astype(np.float32))
 
 
-def _encoder(feats: base.Artifact, part: features.Part, told: dict[str, Any], device: torch.device) -> Any:
-    """The encoder of one part, which must be the one that the features name.
+def _encoder(feats: base.Artifact, part: features.Part, recorded: dict[str, Any], device: torch.device) -> Any:
+    """Loads the encoder of one part.
 
     Raises:
-        ArtifactError: If it is not.
+        ArtifactError: If it differs from the one that the features record.
     """
     name = str(part.request["encoder"])
     if features.FROM in part.request or name == features.GIVEN:
         raise ArtifactError(
-            f"the features of {feats.path} were made elsewhere, so ccr cannot encode a picture as they were",
-            hint="search with words, or train on features of ccr extract",
+            f"the features {feats.path} were not made by ccr, so it cannot encode a picture like them",
+            hint="search with words, or train on features from ccr extract",
         )
     options = {k: v for k, v in {**part.request, **part.given}.items() if k not in ("encoder", "dtype", "pool")}
     module = registry.load("encoders", name)
     dtype = DTYPES[str(part.request["dtype"])]
     model = module.Encoder(configure(module.Config, options, f"encoder {name}"), device, dtype)
-    here = json.loads(json.dumps(model.describe()))
-    if other := sorted(k for k in {*here, *told} - _WHATEVER if here.get(k) != told.get(k)):
+    current = json.loads(json.dumps(model.describe()))
+    if other := sorted(k for k in {*current, *recorded} - _IGNORED if current.get(k) != recorded.get(k)):
         raise ArtifactError(
-            f"the encoder {name} is here another one than that of {feats.path}: {', '.join(other)} differ",
-            hint=f"extract again and train on that: {features.command(feats, feats.path.parent)} --force",
+            f"the encoder {name} differs from that of {feats.path} in {', '.join(other)}",
+            hint=f"extract again and train on the result: {features.command(feats, feats.path.parent)} --force",
         )
     return model

@@ -1,4 +1,4 @@
-"""serve: search over HTTP, with a page; bound to this machine unless told."""
+"""serve: search over HTTP, with a web page; reachable from this machine only unless `--host` says otherwise."""
 
 from __future__ import annotations
 
@@ -27,98 +27,100 @@ from ccr_cli.console import warn
 from ccr_cli.errors import CcrError, UsageError
 from ccr_cli.report.page import search_page
 from ccr_cli.report.thumbnails import small
-from ccr_cli.stages.search.server_guard import LOOPBACK, Guard, Rules
+from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
 from ccr_cli.stages.search.stage import Answer, Searcher
 
 T = TypeVar("T")
 MOST_TOP, MOST_LETTERS = 100, 1000
 MOST_PIXELS = 32_000_000
-"""Of a picture that is uploaded or shown."""
+"""Most pixels of a picture that is uploaded or shown."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
-"""Of uploads; Pillow knows many more, and each is code that reads what strangers send."""
+"""Formats of uploads; Pillow has many more, and each is code that reads data from strangers."""
 SIDES = {False: 320, True: 1024}
-"""Longest side of a picture that is shown, small and large."""
+"""Longest side of a shown picture, small and large, in pixels."""
 KEPT = 512
-"""Pictures that are kept in memory, as they are shown."""
+"""Shown pictures that are kept in memory."""
 LEAST_TOKEN = 16
 Top = Annotated[int, Query(ge=1, le=MOST_TOP)]
 Words = Annotated[str, Query(max_length=MOST_LETTERS)]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the server listens, and how it may be called."""
+class ServerOptions:
+    """Where the server listens, and its limits."""
 
     host: str = "127.0.0.1"
     port: int = 8000
-    """0: any that is free."""
+    """0: any free port."""
     names: tuple[str, ...] = ()
-    """Further names in the Host header."""
+    """Further accepted names in the Host header."""
     token_file: Path | None = None
     most_upload: int = 10 << 20
     most_requests: int = 32
 
-    def rules(self) -> Rules:
-        """What is let in.
+    def rules(self) -> AccessRules:
+        """Which requests are admitted.
 
         Raises:
-            UsageError: If others could reach the server, and no token is asked of them; or the token is none.
+            UsageError: If other machines could reach the server without a token, or the token file is unusable.
         """
         token = None if self.token_file is None else read_token(self.token_file)
         name = self.host.lower()
         try:
             address = ipaddress.ip_address(name)
-            alone, everywhere = address.is_loopback, address.is_unspecified
+            loopback, everywhere = address.is_loopback, address.is_unspecified
         except ValueError:
-            alone, everywhere = name == "localhost", False
-        if not alone and token is None:
-            raise UsageError(f"--host {self.host} lets others in: --token-file is needed", hint="--token-file FILE")
+            loopback, everywhere = name == "localhost", False
+        if not loopback and token is None:
+            raise UsageError(
+                f"--host {self.host} admits other machines and needs --token-file", hint="--token-file FILE"
+            )
         own = {socket.gethostname().lower(), socket.getfqdn().lower()} if everywhere else {name}
-        hosts = LOOPBACK | own | {each.lower().rstrip(".") for each in self.names}
-        return Rules(frozenset(hosts), everywhere, token, self.most_upload, self.most_requests)
+        hosts = LOOPBACK | own | {alias.lower().rstrip(".") for alias in self.names}
+        return AccessRules(frozenset(hosts), everywhere, token, self.most_upload, self.most_requests)
 
 
 def read_token(path: Path) -> bytes:
     """Reads a token.
 
     Raises:
-        UsageError: If there is none, it is short, or others can read the file.
+        UsageError: If there is none, it is too short, or other users can read the file.
     """
     try:
         open_to_others = path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
         text = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        raise UsageError(f"{path} holds no token", hint=f"head -c 24 /dev/urandom | base64 > {path}") from None
+        raise UsageError(f"there is no token in {path}", hint=f"head -c 24 /dev/urandom | base64 > {path}") from None
     if open_to_others:
-        raise UsageError(f"others can read {path}", hint=f"chmod 600 {path}")
+        raise UsageError(f"other users can read {path}", hint=f"chmod 600 {path}")
     if len(text) < LEAST_TOKEN or not text.isprintable() or " " in text:
-        raise UsageError(f"{path} holds no token: one line of {LEAST_TOKEN} characters or more, without spaces")
+        raise UsageError(f"{path} holds no valid token: one line of at least {LEAST_TOKEN} characters, without spaces")
     return text.encode()
 
 
 class Service:
-    """A searcher for many who ask: one query at a time, since each uses all processors that torch may have."""
+    """A searcher for concurrent requests: one query at a time, since each uses all of torch's processors."""
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
-        self._model, self._shown = ThreadPoolExecutor(1), ThreadPoolExecutor(2)
+        self._search_pool, self._media_pool = ThreadPoolExecutor(1), ThreadPoolExecutor(2)
         self._small = lru_cache(KEPT)(self._thumbnail)
         try:
             self.pictures = searcher.encoder.stills
             if not self.pictures:
-                warn("there is no search with pictures: the run's encoder takes clips of videos")
+                warn("search with pictures is off: the run's encoder reads video clips")
         except CcrError as error:
-            warn(f"there is no search with pictures: {error.message}")
+            warn(f"search with pictures is off: {error.message}")
             self.pictures = False
 
     def about(self) -> dict[str, Any]:
-        """What is searched."""
+        """Facts for the page: the data, the run, what is searched."""
         searcher = self._searcher
         return {
             "data": searcher.data.name,
             "run": searcher.trained.name,
-            "split": searcher.wanted.split or "all",
-            "find": searcher.wanted.find,
+            "split": searcher.options.split or "all",
+            "find": searcher.options.find,
             "entries": len(searcher.ids),
             "languages": list(searcher.langs),
             "pictures": self.pictures,
@@ -127,29 +129,29 @@ class Service:
     async def text(self, query: str, top: int, lang: str | None) -> dict[str, Any]:
         """Searches with words."""
         if not query.strip():
-            raise HTTPException(400, "a query needs some text")
+            raise HTTPException(400, "the query is empty")
         if lang is not None and lang not in self._searcher.langs:
             raise HTTPException(400, f"languages: {', '.join(self._searcher.langs)}")
-        return await _run(self._model, lambda: self._facts(next(self._searcher.texts([query], top))))
+        return await _run(self._search_pool, lambda: self._facts(next(self._searcher.texts([query], top))))
 
     async def picture(self, body: bytes, top: int) -> dict[str, Any]:
         """Searches with a picture."""
         if not self.pictures:
-            raise HTTPException(501, "this run cannot be searched with pictures")
+            raise HTTPException(501, "this run does not support search with pictures")
 
-        def work() -> dict[str, Any]:
-            features = self._searcher.encoder.image(opened(body))
+        def search() -> dict[str, Any]:
+            features = self._searcher.encoder.image(open_picture(body))
             return self._facts(self._searcher.picture(features, "", top))
 
-        return await _run(self._model, work)
+        return await _run(self._search_pool, search)
 
     async def media(self, item: str, large: bool) -> tuple[str, bytes]:
-        """The kind and the bytes of an item's picture, made small; never the file itself."""
+        """Format and bytes of a reduced copy of an item's picture; never the file itself."""
         path = self._searcher.image(item)
-        found = None if path is None else await _run(self._shown, lambda: self._small(path, SIDES[large]))
-        if found is None:
-            raise HTTPException(404, "there is no picture")
-        return found
+        copy = None if path is None else await _run(self._media_pool, lambda: self._small(path, SIDES[large]))
+        if copy is None:
+            raise HTTPException(404, "there is no such picture")
+        return copy
 
     @staticmethod
     def _thumbnail(path: Path, side: int) -> tuple[str, bytes] | None:
@@ -167,19 +169,19 @@ class Service:
             }
             for hit in answer.hits
         ]
-        unsure = None if answer.uncertainty is None else round(answer.uncertainty, 6)
-        return {"uncertainty": unsure, "known": answer.known, "hits": hits}
+        uncertainty = None if answer.uncertainty is None else round(answer.uncertainty, 6)
+        return {"uncertainty": uncertainty, "known": answer.known, "hits": hits}
 
 
 async def _run(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
     return await asyncio.get_running_loop().run_in_executor(pool, work)
 
 
-def opened(body: bytes) -> Image.Image:
-    """Opens a picture that was sent.
+def open_picture(body: bytes) -> Image.Image:
+    """Opens an uploaded picture.
 
     Raises:
-        HTTPException: If it is none, or unpacks to too many pixels.
+        HTTPException: If it cannot be read, or has too many pixels.
     """
     try:
         with warnings.catch_warnings():
@@ -190,13 +192,13 @@ def opened(body: bytes) -> Image.Image:
             return image
     except Image.DecompressionBombError:
         pass
-    except Exception:  # a decoder raises anything on what strangers send
-        raise HTTPException(400, f"no picture that can be read ({', '.join(FORMATS)})") from None
-    raise HTTPException(413, f"at most {MOST_PIXELS} pixels")
+    except Exception:  # a decoder may raise anything on hostile data
+        raise HTTPException(400, f"cannot read this picture; supported formats: {', '.join(FORMATS)}") from None
+    raise HTTPException(413, f"the picture has more than {MOST_PIXELS} pixels")
 
 
-def application(service: Service, rules: Rules) -> Guard:
-    """The server's application: page, search, media."""
+def application(service: Service, rules: AccessRules) -> Guard:
+    """The ASGI application: page, search, media."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     page = HTMLResponse(search_page.page(), headers={"content-security-policy": search_page.POLICY})
 
@@ -219,7 +221,7 @@ def application(service: Service, rules: Rules) -> Guard:
     @app.post("/search")
     async def by_picture(request: Request, top: Top = 10) -> dict[str, Any]:
         if not request.headers.get("content-type", "").startswith("image/"):
-            raise HTTPException(415, "the body is a picture, its content-type image/...")
+            raise HTTPException(415, "the body must be a picture with content-type image/...")
         return await service.picture(await request.body(), top)
 
     @app.get("/media")
@@ -228,40 +230,41 @@ def application(service: Service, rules: Rules) -> Guard:
         return Response(data, media_type=f"image/{kind}", headers={"cache-control": "private, max-age=600"})
 
     @app.exception_handler(AnyHTTPException)
-    async def refused(request: Request, error: AnyHTTPException) -> JSONResponse:
+    async def http_error(request: Request, error: AnyHTTPException) -> JSONResponse:
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
-    async def unfit(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid_parameter(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         return JSONResponse({"error": f"{first['loc'][-1]}: {first['msg']}"}, 400)
 
     @app.exception_handler(Exception)
-    async def failed(request: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"error": "the server failed"}, 500)
+    async def internal_error(request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"error": "internal server error"}, 500)
 
     return Guard(app, rules)
 
 
-def serve(searcher: Searcher, place: Place, ready: Callable[[str], None]) -> None:
+def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], None]) -> None:
     """Serves until it is stopped.
 
     Args:
-        searcher: What is searched.
-        place: Where.
-        ready: Called with the address once it answers.
+        searcher: Answers the queries.
+        options: Where to listen, and the limits.
+        ready: Called with the address once the server listens.
 
     Raises:
-        UsageError: If it may not, or cannot, listen there.
+        UsageError: If it must not, or cannot, listen there.
     """
-    rules = place.rules()
-    family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
+    rules = options.rules()
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
-        listening = socket.create_server((place.host, place.port), family=family)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else each answer waits 40 ms for its end
+        listening = socket.create_server((options.host, options.port), family=family)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else the end of each response waits 40 ms
     except OSError as error:
         raise UsageError(
-            f"cannot listen on {place.host}, port {place.port}: {error.strerror}", hint="another --port, or 0 for any"
+            f"cannot listen on {options.host}, port {options.port}: {error.strerror}",
+            hint="choose another --port, or 0 for any free one",
         ) from None
     config = uvicorn.Config(
         application(Service(searcher), rules),
@@ -272,11 +275,11 @@ def serve(searcher: Searcher, place: Place, ready: Callable[[str], None]) -> Non
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=8 * place.most_requests,
+        limit_concurrency=8 * options.most_requests,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=5,
         h11_max_incomplete_event_size=16 << 10,
     )
-    name = f"[{place.host}]" if ":" in place.host else place.host
+    name = f"[{options.host}]" if ":" in options.host else options.host
     ready(f"http://{name}:{listening.getsockname()[1]}/")
     uvicorn.Server(config).run(sockets=[listening])

@@ -1,8 +1,8 @@
-"""What stands before the server's application: who may ask, how much at once, and what every answer carries.
+"""ASGI middleware of the search server: admits requests, limits them, and adds security headers to responses.
 
-A page of another site, open in the same browser, can reach what listens on this machine. It is kept out by the Host
-header (a name that was made to point here is not one of ours), by Sec-Fetch-Site and Origin where the browser sends
-them, and by never answering with CORS headers. Who is not on this machine needs the token.
+A page of another site, open in the same browser, can reach a server on this machine. It is kept out by the Host header
+(a foreign name that resolves to this machine is not accepted), by Sec-Fetch-Site and Origin if the browser sends them,
+and by never sending CORS headers. Other machines need the token.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ccr_cli.console import say
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN = {"/", "/health"}
-"""Answered without a token: neither says anything about the data."""
+"""Paths that need no token: they reveal nothing about the data."""
 BODY_SECONDS = 30.0
-"""For a request's body to come."""
+"""Time for a request's body to arrive."""
 HEADERS = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -36,78 +36,82 @@ HEADERS = {
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What is let in."""
+class AccessRules:
+    """Which requests are admitted."""
 
     hosts: frozenset[str] = LOOPBACK
-    """Names by which the server may be called."""
+    """Accepted names in the Host header."""
     addresses: bool = False
-    """Whether any IP address may stand in their place: of a server that listens on all of them."""
+    """Whether any IP address is accepted too, because the server listens on all of them."""
     token: bytes | None = None
-    """What `Authorization: Bearer` must bring."""
+    """The token that `Authorization: Bearer` must carry."""
     most_bytes: int = 10 << 20
-    """Of a request's body."""
+    """Most bytes of a request's body."""
     most_requests: int = 32
-    """At once."""
+    """Most requests at once."""
 
 
 class Guard:
-    """Lets requests through to the application, or answers them itself, in JSON."""
+    """Passes requests on to the application, or refuses them with a JSON error."""
 
-    def __init__(self, app: ASGIApp, rules: Rules) -> None:
-        self._app, self._rules, self._under_way = app, rules, 0
+    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+        self._app, self._rules, self._active = app, rules, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request."""
+        """Handles a request."""
         if scope["type"] != "http":
             return
         start, status = time.monotonic(), 0
 
-        async def answer(message: Message) -> None:
+        async def respond(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 present = {name.lower() for name, _ in message["headers"]}
-                more = [(name, value) for name, value in HEADERS.items() if name not in present]
-                more += [] if b"cache-control" in present else [(b"cache-control", b"no-store")]
-                more += [(b"connection", b"close")] if status >= 400 else []  # a body may still be under way
-                message["headers"] = [*message["headers"], *more]
+                extra = [(name, value) for name, value in HEADERS.items() if name not in present]
+                extra += [] if b"cache-control" in present else [(b"cache-control", b"no-store")]
+                extra += [(b"connection", b"close")] if status >= 400 else []  # the body may still be arriving
+                message["headers"] = [*message["headers"], *extra]
             await send(message)
 
-        refused = self._refused(scope)
-        if refused is None and self._under_way >= self._rules.most_requests:
-            refused = 503, "too many requests at once; try again"
-        if refused is not None:
-            await _refuse(answer, *refused)
+        refusal = self._refusal(scope)
+        if refusal is None and self._active >= self._rules.most_requests:
+            refusal = 503, "too many requests at once; try again"
+        if refusal is not None:
+            await _refuse(respond, *refusal)
         else:
-            self._under_way += 1
+            self._active += 1
             try:
-                await self._app(scope, self._limited(receive), answer)
+                await self._app(scope, self._limited(receive), respond)
             finally:
-                self._under_way -= 1
+                self._active -= 1
         spent = (time.monotonic() - start) * 1000
         say(f"{scope['method']} {scope['path'][:100]} {status} {spent:.0f} ms", level=1)
 
-    def _refused(self, scope: Scope) -> tuple[int, str] | None:
-        """Status and reason where a request is not let in."""
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Status and reason if a request is not admitted."""
         rules, headers = self._rules, _headers(scope)
         hosts = headers.get("host", [])
         if len(hosts) != 1:
-            return 400, "a request names one host"
-        if not self._ours(hosts[0]):
-            return 421, "this server is not called so; --allow-host NAME allows a name"
+            return 400, "a request must name exactly one host"
+        if not self._accepts(hosts[0]):
+            return 421, "this server does not answer to this host name; --allow-host NAME allows one"
         sites = set(headers.get("sec-fetch-site", []))
         if sites & {"cross-site", "same-site"} and scope["path"] != "/":
-            return 403, "other sites may not ask"
+            return 403, "requests from other sites are refused"
         if any(origin.partition("://")[2].lower() != hosts[0].lower() for origin in headers.get("origin", [])):
-            return 403, "other sites may not ask"
-        if rules.token is not None and scope["path"] not in OPEN and not self._knows(headers.get("authorization", [])):
-            return 401, "a token is needed: Authorization: Bearer TOKEN"
+            return 403, "requests from other sites are refused"
+        if (
+            rules.token is not None
+            and scope["path"] not in OPEN
+            and not self._authorized(headers.get("authorization", []))
+        ):
+            return 401, "this server requires a token: Authorization: Bearer TOKEN"
         if any(int(length) > rules.most_bytes for length in headers.get("content-length", []) if length.isdecimal()):
-            return 413, f"at most {rules.most_bytes} bytes"
+            return 413, f"the body has more than {rules.most_bytes} bytes"
         return None
 
-    def _ours(self, host: str) -> bool:
+    def _accepts(self, host: str) -> bool:
         try:
             name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         except ValueError:
@@ -120,43 +124,43 @@ class Guard:
             return False
         return self._rules.addresses
 
-    def _knows(self, given: Iterable[str]) -> bool:
+    def _authorized(self, credentials: Iterable[str]) -> bool:
         assert self._rules.token is not None
-        values = [value.encode("latin-1", "replace") for value in given]
+        values = [value.encode("latin-1", "replace") for value in credentials]
         return len(values) == 1 and hmac.compare_digest(values[0], b"Bearer " + self._rules.token)
 
     def _limited(self, receive: Receive) -> Receive:
-        """Stops a body that is too long, whatever its header said, or too slow."""
+        """Stops a body that is too long, whatever its header says, or too slow."""
         total, end = 0, time.monotonic() + BODY_SECONDS
-        whole = False
+        complete = False
 
         async def limited() -> Message:
-            nonlocal total, whole
-            if whole:
-                return await receive()  # the client has gone, some time
+            nonlocal total, complete
+            if complete:
+                return await receive()  # the client disconnects at some time
             try:
                 message = await asyncio.wait_for(receive(), max(0.001, end - time.monotonic()))
             except TimeoutError:
-                raise HTTPException(408, "the body did not come") from None
+                raise HTTPException(408, "the body did not arrive in time") from None
             total += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
+            complete = not message.get("more_body", False)
             if total > self._rules.most_bytes:
-                raise HTTPException(413, f"at most {self._rules.most_bytes} bytes")
+                raise HTTPException(413, f"the body has more than {self._rules.most_bytes} bytes")
             return message
 
         return limited
 
 
 def _headers(scope: Scope) -> dict[str, list[str]]:
-    """Every header by its name in lower case."""
-    found: dict[str, list[str]] = {}
+    """The values of every header by its name in lower case."""
+    headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    return found
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+    return headers
 
 
-async def _refuse(send: Send, status: int, why: str) -> None:
-    body = json.dumps({"error": why}).encode()
+async def _refuse(send: Send, status: int, reason: str) -> None:
+    body = json.dumps({"error": reason}).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

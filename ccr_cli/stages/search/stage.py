@@ -18,26 +18,52 @@ import torch
 from torch import Tensor
 
 from ccr_cli.artifacts import base, dataset, run
-from ccr_cli.artifacts import index as artifact
+from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.faiss_index import Index
 from ccr_cli.stages.search.picture_query import PictureEncoder
-from ccr_cli.stages.search.vector_cache import Vectors, kept
-from ccr_cli.stages.search.vocabulary import known_to
+from ccr_cli.stages.search.vector_cache import Vectors, cached
+from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
-from ccr_cli.stages.shared.inputs import Inputs, like, refuse_unread
+from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.pixels import Eye, eye_of
 from ccr_cli.stages.shared.triplets import read_visuals
 
 FINDS = ("items", "captions")
 ENTRIES = 1 << 25
-"""Similarities that are held at once."""
+"""Similarities that are held in memory at once."""
 BATCH = 256
 """Queries that are answered together."""
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What is searched, and where."""
+
+    split: str | None = "test"
+    """Items to search; None for all."""
+    find: str = "items"
+    """`items`, or `captions` of them."""
+    lang: str | None = None
+    """Language of the captions to search; None: every language that the run knows."""
+    device: str = "auto"
+    """`auto`, `cpu` or `cuda`."""
+
+    def __post_init__(self) -> None:
+        """Checks the values.
+
+        Raises:
+            UsageError: If a value is unknown.
+        """
+        if self.find not in FINDS:
+            raise UsageError(f"unknown --find {self.find!r}; it is {' or '.join(FINDS)}")
+        if self.split not in (None, *SPLITS):
+            raise UsageError(f"unknown split {self.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
 
 
 @dataclass(frozen=True)
@@ -48,12 +74,12 @@ class Hit:
     item_id: str
     similarity: float
     caption: str
-    """The item's first caption in the source language; of a caption that was searched for, itself."""
+    """The item's first caption in the source language; if captions are searched, the caption itself."""
     image: Path | None
     caption_id: str | None = None
-    """Where captions were searched."""
+    """Set if captions are searched."""
     lang: str | None = None
-    """Its language, likewise."""
+    """Language of that caption."""
 
 
 @dataclass(frozen=True)
@@ -64,41 +90,78 @@ class Answer:
     """The text; of a picture, its file."""
     hits: list[Hit]
     uncertainty: float | None
-    """Of the query, in [0, 1]; None where the method has none, or picture was compared with picture or text with
-    text: it speaks of one with the other."""
+    """Of the query, in [0, 1]. None if the method has none, or if pictures are compared with pictures or texts with
+    texts: it is defined between the two."""
     picture: bool = False
     """Whether the query is a picture."""
     known: bool = True
-    """Whether the text encoder was trained on a word of the query (see `Vocabulary`), as far as anybody can tell."""
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What is searched, and how."""
-
-    split: str | None = "test"
-    """Whose items; None for all."""
-    find: str = "items"
-    """`items`, or `captions`."""
-    lang: str | None = None
-    """Captions of this language alone; None: of those that the run knows."""
-    device: str = "auto"
-    """`auto`, `cpu` or `cuda`."""
-
-    def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            UsageError: If one of them is none that there is.
-        """
-        if self.find not in FINDS:
-            raise UsageError(f"what is searched is {' or '.join(FINDS)}, not {self.find!r}")
-        if self.split not in (None, *SPLITS):
-            raise UsageError(f"there is no split {self.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
+    """False if the text encoder was trained on no word of the query (see `Vocabulary`)."""
 
 
 Nearest = tuple[Tensor, Tensor, float | None]
-"""Similarities and numbers of the most similar entries (K,), and how uncertain the query is."""
+"""Similarities and numbers of the most similar entries (K,), and the uncertainty of the query."""
+
+
+def open_searcher(
+    inputs: Inputs,
+    *,
+    split: str | None = None,
+    find: str | None = None,
+    lang: str | None = None,
+    device: str = "auto",
+    index: bool = False,
+) -> Searcher:
+    """Opens the run, and the index if there is one, that the inputs and options name.
+
+    Args:
+        inputs: May hold a run, an index, a data set.
+        split: Items to search, `all` for all; None: the index's, else `test`.
+        find: `items` or `captions`; None: what the index finds, else items.
+        lang: A language that the run must know; if captions are searched, their language.
+        device: `auto`, `cpu` or `cuda`.
+        index: Use the workspace's index of the run if the inputs hold none.
+
+    Raises:
+        ArtifactError: If there is no such run or index.
+        UsageError: If an option contradicts the index.
+    """
+    with_index = any(artifact.kind == "index" for artifact in inputs.given)
+    if not (with_index or index):
+        options = SearchOptions(None if split == "all" else split or "test", find or "items", lang, device)
+        return Searcher(inputs, choose_run(inputs, lang), options)
+    if with_index and not any(artifact.kind == "run" for artifact in inputs.given):
+        chosen = inputs.one("index", "")
+        trained = inputs.parent(chosen, "run")
+    else:
+        trained = choose_run(inputs, lang)
+
+        def fits(candidate: base.Artifact) -> bool:
+            return made_from(trained)(candidate) and (
+                with_index or not any(_contradictions(candidate, split, find, lang))
+            )
+
+        flags = {"--split": split, "--find": find, "--lang": lang if find == "captions" else None}
+        text = " ".join(f"{flag} {value}" for flag, value in flags.items() if value)
+        what = f"of {trained.name}" + (f" with {text}" if text else "")
+        chosen = inputs.one("index", what, fits, hint=f"ccr index {trained.path} {text}".rstrip())
+    require_parent(chosen, trained)
+    for flag, value, indexed in _contradictions(chosen, split, find, lang):
+        raise UsageError(f"{chosen.path} indexes {indexed}, not {flag} {value}", hint=f"leave out {flag} or the index")
+    if lang and lang not in languages(inputs.workspace, trained):
+        raise UsageError(f"{trained.name} does not know the language {lang}")
+    return Searcher(inputs, trained, indexed_by(chosen, device), chosen)
+
+
+def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
+    """Takes the run among the inputs, else the workspace's, that knows a language."""
+    if lang is None:
+        return inputs.one("run", "", hint="ccr train --method uml")
+    return inputs.one(
+        "run",
+        f"that knows {lang}",
+        lambda candidate: lang in languages(inputs.workspace, candidate),
+        hint=f"ccr translate --lang {lang} | ccr train - --method uml",
+    )
 
 
 def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
@@ -108,26 +171,37 @@ def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*run.langs(run.config(trained)), source]))
 
 
-def searched_by(index: base.Artifact, device: str = "auto") -> Wanted:
-    """What an index is an index of."""
-    asked = index.request
-    return Wanted(asked["split"], asked["find"], asked["lang"], device)
+def indexed_by(index: base.Artifact, device: str = "auto") -> SearchOptions:
+    """The options that an index was built with."""
+    request = index.request
+    return SearchOptions(request["split"], request["find"], request["lang"], device)
+
+
+def _contradictions(
+    index: base.Artifact, split: str | None, find: str | None, lang: str | None
+) -> Iterator[tuple[str, str, str]]:
+    """The options that contradict an index: flag, value, and the index's own value."""
+    built = indexed_by(index)
+    options = [("--split", split, built.split or "all"), ("--find", find, built.find)]
+    if built.find == "captions":
+        options.append(("--lang", lang, built.lang or "any language"))
+    yield from ((flag, value, own) for flag, value, own in options if value not in (None, own))
 
 
 def sources(
     inputs: Inputs, trained: base.Artifact, index: base.Artifact | None = None
 ) -> tuple[base.Artifact, base.Artifact]:
-    """The data set that is searched, the run's own (or the index's) or another one that was given, and its features.
+    """The data set to search and its features: those of the run or index, or another data set among the inputs.
 
     Raises:
-        ArtifactError: If another data set was named, and has no features of the run's encoder, or several.
-        UsageError: If other data were named that would not be read.
+        ArtifactError: If the other data set has no features of the run's encoder, or several.
+        UsageError: If an input would not be read.
     """
     data = inputs.parent(index or trained, "dataset")
     feats = inputs.parent(index or trained, "features")
     others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.id]
     if index is not None and others:
-        raise UsageError(f"{index.path} is of {data.name}, not of {others[0].name}", hint="leave one of them out")
+        raise UsageError(f"{index.path} indexes {data.name}, not {others[0].name}", hint="leave one of them out")
     if others:
         data, feats = others[0], like(inputs, feats, dataset.read(others[0]))
     refuse_unread(inputs, trained, data, feats)
@@ -135,57 +209,59 @@ def sources(
 
 
 class Searcher:
-    """A run and what is searched with it; opened once, asked often.
+    """A run and the entries that it searches: opened once, for many queries.
 
     Args:
-        inputs: Where the run's parents are; another data set that was given is searched in place of the run's own.
+        inputs: Where the run's parents are; another data set among them is searched instead of the run's own.
         trained: The run.
-        wanted: What is searched.
-        index: An index of just that, by `searched_by`, which then finds the candidates; else search is exact.
+        options: What to search.
+        index: An index built with these options (`indexed_by`), which finds the candidates; without it, search is
+            exact.
 
     Raises:
-        ArtifactError: If another data set was named, and has no features of the run's encoder, or several; or there
-            is nothing to be searched.
-        UnavailableError: If an index was given and FAISS is not installed.
-        UsageError: If other data were named that would not be read.
+        ArtifactError: If the other data set has no features of the run's encoder, or several; or if there is nothing
+            to search.
+        UnavailableError: If an index needs FAISS and it is not installed.
+        UsageError: If an input would not be read.
     """
 
     def __init__(
         self,
         inputs: Inputs,
         trained: base.Artifact,
-        wanted: Wanted | None = None,
+        options: SearchOptions | None = None,
         index: base.Artifact | None = None,
     ) -> None:
-        self.wanted = wanted = wanted or Wanted()
+        self.options = options = options or SearchOptions()
         data, self.features = sources(inputs, trained, index)
         self.data = dataset.read(data)
         self.trained = trained
         self._images: dict[str, Path | None] = {}
         self.langs = languages(inputs.workspace, trained)
-        self._on = choose_device(wanted.device)
-        self._method, self._tokenizer = load_method(trained, self._on)
-        self._vocabulary = known_to(inputs.workspace, trained, self._tokenizer)
+        self._device = choose_device(options.device)
+        self._method, self._tokenizer = load_method(trained, self._device)
+        self._vocabulary = vocabulary_of(inputs.workspace, trained, self._tokenizer)
         self._index, self._candidates = None, 0
         if index is not None:
-            facts = artifact.about(index)
+            facts = index_artifact.about(index)
             self._index = Index.read(index.file("index.faiss"), facts["type"], facts["effort"])
-            self._candidates = _candidates(self._method.uncertainty_scope())
-            self.ids: Sequence[str] = artifact.entries(index)
+            self._candidates = _candidate_count(self._method.uncertainty_scope())
+            self.ids: Sequence[str] = index_artifact.entries(index)
             return
-        about: dict[str, Any] = {"features": self.features.id, "split": wanted.split, "find": wanted.find}
-        if wanted.find == "captions":
+        about: dict[str, Any] = {"features": self.features.id, "split": options.split, "find": options.find}
+        if options.find == "captions":
             about["langs"] = list(self._caption_langs())
-        found = kept(inputs.workspace, trained, about, self._items if wanted.find == "items" else self._captions)
-        self.ids = found.ids
-        self.rows_VD = found.rows_VD.to(self._on)
+        embed = self._items if options.find == "items" else self._captions
+        entries = cached(inputs.workspace, trained, about, embed)
+        self.ids = entries.ids
+        self.rows_VD = entries.rows_VD.to(self._device)
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
-        """Searches with words; answers come in order, as soon as some queries are there.
+        """Searches with words; yields the answers in order, a batch of queries at a time.
 
         Args:
             queries: Texts, best in a language that the run was trained on.
-            top: How many results a query.
+            top: Number of results per query.
 
         Raises:
             UsageError: If a query is empty.
@@ -193,13 +269,13 @@ class Searcher:
         rest = iter(queries)
         while batch := list(islice(rest, BATCH)):
             if not all(query.strip() for query in batch):
-                raise UsageError("a query needs some text", hint='ccr search "una cara sonriente"')
+                raise UsageError("the query is empty", hint='ccr search "una cara sonriente"')
             yield from self._answers(batch, self.vectors(batch), top, picture=False)
 
     def _knows(self, query: str) -> bool:
         try:
             return self._vocabulary is None or self._vocabulary.knows(query)
-        except ArtifactError:  # what the run was trained on is gone
+        except ArtifactError:  # its training data is gone
             self._vocabulary = None
             return True
 
@@ -207,49 +283,49 @@ class Searcher:
         """Searches with a picture, or a video.
 
         Raises:
-            ArtifactError: If the encoder of the run's features is not here, or another one.
-            UsageError: If it cannot be read.
+            ArtifactError: If the encoder of the run's features is missing or differs.
+            UsageError: If the file cannot be read.
         """
         return self.picture(self.encoder.file(path), str(path), top)
 
     def picture(self, features: Frames, name: str, top: int) -> Answer:
-        """Searches with the features of a picture, by `encoder`."""
-        query_1D = embed_visuals(self._method, features, self._on)
+        """Searches with the features of a picture, as `encoder` makes them."""
+        query_1D = embed_visuals(self._method, features, self._device)
         return next(self._answers([name], query_1D, top, picture=True))
 
     @cached_property
     def encoder(self) -> PictureEncoder | Eye:
-        """What encodes pictures as the run's features were; of a run that sees pictures, what prepares them."""
+        """Encodes pictures as the run's features were; for a run that reads pictures itself, prepares them."""
         if "media" in self._method.config.needs():
             return eye_of(self.features)
-        return PictureEncoder(self.features, self._on)
+        return PictureEncoder(self.features, self._device)
 
     def image(self, item_id: str) -> Path | None:
-        """The medium of an item; None where it has none inside the media root, or there is no such item."""
+        """The media file of an item; None if it has none inside the media root, or does not exist."""
         return dataset.media_path(self._root, self._media.get(item_id))
 
-    def _shown(self, item_id: str) -> Path | None:
-        """The medium of an item as it was when it was first found: to resolve a path takes longer than a search."""
+    def _resolved(self, item_id: str) -> Path | None:
+        """`image`, resolved once: resolving a path takes longer than a search."""
         if item_id not in self._images:
             self._images[item_id] = self.image(item_id)
         return self._images[item_id]
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Vectors of texts (Q, D)."""
-        return encode_and_embed(self._method, self._tokenizer, texts, self._on)
+        return encode_and_embed(self._method, self._tokenizer, texts, self._device)
 
     def visuals(self, item_ids: Sequence[str]) -> Vectors:
-        """Vectors of those items that have features."""
+        """Vectors of the items that have features."""
         visual, ids = read_visuals(self.features, list(item_ids), self._method.config.needs())
-        return Vectors(ids, embed_visuals(self._method, visual, self._on))
+        return Vectors(ids, embed_visuals(self._method, visual, self._device))
 
     def _answers(self, names: Sequence[str], query_QD: Tensor, top: int, *, picture: bool) -> Iterator[Answer]:
-        crossing = picture != (self.wanted.find == "items")
+        cross_modal = picture != (self.options.find == "items")
         nearest = self._all if self._index is None else self._indexed
-        for name, (sim_K, at_K, unsure) in zip(names, nearest(query_QD, top), strict=True):
+        for name, (sim_K, at_K, uncertainty) in zip(names, nearest(query_QD, top), strict=True):
             pairs = zip(at_K.tolist(), sim_K.tolist(), strict=True)
             hits = [self._hit(place, at, value) for place, (at, value) in enumerate(pairs, 1)]
-            yield Answer(name, hits, unsure if crossing else None, picture, picture or self._knows(name))
+            yield Answer(name, hits, uncertainty if cross_modal else None, picture, picture or self._knows(name))
 
     @torch.no_grad()
     def _all(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
@@ -264,51 +340,51 @@ class Searcher:
     def _indexed(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
         """Compares every query with the candidates of an index.
 
-        The uncertainty is that of the candidates found; there is none where these are fewer than it looks at, or where
-        it looks at everything.
+        The uncertainty is computed on these candidates; it is None if they are fewer than the method's uncertainty
+        reads, or if that reads the whole gallery.
         """
         assert self._index is not None
-        found_QK = self._index.nearest(query_QD, min(len(self.ids), max(top, self._candidates)))
-        for query_D, found_K in zip(query_QD, found_QK, strict=True):
-            at_K = found_K[found_K >= 0]
-            rows_KD = self._index.vectors(at_K).to(self._on)
+        near_QK = self._index.nearest(query_QD, min(len(self.ids), max(top, self._candidates)))
+        for query_D, near_K in zip(query_QD, near_QK, strict=True):
+            at_K = near_K[near_K >= 0]
+            rows_KD = self._index.vectors(at_K).to(self._device)
             sim_1K, uncertainty_1 = self._method.score(query_D[None], rows_KD)
             best = sim_1K[0].topk(min(top, len(at_K)))
             enough = 0 < min(self._candidates, len(self.ids)) <= len(at_K)
-            unsure = float(uncertainty_1[0]) if enough and uncertainty_1 is not None else None
-            yield best.values, torch.from_numpy(at_K)[best.indices.cpu()], unsure
+            uncertainty = float(uncertainty_1[0]) if enough and uncertainty_1 is not None else None
+            yield best.values, torch.from_numpy(at_K)[best.indices.cpu()], uncertainty
 
     def _hit(self, place: int, at: int, similarity: float) -> Hit:
-        found = self.ids[at]
-        if self.wanted.find == "items":
-            return Hit(place, found, similarity, self._first_caption.get(found, ""), self._shown(found))
-        item_id, text, lang = self._caption[found]
-        return Hit(place, item_id, similarity, text, self._shown(item_id), found, lang)
+        entry = self.ids[at]
+        if self.options.find == "items":
+            return Hit(place, entry, similarity, self._first_caption.get(entry, ""), self._resolved(entry))
+        item_id, text, lang = self._caption[entry]
+        return Hit(place, item_id, similarity, text, self._resolved(item_id), entry, lang)
 
     def _items(self) -> Vectors:
         """The items of the split that have features."""
-        items = self.data.items if self.wanted.split is None else items_of(self.data.items, self.wanted.split)
+        items = self.data.items if self.options.split is None else items_of(self.data.items, self.options.split)
         if items.empty:
-            raise ArtifactError(f"{self.data.name} has no {self.wanted.split} items")
+            raise ArtifactError(f"{self.data.name} has no {self.options.split} items")
         return self.visuals(list(items["item_id"]))
 
     def _captions(self) -> Vectors:
-        """The captions of the split's items in the languages wanted."""
-        items = self.data.items if self.wanted.split is None else items_of(self.data.items, self.wanted.split)
+        """The captions of the split's items in the languages to search."""
+        items = self.data.items if self.options.split is None else items_of(self.data.items, self.options.split)
         langs = self._caption_langs()
-        found = self.data.captions
-        found = found[found["lang"].isin(langs) & found["item_id"].isin(set(items["item_id"]))]
-        if found.empty:
-            where = f" of its {self.wanted.split} items" if self.wanted.split else ""
+        captions = self.data.captions
+        captions = captions[captions["lang"].isin(langs) & captions["item_id"].isin(set(items["item_id"]))]
+        if captions.empty:
+            where = f" of its {self.options.split} items" if self.options.split else ""
             raise ArtifactError(f"{self.data.name} has no captions{where} in {' or '.join(langs)}")
-        return Vectors(list(found["caption_id"]), self.vectors(list(found["text"])))
+        return Vectors(list(captions["caption_id"]), self.vectors(list(captions["text"])))
 
     def _caption_langs(self) -> tuple[str, ...]:
-        return (self.wanted.lang,) if self.wanted.lang else self.langs
+        return (self.options.lang,) if self.options.lang else self.langs
 
     @cached_property
     def _first_caption(self) -> dict[str, str]:
-        """Of each item, in the source language."""
+        """The first caption of each item in the source language."""
         source = self.data.captions[self.data.captions["lang"] == self.data.source_lang]
         first = source.sort_values("k", kind="stable").drop_duplicates("item_id")
         return dict(zip(first["item_id"], first["text"], strict=True))
@@ -329,10 +405,10 @@ class Searcher:
         return dataset.media_root(self.data.artifact)
 
 
-def _candidates(scope: str) -> int:
-    """How many candidates a method's uncertainty looks at, 1 where the query alone; 0 where it looks at all."""
-    found = re.match(r"top(\d+)", scope)
-    return int(found[1]) if found else int(scope == "query")
+def _candidate_count(scope: str) -> int:
+    """How many candidates a method's uncertainty reads: 1 for the query alone, 0 for the whole gallery."""
+    match = re.match(r"top(\d+)", scope)
+    return int(match[1]) if match else int(scope == "query")
 
 
 def search(
@@ -344,5 +420,22 @@ def search(
     top: int = 5,
     device: str = "auto",
 ) -> list[Answer]:
-    """Searches a run's items with words: an answer a query, in order. What can go wrong: see `Searcher`."""
-    return list(Searcher(inputs, trained, Wanted(split, device=device)).texts(queries, top))
+    """Searches a run's items with words and returns the answers in order; raises what `Searcher` raises."""
+    return list(Searcher(inputs, trained, SearchOptions(split, device=device)).texts(queries, top))
+
+
+def for_sheet(answers: Sequence[Answer], searcher: Searcher) -> tuple[list[ExampleSearch], str]:
+    """The searches of a contact sheet, and its title."""
+    searches = [
+        ExampleSearch(
+            query=Path(answer.query).name if answer.picture else answer.query,
+            lang=searcher.options.lang or "",
+            results=[ExampleHit(h.item_id, h.caption, h.similarity, h.image, lang=h.lang or "") for h in answer.hits],
+            uncertainty=answer.uncertainty,
+            image=Path(answer.query) if answer.picture else None,
+        )
+        for answer in answers
+    ]
+    options = searcher.options
+    entries = f"{options.split or 'all'}: {len(searcher.ids):,} {options.find}"
+    return searches, f"{searcher.data.name}, {entries} · {searcher.trained.name}"

@@ -1,7 +1,7 @@
-"""What is searched, as vectors that are computed once and kept in the workspace.
+"""Vectors of the entries that are searched, computed once and kept in the workspace.
 
-`.cache/search/RUN/` can be deleted at any time. A file's name says what it was made of: the run, the features, the
-split, what is found and the version of ccr, so that a file is never stale; it is no part of any artifact.
+`.cache/search/RUN/` can be deleted at any time and belongs to no artifact. A file's name hashes all that it was made
+from (run, features, split, what is found, version of ccr), so a file is never stale.
 
 Shape suffixes: V entries that are searched, D embedding.
 """
@@ -29,7 +29,7 @@ _VECTORS, _IDS = "vectors", "ids"
 
 @dataclass(frozen=True)
 class Vectors:
-    """Entries that can be found."""
+    """Entries to search."""
 
     ids: Sequence[str]
     """Items, or captions."""
@@ -37,32 +37,32 @@ class Vectors:
     """Float32, in the order of `ids`."""
 
 
-def kept(
+def cached(
     workspace: Workspace, trained: base.Artifact, about: Mapping[str, Any], make: Callable[[], Vectors]
 ) -> Vectors:
-    """Reads vectors that were kept, or makes them and keeps them.
+    """Reads vectors from the cache, or makes and caches them.
 
     Args:
-        workspace: Where they are kept. If nothing can be written there they are made every time.
+        workspace: Where the cache is; if it cannot be written, vectors are made every time.
         trained: The run.
-        about: Whatever else decides on them; JSON values.
+        about: Everything else that they depend on; JSON values.
         make: Makes them.
     """
     folder = workspace.root / ".cache" / "search" / slug(trained.name)
     key = base.canonical_json({"run": trained.id, "ccr": ccr_cli.__version__, **about})
     path = folder / f"{trained.id[:16]}-{base.sha256_text(key)[:16]}.safetensors"
-    found = _read(path, key)
-    if found is None:
-        found = make()
+    vectors = _read(path, key)
+    if vectors is None:
+        vectors = make()
         try:
-            _write(path, key, found, trained)
+            _write(path, key, vectors, trained)
         except OSError as error:
-            say(f"vectors are not kept: {error.strerror or error}", level=1)
-    return found
+            say(f"cannot cache vectors: {error.strerror or error}", level=1)
+    return vectors
 
 
 def _read(path: Path, key: str) -> Vectors | None:
-    """What a file holds; None where there is none, or it is damaged or of something else."""
+    """Reads a file; None if it is missing, damaged, or made from something else."""
     if not path.is_file():
         return None
     try:
@@ -75,10 +75,10 @@ def _read(path: Path, key: str) -> Vectors | None:
     return Vectors(ids, rows_VD) if fits and rows_VD.dtype == torch.float32 else None
 
 
-def _write(path: Path, key: str, found: Vectors, trained: base.Artifact) -> None:
-    """Writes vectors, and removes those of earlier states of the run."""
+def _write(path: Path, key: str, vectors: Vectors, trained: base.Artifact) -> None:
+    """Writes vectors and removes those of earlier versions of the run."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = save({_VECTORS: found.rows_VD.cpu().contiguous()}, {"key": key, _IDS: json.dumps(list(found.ids))})
+    data = save({_VECTORS: vectors.rows_VD.cpu().contiguous()}, {"key": key, _IDS: json.dumps(list(vectors.ids))})
     with base.atomic_open(path) as handle:
         handle.write(data)
     for other in path.parent.glob("*.safetensors"):

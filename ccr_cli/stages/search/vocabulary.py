@@ -1,4 +1,4 @@
-"""Whether a run has seen the words of a text: what it was trained on, read only as far as the answer needs."""
+"""Whether a run was trained on the words of a query; training texts are read only as far as the answer needs."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ _CHUNK = 4096
 class Vocabulary:
     """The words of some texts, as the n-gram tokenizer sees them.
 
-    Hashing gives every n-gram a row of the table, also those that training never saw, and a row does not tell whether
-    it was trained; so the texts are asked. A word is known if they have it, or at least half of its n-grams: `gatitos`
-    where there is `gatos`.
+    Hashing gives every n-gram a row of the table, trained or not, so the table cannot tell; the texts can. A word is
+    known if they contain it, or at least half of its n-grams: `gatitos` if they contain `gatos`.
     """
 
     def __init__(self, tokenizer: NgramTokenizer, texts: Iterable[str]) -> None:
-        """Keep the texts; none is read before something is asked."""
+        """Keep the texts; none is read before the first query."""
         self._tokenizer, self._texts = tokenizer, iter(texts)
         self._pieces: set[str] = set()
         self._words = ""
 
     def knows(self, text: str) -> bool:
-        """Says whether one word of a text is known."""
+        """Whether at least one word of a text is known."""
         words = [set(self._tokenizer.features(word)) for word in self._tokenizer.words(text)]
         while True:
-            if any(features and 2 * self._seen(features) >= len(features) for features in words):
+            if any(features and 2 * self._count(features) >= len(features) for features in words):
                 return True
             if not self._read_more():
                 return False
 
-    def _seen(self, features: Iterable[str]) -> int:
+    def _count(self, features: Iterable[str]) -> int:
         return sum(feature in self._words for feature in features)
 
     def _read_more(self) -> bool:
@@ -48,16 +47,18 @@ class Vocabulary:
         return bool(chunk)
 
 
-def known_to(workspace: Workspace, trained: base.Artifact, tokenizer: Tokenizer) -> Vocabulary | HFTokenizer | None:
-    """What can say of a text whether a run's text encoder `knows` a word of it.
+def vocabulary_of(
+    workspace: Workspace, trained: base.Artifact, tokenizer: Tokenizer
+) -> Vocabulary | HFTokenizer | None:
+    """What `knows` which words a run's text encoder was trained on.
 
     Args:
         workspace: Where the run's parents are.
         trained: The run.
-        tokenizer: Its tokenizer: one of a transformers model knows what is in its vocabulary.
+        tokenizer: Its tokenizer; that of a transformers model knows the words of its vocabulary.
 
     Returns:
-        None where texts are features that were given, and there are no words.
+        None if the run reads text features and no words.
     """
     if isinstance(tokenizer, NgramTokenizer):
         return Vocabulary(tokenizer, _trained_on(workspace, trained))
@@ -65,11 +66,11 @@ def known_to(workspace: Workspace, trained: base.Artifact, tokenizer: Tokenizer)
 
 
 def _trained_on(workspace: Workspace, trained: base.Artifact) -> Iterator[str]:
-    """The translations that a run was trained on, then the captions that these were made of."""
-    for each in translations_of(workspace, trained)[0].values():
-        table = translation.read(each)
-        there = (table["direction"] == "forward") & (table["split"] == "train") & (table["status"] == "ok")
-        yield from table["text"][there]
+    """The translations that a run was trained on, then their source captions."""
+    for artifact in translations_of(workspace, trained)[0].values():
+        table = translation.read(artifact)
+        forward = (table["direction"] == "forward") & (table["split"] == "train") & (table["status"] == "ok")
+        yield from table["text"][forward]
     data = dataset.read(workspace.parent(trained, "dataset"))
     items = set(data.items["item_id"][data.items["split"] == "train"])
     captions = data.captions

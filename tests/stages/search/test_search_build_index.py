@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from ccr_cli.artifacts import base
 from ccr_cli.artifacts import index as artifact
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.search.choice import choose
 from ccr_cli.stages.search.faiss_index import Index, exact, faiss, recall
+from ccr_cli.stages.search.stage import open_searcher
 from ccr_cli.stages.shared.inputs import Inputs
 
 CPU = ("--device", "cpu")
@@ -75,7 +76,7 @@ def test_an_index_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
     assert np.array_equal(again.nearest(query_QD, 7), made.nearest(query_QD, 7))
     assert torch.equal(again.vectors(np.array([3, 199])), unit(200)[[3, 199]])
     (tmp_path / "b.faiss").write_bytes(b"IwFl nothing of the kind")
-    with pytest.raises(ArtifactError, match="no index that this faiss reads"):
+    with pytest.raises(ArtifactError, match=re.escape(str(tmp_path / "b.faiss"))):
         Index.read(tmp_path / "b.faiss", kind, 1)
 
 
@@ -106,7 +107,7 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
     about = artifact.about(made)
     assert about["recall"]["at"] == 10 and about["recall"]["value"] == 1.0
     assert about["measured_on"] == "captions in es" and about["recall"]["queries"] == 12
-    assert "recall@10 1.000 against exact search (12 queries: captions in es)" in done.err
+    assert all(text in done.err for text in ("recall@10 1.000", "12 queries", "captions in es"))
     for query in ("círculo rojo", "a blue bar"):
         plain = search(finished, query, run, "--split", "all")
         assert alike(search(finished, query, made.path), plain)
@@ -118,15 +119,15 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
         again = toy.ok("index", run, "--split", "all", "--recall", "1", *lang, *CPU, workspace=finished.root)
         assert again.made.id == made.id
     for options, said in (
-        (("--split", "test"), "is of all, not of --split test"),
-        (("--find", "captions"), "is of items, not of --find captions"),
-        (("--lang", "fr"), "does not know fr"),
+        (("--split", "test"), "not --split test"),
+        (("--find", "captions"), "not --find captions"),
+        (("--lang", "fr"), " fr"),
     ):
         refused = finished.ccr("search", "rojo", made.path, *options, *CPU)
         assert refused.code == 2 and said in refused.err
     toy.ok("index", run, *CPU, workspace=finished.root)
     several = finished.ccr("search", "rojo", run, "--index", *CPU)
-    assert several.code == 4 and "several index artifacts" in several.err
+    assert several.code == 4 and several.err.count("indexes/") >= 2
     assert alike(search(finished, "rojo", run, "--index", "--split", "all"), search(finished, "rojo", made.path))
     absent = finished.ccr("search", "rojo", run, "--index", "--find", "captions", *CPU)
     assert absent.code == 4 and f"ccr index {run} --find captions" in absent.err.replace("\n", "")
@@ -147,7 +148,7 @@ def test_the_effort_is_the_least_that_reaches_the_recall_asked_for(finished: Cha
 def test_too_few_candidates_have_no_uncertainty(finished: Chain) -> None:
     run = finished.find("run", "uml").path
     made = toy.ok("index", run, "--split", "all", *CPU, workspace=finished.root).made
-    searcher = choose(Inputs.from_paths(Workspace(finished.root), [str(made.path)]), device="cpu")
+    searcher = open_searcher(Inputs.from_paths(Workspace(finished.root), [str(made.path)]), device="cpu")
     assert searcher._index is not None and searcher._candidates == 2
     rows_VD = searcher._index.vectors(np.arange(48))
     cells = faiss().IndexIVFFlat(faiss().IndexFlatIP(32), 32, 24, faiss().METRIC_INNER_PRODUCT)
@@ -177,7 +178,7 @@ def test_captions_and_another_data_set(finished: Chain, tmp_path: Path) -> None:
     assert "-other-test-" in over.name and over.counts["entries"] == 48
     assert alike(search(finished, "rojo", over.path), search(finished, "rojo", run, data.path))
     refused = finished.ccr("search", "rojo", made.path, data.path, *CPU)
-    assert refused.code == 2 and "is of toy, not of other" in refused.err
+    assert refused.code == 2 and "toy, not other" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.stages.search.choice import choose
 from ccr_cli.stages.search.picture_query import PictureEncoder
 from ccr_cli.stages.search.server import Service
+from ccr_cli.stages.search.stage import open_searcher
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
@@ -101,12 +102,12 @@ def test_a_language_chooses_run_and_captions(chain: Chain) -> None:
     run = chain.find("run", "uml").path
     assert chain.ccr("search", "red", run, "--lang", "en", *CPU).code == 0
     done = chain.ccr("search", "rouge", run, "--lang", "fr", *CPU)
-    assert (done.code, done.out) == (4, "") and "is no run that knows fr" in done.err
+    assert (done.code, done.out) == (4, "") and str(run) in done.err and " fr" in done.err
     assert "ccr translate --lang fr | ccr train - --method uml" in done.err.replace("\n", " ")
     done = chain.ccr("search", "rouge", run, "--image", "red.png", *CPU)
-    assert done.code == 2 and "'rouge' and --image: one of them is searched with" in done.err
-    assert "several run artifacts fit that knows es" in chain.ccr("search", "rojo", "--lang", "es", *CPU).err
-    assert "there is no run that knows fr" in chain.ccr("search", "rouge", "--lang", "fr", *CPU).err
+    assert done.code == 2 and "'rouge'" in done.err and "--image" in done.err
+    assert chain.ccr("search", "rojo", "--lang", "es", *CPU).err.count("runs/") >= 2
+    assert " fr" in chain.ccr("search", "rouge", "--lang", "fr", *CPU).err
 
 
 def bomb(path: Path) -> Path:
@@ -126,7 +127,7 @@ def test_what_is_no_picture_is_refused(chain: Chain, tmp_path: Path) -> None:
         (bomb(tmp_path / "bomb.png"), "TooLarge"),
     ):
         done = chain.ccr("search", "--image", path, chain.find("run", "uml").path, *CPU)
-        assert (done.code, done.out) == (2, "") and "cannot be searched with" in done.err and said in done.err, path
+        assert (done.code, done.out) == (2, "") and str(path) in done.err and said in done.err, path
 
 
 def test_features_of_others_have_no_encoder_here(workspace: Chain, tmp_path: Path) -> None:
@@ -136,7 +137,7 @@ def test_features_of_others_have_no_encoder_here(workspace: Chain, tmp_path: Pat
     made = toy.ok(
         "extract", data.artifact.path, "--from", source, "--encoder-name", "clip", workspace=workspace.root
     ).made
-    with pytest.raises(ArtifactError, match="were made elsewhere"):
+    with pytest.raises(ArtifactError, match=re.escape(str(made.path))):
         PictureEncoder(made, torch.device("cpu"))
 
 
@@ -148,7 +149,7 @@ def test_another_encoder_of_the_same_name_is_refused(workspace: Chain) -> None:
             shutil.copy(own.path / file.path, build.folder / file.path)
         base.write_json(build.folder / "encoder.json", other)
         made = build.finish(own.counts)
-    with pytest.raises(ArtifactError, match="preprocessing, weights_sha256 differ"):
+    with pytest.raises(ArtifactError, match="preprocessing, weights_sha256"):
         PictureEncoder(made, torch.device("cpu"))
 
 
@@ -182,7 +183,7 @@ def test_a_video_is_a_query_where_videos_are_searched(pool: str, tmp_path: Path)
     still = tmp_path / "still.png"
     toy.draw("red-circle").save(still)
     assert len(encoder.file(still).rows_ND) == 1
-    with pytest.raises(UsageError, match="cannot be searched with"):
+    with pytest.raises(UsageError, match=r"none\.mp4"):
         encoder.file(tmp_path / "none.mp4")
 
 
@@ -204,7 +205,7 @@ def test_an_encoder_of_clips_is_not_asked_for_pictures(tmp_path: Path) -> None:
     toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root)
     still = io.BytesIO()
     toy.draw("red-ring").save(still, "png")
-    service = Service(choose(Inputs(Workspace(root)), device="cpu"))
+    service = Service(open_searcher(Inputs(Workspace(root)), device="cpu"))
     assert service.about()["pictures"] is False
     with pytest.raises(HTTPException) as refusal:
         asyncio.run(service.picture(still.getvalue(), 3))

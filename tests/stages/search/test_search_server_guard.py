@@ -10,7 +10,7 @@ import pytest
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
-from ccr_cli.stages.search.server_guard import LOOPBACK, Guard, Rules
+from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
 
 Headers = list[tuple[str, str]]
 LOCAL: Headers = [("host", "localhost:8000")]
@@ -27,7 +27,9 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": str(length).encode()})
 
 
-def asked(rules: Rules, headers: Headers, path: str = "/search", parts: tuple[bytes, ...] = (b"",)) -> tuple[int, Any]:
+def asked(
+    rules: AccessRules, headers: Headers, path: str = "/search", parts: tuple[bytes, ...] = (b"",)
+) -> tuple[int, Any]:
     """Status and body of an answer."""
     sent: list[Message] = []
     left = list(parts)
@@ -64,18 +66,18 @@ def asked(rules: Rules, headers: Headers, path: str = "/search", parts: tuple[by
     ],
 )
 def test_only_names_that_are_ours(host: str, status: int) -> None:
-    assert asked(Rules(), [("host", host)])[0] == status
+    assert asked(AccessRules(), [("host", host)])[0] == status
 
 
 def test_any_address_where_all_are_listened_on() -> None:
-    rules = Rules(LOOPBACK | {"search.example"}, addresses=True)
+    rules = AccessRules(LOOPBACK | {"search.example"}, addresses=True)
     for host, status in (("192.0.2.1:80", 200), ("[2001:db8::1]", 200), ("search.example", 200), ("evil.example", 421)):
         assert asked(rules, [("host", host)])[0] == status
 
 
 def test_one_host() -> None:
-    assert asked(Rules(), [])[0] == 400
-    assert asked(Rules(), [*LOCAL, ("host", "evil.example")])[0] == 400
+    assert asked(AccessRules(), [])[0] == 400
+    assert asked(AccessRules(), [*LOCAL, ("host", "evil.example")])[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -95,11 +97,11 @@ def test_one_host() -> None:
     ],
 )
 def test_other_sites(more: Headers, status: int) -> None:
-    assert asked(Rules(), [*LOCAL, *more])[0] == status
+    assert asked(AccessRules(), [*LOCAL, *more])[0] == status
 
 
 def test_a_token() -> None:
-    rules = Rules(token=b"a-token-of-some-length")
+    rules = AccessRules(token=b"a-token-of-some-length")
     assert asked(rules, [*LOCAL, *TOKEN])[0] == 200
     assert asked(rules, LOCAL, "/")[0] == asked(rules, LOCAL, "/health")[0] == 200
     wrong: list[Headers] = [[], [("authorization", "Bearer b")], [("authorization", "Bearer é")], [*TOKEN, *TOKEN]]
@@ -108,7 +110,7 @@ def test_a_token() -> None:
 
 
 def test_a_body_is_counted_as_it_comes() -> None:
-    rules = Rules(most_bytes=10)
+    rules = AccessRules(most_bytes=10)
     assert asked(rules, LOCAL, parts=(b"12345", b"67890")) == (200, 10)
     assert asked(rules, [*LOCAL, ("content-length", "11")])[0] == 413
     with pytest.raises(HTTPException) as refusal:
@@ -125,7 +127,7 @@ def test_so_many_at_once() -> None:
             await free.wait()
             await application(scope, receive, send)
 
-        guard = Guard(waiting, Rules(most_requests=2))
+        guard = Guard(waiting, AccessRules(most_requests=2))
 
         async def one() -> None:
             async def receive() -> Message:
