@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +11,6 @@ from ccr_cli.data.collections import FileSpec, Variant, variants
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_FILES = 4
-SOURCES = ("verified", "documented", "memory")
 HEAD = """# Collections
 
 The benchmarks that `ccr data import NAME --root DIR` reads from their official files. ccr ships these facts and none
@@ -25,10 +24,10 @@ ccr data verify multi30k --root DIR
 ccr data import multi30k --root DIR
 ```
 
-A fact is **verified** (the official bytes were read or a script was run on them), **documented** (by a paper, a
-README or published code), or **from memory**; the last only causes warnings. See [data](data.md#collections) for
-checks, `--allow-partial` and leaks, and [the format](dataset-format.md#manifests-of-collections) for the keys of a
-manifest.
+The table rates each fact: **verified** (the official bytes were read or a script was run on them), **documented** (by
+a paper, a README or published code), or from **memory**, which only causes warnings. See [data](data.md#collections)
+for checks, `--allow-partial` and leaks, and [the format](dataset-format.md#manifests-of-collections) for the keys of
+a manifest.
 
 """
 
@@ -39,13 +38,14 @@ def page() -> str:
     return HEAD + "\n".join([*_overview(groups), *(line for group in groups for line in _section(group))]) + "\n"
 
 
-def _overview(groups: Iterable[list[Variant]]) -> Iterator[str]:
-    yield from _row("name", "collection", "counts")
-    yield from _row(*["---"] * 3)
+def _overview(groups: Sequence[list[Variant]]) -> Iterator[str]:
+    facts = list(groups[0][0].evidence)
+    yield from _row("name", "collection", *facts)
+    yield from _row(*["---"] * (2 + len(facts)))
     for group in groups:
         first = group[0]
         title = f"[{first.about['title']}](#{_anchor(str(first.about['title']))})"
-        yield from _row(f"`{first.name}`", title, _evidence(first.evidence["counts"]))
+        yield from _row(f"`{first.name}`", title, *(first.evidence[fact] for fact in facts))
     yield ""
 
 
@@ -63,13 +63,9 @@ def _section(group: list[Variant]) -> Iterator[str]:
             captions = f"{next(iter(counted.values())):,} each"
         yield from _row(f"`{variant.name}`", variant.title, langs, _items(variant), captions)
     yield ""
-    sources = {source: [fact for fact, value in first.evidence.items() if value == source] for source in SOURCES}
-    shown = [f"{_evidence(source).capitalize()}: {', '.join(facts)}." for source, facts in sources.items() if facts]
-    yield " ".join(shown)
-    yield ""
     protocols = {str(protocol["name"]): protocol for variant in group for protocol in variant.protocols}
     for name, protocol in protocols.items():
-        yield f"- Protocol `{name}`: {protocol['note']} ({_evidence(str(protocol['evidence']))})"
+        yield f"- Protocol `{name}`: {protocol['note']} ({protocol['evidence']})"
     yield f"- {_files(group)}"
     yield f"- Licence: {about['licence']}"
     yield f"- Cite: {about['citation']} {about['source_url']}"
@@ -84,10 +80,6 @@ def _row(*cells: str) -> Iterator[str]:
 def _items(variant: Variant) -> str:
     items = variant.counts.get("items", {})
     return ", ".join(f"{items[split]:,}" if split in items else "-" for split in ("train", "val", "test"))
-
-
-def _evidence(evidence: str) -> str:
-    return "from memory" if evidence == "memory" else evidence
 
 
 def _files(group: list[Variant]) -> str:
