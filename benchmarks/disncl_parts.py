@@ -1,18 +1,16 @@
-"""Whether the parts of trained `disncl` models are apart: information, retrieval and a map of the parts.
+"""Measure whether the parts of trained `disncl` models are separate: information, retrieval and a map.
 
     python benchmarks/disncl_parts.py WORKSPACE LANG RUN [RUN ...] --out FILE.json --figure FILE.png
 
-- I(S; X), the information that the shared part of a picture (or text) has about the exclusive one, by MINE (Belghazi
-  et al., ICML 2018). The statistic is held between -5 and 5, which leaves a bound of at most 10 nats; free, the mean
-  of its exponential over strangers rests on a few of them, and the values were anything up to hundreds. It is fitted
-  on the training items; its best step is chosen on the validation items that chose the run's epoch, and the bound is
-  read on those that chose nothing. Read on the items it was fitted on, as is usual, it grows with the fit: that value
-  stands beside it. So do I(X; whole) and I(S; whole), the same estimator
-  on an embedding and its part: they say what it can see where all is there to be seen.
-- SumR of queries in LANG with either part, and that of random vectors.
+- I(S; X), the information between the shared and the exclusive part of a picture (or text), by MINE (Belghazi et al.,
+  ICML 2018). The statistic is clamped to [-5, 5], which bounds it at 10 nats; without a clamp, a few strangers dominate
+  the mean of its exponential, and values reach hundreds. It is fitted on the training items; its best step is chosen on
+  the validation items that chose the run's epoch, and the bound is read on the others. The value on the fitted items,
+  as usually reported, grows with the fit and is listed too. So are I(X; whole) and I(S; whole), the same estimator on
+  an embedding and its part, which show what it can detect.
+- SumR of queries in LANG with either part, and of random vectors.
 - t-SNE of S, V_X and T_X, with the silhouette of these three groups.
-- All of it for a model before training too: three linear maps with biases of their own part three groups without
-  having learned anything.
+- All of it for an untrained model too: three linear maps with their own biases separate three groups anyway.
 
 Texts are the source captions, which every split has.
 """

@@ -1,11 +1,11 @@
-"""What averaging runs is worth, and which uncertainty knows that the first result is wrong.
+"""Measure what averaging runs is worth, and which uncertainty detects a wrong first result.
 
-Flickr8k-CN, the reported half of validation: every run by itself, the runs of each method as one, and all of them.
-AUROC and AURC of the method's own uncertainty, of a softmax, of the disagreement of the runs and of the trivial scores.
+Flickr8k-CN, the reported half of validation: each run, the runs of each method as one ensemble, and all runs as one.
+AUROC and AURC of the method's own uncertainty, a softmax, the disagreement of the runs and the trivial scores.
 
     python benchmarks/ensembles.py WORKSPACE --lang zh --out benchmarks/results/ensembles.json RUN [RUN ...]
 
-The collection is not part of this project. The evaluations are those of `ccr evaluate` and `ccr evaluate --ensemble`.
+The collection is not part of this project. Evaluations are made by `ccr evaluate` and `ccr evaluate --ensemble`.
 """
 
 from __future__ import annotations

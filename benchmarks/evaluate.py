@@ -1,15 +1,14 @@
-"""Evaluation at scale: against other ways to the same figures, and how time and memory grow to a million items.
+"""Measure evaluation at scale: against other libraries, and time and memory up to a million items.
 
-Every measurement is a process of its own, so that its peak memory (`ru_maxrss`) is its own, and starts from the same
-unit vectors in float32. It ends with R@1, R@5, R@10 and mAP of both directions, which must agree.
+Each measurement is a process of its own with its own peak memory (`ru_maxrss`), and starts from the same unit vectors
+in float32. It ends with R@1, R@5, R@10 and mAP of both directions, which must agree.
 
-- `rivals`, at 5,000 items with 25,000 captions: `ours`; `loop`, the full matrix and one argsort a query, as the
-  published codes of the field do it; `torchmetrics` (RetrievalHitRate at 1, 5, 10 and RetrievalMAP) and `ranx`
-  (hit_rate@1, @5, @10 and map, on arrays that numpy has sorted: its quickest way in), both given a thousand queries
-  after the other, since all of them at once need more memory than there is. They take turns in each round, and a
-  ratio is taken within a round (theirs / ours: above 1, ours is faster). Both packages are used if they can be
-  imported, and are no dependency of ccr: `pip install --target DIR torchmetrics ranx`, then `PYTHONPATH=DIR`.
-- `growth`: ours with as many items as captions, one each.
+- `rivals`, at 5,000 items with 25,000 captions: `ours`; `loop`, the full matrix and one argsort per query, as in the
+  field's published code; `torchmetrics` (RetrievalHitRate at 1, 5, 10 and RetrievalMAP) and `ranx` (hit_rate@1, @5, @10
+  and map, on arrays sorted by numpy, its fastest input), both with a thousand queries at a time, because all at once
+  exceed the memory. They take turns in each round, and a ratio is taken within a round (theirs / ours: above 1, ours is
+  faster). Both packages are optional: `pip install --target DIR torchmetrics ranx`, then `PYTHONPATH=DIR`.
+- `growth`: ours with as many items as captions.
 - `slice`: 2,000 of a million queries against a million items, one direction. The whole was not measured.
 
 CPU seconds hardly depend on what else runs on the machine; wall-clock seconds do.

@@ -1,17 +1,17 @@
-"""Items per second of `ccr extract`: as a share of the encoder's own forward, and against a loop over single items.
+"""Measure items per second of `ccr extract` against the encoder's forward pass and a loop over single items.
 
-Each variant runs in a process of its own, on the same files, encoder, device and precision, and they take turns:
+Each variant runs in its own process, on the same files, encoder, device and precision, and they take turns:
 
-- `forward`: the encoder on a batch that is there already, again and again. No extraction can be faster.
-- `ccr`: the stage, from files to the finished artifact, less the loading of the weights.
-- `loop`: what is written without a tool: open, prepare and encode one picture after the other; of a video all frames
-  are decoded first, then its clips are encoded one by one.
-- `decode`: reading and preparing alone, one after the other. Where the encoder needs the processors too, `ccr`
-  cannot reach `forward`: `bound` is what is left for both, 1 / (1 / forward + 1 / decode on all processors).
+- `forward`: the encoder on a prepared batch, repeatedly. No extraction can be faster.
+- `ccr`: the stage, from files to the finished artifact, without loading the weights.
+- `loop`: the simple script: open, prepare and encode one picture after the other; for a video, decode all frames, then
+  encode its clips one by one.
+- `decode`: reading and preparing only. If the encoder needs the processors too, `ccr` cannot reach `forward`: `bound`
+  is what is left for both, 1 / (1 / forward + 1 / decode on all processors).
 
 Items are photographs of a folder (`--pictures`), else generated ones of 640 x 480; videos are generated. Weights of
-CLIP (ViT-B/32), VideoMAE (base) and I3D are random, so that nothing is fetched: only their speed means anything.
-Ratios are taken within a round. `cpu` is processor seconds an item, which hardly depend on what else runs here.
+CLIP (ViT-B/32), VideoMAE (base) and I3D are random, so nothing is downloaded: only their speed means anything. Ratios
+are taken within a round. `cpu` is processor seconds per item, which hardly depend on other load.
 
     python benchmarks/extract.py --pictures FOLDER --out benchmarks/results/extract.json
     python benchmarks/extract.py --device cuda --dtype float16 --compile --out benchmarks/results/extract-cuda.json

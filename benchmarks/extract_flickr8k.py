@@ -1,8 +1,8 @@
-"""Does `ccr extract` give the features that others made of the same photographs?
+"""Compare the features of `ccr extract` with features that others made of the same photographs.
 
-The 1,000 validation photographs of Flickr8k, against vectors of EfficientNet-Lite0 that were made elsewhere, in half
-precision. The collection is not part of this project: a folder with `items.csv` (item_id, split), `images_val/` and
-`efficientnet_lite0_fp16.npy`, whose rows are in the order of `items.csv`.
+The 1,000 validation photographs of Flickr8k, against half-precision vectors of EfficientNet-Lite0 made elsewhere. The
+collection is not part of this project: a folder with `items.csv` (item_id, split), `images_val/` and
+`efficientnet_lite0_fp16.npy`, with rows in the order of `items.csv`.
 
     python benchmarks/extract_flickr8k.py FOLDER --out benchmarks/results/extract_flickr8k.json
 """

@@ -1,14 +1,14 @@
-"""FUME on the Wikipedia collection: which loss terms retrieve, and whether its uncertainty can be trusted.
+"""Train FUME on the Wikipedia collection: which loss terms retrieve, and whether its uncertainty can be trusted.
 
 mAP over all results, picture to text and text to picture, with L_fml, L_cl and both (the paper's Table 2); fuzzy
 against evidential learning: deletion curves (Figure 3) and classification of pictures (Figure 5); uncertainty of two
-categories that were not trained on (Figure 4, with categories for data sets): its density in and out of distribution.
-15 % of the training items choose the epoch; each run is evaluated on the 693 test items once.
+untrained categories (Figure 4, with categories for data sets): its density in and out of distribution. 15 % of the
+training items choose the epoch; each run is evaluated on the 693 test items once.
 
     python benchmarks/fume_wikipedia.py wiki.mat --workspace FOLDER --out benchmarks/results/fume_wikipedia.json \
         --figure docs/images/fume-wikipedia.svg --density docs/images/fume-wikipedia-density.svg
 
-The collection is not part of this project. 27 runs of 10 to 20 seconds on one core; what is done is not done again.
+The collection is not part of this project. 27 runs of 10 to 20 seconds on one core; finished ones are skipped.
 """
 
 from __future__ import annotations

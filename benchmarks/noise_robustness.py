@@ -1,9 +1,8 @@
-"""Every method under wrong translations, on Flickr8k-CN: what `docs/noise-robustness.md` shows.
+"""Train and measure every method under wrong translations, on Flickr8k-CN, for `docs/noise-robustness.md`.
 
-Parts of the grid run in any order and in pieces; what was measured is not measured again, unless an option of it has
-another value now: after a change of code use `--again` or, to go on with that, `--since 2026-11-21T16:00`. Two
-processes may share the work. The collection is not part of this project (`robustness/collection.py` says what its
-folder must hold).
+Parts of the grid run in any order and in pieces. A measured cell is skipped unless one of its options has another value
+now; after a change of code use `--again` or, to continue with that, `--since 2026-11-21T16:00`. Two processes may share
+the work. The collection is not part of this project (`robustness/collection.py` lists the files of its folder).
 
     python benchmarks/noise_robustness.py --part main judges --data FOLDER/flickr8kcn --workspace W --limit-minutes 60
     python benchmarks/noise_robustness.py --part main judges --list

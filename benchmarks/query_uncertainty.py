@@ -1,8 +1,7 @@
-"""Which uncertainty of a query best tells that its first result is wrong: AUROC, beside the plain similarities.
+"""Find the uncertainty of a query that best detects a wrong first result: AUROC, with the plain similarities.
 
-Subjective uncertainty (UML) over a number of candidates, and what the method itself states.
-
-Validation items only: those that did not choose the epoch, and all of them, so that two sizes of gallery are seen.
+Subjective uncertainty (UML) over a number of candidates, and the method's own. Validation items only: those that did
+not choose the epoch, and all of them, for two sizes of gallery.
 
     python benchmarks/query_uncertainty.py WORKSPACE LANG RUN [RUN ...] --out benchmarks/results/query_uncertainty.json
 """

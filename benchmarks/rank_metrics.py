@@ -1,19 +1,18 @@
-"""Ranks by streaming and counting against a full argsort, the size of COCO 5K: 5,000 items, 25,000 captions.
+"""Compare streaming and counting ranks with a full argsort at COCO 5K's size: 5,000 items, 25,000 captions.
 
-What is measured: the rank of the best positive and the average precision of every query, in both directions.
+Measured: the rank of the best positive and the average precision of every query, in both directions.
 
-- `given`: the similarity matrix exists already. Ours reads it through `matrix_sim`.
+- `given`: the similarity matrix exists. Ours reads it through `matrix_sim`.
 - `embeddings`: only the embeddings exist. Ours streams `dot_sim`; the others build the matrix first.
 
-Against it: `argsort_loop` (one argsort a query, as the published code of the field does), `argsort_matrix`
-(one call for the whole matrix, what a user would write in numpy), and `count` (numpy counting on the full
-matrix, ranks only, no average precision and no tie rule: the strongest short rival). All get the same
-float32 numbers, and their ranks are checked against ours. Variants take turns in each run, and a ratio is
-taken within a run (theirs / ours: above 1, ours is faster), of wall-clock and of CPU seconds; the latter
-hardly depend on what else runs on the machine.
+Compared with `argsort_loop` (one argsort per query, as in the field's published code), `argsort_matrix` (one call for
+the whole matrix, the obvious numpy code), and `count` (numpy counting on the full matrix, ranks only, no average
+precision and no tie rule: the strongest short rival). All get the same float32 numbers, and their ranks are checked
+against ours. Variants take turns in each run, and a ratio is taken within a run (theirs / ours: above 1, ours is
+faster), of wall-clock and of CPU seconds; the latter hardly depend on other load.
 
-One thread by default, because numpy sorts with one. With several threads on busy cores torch waits at every
-barrier, and then ours is slower than one thread by far: set OMP_NUM_THREADS=1 there.
+One thread by default, because numpy sorts with one. With several threads on busy cores torch waits at every barrier and
+ours is far slower than with one: set OMP_NUM_THREADS=1 there.
 
     OMP_NUM_THREADS=1 python benchmarks/rank_metrics.py --output benchmarks/results/rank_metrics.json
 """

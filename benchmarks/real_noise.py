@@ -1,24 +1,24 @@
-r"""Which machine translations are bad, without any synthetic noise: rankings by suspicion, and a reader's word.
+"""Rank machine translations by suspicion, without synthetic noise, and measure precision against a human reader.
 
-Runs that were trained on translations as they are judge those of the validation captions, which they never saw. The
-first hundred of their rankings, of rankings that need no training, and a hundred at random are exported as one shuffled
-list without scores. A reader fills in verdicts by the criteria below; the precision of every ranking follows from it.
+Runs trained on the original translations judge those of the validation captions, which they never saw. The first
+hundred of their rankings, of rankings that need no training, and a hundred at random are exported as one shuffled list
+without scores. A reader fills in verdicts by the criteria below; they give the precision of every ranking.
 
     python benchmarks/real_noise.py --methods uml --translations baidu-2016 --data FOLDER/flickr8kcn --workspace W
     (fill in verdict and reason in W/reading-baidu-2016.tsv)
     python benchmarks/real_noise.py --take W/reading-baidu-2016.tsv
 
-What was read before is not listed again, and its verdicts count for new rankings too.
+Captions that were read before are not listed again; their verdicts count for new rankings too.
 
 A translation is *bad* if a reader of the translation alone would picture something that the English does not say, or
 nothing at all, and *ok* otherwise, however awkward. A bad one has one reason:
 
     thing    another person, animal or object than the English names
     action   another action, state or direction
-    relation who does what to whom, or where, is turned round
+    relation who does what to whom, or where, is reversed
     number   another number of things
-    missing  what the caption is about was left out
-    foreign  what the caption is about was left untranslated
+    missing  the topic of the caption was left out
+    foreign  the topic of the caption was left untranslated
     garbled  no meaning can be made of it
 """
 

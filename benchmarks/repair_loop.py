@@ -1,15 +1,14 @@
-r"""Diagnose, repair, train again: does it help, where translations are wrong by themselves?
+"""Measure whether diagnosing, repairing and training again helps with real translation errors.
 
-A run on the translations of one engine is diagnosed. The share of pairs that it believes least is left out of training,
-or translated again by another engine, or all pairs are weighted by what was believed of them; against no repair, and
-against as many pairs drawn at random, for whom the same is done. The loop is the commands' own: `ccr diagnose --share
---export`, `ccr train --pairs`, `ccr translate --only`. The same with synthetic noise, where what is wrong is known.
-Human queries of the reported half of validation ask; machine translations by the first engine choose the epoch in all
-arms.
+A run on the translations of one engine is diagnosed. Its most suspicious pairs are dropped, or translated again by
+another engine, or all pairs are weighted by their probability; compared with no repair, and with the same repair of as
+many random pairs. The commands are `ccr diagnose --share --export`, `ccr train --pairs` and `ccr translate --only`. The
+same with synthetic noise, where the errors are known. Queries are human captions of the reported half of validation;
+machine translations by the first engine choose the epoch in all arms.
 
     python benchmarks/repair_loop.py --data FOLDER/flickr8kcn --workspace W --seeds 0 1
 
-A run that is in the results is not made again; `--table` writes the table of docs/diagnose.md.
+Runs in the results are skipped; `--table` writes the table of docs/diagnose.md.
 """
 
 from __future__ import annotations

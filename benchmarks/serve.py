@@ -1,14 +1,14 @@
-"""Requests a second, and how long one takes, of `ccr serve` over loopback.
+"""Measure requests per second and latency of `ccr serve` over loopback.
 
-A server is started on a run (`--run`, in the workspace) as a user would; clients in another process ask it, each over
-one connection that stays open, for `--seconds` at each concurrency. Asked are:
+A server is started on a run (`--run`, in the workspace) as a user would; clients in another process query it, each over
+one open connection, for `--seconds` at each concurrency. The requests:
 
-- `health`: nothing is searched; what HTTP itself costs.
-- `words`: a search with words, of which no two are alike.
-- `picture`: a search with a picture of 640 x 480 as JPEG, encoded by the run's encoder.
-- `media`: pictures of items, small, the same few again and again.
+- `health`: no search; the cost of HTTP itself.
+- `words`: searches with words, all different.
+- `picture`: searches with a JPEG of 640 x 480, encoded by the run's encoder.
+- `media`: small pictures of items, the same few repeatedly.
 
-Server and clients share the machine's processors, with whatever else runs there (`load_before`): lower bounds.
+Server and clients share the machine's processors with other load (`load_before`), so results are lower bounds.
 
     python benchmarks/serve.py --workspace WORKSPACE --run runs/NAME --out benchmarks/results/serve.json
 """

@@ -1,21 +1,21 @@
-"""How long a training step takes: ours, a plain loop as published codes have it, and the encoder alone.
+"""Time a training step: ours, a plain loop as in published code, and the encoder alone.
 
 On one model, batch and device, with the same texts and the same loss (InfoNCE of pictures with captions, translations
 and back-translations):
 
-- `ours`: texts tokenised before, selected from a table, through the encoder in one call and without padding; features
-  in memory; fused AdamW.
-- `plain`: for each item of the batch the three texts are tokenised in Python and the feature is read from a file; each
-  side is padded to its longest text (`--pad-to`: to a fixed length) and goes through the encoder by itself; Adam.
+- `ours`: texts tokenised beforehand, selected from a table, through the encoder in one call and without padding;
+  features in memory; fused AdamW.
+- `plain`: the three texts of each item are tokenised in Python and the feature is read from a file; each side is padded
+  to its longest text (`--pad-to`: to a fixed length) and passes the encoder separately; Adam.
 - `encoder`: forward and backward of the encoder on the same texts, without padding, and nothing else: the floor.
-- `groups`: the same by groups of texts of equal length, each a call of its own, which pads nothing either.
+- `groups`: the same in groups of texts of equal length, one call each, which need no padding either.
 
-The model is a BERT of `--layers` and `--hidden` with random weights, by default of the size of multilingual BERT: only
-its speed means anything. Captions are bundled ones, or lines of files (`--captions EN DE`, parallel; back-translations
-are the first file's own lines in another order). Pieces of words are learned from the captions.
+The model is a BERT of `--layers` and `--hidden` with random weights, by default of multilingual BERT's size: only its
+speed means anything. Captions are bundled ones, or lines of files (`--captions EN DE`, parallel; back-translations are
+the first file's own lines in another order). Word pieces are learned from the captions.
 
-Variants take turns. `seconds` is wall time, `cpu` processor time, which hardly depends on what else runs here;
-`memory` is what the process took at most above what it held before the step.
+Variants take turns. `seconds` is wall time, `cpu` processor time, which hardly depends on other load; `memory` is the
+peak of the process above its level before the step.
 
     python benchmarks/train_step.py --captions train.en train.de --out benchmarks/results/train_step.json
     python benchmarks/train_step.py --device cuda --dtype bfloat16 --rounds 10

@@ -1,19 +1,18 @@
-"""Captions per second of the engines hf and ct2 against a loop of `generate`, one sentence after the other.
+"""Measure captions per second of the engines hf and ct2 against a loop of `generate`, one sentence at a time.
 
-What is measured: the translation of captions by a Marian of OPUS-MT's base size (6 + 6 layers of 512, 58,101 words),
-in `Translator.translate` with scores, against what a user would write with transformers: tokenise one caption,
-`generate`, decode. Reading and converting the model are not counted. All run in float32, `ct2` in int8 (its default
-on a CPU) too, greedy and with 4 beams.
+Translates captions with a Marian of OPUS-MT's base size (6 + 6 layers of 512, 58,101 words) by `Translator.translate`
+with scores, against the simple script: tokenise one caption, `generate`, decode. Reading and converting the model do
+not count. All run in float32, `ct2` also in int8 (its default on a CPU), greedy and with 4 beams.
 
-The model is made here and has random weights, so that nothing is fetched; only its speed means anything. Its output
-row for the end of a sentence is fitted (ridge regression on the decoder's states) so that translations are about
-as long as their sources: without, all would run to the limit. `tokens` in the results says how long they were, `equal`
-how many are word for word those of the loop.
+The model has random weights, so nothing is downloaded; only its speed means anything. Its output row for the end of a
+sentence is fitted (ridge regression on the decoder's states) so that translations are about as long as their sources;
+otherwise all would reach the limit. `tokens` in the results is their length, `equal` how many equal the loop's word for
+word.
 
-Captions are those of a collection (`--data`, a folder with captions.parquet), else of the bundled data. The loop gets
-every few of them in order of length, the engines all. Variants take turns in each run, and a ratio is taken within a
-run (captions per second, engine / loop: above 1, the engine is faster), by wall clock and by CPU seconds; the latter
-hardly depend on what else runs on the machine. One thread by default.
+Captions are those of a collection (`--data`, a folder with captions.parquet), else of the bundled data. The loop gets a
+sample of them in order of length, the engines all. Variants take turns in each run, and a ratio is taken within a run
+(captions per second, engine / loop: above 1, the engine is faster), by wall clock and by CPU seconds; the latter hardly
+depend on other load. One thread by default.
 
     OMP_NUM_THREADS=1 python benchmarks/translate_throughput.py --output benchmarks/results/translate_throughput.json
 """

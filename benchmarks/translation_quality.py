@@ -1,16 +1,15 @@
-"""How good are machine translations of real captions? BLEU and chrF against what people wrote, and what is wrong.
+"""Measure the quality of machine translations of real captions: BLEU and chrF against human captions, and flags.
 
-Multi30K, task 1: Apertium's French of a split, over Catalan and over Spanish, against the French that people translated
-from the same captions.
-Flickr8k-CN: what two commercial engines made of the validation captions at two dates, against five captions of each
-photograph that were written in Chinese; and Apertium's Spanish of the training captions, which nobody translated.
+Multi30K, task 1: Apertium's French of a split, through Catalan and through Spanish, against human translations of the
+same captions. Flickr8k-CN: translations of the validation captions by two commercial engines at two dates, against five
+independent Chinese captions of each photograph; and Apertium's Spanish of the training captions, without references.
 The collections are not part of this project.
 
     python benchmarks/translation_quality.py WORKSPACE --multi30k DIR --flickr8k DIR [--split test] [--out FILE]
 
 DIR of Multi30K has `task1/`; that of Flickr8k-CN `items.csv` and `captions.parquet`. Both become data sets of the
-workspace, for further commands. What was measured is printed; `--out` puts it into a file, in place of rows of the same
-data, split, language and models.
+workspace, for further commands. Results are printed; `--out` writes them to a file, replacing rows of the same data,
+split, language and models.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-r"""Does uncertainty rise when queries are corrupted, and does it tell queries that do not belong to the gallery?
+"""Measure whether uncertainty rises when queries are corrupted, and whether it detects queries without a match.
 
-Flickr8k-CN, the reported half of validation: for every run the figures under corruption (words dropped, replaced,
-shuffled; features masked), with how well intact and corrupted queries are told apart; queries of the items taken out
-of the gallery, and captions of another data set; the spread of ten draws of the corruption; and retrieval of sentences
-by their translations (NRCCR, Table 5). Beside the method's own uncertainty stand the trivial scores.
+Flickr8k-CN, the reported half of validation. For every run: figures under corruption (words dropped, replaced,
+shuffled; features masked) and how well intact and corrupted queries are separated; queries of items taken out of the
+gallery, and captions of another data set; the spread of ten draws of the corruption; and retrieval of sentences by
+their translations (NRCCR, Table 5). The trivial scores are listed with the method's own uncertainty.
 
     python benchmarks/trust.py WORKSPACE --lang zh --other noto-emoji --out benchmarks/results/trust.json RUN [RUN ...]
 
-The collection is not part of this project. The evaluations are those of `ccr evaluate --corrupt`, `--ood` and `--task
-text`; what is done is not done again. The tables of docs/evaluate.md are printed.
+The collection is not part of this project. Evaluations are made by `ccr evaluate --corrupt`, `--ood` and `--task text`
+and not repeated. Prints the tables of docs/evaluate.md.
 """
 
 from __future__ import annotations

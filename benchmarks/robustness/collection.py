@@ -1,8 +1,8 @@
-"""Flickr8k-CN as artifacts: two languages of queries, every engine, features given and simulated.
+"""Flickr8k-CN as artifacts: two query languages, every engine, given and simulated features.
 
-`flickr8k-zh` has Baidu's and Google's Chinese of two dates, and captions written in Chinese. `flickr8k-fr` has what
-Apertium makes of the English captions in one and in two round trips, and one French caption (Multi30K's) of 934 of the
-1,000 validation photographs; the others are left out of it.
+`flickr8k-zh` has Baidu's and Google's Chinese of two dates, and captions written in Chinese. `flickr8k-fr` has
+Apertium's translations of the English captions in one and in two round trips, and one French caption (Multi30K's) for
+934 of the 1,000 validation photographs; the others are left out.
 """
 
 from __future__ import annotations

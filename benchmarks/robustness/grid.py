@@ -1,8 +1,7 @@
-"""The cells of the comparison: which method is trained how, on what, and under which mismatch.
+"""The cells of the comparison: method, options, data and mismatch.
 
-A row of results belongs to a cell if both were trained on the same thing and agree in every option that both know. So
-a cell that stands in two parts runs once, an option that is new does not make old runs void, and a default that changed
-does.
+A row of results belongs to a cell if both were trained on the same data and agree in every option that both know. So a
+cell that occurs in two parts runs once, a new option does not invalidate old runs, and a changed default does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of what noise costs a method wins back, with an interval over seeds and items.
+"""How much of the cost of noise a method wins back, with an interval over seeds and items.
 
 Shape suffixes: S seeds, I items, R resamples.
 """

@@ -1,4 +1,4 @@
-"""One cell trained and measured, and the file in which its row is kept."""
+"""Train and measure one cell, and keep its row in a file."""
 
 from __future__ import annotations
 
