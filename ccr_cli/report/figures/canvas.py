@@ -1,7 +1,7 @@
-"""What all figures share: colours, fonts, and saving with the same bytes every time.
+"""What all figures share: colours, fonts, wrapped text, panels, and saving with the same bytes every time.
 
 Figures are drawn without pyplot, so no global state is touched. Ink and grid have colours of their own that the
-page replaces, so that a figure inside it follows light and dark.
+page replaces, so that a figure on it follows light and dark mode.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from ccr_cli.console import warn
+from ccr_cli.console import plain, warn
 from ccr_cli.report.tables.results import BASELINE, is_oracle, method
 
 INK = "#23272e"
@@ -36,7 +36,7 @@ PAGE_SCALE = 1.28
 
 CLEAN = "#0072b2"
 NOISY = "#d55e00"
-"""Intact and mismatched pairs, wherever they are drawn."""
+"""Colours of intact and of mismatched pairs."""
 
 _FIXED = {"basic": "#737a85", BASELINE: "#0072b2", "uml": "#d55e00", "trine": "#009e73"}
 _CYCLE = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
@@ -45,7 +45,7 @@ _FREE_MARKS = ("v", "P", "X", "*", "h")
 # Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
 _DASHES: Sequence[Any] = ((0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (2.5, 1)))
 _VARIANT_MARKS = ("o", "v", "P", "X", "s", "*", "h")
-"""What variants of a method are told apart by, beside the one that is drawn as the method."""
+"""Markers of the variants of a method, except the one that is drawn like the method."""
 
 _CJK = (
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK TC", "Noto Sans CJK KR"),
@@ -57,27 +57,29 @@ _CJK = (
     *("Microsoft YaHei", "SimHei", "SimSun", "Yu Gothic", "Meiryo", "MS Gothic", "Malgun Gothic"),
     *("Noto Serif CJK SC", "Noto Serif CJK JP", "Unifont", "Arial Unicode MS"),
 )
-"""Families with Chinese, Japanese or Korean letters, of Linux, macOS and Windows, the most complete first."""
+"""Font families with Chinese, Japanese or Korean letters on Linux, macOS and Windows, the most complete first."""
 INSTALL = "apt install fonts-noto-cjk"
-"""What brings all of these letters on Debian and its kin."""
+"""Installs all of these letters on Debian and its derivatives."""
 _SCRIPTS = ("Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai")
 
 Style = dict[str, Any]
+PanelGrid = tuple[Figure, list[Axes], list[Axes]]
+"""A figure, its panels, and the first panel of each row."""
 
 
 @cache
 def fonts() -> list[str]:
-    """Font families in order of preference: matplotlib's own, then those of further scripts that are installed.
+    """Font families in order of preference: matplotlib's own, then installed families for further scripts.
 
-    A letter is drawn with the first that has it.
+    A letter is drawn with the first family that has it.
     """
     return ["DejaVu Sans", *cjk_fonts(), *(name for name in _SCRIPTS if name in _installed())]
 
 
 def cjk_fonts() -> list[str]:
-    """The installed families for Chinese, Japanese and Korean; fonts are looked for anew where none is known.
+    """The installed families for Chinese, Japanese and Korean.
 
-    Matplotlib keeps a list of fonts that it does not renew, so one installed since is not in it.
+    If Matplotlib lists none, the font folders are searched: its list lacks fonts installed since it was made.
     """
     if not (known := [name for name in _CJK if name in _installed()]):
         manager = font_manager.fontManager
@@ -94,19 +96,19 @@ def _installed() -> set[str]:
 
 
 def lacking(letters: Iterable[str]) -> str:
-    """A sentence on letters that no installed font has, and what to install."""
-    found = sorted(set(letters))
-    some = " ".join(found[:8]) + (" ..." if len(found) > 8 else "")
-    said = f"figures show boxes for {len(found)} letters that no installed font has: {some}"
-    cjk = any("\u2e80" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7ff" for letter in found)
-    return f"{said}; try: {INSTALL}" if cjk else said
+    """A message about letters that no installed font has, and what to install."""
+    missing = sorted(set(letters))
+    some = " ".join(missing[:8]) + (" ..." if len(missing) > 8 else "")
+    message = f"figures show boxes for {len(missing)} letters that no installed font has: {some}"
+    cjk = any("\u2e80" <= letter <= "\u9fff" or "\uac00" <= letter <= "\ud7ff" for letter in missing)
+    return f"{message}; try: {INSTALL}" if cjk else message
 
 
 def styles(labels: Sequence[str]) -> dict[str, Style]:
-    """Colour, marker and line of each method; the same whatever else is drawn, as far as colours reach.
+    """Colour, marker and line of each method, as far as possible the same in every figure.
 
-    Variants of a method have its colour, with dashes and markers of their own; one of them is drawn as the method
-    itself: that without options, else the first.
+    Variants of a method have its colour, with their own dashes and markers; one of them is drawn like the method: that
+    without options, else the first.
     """
     free = iter(zip(itertools.cycle(_CYCLE), itertools.cycle(_FREE_MARKS)))
     methods: dict[str, list[str]] = {}
@@ -127,9 +129,9 @@ def styles(labels: Sequence[str]) -> dict[str, Style]:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The settings under which figures are made and saved; left as they were afterwards.
+    """The Matplotlib settings under which figures are made and saved; restored afterwards.
 
-    Letters that no installed font has are said once, at the end.
+    Warns once, at the end, about letters that no installed font has.
     """
     settings: dict[Any, Any] = {
         "font.family": fonts(),
@@ -189,7 +191,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def across(count: int) -> int:
-    """Columns of a grid of panels: three, but two for two or four."""
+    """Columns of a grid of panels: three, or two for two or four panels."""
     return 2 if count in (2, 4) else min(count, 3)
 
 
@@ -197,6 +199,77 @@ def panels(figure: Figure, rows: int, columns: int, **options: Any) -> list[list
     """A grid of axes."""
     grid = figure.subplots(rows, columns, squeeze=False, **options)
     return [list(line) for line in grid]
+
+
+def panel_grid(
+    count: int, width: float, height: float, *, least: float = 0.0, extra: float = 0.0, sharey: bool = False
+) -> PanelGrid:
+    """A figure with `count` panels in a grid; the places that are left over stay empty. Only inside `drawing`.
+
+    Args:
+        count: Number of panels.
+        width: Of a panel, in inches.
+        height: Of a panel.
+        least: Smallest width of the figure.
+        extra: Height added for titles and legends.
+        sharey: Whether all panels have the same vertical axis.
+    """
+    columns = across(count)
+    rows = -(-count // columns)
+    figure = new_figure(max(width * columns, least), height * rows + extra)
+    axes = [ax for line in panels(figure, rows, columns, sharey=sharey) for ax in line]
+    for ax in axes[count:]:
+        ax.set_visible(False)
+    return figure, axes[:count], axes[:count:columns]
+
+
+TITLE, TITLE_LETTER = 11, 0.112
+"""The size of a title in points, and the width of one of its letters in inches."""
+LEGEND_COLUMNS = 5
+
+
+def heading(figure: Figure, title: str, lines: int = 4) -> None:
+    """Writes a title over a whole figure, in as many lines as it needs."""
+    if title:
+        text = wrapped(title, figure.get_figwidth() - 0.2, TITLE_LETTER, lines)
+        figure.suptitle(text, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
+
+
+def panel_title(ax: Axes, title: str, width: float, lines: int = 3) -> None:
+    """Writes the title of a panel; width in inches."""
+    ax.set_title(wrapped(title, width, TITLE_LETTER, lines))
+
+
+def legend_size(names: Sequence[str], width: float, size: float) -> tuple[int, int]:
+    """Columns and lines of a legend.
+
+    Args:
+        names: Its entries.
+        width: Of the figure, in inches.
+        size: Of its letters, in points.
+    """
+    entry = max(map(_letters, names)) * size * 0.0088 + 5 * size / 72
+    columns = max(1, min(LEGEND_COLUMNS, len(names), int(width / entry)))
+    return columns, -(-len(names) // columns)
+
+
+def wrapped(text: str, width: float, per_letter: float, lines: int) -> str:
+    """Breaks a text into lines of a width in inches and truncates the rest; CJK letters count as wider."""
+    out = [""]
+    room = width / per_letter
+    for word in re.findall(r"[\u2e80-\uffff]|[^\s\u2e80-\uffff]+|\s+", plain(text).strip()):
+        if out[-1] and _letters(out[-1] + word.rstrip()) > room:
+            out.append("")
+        out[-1] += word if out[-1] else word.lstrip()
+    cut = len(out) > lines
+    out = out[:lines]
+    while _letters(out[-1] + "…" * cut) > room:
+        out[-1], cut = out[-1][:-1], True
+    return "\n".join(line.rstrip() for line in out) + "…" * cut
+
+
+def _letters(text: str) -> float:
+    return sum(1.5 if ord(char) > 0x2E80 else 1.0 for char in text)
 
 
 def settle(figure: Figure) -> None:
@@ -232,12 +305,12 @@ def to_pdf(figure: Figure) -> bytes:
 
 
 def inline_svg(svg: str, name: str, alternative: str) -> str:
-    """Makes an SVG fit for an HTML page beside others: ids of its own, ink and grid that follow the page.
+    """Prepares an SVG for an HTML page with others: unique ids, and ink and grid in the colours of the page.
 
     Args:
         svg: From `to_svg`.
         name: Prefix of its ids; letters, digits and hyphens.
-        alternative: What it shows, for those who do not see it (already escaped).
+        alternative: Alternative text (already escaped).
     """
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)

@@ -1,7 +1,4 @@
-"""Distributions of what is known of translations, caption by caption: a row a translation, a column a measure.
-
-To be called inside `canvas.drawing`.
-"""
+"""Distributions of the quality of translations over captions: a row per translation, a column per measure."""
 
 from __future__ import annotations
 
@@ -14,7 +11,9 @@ from matplotlib.figure import Figure
 
 from ccr_cli.metrics.mtquality import LENGTH_Z
 from ccr_cli.report.figures.canvas import CLEAN, FAINT, INK, NOISY, new_figure, panels
-from ccr_cli.report.tables.flagged_translations import Captions
+from ccr_cli.report.figures.figure import Drawing
+from ccr_cli.report.tables.translations import TranslatedCaptions
+from ccr_cli.report.words.numbers import decimal
 
 MEASURES = {
     "length_z": "length, z",
@@ -24,41 +23,52 @@ MEASURES = {
 }
 BINS = 40
 LENGTHS = 6.0
-"""Lengths further from the usual are drawn at this."""
+"""Lengths beyond this are drawn at it."""
 LABEL_LETTERS = 22
 
 
-def distributions(loaded: Sequence[Captions], width: float = 9.2, row_height: float = 1.05) -> Figure | None:
-    """Histograms of each measure with their medians; of lengths, what is flagged.
+def quality_measures(loaded: Sequence[TranslatedCaptions]) -> Drawing:
+    """The figure of the report's translations."""
+    what = "Histograms of length, round-trip chrF2, chrF2 against human references and the engine's score"
+    caption = (
+        "Translated captions of all splits. Length: how unusual it is for the length of the source; captions beyond the "
+        "dotted lines are flagged and marked. Length ratio: median of translation to source, in characters. Other lines: "
+        "medians."
+    )
+    return Drawing(distributions(loaded), what, caption)
+
+
+def distributions(loaded: Sequence[TranslatedCaptions], width: float = 9.2, row_height: float = 1.05) -> Figure | None:
+    """Histograms of each measure with their medians; flagged lengths are marked.
 
     Args:
         loaded: The captions of each translation.
         width: In inches.
         row_height: In inches.
     """
-    shown = [name for name in MEASURES if any(each.frame[name].notna().any() for each in loaded)]
+    shown = [name for name in MEASURES if any(captions.frame[name].notna().any() for captions in loaded)]
     if not shown:
         return None
     figure = new_figure(width, row_height * len(loaded) + 0.75)
     axes = panels(figure, len(loaded), len(shown), sharex="col")
     for c, name in enumerate(shown):
-        known = np.concatenate([each.frame[name].dropna().to_numpy(float) for each in loaded])
+        known = np.concatenate([captions.frame[name].dropna().to_numpy(float) for captions in loaded])
         low, high = _range(name, known)
         bins = np.linspace(low, high, BINS + 1)
-        for r, each in enumerate(loaded):
-            _histogram(axes[r][c], each.frame[name].dropna().to_numpy(float), bins, name == "length_z")
+        for r, captions in enumerate(loaded):
+            _histogram(axes[r][c], captions.frame[name].dropna().to_numpy(float), bins, name == "length_z")
         axes[0][c].set_title(MEASURES[name], fontsize=10)
         axes[0][c].set_xlim(low, high)
-    for r, each in enumerate(loaded):
-        label = f"{each.of.data}, {each.of.lang}\n" + textwrap.fill(each.of.label, LABEL_LETTERS)
-        if each.frame["length_ratio"].notna().any():
-            label += f"\nlength ratio {each.frame['length_ratio'].median():.2f}"
+    for r, captions in enumerate(loaded):
+        label = f"{captions.of.data}, {captions.of.lang}\n" + textwrap.fill(captions.of.label, LABEL_LETTERS)
+        if captions.frame["length_ratio"].notna().any():
+            label += f"\nlength ratio {decimal(captions.frame['length_ratio'].median(), 2)}"
         axes[r][0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8.5)
     return figure
 
 
 def _range(name: str, values: np.ndarray) -> tuple[float, float]:
-    """What is drawn of a measure; what lies outside is put to its ends."""
+    """The range in which a measure is drawn; values outside are drawn at its ends."""
     if name.endswith("chrf"):
         return 0.0, 100.0
     if name == "length_z":
@@ -73,7 +83,7 @@ def _histogram(axes: Axes, values: np.ndarray, bins: np.ndarray, lengths: bool) 
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     if not len(values):
-        axes.text(0.5, 0.4, "not known", color=FAINT, fontsize=8.5, ha="center", transform=axes.transAxes)
+        axes.text(0.5, 0.4, "unknown", color=FAINT, fontsize=8.5, ha="center", transform=axes.transAxes)
         return
     counts, _, _ = axes.hist(
         np.clip(values, bins[0], bins[-1]), bins=bins.tolist(), color=CLEAN, alpha=0.75, linewidth=0
@@ -92,7 +102,7 @@ def _histogram(axes: Axes, values: np.ndarray, bins: np.ndarray, lengths: bool) 
     axes.axvline(median, color=INK, linewidth=1)
     right = median > (bins[0] + bins[-1]) / 2
     axes.annotate(
-        f"{median:.0f}" if bins[-1] == 100 else f"{median:.2f}",
+        decimal(median, 0 if bins[-1] == 100 else 2),
         (median, 0.97),
         (-4 if right else 4, 0),
         xycoords=("data", "axes fraction"),

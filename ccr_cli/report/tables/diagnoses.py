@@ -1,36 +1,92 @@
-"""What many diagnoses found, side by side."""
+"""Diagnoses side by side: which one represents a run, what its judge is called, and the table of detection."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
-from ccr_cli.report.tables import judge_choice, results
+from ccr_cli.artifacts.label import ORACLE, Label
+from ccr_cli.report.content import RunDiagnosis
+from ccr_cli.report.tables import results
+from ccr_cli.report.tables.retrieval import BEST_NOTE, SPREAD_NOTE, spread
+from ccr_cli.report.tables.table import Cell, Column, Row, Table
+from ccr_cli.report.words import signature_words
+from ccr_cli.report.words.numbers import percent
 
 DETECTION = ("recall", "false_alarms", "precision", "f1", "auroc", "average_precision")
 FIGURES = (*DETECTION, "ece", "share_noisy", "uncertainty.clean", "uncertainty.noisy")
 """Columns of a diagnoses frame that hold a figure."""
+_USUAL_NOISE = ("none", "caption-translation")
+_USUAL_SIDES = ("", "cross_lingual")
+
+
+def judge_name(summary: Mapping[str, Any]) -> str:
+    """The judge, and the share of pairs it was asked to call noisy instead of using its own threshold."""
+    share = _share(summary)
+    return f"{summary.get('judge')}" + ("" if share is None else f", first {percent(share)}")
+
+
+def by_choice(diagnoses: Iterable[RunDiagnosis]) -> list[RunDiagnosis]:
+    """Diagnoses in the order in which one of them represents its run, or its method.
+
+    The lowest seed first; then the judge and side that the run uses itself; then judges with their own threshold
+    before those with a requested share; then by name.
+    """
+
+    def order(diagnosis: RunDiagnosis) -> tuple[Any, ...]:
+        share, side = _share(diagnosis.summary), _other_side(diagnosis)
+        judge = str(diagnosis.summary.get("judge"))
+        seed = int(diagnosis.summary.get("seed") or 0)
+        return (seed, judge != diagnosis.usual[0], side != "", share is not None, judge, side, share or 0)
+
+    return sorted(diagnoses, key=order)
+
+
+def label_with_judge(label: str, diagnosis: RunDiagnosis) -> str:
+    """The label of a method, with the judge if it is not the run's own.
+
+    >>> gmm = RunDiagnosis("r", {"judge": "gmm", "judge_side": "both"}, load_pairs=None, usual=("two-group", "both"))
+    >>> label_with_judge("uml", gmm), label_with_judge("uml [beta=0.5]", gmm)
+    ('uml [judge gmm]', 'uml [beta=0.5, judge gmm]')
+    """
+    side = _other_side(diagnosis)
+    own_judge = str(diagnosis.summary.get("judge")) == diagnosis.usual[0]
+    if own_judge and not side and _share(diagnosis.summary) is None:
+        return label
+    judge = ", ".join(part for part in (judge_name(diagnosis.summary), side) if part)
+    return str(Label.parse(label).with_options([f"judge {judge}"]))
+
+
+def _other_side(diagnosis: RunDiagnosis) -> str:
+    """The side that the judge read, if it is not the run's own; empty for a judge that chooses by itself."""
+    side = str(diagnosis.summary.get("judge_side") or "")
+    return "" if side == diagnosis.usual[1] else side
+
+
+def _share(summary: Mapping[str, Any]) -> float | None:
+    share = (summary.get("split") or {}).get("share")
+    return None if share is None else float(share)
 
 
 def diagnoses_frame(
     summaries: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, results.RunFacts] | None = None
 ) -> pd.DataFrame:
-    """Puts the summaries of diagnoses in one frame, a row a diagnosis; of several languages one each.
+    """Puts the summaries of diagnoses in one frame, a row for each diagnosis and language.
 
     Args:
         summaries: The id of the run and the content of `summary.json`.
-        facts: What is known of the runs, by id.
+        facts: Facts about the runs, by id.
 
     Returns:
         Columns run_id, run, label, noise, seed, noise_seed, lang, data, noise_kind, judge, judge_side, pairs and
-        `FIGURES` (shares in [0, 1], nan where the truth is not known).
+        `FIGURES` (shares in [0, 1], nan where the truth is unknown).
     """
     rows = []
     for run_id, lang, summary in _by_language(summaries):
         fact = (facts or {}).get(run_id) or results.RunFacts(str(summary.get("run")), str(summary["label"]))
-        found, uncertainty = summary.get("detection") or {}, summary.get("uncertainty") or {}
+        detected, uncertainty = summary.get("detection") or {}, summary.get("uncertainty") or {}
         rows.append(
             {
                 "run_id": run_id,
@@ -42,11 +98,11 @@ def diagnoses_frame(
                 "lang": lang,
                 "data": fact.data,
                 "noise_kind": fact.noise_kind,
-                "judge": judge_choice.judge(summary),
+                "judge": judge_name(summary),
                 "judge_side": summary.get("judge_side"),
                 "pairs": summary.get("pairs"),
                 "share_noisy": summary.get("share_noisy"),
-                **{name: found.get(name) for name in DETECTION},
+                **{name: detected.get(name) for name in DETECTION},
                 "ece": (summary.get("calibration") or {}).get("ece"),
                 **{f"uncertainty.{side}": uncertainty.get(side) for side in ("clean", "noisy")},
             }
@@ -55,16 +111,60 @@ def diagnoses_frame(
     frame = pd.DataFrame(rows, columns=None if rows else names)
     for name in FIGURES:
         frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
-    return frame.drop_duplicates([name for name in _TOLD if name in frame], ignore_index=True)
-
-
-_TOLD = ("run_id", "lang", "judge", "judge_side")
+    keys = [name for name in ("run_id", "lang", "judge", "judge_side") if name in frame]
+    return frame.drop_duplicates(keys, ignore_index=True)
 
 
 def _by_language(
     summaries: Iterable[tuple[str, Mapping[str, Any]]],
 ) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     for run_id, summary in summaries:
-        each_of = summary.get("langs") or {summary.get("lang"): {}}
-        for lang, figures in each_of.items():
+        for lang, figures in (summary.get("langs") or {summary.get("lang"): {}}).items():
             yield run_id, lang, {**summary, **figures}
+
+
+def detection(frame: pd.DataFrame) -> Table:
+    """How well judges find the mismatched pairs: at the threshold, over all thresholds, and as probabilities."""
+    several = frame[["data", "lang"]].drop_duplicates().shape[0] > 1
+    figures = {
+        "recall": Column("found", "found, %", "high", scale=100),
+        "false_alarms": Column("false_alarms", "false alarms, %", "low", scale=100),
+        "precision": Column("precision", "precision, %", "high", scale=100),
+        "f1": Column("f1", "F1, %", "high", scale=100),
+        "auroc": Column("auroc", "AUROC", "high", format=".3f"),
+        "average_precision": Column("average_precision", "AUPRC", "high", format=".3f"),
+        "ece": Column("ece", "calibration error", "low", format=".3f"),
+        "share_noisy": Column("called_noisy", "called noisy, %", scale=100),
+        "uncertainty.clean": Column("uncertainty_clean", "uncertainty if called clean", format=".3f"),
+        "uncertainty.noisy": Column("uncertainty_noisy", "if called noisy", format=".3f"),
+    }
+    columns = [
+        Column("noise", "noise", format=".3g", text=True),
+        *([Column("lang", "language", text=True)] if several else []),
+        Column("method", "method", text=True),
+        Column("judge", "judge", text=True),
+        Column("n", "n", format=".0f"),
+        *figures.values(),
+    ]
+    by = ["data", "lang", "noise", "noise_kind", "label", "judge", "judge_side"]
+    rows = []
+    for key, line in results.aggregate(frame, by, list(figures)).iterrows():
+        data, lang, noise, kind, label, judge, side = cast(tuple[Any, ...], key)
+        shown = " ".join([percent(noise), *([data] if several else [])])
+        shown += f", {signature_words.noise(kind)}" if kind not in _USUAL_NOISE else ""
+        cells = [
+            Cell(float(noise), shown=shown),
+            *([Cell(lang)] if several else []),
+            Cell(label),
+            Cell(str(judge) if side in _USUAL_SIDES else f"{judge}, {side}"),
+            Cell(int(line[("share_noisy", "n")])),
+            *(spread(line[figure]) for figure in figures),
+        ]
+        rows.append(Row(cells, block=f"{shown} {lang}", ceiling=judge == ORACLE))
+    notes = [
+        "Found: share of the mismatched pairs that the judge calls noisy. False alarms: share of the intact pairs that "
+        "it calls noisy; a genuinely bad translation counts as intact here. Calibration error: mean gap between "
+        f"P(clean) and the share of intact pairs, over ten bins. {SPREAD_NOTE}.",
+        BEST_NOTE,
+    ]
+    return Table("detection", "Detection of mismatched training pairs", columns, rows, notes)

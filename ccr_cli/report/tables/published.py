@@ -1,55 +1,320 @@
-"""Results beside what papers print for the same data set, language and noise.
+"""Results next to the figures that papers print for the same data set, language and noise, and what differs.
 
-Published figures are quoted: they are nobody's of this report, so they are never ranked, averaged or bold.
+Published figures are quoted: they are never ranked, averaged or bold.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pandas as pd
 
-from ccr_cli.data.published import Published, row_name
-from ccr_cli.report.tables import results, summaries
-from ccr_cli.report.tables.published_match import Difference, Manifests, Match, differences, match, published_rows
+from ccr_cli.artifacts.signature import (
+    FULL,
+    KEYS,
+    LABELLED,
+    ZERO_SHOT,
+    Signature,
+    data_name,
+    is_partial,
+    read_galleries,
+    read_runs,
+)
+from ccr_cli.data.published import PROTOCOLS, UNTRAINED, Published, row_name
+from ccr_cli.report.tables import results
+from ccr_cli.report.tables.retrieval import DIRECTION_TITLES, spread
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
-from ccr_cli.report.tables.translation_scores import listed
 from ccr_cli.report.words import signature_words
-from ccr_cli.report.words.numbers import percent
+from ccr_cli.report.words.numbers import listed, percent
 
 YOURS = "yours"
 QUOTED = (
-    "Figures of papers are quoted as they are printed, and were measured with other code; what else is known to differ "
-    "is said with each. They are for orientation: nothing is ranked or averaged with them."
+    "Figures of papers are quoted as printed and were measured with other code; further known differences are listed "
+    "with each. They are for orientation only and are not ranked or averaged with yours."
 )
 
-_Differing = Mapping[tuple[str, str], Sequence[Difference]]
+_TABLE = ["paper", "table", "data", "language"]
+_ROW = [*_TABLE, "noise", "task", "method", "backbone", "note"]
+_OTHER_NAMES = {"coco": "mscoco", "multicoco": "multimscoco", "wiki": "wikipedia", "pascal": "pascalsentence"}
+_OTHER = re.compile("cn|test20[0-9]{2}")
+_UNDETERMINED = "und"
+"""The language of texts that are features alone."""
+_ENCODERS = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "BERT": "(?<![a-z])bert",
+        "BUTD": "butd",
+        "CLIP": "clip",
+        "EfficientNet": "efficientnet",
+        "GRU": "gru",
+        "GloVe": "glove",
+        "I3D": "i3d",
+        "ResNeXt": "resnext",
+        "ResNet": "resnet",
+        "SGRAF": "sgraf",
+        "Swin": "swin",
+        "VGG": "vgg",
+        "XLM-R": "xlm-?r",
+        "mBERT": "mbert|bert-base-multilingual",
+        "n-grams": "ngram",
+        "word2vec": "word2vec",
+    }.items()
+}
+Manifests = Mapping[str, Mapping[str, Any]]
+_STYLES = {
+    "caption-translation": "single translations switched, the English captions intact",
+    "image-translation": "all translations of an item switched together, the English captions intact",
+    "caption-pair": "single captions switched",
+    "image-pair": "all captions of an item switched together",
+}
 
 
-def beside(frame: pd.DataFrame, published: Published, manifests: Manifests) -> dict[str, Table]:
-    """Makes the tables of results beside published ones.
+@dataclass(frozen=True)
+class PublishedMatch:
+    """Results and published rows of one data set, language and protocol."""
+
+    data: str
+    """The name in publications; empty if nothing is published."""
+    lang: str
+    protocol: str
+    ours: pd.DataFrame
+    """Rows of a results frame, with the fields of their signatures as `sign.KEY`."""
+    theirs: pd.DataFrame
+    """A row for each row of a published table, with the columns of `tables.csv` and a column for each figure."""
+
+    @property
+    def title(self) -> str:
+        """The data sets and languages of the results, in words."""
+        how = "" if self.protocol == "full" else f", protocol {self.protocol}"
+        how = ", zero-shot" if self.protocol.startswith("zero-shot") else how
+        return f"{listed(sorted(set(self.ours['data'])))}, queries in {listed(sorted(set(self.ours['lang'])))}{how}"
+
+    @property
+    def shared(self) -> list[float]:
+        """The noise ratios that both have."""
+        return sorted(set(self.ours["noise"]) & set(self.theirs["noise"]))
+
+
+@dataclass(frozen=True)
+class PublishedDifference:
+    """A difference between a published table and the results, in words."""
+
+    what: str
+    ours: str
+    theirs: str
+
+
+def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tuple[list[PublishedMatch], list[str]]:
+    """Finds published figures for the data sets, languages and noise of results on test items.
 
     Args:
         frame: A results frame.
-        published: What is published.
-        manifests: The manifests of data sets, by the name that these have here.
+        published: The published tables.
+        manifests: The manifests of data sets, by the name of the data set.
+
+    Returns:
+        The matches; and, in words, the results without any.
+    """
+    if frame.empty:
+        return [], []
+    rows, ours = published_rows(published), _signed(frame)
+    known = {_plain(data): data for data in rows["data"].unique()}
+    names = {data: str(manifest.get("name") or "") for data, manifest in manifests.items()}
+    ours["benchmark"] = [_benchmark((data, names.get(data, "")), known) for data in ours["data"]]
+    ours["training_data"] = [_training_data(on, names, known) for on in ours["trained_on"]]
+    ours["own_split"] = [bool(manifests.get(data, {}).get("own_split")) for data in ours["data"]]
+    ours["protocol"] = ours["signed"].map(_protocol)
+    matches: list[PublishedMatch] = []
+    alone: list[tuple[PublishedMatch, str]] = []
+    for key, mine in ours.groupby(["benchmark", "lang", "protocol"]):
+        data, lang, protocol = cast(tuple[str, str, str], key)
+        protocols = {theirs for theirs in rows["protocol"] if _fits(protocol, theirs)}
+        theirs = rows[(rows["data"] == data) & rows["protocol"].isin(protocols)]
+        theirs = theirs[(theirs["language"] == lang) | (lang == _UNDETERMINED)]
+        one = PublishedMatch(data, lang, protocol, mine, theirs)
+        for noise in sorted(set(mine["noise"]) - set(one.shared)):
+            alone.append((one, "" if theirs.empty else f", at {percent(noise)} noise"))
+        if one.shared:
+            ratios = one.shared
+            kept = (mine["noise"].isin(ratios), theirs["noise"].isin(ratios))
+            matches.append(PublishedMatch(data, lang, protocol, mine[kept[0]], theirs[kept[1]]))
+    unmatched = [f"{one.title}{_protocol_note(one, matches)}{ratio}" for one, ratio in alone]
+    return matches, list(dict.fromkeys(unmatched))
+
+
+def _protocol_note(one: PublishedMatch, matches: Iterable[PublishedMatch]) -> str:
+    """The protocol that a title leaves out, where figures are published for another one."""
+    others = any(
+        (other.data, other.lang) == (one.data, one.lang) and other.protocol != FULL for other in matches
+    )
+    return ", protocol full" if others and one.protocol == "full" else ""
+
+
+def published_rows(published: Published) -> pd.DataFrame:
+    """The rows of the published tables, a column for each figure.
+
+    Leaves out untrained models and figures that no report has; a row that a paper repeats is listed once.
+    """
+    figures = published.figures
+    figures = figures[figures["metric"].isin(results.METRICS) & ~figures["note"].str.startswith(UNTRAINED)]
+    wide = figures.pivot(index=_ROW, columns="metric", values="value").reset_index()
+    rows = figures[_ROW].drop_duplicates().merge(wide, on=_ROW).merge(published.tables, on=_TABLE)
+    metrics = [column for column in wide if column not in _ROW]
+    return rows.drop_duplicates(["paper", "data", "language", "noise", "noise_style", "protocol", "method", *metrics])
+
+
+def _signed(frame: pd.DataFrame) -> pd.DataFrame:
+    """The results on test items, with the fields of their signatures."""
+    signatures = frame["signed"].dropna()  # that of a version with other keys is not readable
+    fields = {position: {f"sign.{key}": value for key, value in s.fields.items()} for position, s in signatures.items()}
+    columns = [f"sign.{key}" for key in KEYS]
+    signed = frame.join(pd.DataFrame.from_dict(fields, orient="index", columns=columns), how="inner")
+    return signed[signed["sign.split"] == "test"].copy()
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower())
+
+
+def _benchmark(names: Iterable[str], known: Mapping[str, str]) -> str:
+    """The name of a data set in publications; empty if nothing is published.
+
+    A suffix is a variant (`multi30k-task2`), unless it has other items (`-cn`, `-test2017`).
+    """
+    for name in names:
+        parts = re.split("[-_. ]+", name.lower())
+        for end in range(len(parts), 0, -1):
+            plain = _plain("".join(parts[:end]))
+            plain = _OTHER_NAMES.get(plain, plain)
+            if plain in known and not any(_OTHER.fullmatch(part) for part in parts[end:]):
+                return known[plain]
+    return ""
+
+
+def _training_data(value: str, names: Mapping[str, str], known: Mapping[str, str]) -> str:
+    """The name of the training data in publications; empty for the evaluated data set itself."""
+    name = data_name(value)
+    if name == results.ITSELF:
+        return ""
+    return name if is_partial(value) else _benchmark((name, names.get(name, "")), known) or name
+
+
+def _protocol(signature: Signature) -> str:
+    """The protocol of a signature; an unpublished one counts as the full test split."""
+    rules = replace(signature.rules, trained_on="")
+    if rules.name == LABELLED:
+        return str(rules)
+    if rules.zero_shot:
+        return ZERO_SHOT
+    return next((known for known in PROTOCOLS if known.startswith("coco") and rules.name.startswith(known)), FULL)
+
+
+def _fits(own: str, theirs: str) -> bool:
+    return own == theirs or (own == "full" and theirs.startswith("coco"))
+
+
+def differences(pair: PublishedMatch) -> dict[tuple[str, str], list[PublishedDifference]]:
+    """The differences, by paper and table."""
+    tables = pair.theirs.groupby(["paper", "table"], sort=False)
+    return {cast(tuple[str, str], key): list(_differences(pair, rows)) for key, rows in tables}
+
+
+def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[PublishedDifference]:
+    ours, about = pair.ours[pair.ours["noise"].isin(rows["noise"])], rows.iloc[0]
+    yours, theirs = _texts(ours["encoder"]), _texts(rows["backbone"])
+    if not theirs or _encoders(yours) != _encoders(theirs):
+        yield PublishedDifference("encoders", "; ".join(yours) or "not known", "; ".join(theirs) or "not named")
+    runs = sorted({read_runs(text) for text in ours["sign.sim"]} - {1})
+    if runs:
+        yield PublishedDifference("models", "; ".join(f"{number} runs averaged" for number in runs), "not stated")
+    yield from _captions(ours, about, _texts(rows["task"]))
+    engines = _texts(ours["sign.mt"])
+    if any(about["translation"].split()[0].lower() not in engine.lower() for engine in engines):
+        *mine, other = ("none, only English" if text == "none" else text for text in (*engines, about["translation"]))
+        yield PublishedDifference("translation", "; ".join(mine), other)
+    fusions = _texts(ours["sign.fusion"])
+    if any(not fusion.startswith(about["fusion"]) for fusion in fusions):
+        *mine, other = map(_fusion, (*fusions, about["fusion"]))
+        yield PublishedDifference("score fusion", "; ".join(mine), other)
+    if ours["own_split"].any():
+        own = "; ".join(_texts(ours.loc[ours["own_split"], "data"]))
+        yield PublishedDifference("split", f"that of {own}: another choice of items", "the paper's")
+    partial = _texts(data_name(data) for data in ours["sign.data"] if is_partial(data))
+    if partial:
+        yield PublishedDifference("data", "; ".join(partial), "complete")
+    others = _texts(map(data_name, ours["trained_on"]))
+    if set(ours["training_data"]) != {about["trained_on"]}:
+        yield PublishedDifference("training data", "; ".join(others), about["trained_on"] or results.ITSELF)
+    if about["protocol"] != pair.protocol:
+        yield PublishedDifference("protocol", pair.protocol, about["protocol"])
+    searched = {read_galleries(text)[1:] for text in ours["sign.gallery"]}
+    if about["gallery"] and searched != {(int(about["gallery"]),) * 2}:
+        mine = [" to ".join(f"{count:,}" for count in dict.fromkeys(sizes)) for sizes in sorted(searched)]
+        yield PublishedDifference("items searched", "; ".join(mine), f"{int(about['gallery']):,}")
+    kinds = _texts(ours.loc[ours["noise"] > 0, "noise_kind"])
+    if any(kind != about["noise_style"] for kind in kinds):
+        other = _STYLES.get(about["noise_style"], "not stated")
+        yield PublishedDifference("kind of noise", "; ".join(_STYLES.get(kind, kind) for kind in kinds), other)
+
+
+def _captions(ours: pd.DataFrame, about: pd.Series[str], tasks: list[str]) -> Iterator[PublishedDifference]:
+    """The captions that are queries: how many per item, and of which task."""
+    per_item = [f"{int(q) / _items(g):.3g}" for q, g in zip(ours["sign.q"], ours["sign.gallery"], strict=True)]
+    sets = [re.split("[-+]", f"{name}+{own}") for name, own in zip(ours["data"], ours["sign.caption_set"], strict=True)]
+    if {about["captions"].split(" ")[0]} != set(per_item) or any(task not in own for task in tasks for own in sets):
+        mine = (f"{n} per item ({own})" for own, n in zip(ours["sign.caption_set"], per_item, strict=True))
+        yield PublishedDifference("captions", "; ".join(dict.fromkeys(mine)), about["captions"] or "not stated")
+
+
+def _items(gallery: str) -> float:
+    """The number of items in all folds."""
+    folds, low, high = read_galleries(gallery)
+    return folds * (low + high) / 2
+
+
+def _texts(values: Iterable[str]) -> list[str]:
+    """The distinct non-empty texts, in order."""
+    return list(dict.fromkeys(str(value) for value in values if value))
+
+
+def _encoders(texts: Iterable[str]) -> set[str]:
+    names = {name for text in texts for name, pattern in _ENCODERS.items() if pattern.search(text)}
+    return names - ({"BERT"} if "mBERT" in names else set())
+
+
+def _fusion(text: str) -> str:
+    return "none" if text == "none" else f"{text}, with the query in English"
+
+
+_Differing = Mapping[tuple[str, str], Sequence[PublishedDifference]]
+
+
+def compare(frame: pd.DataFrame, published: Published, manifests: Manifests) -> dict[str, Table]:
+    """Makes the tables of results and published figures.
+
+    Args:
+        frame: A results frame.
+        published: The published tables.
+        manifests: The manifests of data sets, by the name of the data set.
 
     Returns:
         By name: the figures, a table for each data set and language of which there are any, and
-        `published-differences`; where nothing fits, `published` says of what there are figures.
+        `published-differences`; without any match, `published` lists what there is.
     """
-    found, lonely = match(frame, published, manifests)
-    if not found:
-        return {"published": _available(published, lonely)}
-    differing = [differences(one) for one in found]
-    tables = [_figures(one, differing[i], published) for i, one in enumerate(found)]
-    tables.append(_spelled_out(found, differing, published, lonely))
+    matches, unmatched = match(frame, published, manifests)
+    if not matches:
+        return {"published": _available(published, unmatched)}
+    differing = [differences(one) for one in matches]
+    tables = [_figures(one, differing[i], published) for i, one in enumerate(matches)]
+    tables.append(_difference_table(matches, differing, published, unmatched))
     return {table.name: table for table in tables}
 
 
 def cited(tables: Iterable[Table], published: Published) -> list[str]:
-    """The papers whose figures are in tables, each in a line."""
+    """The papers quoted in tables, a line each."""
     texts = {str(cell.value) for table in tables for row in table.rows for cell in row.cells}
     papers = published.papers.to_dict("records")
     shown = [p for p in papers if any(text.startswith(f"{p['name']}, Table") for text in texts)]
@@ -57,9 +322,9 @@ def cited(tables: Iterable[Table], published: Published) -> list[str]:
     return [f"{p['name']}: {p['citation']}.{doi}" for p, doi in zip(shown, dois, strict=True)]
 
 
-def _figures(found: Match, differing: _Differing, published: Published) -> Table:
-    """The figures of both, a block a ratio of noise; only such as a paper prints."""
-    metrics = [m for m in results.METRICS if m in found.theirs and found.theirs[m].notna().any()]
+def _figures(pair: PublishedMatch, differing: _Differing, published: Published) -> Table:
+    """Yours and published figures, a block for each noise ratio; only metrics that a paper prints."""
+    metrics = [m for m in results.METRICS if m in pair.theirs and pair.theirs[m].notna().any()]
     columns = [
         Column("noise", "noise", format=".3g", text=True),
         Column("method", "method", text=True),
@@ -70,61 +335,61 @@ def _figures(found: Match, differing: _Differing, published: Published) -> Table
         Column("differs", "differs in", text=True),
     ]
     rows: list[Row] = []
-    for noise in found.shared:
-        rows += [*_ours(found, noise, metrics), *_theirs(found, noise, metrics, differing, published)]
-    how = [] if found.protocol == "full" else [found.protocol]
-    name = "-".join(["published", found.data, found.lang, *how])
-    return Table(name, f"Beside published figures: {found.title}", columns, rows, [QUOTED])
+    for noise in pair.shared:
+        rows += [*_ours(pair, noise, metrics), *_theirs(pair, noise, metrics, differing, published)]
+    how = [] if pair.protocol == "full" else [pair.protocol]
+    name = "-".join(["published", pair.data, pair.lang, *how])
+    return Table(name, f"Compared with published figures: {pair.title}", columns, rows, [QUOTED])
 
 
 def _column(metric: str) -> Column:
     direction, _, name = metric.rpartition(".")
     key = metric.lower().replace(".", "_").replace("r@", "r")
     title = name if direction else results.HEADLINES[metric][0]
-    return Column(key, title, group={"t2v": summaries.T2V, "v2t": summaries.V2T}.get(direction, ""))
+    return Column(key, title, group=DIRECTION_TITLES.get(direction, ""))
 
 
-def _ours(found: Match, noise: float, metrics: Sequence[str]) -> Iterator[Row]:
-    mine = found.ours[found.ours["noise"] == noise]
-    told = _told_apart(mine)
+def _ours(pair: PublishedMatch, noise: float, metrics: Sequence[str]) -> Iterator[Row]:
+    mine = pair.ours[pair.ours["noise"] == noise]
+    distinctions = _distinctions(mine)
     table = results.aggregate(mine, ["key", "noise_kind", "label", "encoder"], metrics)
     for key, line in table.iterrows():
         own, kind, label, encoder = cast(tuple[results.Setting, str, str, str], key)
-        cells = [_noise(noise), Cell(label + told[own, kind]), Cell(YOURS)]
-        figures = [Cell(int(line[(metrics[0], "n")])), *(summaries.spread(line[metric]) for metric in metrics)]
-        yield Row([*cells, *figures, _encoders(encoder), Cell("")], block=percent(noise))
+        cells = [_noise(noise), Cell(label + distinctions[own, kind]), Cell(YOURS)]
+        figures = [Cell(int(line[(metrics[0], "n")])), *(spread(line[metric]) for metric in metrics)]
+        yield Row([*cells, *figures, _encoder_cell(encoder), Cell("")], block=percent(noise))
 
 
 def _noise(ratio: float) -> Cell:
     return Cell(ratio, shown=percent(ratio))
 
 
-def _encoders(named: str) -> Cell:
+def _encoder_cell(named: str) -> Cell:
     return Cell(named, shown=named or "not named")
 
 
-def _told_apart(mine: pd.DataFrame) -> dict[tuple[results.Setting, str], str]:
-    """By key and kind of noise, what tells our own settings apart."""
+def _distinctions(mine: pd.DataFrame) -> dict[tuple[results.Setting, str], str]:
+    """By setting and kind of noise, what distinguishes our own settings."""
     pairs = dict.fromkeys(zip(mine["key"], mine["noise_kind"], strict=True))
     fields = {(key, kind): {**key.fields, "noise": kind} for key, kind in pairs}
-    told = {pair: signature_words.apart(list(fields.values()), own) for pair, own in fields.items()}
-    return {pair: f", {text}" if text else "" for pair, text in told.items()}
+    words = {pair: signature_words.distinction(list(fields.values()), own) for pair, own in fields.items()}
+    return {pair: f", {text}" if text else "" for pair, text in words.items()}
 
 
 def _theirs(
-    found: Match, noise: float, metrics: Sequence[str], differing: _Differing, published: Published
+    pair: PublishedMatch, noise: float, metrics: Sequence[str], differing: _Differing, published: Published
 ) -> Iterator[Row]:
     misprints = {(m["paper"], m["table"], m["row"]): m for m in published.misprints.to_dict("records")}
     above = None
-    for row in found.theirs[found.theirs["noise"] == noise].to_dict("records"):
+    for row in pair.theirs[pair.theirs["noise"] == noise].to_dict("records"):
         table = (row["paper"], row["table"])
         misprint = misprints.get((*table, row_name(row["data"], noise, row["backbone"], row["method"])))
-        same = ", ".join(each.what for each in differing[table]) or "nothing known"
+        same = ", ".join(difference.what for difference in differing[table]) or "nothing known"
         own = [text for text in (row["note"], _misprint(misprint)) if text]
-        told = Cell("; ".join([same, *own]), shown="; ".join(["as above" if table == above else same, *own]))
+        note = Cell("; ".join([same, *own]), shown="; ".join(["as above" if table == above else same, *own]))
         cells = [_noise(noise), Cell(row["method"]), Cell(published.source(*table)), Cell(None, shown="")]
         figures = [Cell(None if pd.isna(row[metric]) else row[metric]) for metric in metrics]
-        yield Row([*cells, *figures, _encoders(row["backbone"]), told], block=percent(noise), quoted=True)
+        yield Row([*cells, *figures, _encoder_cell(row["backbone"]), note], block=percent(noise), quoted=True)
         above = table
 
 
@@ -132,18 +397,18 @@ def _misprint(misprint: Mapping[Any, Any] | None) -> str:
     if misprint is None:
         return ""
     if misprint["same_as"]:
-        return f"the same figures stand in Table {misprint['same_as'].replace(' / ', ', ')}"
-    return f"{misprint['printed']} is printed, its parts give {misprint['computed']}"
+        return f"the same figures are in Table {misprint['same_as'].replace(' / ', ', ')}"
+    return f"prints {misprint['printed']}; its parts add up to {misprint['computed']}"
 
 
-def _spelled_out(
-    found: Sequence[Match], differing: Sequence[_Differing], published: Published, lonely: Sequence[str]
+def _difference_table(
+    matches: Sequence[PublishedMatch], differing: Sequence[_Differing], published: Published, unmatched: Sequence[str]
 ) -> Table:
-    """The differences in words; what is the same in several tables or languages stands once."""
-    sources: dict[tuple[str, Difference], dict[str, list[str]]] = {}
-    for one, tables in zip(found, differing, strict=True):
-        for table, each in tables.items():
-            for difference in each:
+    """The differences in words; those shared by several tables or languages are listed once."""
+    sources: dict[tuple[str, PublishedDifference], dict[str, list[str]]] = {}
+    for one, tables in zip(matches, differing, strict=True):
+        for table, known in tables.items():
+            for difference in known:
                 by_lang = sources.setdefault((one.data, difference), {})
                 by_lang.setdefault(one.lang, []).append(published.source(*table))
     rows = []
@@ -157,12 +422,12 @@ def _spelled_out(
     rows.sort(key=lambda row: (blocks.index(row.block), whats.index(row.cells[1].value)))
     keys = ("of", "what", YOURS, "published", "in")
     columns = [Column(key, key, text=True) for key in keys]
-    notes = [f"Nothing published fits {text}." for text in lonely]
-    return Table("published-differences", "What differs from the published figures", columns, rows, notes)
+    notes = [f"No published figures for {text}." for text in unmatched]
+    return Table("published-differences", "Differences from the published figures", columns, rows, notes)
 
 
-def _available(published: Published, lonely: Sequence[str]) -> Table:
-    """Of what there are published figures."""
+def _available(published: Published, unmatched: Sequence[str]) -> Table:
+    """The data sets and languages that have published figures."""
     rows = []
     for data, part in published_rows(published).groupby("data", sort=False):
         ratios = [percent(noise) for noise in sorted(part["noise"].unique())]
@@ -170,6 +435,6 @@ def _available(published: Published, lonely: Sequence[str]) -> Table:
         texts = [", ".join(dict.fromkeys(text)) for text in (part["language"], ratios, part["protocol"])]
         rows.append(Row([Cell(text) for text in (str(data), *texts, "; ".join(papers))]))
     columns = [Column(key, key, text=True) for key in ("data", "queries", "noise", "protocol", "source")]
-    notes = [f"Nothing published fits {text}." for text in lonely] or ["There are no results on test items."]
-    title = "Nothing published fits these results: what there is" if lonely else "What is published"
+    notes = [f"No published figures for {text}." for text in unmatched] or ["There are no results on test items."]
+    title = "No published figures for these results; available figures" if unmatched else "Published figures"
     return Table("published", title, columns, rows, notes)

@@ -1,6 +1,6 @@
-"""Results of many evaluations side by side, and only where they are comparable.
+"""Results of many evaluations side by side, where they are comparable.
 
-Two scores stand in one table only if their signatures agree in everything but the noise's ratio and seed and the
+Two scores share a table only if their signatures agree in everything except the ratio and seed of the noise and the
 candidate set of the uncertainty. Each such setting becomes a `View`.
 """
 
@@ -33,30 +33,31 @@ DIRECTION_METRICS = (*RECALLS, "MedR", "MeanR", "mAP", "MRR")
 METRICS = ("SumR", "mAP", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in DIRECTION_METRICS))
 """Columns of a results frame that hold a figure; mAP is the mean of both directions."""
 HEADLINES = {"SumR": ("SumR", "of 600"), "mAP": ("mAP@all", "of 100")}
-"""The figures that may stand for a result: what each is called, and its scale."""
+"""The headline figures: the name and the scale of each."""
 
 BASELINE = "infonce"
 ORACLE = "infonce (oracle)"
 PLAIN = ("source-only", "basic", BASELINE)
-"""Methods that know nothing of noise; the first sees no translation."""
+"""Methods that ignore noise; the first sees no translation."""
 
 REPLICATE = ("seed", "noise_seed")
-"""What tells repetitions of one setting apart: the seed of training, and that of the mismatch."""
+"""What distinguishes repetitions of one setting: the seed of training, and that of the mismatch."""
 ITSELF = "itself"
-"""Stands for the data set that was trained on, where it is the one that is measured."""
+"""The data set that was trained on, if it is also the evaluated one."""
 UNKNOWN = "not known"
+"""The data set that was trained on, if the signature does not name it."""
 NO_NOISE = -1
-"""Stands for the seed of the mismatch where there is none."""
+"""The seed of the mismatch where there is none."""
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a comparison needs to know of a run beside its results."""
+    """What a comparison needs to know about a run besides its results."""
 
     run: str
     label: str
     lang: str = ""
-    """Target language; of several one after the other, with `+` between."""
+    """Target language; several are joined by `+`."""
     data: str = ""
     noise_kind: str = "none"
     """`none`, or style and target, e.g. `caption-translation`."""
@@ -67,7 +68,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class View:
-    """Results that may be compared: one data set, split, language, query set and way of scoring."""
+    """Comparable results: one data set, split, language, query set and way of scoring."""
 
     title: str
     data: str
@@ -81,27 +82,27 @@ class View:
     frame: pd.DataFrame
     """Rows of a results frame."""
     figure: str = "SumR"
-    """What stands for each of them: a key of `HEADLINES`."""
+    """The headline figure: a key of `HEADLINES`."""
 
     @property
     def named(self) -> str:
-        """What the figure is called."""
+        """The name of the headline figure."""
         return HEADLINES[self.figure][0]
 
     @property
     def scale(self) -> str:
-        """What the figure is at most."""
+        """The maximum of the headline figure."""
         return HEADLINES[self.figure][1]
 
     @property
     def setting(self) -> Setting:
-        """What all of its results agree in."""
+        """What all of its results have in common."""
         setting: Setting = self.frame["key"].iloc[0]
         return setting
 
     @property
     def main_rank(self) -> tuple[Any, ...]:
-        """Sorts the view that a reader wants first to the front."""
+        """Sorts the main view to the front."""
         foreign = bool(self.trained_lang) and self.role == "target" and self.lang != self.trained_lang
         other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, self.split != "test")
         repaired = all(map(is_repaired, self.frame["label"]))
@@ -110,13 +111,13 @@ class View:
 
 @dataclass(frozen=True)
 class Setting:
-    """Everything that must agree between two comparable scores, by what it is called."""
+    """Everything that two comparable scores have in common."""
 
     items: tuple[tuple[str, str], ...]
 
     @cached_property
     def fields(self) -> dict[str, str]:
-        """The values by name: those of a signature, and what else divides results."""
+        """The values by name: those of a signature, and what else separates results."""
         return dict(self.items)
 
     def __str__(self) -> str:
@@ -132,24 +133,24 @@ def base_label(label: str) -> str:
 
 
 def members(label: str) -> list[str]:
-    """The labels of the runs of an ensemble, each once; of one run its own."""
+    """The labels of the runs of an ensemble, each once; of a single run its own."""
     return Label.parse(label).members
 
 
 def method(label: str) -> str:
-    """The method without preset, judge, options and number of runs: what has one colour in every figure."""
+    """The method without preset, judge, options and number of runs: it has one colour in every figure."""
     return Label.parse(label).method
 
 
 def is_ensemble(label: str) -> bool:
-    """Says whether several runs are measured as one."""
+    """Whether several runs are evaluated as one."""
     return Label.parse(label).is_ensemble
 
 
 def counterpart(frame: pd.DataFrame, label: str, base: str) -> str | None:
-    """What a method is held against: the variant of `base` with the same options, the default one, or the only one.
+    """The variant of `base` to compare a method with: that with the same options, the default one, or the only one.
 
-    None where there is none, or several and none of them is meant.
+    None where there is none, or the choice is ambiguous.
     """
     variants = sorted({other for other in frame["label"] if base_label(other) == base})
     with_options = label.replace(base_label(label), base, 1)
@@ -166,14 +167,14 @@ def results_frame(
 
     Args:
         results: The id of the run (any text that tells runs apart) and an entry of `metrics.json`.
-        facts: What is known of the runs, by id.
+        facts: Facts about the runs, by id.
 
     Returns:
         Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
         zero_shot, signature (its text), signed (the signature, None if unreadable), queries, trained_lang,
         trained_on (the data set with its id, or `ITSELF`),
-        noise_kind, key, figure (what stands for the result), low and high (its interval) and `METRICS`.
-        A result that is there twice (same run, same signature) counts once.
+        noise_kind, key, figure (the headline), low and high (its interval) and `METRICS`.
+        A result that occurs twice (same run, same signature) counts once.
     """
     rows = []
     for run_id, result in results:
@@ -213,7 +214,7 @@ def results_frame(
 
 
 def _alone(result: Mapping[str, Any]) -> str:
-    """The label of a result whose run is gone: what its signature says is added, as to that of others."""
+    """The label of a result whose run is gone, with what its signature says about training."""
     signed = signature_of(result)
     if signed is None:
         return str(result["label"])
@@ -226,19 +227,19 @@ def _alone(result: Mapping[str, Any]) -> str:
 
 
 def _trained_lang(langs: str, lang: str) -> str:
-    """Of the languages of a run the one that the queries are in; all of them where it is none of these."""
+    """The language of the queries if the run was trained on it; otherwise all languages of the run."""
     return lang if lang in langs.split("+") else langs
 
 
 def _trained_on(row: Mapping[str, Any], fact: RunFacts) -> str:
-    """What the signature says, else what is known of the run."""
+    """The data set that was trained on, by the signature or else by the run."""
     signed: Signature | None = row["signed"]
     trained_on = signed.rules.trained_on if signed else ""
     return trained_on or (fact.data or UNKNOWN if row["zero_shot"] else ITSELF)
 
 
 def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, Setting]:
-    """Kind and seed of the noise, and everything that must agree between two comparable scores."""
+    """Kind and seed of the noise, and the setting."""
     own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang", "trained_on")
     kind, seed = fact.noise_kind, NO_NOISE if fact.noise_seed is None else fact.noise_seed
     signed: Signature | None = row["signed"]
@@ -256,28 +257,46 @@ def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, Setti
 
 
 def repeated(frame: pd.DataFrame) -> list[list[str]]:
-    """Runs that agree in everything that a report tells apart, seeds included: each group counts as one run."""
+    """Groups of runs that a report cannot distinguish, even by their seeds: each counts as one run."""
     by = ["key", "noise_kind", "noise", "label", *REPLICATE]
     groups = frame.groupby(by, sort=True, dropna=False)["run"].unique()
-    found = [sorted(map(str, runs)) for runs in groups if len(runs) > 1]
-    return [list(group) for group in sorted({tuple(group) for group in found})]
+    return [list(group) for group in sorted({tuple(sorted(map(str, runs))) for runs in groups if len(runs) > 1})]
 
 
 def views(frame: pd.DataFrame) -> list[View]:
-    """Splits a results frame into what may be compared, the main view first.
+    """Splits a results frame into comparable views, the main view first.
 
-    A kind of noise has a view of its own; results without noise belong to every one.
+    Each kind of noise has its own view; results without noise belong to every one.
     """
-    found = []
+    split = []
     for _, rows in frame.groupby("key", sort=True):
         kinds = sorted(set(rows["noise_kind"]) - {"none"}) or ["none"]
         for kind in kinds:
             part = rows[rows["noise_kind"].isin([kind, "none"])].reset_index(drop=True)
             first = part.iloc[0]
             names = ("data", "split", "lang", "role", "fusion", "zero_shot", "trained_lang", "figure")
-            found.append(View(title=_title(first, kind), noise_kind=kind, frame=part, **{n: first[n] for n in names}))
-    found = _tell_apart(sorted(found, key=lambda view: view.main_rank))
-    return found
+            split.append(View(title=_title(first, kind), noise_kind=kind, frame=part, **{n: first[n] for n in names}))
+    return _with_unique_titles(sorted(split, key=lambda view: view.main_rank))
+
+
+def same_but_language(views: Sequence[View]) -> list[View]:
+    """The main view and those that differ from it in the language alone, one for each language, by language.
+
+    Only queries in the target language of the run: others are another task.
+    """
+    if len(views) < 2 or views[0].role != "target":
+        return []
+    names = ("data", "split", "role", "fusion", "zero_shot", "noise_kind", "figure")
+
+    def rules(view: View) -> list[object]:
+        keys = ("gallery", "dir", "protocol", "pos", "ties", "sim", "select", "leak")
+        return [*(getattr(view, name) for name in names), *(view.setting.fields.get(key) for key in keys)]
+
+    by_lang: dict[str, View] = {}
+    for view in views:
+        if view.lang == view.trained_lang and rules(view) == rules(views[0]):
+            by_lang.setdefault(view.lang, view)
+    return [by_lang[lang] for lang in sorted(by_lang)]
 
 
 def _title(row: pd.Series[Any], kind: str) -> str:
@@ -299,15 +318,14 @@ def _title(row: pd.Series[Any], kind: str) -> str:
     return ", ".join(parts)
 
 
-def _tell_apart(found: Sequence[View]) -> list[View]:
-    """Appends what differs, in words, to titles that several views share."""
-    out = []
-    for view in found:
-        same = [v for v in found if v.title == view.title]
-        keys = [v.setting.fields for v in same]
-        extra = signature_words.apart(keys, keys[next(i for i, v in enumerate(same) if v is view)])
-        out.append(View(**{**vars(view), "title": f"{view.title} ({extra})"}) if extra else view)
-    return out
+def _with_unique_titles(views: Sequence[View]) -> list[View]:
+    """Appends to titles that several views share what distinguishes them."""
+    unique = []
+    for view in views:
+        same = [other.setting.fields for other in views if other.title == view.title]
+        extra = signature_words.distinction(same, view.setting.fields)
+        unique.append(replace(view, title=f"{view.title} ({extra})") if extra else view)
+    return unique
 
 
 def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:
@@ -315,14 +333,14 @@ def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) ->
 
     Args:
         frame: A row a run; rows of the same seeds count once, with their mean.
-        by: Columns that name a group.
+        by: Columns that define a group.
         figures: Columns to summarise.
 
     Returns:
         A row a group, sorted by `by` (methods by `method_order`); columns (figure, mean|sd|n). `sd` (n - 1 in the
         denominator) is nan for n = 1.
     """
-    runs = frame.groupby([*by, *_replicate(frame)], sort=False, dropna=False)[list(figures)].mean().reset_index()
+    runs = frame.groupby([*by, *_seed_columns(frame)], sort=False, dropna=False)[list(figures)].mean().reset_index()
     grouped = runs.groupby(list(by), sort=False, dropna=False)[list(figures)]
     table = pd.concat({"mean": grouped.mean(), "sd": grouped.std(ddof=1), "n": grouped.count()}, axis=1)
     table = table.swaplevel(axis=1)
@@ -337,20 +355,20 @@ def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) ->
 
 def replicates(frame: pd.DataFrame, figure: str) -> pd.Series[float]:
     """A figure of one method at one noise ratio, a value for each pair of seeds."""
-    return frame.groupby(_replicate(frame))[figure].mean().dropna()
+    return frame.groupby(_seed_columns(frame))[figure].mean().dropna()
 
 
-def _replicate(frame: pd.DataFrame) -> list[str]:
+def _seed_columns(frame: pd.DataFrame) -> list[str]:
     return [name for name in REPLICATE if name in frame]
 
 
 def is_oracle(label: str) -> bool:
-    """Says whether a method, or one of an ensemble, knows the truth, so that it is a ceiling and no competitor."""
+    """Whether a method, or one of an ensemble, knows the truth: a ceiling, not a competitor."""
     return Label.parse(label).is_oracle
 
 
 def is_repaired(label: str) -> bool:
-    """Says whether a list of suspicious pairs decided what was trained on: a variant of a method, and no method."""
+    """Whether a list of suspicious pairs decided what was trained on: a variant of a method."""
     return Label.parse(label).is_repaired
 
 
@@ -360,7 +378,7 @@ def unrepaired(label: str) -> str:
 
 
 def is_plain(label: str) -> bool:
-    """Says whether a method knows nothing of noise, whatever its options; one with a judge does."""
+    """Whether a method ignores noise, whatever its options; a judge makes it noise-robust."""
     runs = Label.parse(label).runs
     return all(run.method in PLAIN and len(run.terms) == len(run.extras) for run in runs)
 

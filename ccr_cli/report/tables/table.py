@@ -1,7 +1,7 @@
-"""One table, many renderings: terminal, TSV, CSV, Markdown, LaTeX (booktabs), JSON, HTML.
+"""One table, many formats: terminal, CSV, Markdown, LaTeX (booktabs), JSON, HTML.
 
-The best figure of each column stands out within its block of rows, and the second of three or more; ceilings (methods
-that know the truth) never compete. Whatever the cells hold, it is escaped for where it goes.
+The best figure of each column is marked within its block of rows, and the second of three or more; ceilings (methods
+that know the truth) do not compete. Cells are escaped for the format.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ccr_cli.report.words.numbers import MINUS, MISSING
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, how its figures are written, and which of them is best."""
+    """A column: its heading, the format of its figures, and which of them is best."""
 
     key: str
-    """Name in CSV and TSV."""
+    """Name in CSV and JSON."""
     title: str
     better: Literal["high", "low"] | None = None
     format: str = ".1f"
     group: str = ""
-    """A heading over neighbouring columns of the same group."""
+    """A heading over adjacent columns of the same group."""
     scale: float = 1.0
-    """Figures are multiplied by it in print (100 for percent), not in CSV and TSV."""
+    """Figures are multiplied by it for readers (100 for percent), not in CSV and JSON."""
     text: bool = False
-    """Holds words, so it is aligned to the left."""
+    """Contains words and is aligned to the left."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Cell:
     value: float | str | None = None
     sd: float | None = None
     shown: str | None = None
-    """What is printed instead of the formatted figure."""
+    """Text shown instead of the formatted figure."""
     interval: tuple[float, float] | None = None
-    """Where the figure may lie: it is not the best if that of another reaches into it."""
+    """The figure is not the best if this overlaps the interval of another."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Row:
     block: str = ""
     ceiling: bool = False
     quoted: bool = False
-    """Somebody else's figures: they do not compete either."""
+    """Published figures, which do not compete either."""
 
 
 @dataclass(frozen=True)
@@ -65,48 +65,48 @@ class Table:
     """A table with a caption and notes."""
 
     name: str
-    """File name without its end."""
+    """File name without suffix."""
     title: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     notes: Sequence[str] = field(default_factory=tuple)
 
     def best(self) -> set[tuple[int, int]]:
-        """Row and column of every best figure: equal to the best as printed, at least two competitors.
+        """Row and column of every best figure: equal to the best as printed, among at least two competitors.
 
-        Of figures with intervals the best is one whose interval those of all others leave alone.
+        A figure with an interval is the best only if no other interval overlaps it.
         """
         return {cell for cell, place in self.places().items() if place == 1}
 
     def places(self) -> dict[tuple[int, int], int]:
-        """Row and column of the figures that stand out: 1 for the best, 2 for the second of three or more.
+        """Row and column of the marked figures: 1 for the best, 2 for the second of three or more.
 
-        Where several are the best, or none can be told to be, there is no second.
+        If several are the best, or the best is undecided, there is no second.
         """
-        found: dict[tuple[int, int], int] = {}
+        marked: dict[tuple[int, int], int] = {}
         for block in dict.fromkeys(row.block for row in self.rows):
             rivals = [i for i, row in enumerate(self.rows) if row.block == block and not (row.ceiling or row.quoted)]
             for c, column in enumerate(self.columns):
                 left = {i: v for i in rivals if (v := _number(self.rows[i].cells[c])) is not None}
                 for place in (1, 2) if len(left) > 2 else (1,):
                     tops = self._tops(left, c) if column.better and len(left) > 1 else set()
-                    found |= {(i, c): place for i in tops}
+                    marked |= {(i, c): place for i in tops}
                     left = {i: v for i, v in left.items() if i not in tops}
                     if len(tops) != 1:
                         break
-        return found
+        return marked
 
     def _tops(self, known: Mapping[int, float], c: int) -> set[int]:
-        """The rows with the best of these figures of a column, unless their interval meets another's."""
+        """The rows with the best of these figures, unless their interval overlaps another's."""
         column = self.columns[c]
         top = (max if column.better == "high" else min)(known.values())
         printed = format(top * column.scale, column.format)
         tops = {i for i, v in known.items() if format(v * column.scale, column.format) == printed}
         cells = {i: self.rows[i].cells[c] for i in known}
-        return {i for i in tops if not any(meet(cells[i], cells[j]) for j in known if j != i)}
+        return {i for i in tops if not any(overlap(cells[i], cells[j]) for j in known if j != i)}
 
     def printed(self, r: int, c: int, pm: str | None = " ± ") -> str:
-        """What a cell shows; without `pm` only the mean."""
+        """The text of a cell; without `pm` only the mean."""
         cell, column = self.rows[r].cells[c], self.columns[c]
         if cell.shown is not None:
             return cell.shown
@@ -127,11 +127,11 @@ class Table:
         return format(cell.sd * column.scale, column.format.lstrip("+"))
 
     def starts_block(self, r: int) -> bool:
-        """Says whether a row is the first of a later block."""
+        """Whether a row starts a further block."""
         return r > 0 and self.rows[r].block != self.rows[r - 1].block
 
     def heading(self, c: int) -> str:
-        """A column's heading where there is no second line for its group."""
+        """A column's heading with its group, for a single line."""
         column = self.columns[c]
         return f"{_SHORT.get(column.group, column.group)} {column.title}".strip()
 
@@ -140,8 +140,8 @@ _SHORT = {"text → image": "t→v", "image → text": "v→t", "SumR": "", "mAP
 _SHORT |= {f"uncertainty, {long}": f"unc. {short}" for long, short in list(_SHORT.items())[:2]}
 
 
-def meet(one: Cell, other: Cell) -> bool:
-    """Whether the intervals of two figures overlap; not where one has none."""
+def overlap(one: Cell, other: Cell) -> bool:
+    """Whether the intervals of two figures overlap; False if one has none."""
     a, b = one.interval, other.interval
     return a is not None and b is not None and max(a[0], b[0]) <= min(a[1], b[1])
 
@@ -154,13 +154,8 @@ def _number(cell: Cell) -> float | None:
 _TERMINAL = {1: "bold green", 2: "underline"}
 
 
-def to_rich(table: Table, *, spread: bool = True) -> RichTable:
-    """For a terminal; data is plain text there, never markup.
-
-    Args:
-        table: The table.
-        spread: Show standard deviations; without them a wide table fits a narrow terminal.
-    """
+def to_rich(table: Table) -> RichTable:
+    """For a terminal; cells are plain text, never markup."""
     out = RichTable(title=Text(plain(table.title)), title_justify="left", header_style="bold", box=None, pad_edge=False)
     for c, column in enumerate(table.columns):
         out.add_column(Text(plain(table.heading(c))), justify="left" if column.text else "right")
@@ -170,10 +165,7 @@ def to_rich(table: Table, *, spread: bool = True) -> RichTable:
             out.add_section()
         style = "dim italic" if row.ceiling or row.quoted else ""
         cells = [
-            Text(
-                plain(table.printed(r, c) if spread else table.printed(r, c, pm=None)),
-                style=_TERMINAL.get(places.get((r, c), 0), style),
-            )
+            Text(plain(table.printed(r, c)), style=_TERMINAL.get(places.get((r, c), 0), style))
             for c in range(len(table.columns))
         ]
         out.add_row(*cells)
@@ -204,23 +196,18 @@ def _records(table: Table) -> Iterator[list[str]]:
 
 
 def guard(text: str) -> str:
-    """Keeps a spreadsheet from reading a text as a formula, and a line from breaking."""
+    """Prevents a spreadsheet from reading a text as a formula, and removes line breaks."""
     flat = plain(text)
     return f"'{flat}" if flat.lstrip()[:1] in ("=", "+", "-", "@") or text[:1] in ("\t", "\r", "\n") else flat
 
 
 def to_csv(table: Table) -> str:
-    """RFC 4180 with LF line ends; texts that a spreadsheet would run are quoted by a leading apostrophe."""
+    """RFC 4180 with LF line ends; a leading apostrophe quotes texts that a spreadsheet would evaluate."""
 
     def quoted(text: str) -> str:
         return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n') else text
 
     return "".join(",".join(map(quoted, record)) + "\n" for record in _records(table))
-
-
-def to_tsv(table: Table) -> str:
-    """Tab-separated, no quoting: no field holds a tab or a line break."""
-    return "".join("\t".join(record) + "\n" for record in _records(table))
 
 
 def markdown_text(text: str) -> str:
@@ -233,7 +220,7 @@ _MARKDOWN = {1: ("**", "**"), 2: ("<ins>", "</ins>")}
 
 
 def to_markdown(table: Table) -> str:
-    """A GitHub table with its title and notes."""
+    """A GitHub table with title and notes."""
     places = table.places()
     heads = [markdown_text(table.heading(c)) for c in range(len(table.columns))]
     lines = [f"**{markdown_text(table.title)}**", "", "| " + " | ".join(heads) + " |"]
@@ -295,7 +282,7 @@ def to_latex(table: Table) -> str:
         for c in range(n):
             font = _LATEX_FONTS.get(places.get((r, c), 0), r"\textit" if row.ceiling or row.quoted else "")
             cells.append(f"{font}{{{latex_text(table.printed(r, c))}}}" if font else latex_text(table.printed(r, c)))
-        if cells[0].startswith(("[", "*")):  # which the line break before would take for its argument
+        if cells[0].startswith(("[", "*")):  # else an argument of the preceding line break
             cells[0] = f"{{{cells[0]}}}"
         lines.append(" & ".join(cells) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
@@ -317,9 +304,9 @@ def column_groups(table: Table) -> list[tuple[str, int, int]]:
 
 
 def to_json(table: Table) -> str:
-    """One object: title, notes, columns, and a list of rows with every figure in full and its place.
+    """One object: title, notes, columns, and rows with every figure in full and its place.
 
-    Texts are as they are in the data; a cell has no key for what it lacks, but `value`.
+    Texts are unescaped; a cell has `value`, and further keys only where they apply.
     """
     places = table.places()
     columns = [{"key": c.key, "title": c.title, "group": c.group, "better": c.better} for c in table.columns]
@@ -328,10 +315,10 @@ def to_json(table: Table) -> str:
         cells = {}
         for c, (column, cell) in enumerate(zip(table.columns, row.cells, strict=True)):
             known = cell.value if isinstance(cell.value, str) else _number(cell)
-            told: dict[str, object] = {"value": known, "sd": _finite(cell.sd), "place": places.get((r, c))}
-            told["shown"] = cell.shown if cell.shown != cell.value else None
-            told["interval"] = None if cell.interval is None else [_finite(end) for end in cell.interval]
-            cells[column.key] = {key: value for key, value in told.items() if key == "value" or value is not None}
+            entry: dict[str, object] = {"value": known, "sd": _finite(cell.sd), "place": places.get((r, c))}
+            entry["shown"] = cell.shown if cell.shown != cell.value else None
+            entry["interval"] = None if cell.interval is None else [_finite(end) for end in cell.interval]
+            cells[column.key] = {key: value for key, value in entry.items() if key == "value" or value is not None}
         rows.append({"block": row.block, "ceiling": row.ceiling, "quoted": row.quoted, "cells": cells})
     whole = {"name": table.name, "title": table.title, "notes": list(table.notes), "columns": columns, "rows": rows}
     return json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
@@ -347,4 +334,4 @@ FORMATS: dict[str, Callable[[Table], str]] = {
     "tex": to_latex,
     "json": to_json,
 }
-"""What a report writes, by file name ending."""
+"""The formats that a report writes, by suffix."""

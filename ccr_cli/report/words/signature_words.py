@@ -1,4 +1,4 @@
-"""What a signature says, in words: for the titles of tables and figures."""
+"""Fields of a signature in words, for the titles of tables and figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ccr_cli.artifacts import signature
 
 FOLLOWING = ("q", "gallery", "dir", "pos")
-"""Fields that follow from others, from captions and protocol: they are said where nothing else tells results apart."""
+"""Fields that follow from captions and protocol: named only where nothing else distinguishes results."""
 
 _NOISE = {
     "none": "no noise",
@@ -21,11 +21,11 @@ _PROTOCOL = {
     "labelled": "right answers by category",
 }
 _POSITIVES = {
-    "any": "any caption of an item is right",
-    "label": "all of a category are right",
-    "single": "an item finds its first caption alone",
+    "any": "every caption of an item is right",
+    "label": "every item of the category is right",
+    "single": "only the first caption of an item is right",
 }
-_TIES = {"mid": "ties count half", "optimistic": "ties count for the right one", "pessimistic": "ties count against it"}
+_TIES = {"mid": "ties count half", "optimistic": "ties favour the right one", "pessimistic": "ties favour the others"}
 _SELECT = {
     "mt": "epoch chosen by machine-translated queries",
     "human": "epoch chosen by human queries",
@@ -33,14 +33,14 @@ _SELECT = {
 }
 _LEAK = {
     "own-split": "splits of the data set",
-    "selected-on": "items that chose the epoch among them",
-    "trained-on": "items that were trained on",
+    "selected-on": "includes items that chose the epoch",
+    "trained-on": "includes items that were trained on",
     "unchecked": "leaks not checked",
 }
 
 
 def noise(kind: str) -> str:
-    """What was switched.
+    """The kind of noise.
 
     >>> noise("caption-pair")
     'captions and translations switched together'
@@ -49,7 +49,7 @@ def noise(kind: str) -> str:
 
 
 def fusion(value: str) -> str:
-    """How much of the similarity is the query's own; the rest is that of its translation.
+    """The weight of the query in a fused similarity; the rest is that of its translation.
 
     >>> fusion("0.8raw"), fusion("0.8raw-3alone"), fusion("0.5minmax")
     ('0.8 of the query', '0.8 of the query, 3 queries alone', '0.5 of the query, minmax')
@@ -60,14 +60,14 @@ def fusion(value: str) -> str:
 
 
 def field(key: str, value: str) -> str:
-    """One field of a signature, or what else divides results.
+    """One field of a signature, or what else separates results.
 
     >>> field("caption_set", "keywords+short-name"), field("gallery", "5x1000"), field("select", "human")
     ('captions: keywords and short-name', '5 galleries of 1000 items', 'epoch chosen by human queries')
     >>> field("protocol", "labelled-without-3,8"), field("mt", "recorded:apertium"), field("trained_lang", "fr")
     ('right answers by category, without 3,8', 'translated by recorded apertium', 'trained for fr')
     >>> field("mt", "human:recorded:human.tsv"), field("trained_on", "itself"), field("leak", "own-split-3trained")
-    ('trained on captions that people wrote', 'trained on the same data set', '3 items of groups that were trained on')
+    ('trained on human captions', 'trained on the same data set', '3 items of groups that were trained on')
     """
     return _FIELDS[key](value) if key in _FIELDS else _raw(key, value)
 
@@ -92,7 +92,7 @@ def _mt(value: str) -> str:
     if value == signature.NONE:
         return "trained without translations"
     if value.startswith(f"{signature.HUMAN}:"):
-        return "trained on captions that people wrote"
+        return "trained on human captions"
     return f"translated by {value.replace('&', ' and ').replace(':', ' ').replace('+', ' and ')}"
 
 
@@ -114,7 +114,7 @@ def _data(value: str) -> str:
 
 def _trained_on(value: str) -> str:
     if value in ("itself", "not known"):
-        return "trained on the same data set" if value == "itself" else "trained on data that are not known"
+        return "trained on the same data set" if value == "itself" else "trained on unknown data"
     return f"trained on {signature.data_name(value)}"
 
 
@@ -139,17 +139,20 @@ _FIELDS: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def apart(keys: Sequence[Mapping[str, str]], own: Mapping[str, str]) -> str:
-    """What tells one of several settings from the others: in words, or as it stands where words are the same.
+def distinction(settings: Sequence[Mapping[str, str]], own: Mapping[str, str]) -> str:
+    """What distinguishes one of several settings, in words; as raw values where the words are the same.
 
     Args:
-        keys: The fields of all of them.
-        own: Those of the one.
+        settings: The fields of all of them.
+        own: The fields of the one.
     """
-    varying = [key for key in keys[0] if len({each.get(key) for each in keys}) > 1]
+    varying = [key for key in settings[0] if len({fields.get(key) for fields in settings}) > 1]
     telling = [key for key in varying if key not in FOLLOWING]
-    told = {tuple(each.get(key) for key in telling) for each in keys}
-    shown = telling if len(told) == len({tuple(each.items()) for each in keys}) else varying
-    values = {key: {str(each.get(key)) for each in keys} for key in shown}
-    clear = {key for key in shown if len({field(key, value) for value in values[key]}) == len(values[key])}
-    return "; ".join((field if key in clear else _raw)(key, str(own.get(key))) for key in shown)
+    combinations = {tuple(fields.get(key) for key in telling) for fields in settings}
+    shown = telling if len(combinations) == len({tuple(fields.items()) for fields in settings}) else varying
+    parts = []
+    for key in shown:
+        values = {str(fields.get(key)) for fields in settings}
+        clear = len({field(key, value) for value in values}) == len(values)
+        parts.append((field if clear else _raw)(key, str(own.get(key))))
+    return "; ".join(parts)

@@ -1,0 +1,359 @@
+"""What a stage says about the artifact it made, and what `ccr show` repeats: lines of text, and a table of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccr_cli.artifacts import diagnosis, evaluation, index, run, signature, translation
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.report.tables.corruption import Corruption
+from ccr_cli.report.tables.table import Cell, Column, Row, Table
+from ccr_cli.report.tables.translations import reference_words, score_signatures
+from ccr_cli.report.words.numbers import (
+    decimal,
+    duration,
+    ends,
+    half_width,
+    metric,
+    percent,
+    probability,
+    similarity,
+    with_interval,
+)
+
+DIRECTIONS = ("t2v", "v2t")
+METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
+SUSPICIOUS = 5
+"""Number of least believed pairs shown for a diagnosis."""
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line for standard error."""
+
+    text: str
+    style: str | None = None
+    level: int = 0
+    """The verbosity from which it is shown."""
+    warning: bool = False
+
+
+def summary(artifact: Artifact, *, brief: bool = False, as_table: bool = False) -> Iterator[Line | Table]:
+    """Summarises an artifact.
+
+    Args:
+        artifact: Of any kind.
+        brief: Say it in one line.
+        as_table: Give the results of an evaluation as a table instead of lines.
+    """
+    if artifact.kind == "evaluation":
+        yield from _evaluation(artifact, brief, as_table)
+    elif artifact.kind in _SUMMARIES:
+        yield from _SUMMARIES[artifact.kind](artifact, brief)
+    else:
+        yield Line(f"  {', '.join(f'{n} {what}' for what, n in artifact.counts.items())}")
+
+
+def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
+    """Quality by direction and split, and the signatures of the scores."""
+    if not translation.has_quality(artifact):
+        return
+    quality = {name: part for name, part in translation.quality(artifact).items() if name in ("forward", "query")}
+    if brief:
+        splits = [split for part in quality.values() for split in part["splits"].values()]
+        flagged, failed, captions = (sum(split[key] for split in splits) for key in ("flagged", "failed", "captions"))
+        failures = f", {failed} captions failed" if failed else ""
+        yield Line(f"  {flagged} of {captions - failed} translations are flagged{failures}")
+        return
+    scored = []
+    for direction, part in quality.items():
+        for name, split in part["splits"].items():
+            yield Line(f"  {part['source_lang']} -> {part['lang']}, {direction}, {name}: {_without_references(split)}")
+            for human in split["references"]:
+                scores = (
+                    f"{name} {with_interval(score['score'], score['interval'])}"
+                    for name, score in human["scores"].items()
+                )
+                sets = dict.fromkeys([human["caption_set"], human["source_set"]])
+                about = f"{' for '.join(sets)}; {human['captions']} captions"
+                yield Line(f"    {', '.join(scores)} against {reference_words(human)} ({about})")
+                scored.append(human)
+        for note in part["notes"]:
+            yield Line(f"  no score: {note}")
+    notes = [human["note"] for human in scored if human["note"]]
+    for text in dict.fromkeys([*score_signatures(scored), *notes]):
+        yield Line(f"  {text}", style="dim")
+
+
+def _without_references(split: dict[str, Any]) -> str:
+    """What is known of a split without human references."""
+    flags = ", ".join(f"{flag} {n}" for flag, n in split["flags"].items() if n)
+    failed = f", {split['failed']} failed" if split["failed"] else ""
+    parts = [f"{split['captions']} captions{failed}, {split['flagged']} flagged{f' ({flags})' if flags else ''}"]
+    if split["length_ratio"] is not None:
+        parts.append(f"length ratio {decimal(split['length_ratio'], 2)}")
+    if split["round_trip"]:
+        parts.append(f"round-trip chrF2 {metric(split['round_trip']['chrF2']['score'])}")
+    return "; ".join(parts)
+
+
+def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
+    """The epoch that was kept, and its validation."""
+    counts, seconds = artifact.counts, float(artifact.about["environment"].get("seconds", 0.0))
+    best = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
+    config = run.config(artifact)
+    figure = config.get("criterion", "SumR")
+    reached = ""
+    if f"val.{figure}" in best:
+        reached = f", {figure} {metric(best[f'val.{figure}'])} on validation"
+        values = {lang: best.get(f"val.langs.{lang}.{figure}") for lang in run.langs(config)}
+        by_lang = ", ".join(f"{lang} {metric(value)}" for lang, value in values.items() if value is not None)
+        reached += f": {by_lang}" if by_lang else ""
+        if config.get("validation"):
+            queries, items = config["validation"]
+            kind = "machine-translated" if config["select"] == "mt" else "human"
+            reached += f" (half of it: {queries:,} {kind} queries, {items:,} items; not comparable with test results)"
+    yield Line(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; trained for {duration(seconds)}")
+    if counts.get("stopped"):
+        yield Line(run.stopped(artifact), warning=True)
+
+
+def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
+    """How many pairs the judge calls mismatched, and how often it is right."""
+    facts = diagnosis.summary(artifact)
+    judge = facts["judge"] + (f" ({facts['judge_side']})" if facts["judge_side"] else "")
+    rare = "" if facts["judge"] == "oracle" else f"; {facts['called_noisy_rare']} of them contain rare words"
+    yield Line(
+        f"{judge} calls {facts['called_noisy']} of {facts['pairs']} training pairs "
+        f"({percent(facts['share_noisy'], 1)}) mismatched{rare}"
+    )
+    split = facts["split"]
+    if "expected" in split:
+        expected = split["expected"]
+        yield Line(
+            f"threshold: {_threshold(split)}; under the fitted mixture {percent(split['wrong'], 1)} of the calls are "
+            f"wrong, precision {similarity(expected['precision'])}, recall {similarity(expected['recall'])}"
+        )
+    if facts["detection"]:
+        found = {name: probability(facts["detection"][name]) for name in ("auroc", "recall", "false_alarms", "f1")}
+        yield Line(
+            f"against the synthetic truth: AUROC {found['auroc']}, recall of mismatched pairs {found['recall']}, false "
+            f"alarms {found['false_alarms']}, F1 {found['f1']}, calibration error "
+            f"{probability(facts['calibration']['ece'])}"
+        )
+    for pair in [] if brief else facts["most_suspicious"][:SUSPICIOUS]:
+        yield Line(f"  {similarity(pair['p_clean'])}  {pair['source_text']}  ->  {pair['translation']}")
+
+
+def _threshold(split: dict[str, Any]) -> str:
+    """The rule that called pairs mismatched, such as `P(clean) < 0.5 of the mixture, sim_st < 0.312`."""
+    if split["by"] == "share":
+        return "the requested share"
+    near = [f"{name} < {probability(split[name])}" for name in ("sim_st", "sim_vt") if split.get(name) is not None]
+    return ", ".join([f"P(clean) < {split['p_clean']:g} of the {split['by']}", *near])
+
+
+def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:
+    """How close the index comes to exact search, and the time it saves."""
+    about, spent = index.about(artifact), artifact.about.get("environment") or {}
+    recall = about["recall"]
+    yield Line(
+        f"  {artifact.counts['entries']:,} entries, {about['type']}, effort {about['effort']}: recall@{recall['at']} "
+        f"{probability(recall['value'])} of exact search ({recall['queries']} queries: {about['measured_on']})"
+    )
+    yield Line(f"  {spent['query_ms']:.2g} ms a query; exact search: {spent['exact_query_ms']:.2g} ms")
+
+
+_SUMMARIES: dict[str, Callable[[Artifact, bool], Iterator[Line]]] = {
+    "translation": _translation,
+    "run": _training,
+    "diagnosis": _diagnosis,
+    "index": _index,
+}
+
+
+def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Line | Table]:
+    """The headline figures with intervals; with `-v` signatures and breakdowns."""
+    results = evaluation.results(artifact)
+    name = evaluation.headline(results[0])  # one protocol an evaluation, one headline
+    values = [evaluation.mean_ap(r) if name == "mAP" else r[name] for r in results]
+    names = [_queries(result) for result in results]
+    if brief:
+        yield Line(f"  {name}: {', '.join(f'{n} {metric(v)}' for n, v in zip(names, values, strict=True))}")
+        return
+    for sentence in _comparisons(results, name, values):
+        yield Line(sentence, style="bold")
+    heads = [
+        f"{queries}: {name} {_with_margin(result, name, None, value)}"
+        for queries, result, value in zip(names, results, values, strict=True)
+    ]
+    if as_table:
+        yield _result_table(artifact.name, results, heads)
+    else:
+        for result, head in zip(results, heads, strict=True):
+            parts = (
+                f"{_direction(result, d)} {' '.join(f'{m} {_with_margin(result, m, d)}' for m in METRICS)}"
+                for d in DIRECTIONS
+            )
+            yield Line("; ".join([head, *parts]))
+    for queries, result in zip(names, results, strict=True):
+        yield Line(f"{queries}: {result['signature']}", style="dim", level=1)
+        yield from _breakdown(result)
+        yield from _failure_detection(result)
+        if uncertainty := result.get("uncertainty"):
+            means = ", ".join(f"{_direction(result, d)} {probability(uncertainty[d])}" for d in DIRECTIONS)
+            yield Line(f"{queries}: mean uncertainty {means}")
+        of = (result.get("ood") or {}).get("of", "left out")
+        yield from _separation(queries, f"out of distribution ({of})", result.get("ood"))
+        yield from _separation(queries, "corrupted from intact", result.get("told_apart"))
+    if intervals := results[0].get("intervals"):
+        yield Line(
+            f"\u00b1: half the {percent(intervals['level'])} bootstrap interval over {intervals['drawn']}; MedR: its ends",
+            style="dim",
+        )
+
+
+def _comparisons(results: Sequence[Result], name: str, values: Sequence[float | None]) -> Iterator[str]:
+    """A sentence for each language on what corruption changes and whether uncertainty detects strange queries.
+
+    About queries in the target language; without any, about all.
+    """
+    plain = [(r, v) for r, v in zip(results, values, strict=True) if r["fusion"] == "none" and not r.get("reading")]
+    intact = {(r["data"], r["lang"]): (r, v) for r, v in plain if not r.get("corrupt")}
+    with_targets = any(r["role"] == "target" for r in results)
+    for result, value in plain:
+        if with_targets and result["role"] != "target":
+            continue
+        before, before_value = intact.get((result["data"], result["lang"]), ({}, None))
+        if result.get("corrupt") and before_value is not None and value is not None:
+            old, new = before.get("uncertainty") or {}, result.get("uncertainty") or {}
+            changes = [
+                f"{d.upper()} {_change(old[d], new[d], 3)}"
+                for d in DIRECTIONS
+                if old.get(d) is not None and new.get(d) is not None
+            ]
+            doubt = f", mean uncertainty {', '.join(changes)}" if changes else ""
+            yield f"{_queries(result)}: {name} {_change(before_value, value, 1)}{doubt}"
+        if result.get("ood"):
+            yield f"{_queries(result)}: {_out_of_distribution(result['ood'])}"
+
+
+def _change(before: float, after: float, digits: int) -> str:
+    old, new = decimal(before, digits), decimal(after, digits)
+    return f"stays at {old}" if old == new else f"{'rises' if after > before else 'falls'} from {old} to {new}"
+
+
+def _out_of_distribution(ood: dict[str, Any]) -> str:
+    """How often uncertainty ranks a query without a match above one with a match."""
+    own = any("auroc" in (ood.get(d) or {}) for d in DIRECTIONS)
+    shares = []
+    for direction in DIRECTIONS:
+        scores = ood.get(direction) or {}
+        score = scores if "auroc" in scores else scores.get("trivial", {}).get("top similarity", {})
+        if score.get("auroc") is not None:
+            shares.append(f"{percent(score['auroc'], 0)} ({direction.upper()})")
+    score_name = "uncertainty" if own else "this method has no uncertainty; similarity"
+    return (
+        f"{score_name} distinguishes a query without a match in the gallery from one with a match in "
+        f"{' and '.join(shares) or 'no'} of cases (chance: 50%)"
+    )
+
+
+def _breakdown(result: Result) -> Iterator[Line]:
+    """Figures of short and long queries, and by the quality of their translation."""
+    groups = []
+    if length := (result.get("breakdown") or {}).get("length"):
+        groups += [(f"{g['low']:g} to {g['high']:g} {length['unit']}", g) for g in length["groups"]]
+    if translated := (result.get("breakdown") or {}).get("translation"):
+        groups += [(f"translated, {name.replace('_', ' ')}", translated[name]) for name in ("flagged", "not_flagged")]
+        groups += [(f"translated with chrF {ends(g['low'], g['high'], 0)}", g) for g in translated["groups"]]
+    for name, group in groups:
+        figures = " ".join(f"{m} {metric(group[m])}" for m in METRICS)
+        share = percent(group["share"], 0)
+        yield Line(f"  {name}: {group['queries']} queries ({share}); T2V {figures}", level=1)
+
+
+def _failure_detection(result: Result) -> Iterator[Line]:
+    """Whether the uncertainty of text queries detects wrong first results better than similarities do."""
+    scores = (result.get("calibration") or {}).get("t2v") or {}
+    baselines = [
+        f"{name} {probability(score['auroc'])}{_verdict((score.get('gaps') or {}).get('auroc'))}"
+        for name, score in (scores.get("trivial") or {}).items()
+    ]
+    if baselines:
+        own = "no uncertainty"
+        if "auroc" in scores:
+            softmax = signature.parse(result["signature"])["unc"] == "softmax"
+            temperatures = ", ".join(map(probability, result["temperature"])) if softmax else ""
+            own = f"softmax at temperature {temperatures}" if softmax else "uncertainty"
+            own += f" {probability(scores['auroc'])}"
+        yield Line(f"  T2V, first result wrong, AUROC: {own}; compare {', '.join(baselines)}", level=1)
+
+
+def _separation(queries: str, what: str, separation: dict[str, Any] | None) -> Iterator[Line]:
+    """How well uncertainty separates two kinds of queries, compared with what similarities do."""
+    for direction in DIRECTIONS:
+        scores = (separation or {}).get(direction)
+        if scores is None:
+            continue
+        own = "no uncertainty"
+        if "auroc" in scores:
+            interval = f" [{', '.join(map(probability, scores['interval']))}]" if scores["interval"] else ""
+            own = f"uncertainty {probability(scores['auroc'])}{interval}"
+        baselines = ", ".join(
+            f"{name} {probability(score['auroc'])}{_verdict(score.get('gap'))}"
+            for name, score in scores["trivial"].items()
+        )
+        yield Line(f"{queries}: {direction.upper()} {what}, AUROC: {own}; compare {baselines}")
+
+
+def _verdict(gap: Sequence[float] | None) -> str:
+    if gap is None:
+        return ""
+    verdict = "beaten" if gap[0] > 0 else "better" if gap[1] < 0 else "not beaten"
+    return f" ({verdict}: {ends(*gap, 3, sign=True)})"
+
+
+def _queries(result: Result) -> str:
+    """The queries of a result, such as `multi30k de (source), fused 0.8raw`."""
+    parts = [f"{result['data']} {result['lang']}{' (source)' if result['role'] == 'source' else ''}"]
+    if result.get("ensemble"):
+        parts.append(f"mean of {len(result['ensemble'])} runs")
+    if result["fusion"] != "none":
+        parts.append(f"fused {result['fusion']}")
+    if result.get("reading"):
+        parts.append(f"{result['reading']} alone")
+    if result.get("task"):
+        parts.append(f"sentences by {signature.parse(result['signature'])['pos']}")
+    if result.get("corrupt"):
+        parts.append(Corruption.read(result["corrupt"]).words(result["lang"]))
+    return ", ".join(parts)
+
+
+def _direction(result: Result, direction: str) -> str:
+    """The name of a direction; in text retrieval source sentences take the place of pictures."""
+    return (direction.replace("v", "s") if result.get("task") else direction).upper()
+
+
+def _with_margin(result: Result, name: str, direction: str | None, value: float | None = None) -> str:
+    """A figure with half the width of its interval; MedR, whose interval is skewed, with both ends."""
+    value = result[direction][name] if direction else value
+    interval = evaluation.interval(result, name, direction)
+    if name == "MedR" and interval and value is not None:
+        return f"{metric(value)} [{', '.join(map(metric, interval))}]"
+    return with_interval(value, interval)
+
+
+def _result_table(title: str, results: Sequence[Result], heads: Sequence[str]) -> Table:
+    columns = [Column("queries", "queries", text=True), Column("direction", "", text=True)]
+    rows = []
+    for result, head in zip(results, heads, strict=True):
+        for direction in DIRECTIONS:
+            cells = [Cell("" if direction == "v2t" else head), Cell(_direction(result, direction))]
+            cells += [Cell(shown=_with_margin(result, name, direction)) for name in METRICS]
+            rows.append(Row(cells, block=head))
+    return Table("results", title, [*columns, *(Column(name, name) for name in METRICS)], rows)
