@@ -24,9 +24,10 @@ import torch
 
 import ccr_cli
 from ccr_cli.artifacts import base, dataset, evaluation, run
+from ccr_cli.artifacts.evaluation import CORRUPTIONS
 from ccr_cli.artifacts.signature import Signature
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.metrics.corruption import KINDS, corrupt_texts
+from ccr_cli.metrics.corruption import corrupt_texts
 from ccr_cli.stages.evaluate import ood
 from ccr_cli.stages.evaluate.measure import Options
 from ccr_cli.stages.evaluate.stage import evaluate
@@ -46,7 +47,7 @@ DIRECTIONS = ("t2v", "v2t")
 def asked(lang: str, other: str) -> Iterator[tuple[str, Options]]:
     """What is measured, under a name."""
     usual = Options(split=SPLIT, langs=(lang,))
-    for how in KINDS:
+    for how in CORRUPTIONS:
         for share in SHARES:
             yield f"{how} {share:g}", replace(usual, corrupt=share, corruption=how)
     yield "half", replace(usual, ood=ood.HALF)

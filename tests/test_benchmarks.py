@@ -23,7 +23,7 @@ from robustness.grid import ORACLE, Cell
 from robustness.recovery import RESAMPLES, difference, recovery
 
 from ccr_cli.errors import UsageError
-from ccr_cli.report.tables import recovery as reported
+from ccr_cli.report.tables import differences as reported
 
 ITEMS = 40
 

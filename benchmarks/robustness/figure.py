@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ccr_cli.report.figures.canvas import FAINT, INK, drawing, new_figure, panels, to_svg
-from ccr_cli.report.figures.comparison import apart
+from ccr_cli.report.figures.noise_curves import spread_apart
 from robustness import grid
 from robustness.grid import ORACLE, RATIOS, TARGETS
 from robustness.tables import WHERES, Results, by_epoch
@@ -100,7 +100,7 @@ def _names(axes: Axes, ends: Mapping[str, float]) -> None:
     low, high = axes.get_ylim()
     order = sorted(ends, key=lambda label: ends[label])
     wanted = [(ends[label] - low) / (high - low) for label in order]
-    for label, end, at in zip(order, wanted, apart(wanted, GAP), strict=True):
+    for label, end, at in zip(order, wanted, spread_apart(wanted, GAP), strict=True):
         color = style(label)["color"]
         axes.annotate(
             label,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -40,6 +42,33 @@ OUTSIDE = pa.schema(
     ]
 )
 """Queries of categories that were left out of training beside the others; `result` and `direction` as in `RANKS`."""
+
+
+TEXT_CORRUPTIONS = ("drop", "replace", "shuffle")
+CORRUPTIONS = (*TEXT_CORRUPTIONS, "features", "both")
+"""Of words; of the features of items, masked; and `both`, words dropped and features masked at the same share."""
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """How queries are made worse, and which share of them: `drop0.3-seed0` in `metrics.json`."""
+
+    kind: str
+    share: float
+    seed: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Corruption | None:
+        """Reads the text; None where it is empty, or not known.
+
+        >>> Corruption.parse("drop0.3-seed0"), Corruption.parse("")
+        (Corruption(kind='drop', share=0.3, seed=0), None)
+        """
+        match = re.fullmatch(r"([a-z]+)([0-9.e-]+)-seed(\d+)", text)
+        return cls(match[1], float(match[2]), int(match[3])) if match and match[1] in CORRUPTIONS else None
+
+    def __str__(self) -> str:
+        return f"{self.kind}{self.share:g}-seed{self.seed}"
 
 
 def results(artifact: Artifact) -> list[dict[str, Any]]:

@@ -69,7 +69,7 @@ def diagnose(
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.artifacts import diagnosis
-    from ccr_cli.commands.show import show_diagnosis
+    from ccr_cli.commands.show import show_summary
     from ccr_cli.data import pairs_file as pairs_file
     from ccr_cli.stages.diagnose.stage import diagnose as stage
     from ccr_cli.stages.diagnose.suspects import SHOWN, read_by_a_person, write_sheet
@@ -91,7 +91,7 @@ def diagnose(
         with suppress(Planned):
             asked = partial(stage, inputs, trained, judge=judge, judge_side=judge_side, share=share)
             made.append(asked(device=device, name=name, force=force))
-            show_diagnosis(made[-1])
+            show_summary(made[-1])
         for parent in trained.parents:
             inputs.parent(trained, parent.kind)
     if dry_run:

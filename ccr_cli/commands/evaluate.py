@@ -94,7 +94,7 @@ def evaluate(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    from ccr_cli.commands.show_evaluation import show_evaluation
+    from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.evaluate.measure import Options
     from ccr_cli.stages.evaluate.stage import evaluate as stage
 
@@ -135,7 +135,7 @@ def evaluate(
             made.append(stage(inputs, together, options, device=device, name=name, force=force))
             if len(runs) > len(together):
                 say(f"{together[0].name}:")
-            show_evaluation(made[-1])
+            show_summary(made[-1])
     if dry_run:
         raise inputs.workspace.planned[-1]
     c.emit(inputs, made, json)

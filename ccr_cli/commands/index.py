@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ccr_cli import console
-from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
 
 
@@ -46,27 +44,15 @@ def index(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.search.build_index import IndexOptions
     from ccr_cli.stages.search.build_index import index as stage
     from ccr_cli.stages.search.stage import SearchOptions, choose_run
 
     options = SearchOptions(None if split == "all" else split, find, lang, device)
     made = stage(inputs, choose_run(inputs, lang), options, IndexOptions(kind, recall), name=name, force=force)
-    show_index(made)
+    show_summary(made)
     c.emit(inputs, [made], json)
-
-
-def show_index(made: Artifact) -> None:
-    """Says the recall of an index, and the time of a query with and without it."""
-    from ccr_cli.artifacts import index as artifact
-
-    about, spent = artifact.about(made), made.about.get("environment") or {}
-    recall = about["recall"]
-    console.say(
-        f"  {made.counts['entries']:,} entries, {about['type']}, effort {about['effort']}: recall@{recall['at']} "
-        f"{recall['value']:.3f} against exact search ({recall['queries']} queries: {about['measured_on']})"
-    )
-    console.say(f"  {spent['query_ms']:.2g} ms a query, exact {spent['exact_query_ms']:.2g} ms")
 
 
 EPILOG = c.examples(

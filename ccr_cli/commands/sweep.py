@@ -36,7 +36,7 @@ def train_sweep(
     Raises:
         CcrError: If a run could not be trained, after all others are.
     """
-    from ccr_cli.commands.show import show_training
+    from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import parse_part
     from ccr_cli.stages.train.stage import train
     from ccr_cli.stages.train.sweep import failure, grid, plan, train_cells
@@ -62,7 +62,7 @@ def train_sweep(
 
     for cell in train_cells(inputs, mine, work):
         if cell.state != "done" and cell.run:
-            show_training(cell.run)
+            show_summary(cell.run)
     for cell in mine:
         for artifact in cell.parents:
             inputs.note(artifact)

@@ -55,7 +55,7 @@ def train(
         options.check()
         registry.check("methods", options.method)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    from ccr_cli.commands.show import show_training
+    from ccr_cli.commands.show import show_summary
     from ccr_cli.commands.sweep import train_sweep
     from ccr_cli.stages.shared.options import list_options, list_presets
     from ccr_cli.stages.train.stage import train_together
@@ -74,7 +74,7 @@ def train(
         raise UsageError("--shard goes with --sweep: one run is not divided", hint="ccr train --sweep seed=0,1,2")
     trained = train_together(inputs, options)
     if trained is not None:  # only the first of torchrun's processes prints
-        show_training(trained)
+        show_summary(trained)
         c.emit(inputs, [trained], json)
 
 

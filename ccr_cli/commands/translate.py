@@ -101,7 +101,7 @@ def translate(
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
-    from ccr_cli.commands.show import show_translation
+    from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import on_ray
     from ccr_cli.stages.train.sources import make_noise
     from ccr_cli.stages.translate.job import TranslateOptions, training_data
@@ -170,7 +170,7 @@ def translate(
 
                 translate_on_ray(inputs, each, parts)
             made.append(stage(inputs, each))
-            show_translation(made[-1], said)
+            show_summary(made[-1], said)
 
     error = each_language(wanted, make)
     if error is None and not dry_run:

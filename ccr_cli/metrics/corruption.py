@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ccr_cli.metrics.scripts import has_spaces
-
-TEXTS = ("drop", "replace", "shuffle")
-KINDS = (*TEXTS, "features", "both")
-"""Of words; of the features of items, masked; and `both`, words dropped and features masked at the same share."""
-
-
-@dataclass(frozen=True)
-class Corruption:
-    """How queries are made worse, and which share of them: `drop0.3-seed0` in `metrics.json`."""
-
-    kind: str
-    share: float
-    seed: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> Corruption | None:
-        """Reads the text; None where it is empty, or not known.
-
-        >>> Corruption.parse("drop0.3-seed0"), Corruption.parse("")
-        (Corruption(kind='drop', share=0.3, seed=0), None)
-        """
-        match = re.fullmatch(r"([a-z]+)([0-9.e-]+)-seed(\d+)", text)
-        return cls(match[1], float(match[2]), int(match[3])) if match and match[1] in KINDS else None
-
-    def __str__(self) -> str:
-        return f"{self.kind}{self.share:g}-seed{self.seed}"
 
 
 def corrupt_texts(texts: Sequence[str], share: float, how: str, lang: str, seed: int = 0) -> list[str]:

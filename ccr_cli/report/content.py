@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.data.published import Published
-from ccr_cli.report.tables.paired_interval import Rankings
+from ccr_cli.report.tables.differences import Rankings
 from ccr_cli.report.tables.results import RunFacts
 
 

@@ -50,7 +50,7 @@ def test_the_pipe_prints_every_path_once_and_the_diagnosis_last(piped: Outcome, 
 
 
 def test_summaries_are_on_standard_error(piped: Outcome) -> None:
-    assert "SumR" in piped.err and "are called mismatched" in piped.err
+    assert "SumR" in piped.err and "training pairs" in piped.err
     assert "Traceback" not in piped.err and "warning" not in piped.err.lower()
 
 

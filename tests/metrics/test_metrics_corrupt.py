@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from ccr_cli.metrics.corruption import TEXTS, corrupt_texts, mask_features
+from ccr_cli.artifacts.evaluation import TEXT_CORRUPTIONS
+from ccr_cli.metrics.corruption import corrupt_texts, mask_features
 
 ENGLISH = [" ".join(f"w{n}-{k}" for k in range(n)) for n in range(1, 40)]
 
@@ -43,7 +44,7 @@ def test_shuffled_words_are_the_same_words() -> None:
     assert sum(a != b for a, b in zip(ENGLISH, made, strict=True)) > 30
 
 
-@pytest.mark.parametrize("how", TEXTS)
+@pytest.mark.parametrize("how", TEXT_CORRUPTIONS)
 def test_characters_where_there_are_no_spaces_and_the_seed_decides(how: str) -> None:
     texts = ["一只狗在雪地里跑", "两个人 在海边走路"]
     made = corrupt_texts(texts, 0.5, how, "zh", seed=1)

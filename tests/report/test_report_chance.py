@@ -14,11 +14,11 @@ import pytest
 
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.tables import diagnoses, results
-from ccr_cli.report.tables.paired_interval import Answers, Rankings
+from ccr_cli.report.tables.differences import QueryRanks, Rankings
 from ccr_cli.report.words.findings import Findings, findings
 
 Hits = npt.NDArray[np.bool_]
-OVERLAP = "may be chance: 95% intervals overlap"
+OVERLAP = "may be due to chance: 95% intervals overlap"
 ITEMS = 100
 
 
@@ -39,7 +39,7 @@ def found(
             signature = fake.signature("es", 0.4, seed, "none")
             rows.append((str(told["run"]), {**told, **more, **figures, "signature": signature, "zero_shot": False}))
     view = results.views(results.results_frame(rows))[0]
-    return findings(view, diagnoses.diagnoses_frame([]), Answers(rankings))
+    return findings(view, diagnoses.diagnoses_frame([]), QueryRanks(rankings))
 
 
 def hits(*parts: tuple[int, int]) -> Hits:
@@ -86,13 +86,13 @@ def told(sentence: str) -> tuple[float, float]:
 @pytest.mark.parametrize(("half", "chance"), [(3.0, True), (1.9, False), (None, False)])
 def test_of_one_seed_intervals_that_overlap_are_said(half: float | None, chance: bool) -> None:
     said = found({"infonce": [40.0], "uml": [44.0], "infonce (oracle)": [60.0]}, half)
-    plain = "reaches SumR 44.0 (one seed), 4.0 above infonce, which knows nothing of noise"
+    plain = "reaches SumR 44.0 (one seed), 4.0 above infonce, which ignores noise"
     assert plain in said.headline
-    assert said.headline.endswith(f"{plain}; that may be chance: their 95% intervals overlap.") == chance
+    assert said.headline.endswith(f"{plain}; this may be due to chance: their 95% intervals overlap.") == chance
     assert [tile.value for tile in said.tiles] == ["44.0", "+4.0", "20%"]
     assert [tile.open for tile in said.tiles] == [False, chance, chance]
     assert (OVERLAP in said.tiles[1].detail) == chance
-    assert any("wins 20%" in each and ("which may be chance too" in each) == chance for each in said.more)
+    assert any("recovers 20%" in each and ("which may be due to chance too" in each) == chance for each in said.more)
 
 
 def test_over_seeds_their_spread_decides() -> None:
@@ -101,13 +101,13 @@ def test_over_seeds_their_spread_decides() -> None:
     assert not sure.tiles[1].open
     level = found({"infonce": [10.0, 20.0], "uml": [12.0, 19.0]})
     assert "level with infonce (+0.5 ± 2.1)" in level.headline
-    assert level.tiles[1].open and level.tiles[1].detail.endswith("n = 2; may be chance: within 1 sd")
+    assert level.tiles[1].open and level.tiles[1].detail.endswith("n = 2; may be due to chance: within 1 sd")
 
 
 @pytest.mark.parametrize(("half", "chance"), [(3.0, True), (1.9, False), (None, False)])
 def test_an_ensemble_whose_interval_overlaps_is_not_praised(half: float | None, chance: bool) -> None:
     said = found({"infonce": [40.0], "uml": [44.0], "uml x3": [48.0], "infonce + uml": [46.0]}, half)
-    more = "; that may be chance: their 95% intervals overlap" * chance
+    more = "; this may be due to chance: their 95% intervals overlap" * chance
     assert f"As an ensemble, uml x3 reaches 48.0, 4.0 above the mean of single runs{more}." in said.more
     assert f"As an ensemble, infonce + uml reaches 46.0, 4.0 above the mean of single runs{more}." in said.more
 
@@ -119,7 +119,7 @@ def test_an_ensemble_beside_runs_without_intervals_is_not_said_to_overlap() -> N
 
 def test_equal_results_are_level_however_wide_their_intervals() -> None:
     said = found({"infonce": [40.0], "uml": [40.0]}, half=3.0)
-    assert "level with infonce (+0.0), which knows nothing of noise." in said.headline and said.tiles[1].open
+    assert "level with infonce (+0.0), which ignores noise." in said.headline and said.tiles[1].open
 
 
 BASE = hits((0, 40))
@@ -142,13 +142,13 @@ def test_on_the_same_queries_the_paired_interval_decides(better: Hits, words: st
     assert (low > 0 or high < 0) is certain, "by construction"
     ends = f"{low:.1f} to {high:.1f}".replace("-", "\u2212")
     if certain:
-        assert f"{words} infonce (95% interval {ends}), which knows nothing of noise." in said.headline
+        assert f"{words} infonce (95% interval {ends}), which ignores noise." in said.headline
         assert "chance" not in said.headline + said.tiles[1].detail and not said.tiles[1].open
         assert said.tiles[1].detail.endswith(f"n = 1; 95% interval {ends}")
     else:
-        more = f"; that may be chance: its 95% interval, {ends}, holds 0."
-        assert said.headline.endswith(f"{words} infonce, which knows nothing of noise{more}")
-        assert said.tiles[1].open and said.tiles[1].detail.endswith(f"may be chance: 95% interval {ends}")
+        more = f"; this may be due to chance: its 95% interval, {ends}, contains 0."
+        assert said.headline.endswith(f"{words} infonce, which ignores noise{more}")
+        assert said.tiles[1].open and said.tiles[1].detail.endswith(f"may be due to chance: 95% interval {ends}")
 
 
 def test_several_seeds_are_paired_as_their_mean_and_their_spread_is_said() -> None:
@@ -158,7 +158,7 @@ def test_several_seeds_are_paired_as_their_mean_and_their_spread_is_said() -> No
     assert told(said.headline) == pytest.approx(normal(np.mean(seeds, axis=0) - BASE), abs=6.0)
     wide = answered({"infonce": [BASE, BASE], "uml": [hits((0, 70)), BASE]})
     assert "90.0 ± 127.3 above infonce (95% interval " in wide.headline and wide.tiles[1].open
-    assert wide.headline.endswith("; that may be chance: it is within its standard deviation over seeds.")
+    assert wide.headline.endswith("; this may be due to chance: it is within its standard deviation over seeds.")
     level = answered({"infonce": [BASE, BASE], "uml": [hits((2, 54)), hits((12, 42))]})
     assert re.search(r"level with infonce \(\+6.0 ± 93.3; 95% interval \u2212\S+ to \S+\),", level.headline)
     assert told(level.headline)[0] < 0 < told(level.headline)[1] and level.tiles[1].open
@@ -169,8 +169,8 @@ def test_an_ensemble_is_paired_with_its_runs() -> None:
     assert said.startswith("As an ensemble, uml x2 reaches 324.0, 72.0 above the mean of single runs (95% interval ")
     assert told(said) == pytest.approx(normal(hits((0, 54)) - (BASE * 0.5 + hits((0, 44)) * 0.5)), abs=6.0)
     said = answered({"uml": [BASE], "uml x2": [hits((18, 62))]}).more[-1]
-    assert "24.0 above the mean of single runs; that may be chance: its 95% interval, " in said
-    assert said.endswith(", holds 0.")
+    assert "24.0 above the mean of single runs; this may be due to chance: its 95% interval, " in said
+    assert said.endswith(", contains 0.")
 
 
 def missing(label: str, right: Hits) -> pd.DataFrame:
@@ -189,7 +189,7 @@ def missing(label: str, right: Hits) -> pd.DataFrame:
 )
 def test_where_queries_cannot_be_paired_the_overlap_is_said(load: Callable[[str, Hits], pd.DataFrame]) -> None:
     said = answered({"infonce": [BASE], "uml": [hits((0, 52))]}, load)
-    assert said.headline.endswith("; that may be chance: their 95% intervals overlap.")
+    assert said.headline.endswith("; this may be due to chance: their 95% intervals overlap.")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from fakes import variant_labels
 
-from ccr_cli.report.tables import diagnoses, results, summaries
-from ccr_cli.report.tables.recovery import recovery
+from ccr_cli.report.tables import diagnoses, results, retrieval
+from ccr_cli.report.tables.differences import recovery
 from ccr_cli.report.words.findings import findings
 from ccr_cli.report.words.numbers import MINUS
 
@@ -73,8 +73,8 @@ def test_mean_sd_and_n_are_over_seeds() -> None:
 
 def test_one_seed_has_no_standard_deviation() -> None:
     view = results.views(results.results_frame([result("uml", 0.0, 0, 10.0)]))[0]
-    assert summaries.ladder(view).printed(0, 1) == "10.0"
-    assert "±" not in str([summaries.retrieval(view).printed(0, c) for c in range(4)])
+    assert retrieval.by_noise(view).printed(0, 1) == "10.0"
+    assert "±" not in str([retrieval.retrieval(view).printed(0, c) for c in range(4)])
 
 
 def test_recovery_is_the_ratio_of_means_with_an_enumerated_bootstrap() -> None:
@@ -103,10 +103,10 @@ def test_recovery_pairs_only_seeds_that_all_three_have() -> None:
     assert win is not None and (win.value_seeds, win.seeds) == (2, 3)
     assert win.value == pytest.approx((20 + 5) / (30 + 30))
     assert win.difference == pytest.approx((20 + 25 + 5) / 3), "the difference needs no oracle"
-    table = summaries.recoveries(results.views(results.results_frame(rows))[0])
+    table = retrieval.recoveries(results.views(results.results_frame(rows))[0])
     assert table is not None
     assert table.printed(0, 3) == "0.42 (0.19 to 0.65, n = 2)"
-    assert table.printed(0, 4) == "3" and "little less than their whole range" in table.notes[0]
+    assert table.printed(0, 4) == "3" and "nearly their whole range" in table.notes[0]
     said = findings(results.views(results.results_frame(rows))[0], diagnoses.diagnoses_frame([]))
     assert any("n = 2" in s for s in said.more) and "16.7" in said.headline
 
@@ -125,7 +125,7 @@ def test_results_of_other_signatures_never_share_a_table() -> None:
     found = results.views(results.results_frame(rows))
     assert [len(v.frame) for v in found] == [1, 1]
     assert {v.title for v in found} == {
-        f"d test, queries in es ({ties})" for ties in ("ties count half", "ties count for the right one")
+        f"d test, queries in es ({ties})" for ties in ("ties count half", "ties favour the right one")
     }
 
 
@@ -256,7 +256,7 @@ def test_runs_of_one_training_seed_are_not_called_seeds() -> None:
     rows = [result("uml", 0.4, 0, 50.0), result("uml", 0.4, 0, 54.0, noise_seed=1)]
     view = results.views(results.results_frame(rows))[0]
     assert "(2 runs of 1 training seed)" in findings(view, diagnoses.diagnoses_frame([])).headline
-    assert [summaries.ladder(view).printed(0, c) for c in (1, 2)] == ["52.0 ± 2.8", "2"]
+    assert [retrieval.by_noise(view).printed(0, c) for c in (1, 2)] == ["52.0 ± 2.8", "2"]
 
 
 def test_a_repeated_run_is_named_and_counts_once() -> None:
@@ -281,7 +281,7 @@ def test_the_default_variant_is_the_baseline() -> None:
     view = results.views(frame)[0]
     found = findings(view, diagnoses.diagnoses_frame([]))
     assert found.method == "uml", "infonce with another option is no noise-robust method, however good"
-    table = summaries.recoveries(view)
+    table = retrieval.recoveries(view)
     assert table is not None and [row.cells[0].value for row in table.rows] == ["uml"]
     matched = pd.concat([frame, results.results_frame([result("uml [lr=1]", 0.4, 0, 52.0)])], ignore_index=True)
     win = recovery(matched, "uml [lr=1]", 0.4)
@@ -320,7 +320,7 @@ def test_oracles_never_compete_whatever_their_preset() -> None:
     rows = [result("uml (paper, oracle)", 0.4, 0, 90.0), result("uml", 0.4, 0, 50.0), result("infonce", 0.4, 0, 40.0)]
     view = results.views(results.results_frame(rows))[0]
     assert findings(view, diagnoses.diagnoses_frame([])).method == "uml"
-    assert [row.ceiling for row in summaries.ladder(view).rows] == [False, False, True]
+    assert [row.ceiling for row in retrieval.by_noise(view).rows] == [False, False, True]
 
 
 def test_titles_say_what_a_run_was_trained_for() -> None:
@@ -355,19 +355,19 @@ def test_findings_report_the_judge() -> None:
     assert (
         "It finds 93% of the mismatched training pairs with 2.1% false alarms (AUROC 0.981, judge two-group)." in said
     )
-    table = summaries.detection(frame)
+    table = diagnoses.detection(frame)
     shown = ["40%", "uml", "two-group", "1", "93.4", "2.1", "90.0", "91.7", "0.981", "0.970", "0.030", "41.0"]
     assert [table.printed(0, c) for c in range(12)] == shown
 
 
 def test_tables_say_what_was_won_back() -> None:
     view = results.views(results.results_frame(three_seeds()))[0]
-    table = summaries.recoveries(view)
+    table = retrieval.recoveries(view)
     assert table is not None
     assert [c.key for c in table.columns] == ["method", "gain_noise_0", "gain_noise_0.4", "recovery_noise_0.4", "seeds"]
     assert [table.printed(0, c) for c in (0, 1, 2)] == ["uml", f"{MINUS}1.0 ± 0.0", "+16.7 ± 10.4"]
     alone = results.views(results.results_frame([result("uml", 0.4, 0, 1.0)]))[0]
-    assert summaries.recoveries(alone) is None
+    assert retrieval.recoveries(alone) is None
 
 
 def test_results_by_category_are_compared_by_map() -> None:
@@ -383,12 +383,12 @@ def test_results_by_category_are_compared_by_map() -> None:
     assert view.frame[["mAP", "low", "high"]].to_numpy().tolist() == [[20, 19, 21], [60, 59, 61], [70, 69, 71]]
     found = findings(view, pd.DataFrame())
     said = "At 40% switched translations, fume reaches mAP@all 60.0 (one seed), 40.0 above infonce"
-    assert found.headline.startswith(said) and "wins 80%" in found.more[0]
+    assert found.headline.startswith(said) and "recovers 80%" in found.more[0]
     assert [tile.value for tile in found.tiles] == ["60.0", "+40.0", "80%"]
-    won = summaries.recoveries(view)
+    won = retrieval.recoveries(view)
     assert won is not None and [won.printed(0, c) for c in (0, 1, 2)] == ["fume", "+40.0", "0.80"]
-    assert summaries.ladder(view).name == "map" and summaries.ladder(view).printed(0, 1) == "20.0"
-    assert [column.title for column in summaries.retrieval(view).columns][3] == "mAP@all"
+    assert retrieval.by_noise(view).name == "map" and retrieval.by_noise(view).printed(0, 1) == "20.0"
+    assert [column.title for column in retrieval.retrieval(view).columns][3] == "mAP@all"
     other = results.views(results.results_frame([result("fume", 0.4, 0, 99.0)]))[0]
     assert other.figure == "SumR" and "reaches SumR 99.0" in findings(other, pd.DataFrame()).headline
 

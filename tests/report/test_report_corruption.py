@@ -13,8 +13,9 @@ import pytest
 from ccr_cli.artifacts.signature import Signature
 from ccr_cli.report.content import ReportData
 from ccr_cli.report.figures import canvas, corruption
-from ccr_cli.report.figures.corruption import Level, intact, level, shown
+from ccr_cli.report.figures.corruption import shown_levels
 from ccr_cli.report.tables import results
+from ccr_cli.report.tables.corruption import CorruptionLevel, intact, table
 
 
 def result(corrupt: str, total: float, uncertainty: float | None, seed: int = 0, label: str = "uml") -> Any:
@@ -64,18 +65,27 @@ def test_a_corrupted_result_belongs_to_the_intact_one(plain: str, worse: str) ->
 
 
 def test_levels_are_read_and_chosen() -> None:
-    assert level({}) == Level() and level({"corrupt": "drop0.3-seed0"}) == Level("drop", 0.3)
-    assert level({"corrupt": "shuffle1e-05-seed0"}) == Level("shuffle", 1e-5)
-    assert [Level().name, Level("drop", 0.3).name] == ["intact", "drop 30%"]
-    many = [Level("drop", share) for share in (0.9, 0.1, 0.3, 0.5, 0.7)]
-    assert [each.share for each in shown([Level(), Level("features", 0.3), *many])] == [0, 0.1, 0.5, 0.9]
-    assert shown([Level()]) == [] and shown([Level(), Level("shuffle", 0.3)]) == [Level(), Level("shuffle", 0.3)]
+    assert CorruptionLevel.of({}) == CorruptionLevel() and CorruptionLevel.of(
+        {"corrupt": "drop0.3-seed0"}
+    ) == CorruptionLevel("drop", 0.3)
+    assert CorruptionLevel.of({"corrupt": "shuffle1e-05-seed0"}) == CorruptionLevel("shuffle", 1e-5)
+    assert [CorruptionLevel().name, CorruptionLevel("drop", 0.3).name] == ["intact", "drop 30%"]
+    many = [CorruptionLevel("drop", share) for share in (0.9, 0.1, 0.3, 0.5, 0.7)]
+    assert [each.share for each in shown_levels([CorruptionLevel(), CorruptionLevel("features", 0.3), *many])] == [
+        0,
+        0.1,
+        0.5,
+        0.9,
+    ]
+    assert shown_levels([CorruptionLevel()]) == [] and shown_levels(
+        [CorruptionLevel(), CorruptionLevel("shuffle", 0.3)]
+    ) == [CorruptionLevel(), CorruptionLevel("shuffle", 0.3)]
 
 
 def test_the_table_has_levels_as_columns_and_means_over_seeds() -> None:
     told = material()
     (view,) = results.views(results.results_frame(told.results))
-    made = corruption.table(told, view)
+    made = table(told, view)
     assert made is not None
     keys = [column.key for column in made.columns]
     names = ["intact", "drop0.3", "drop0.6"]
@@ -92,8 +102,8 @@ def test_the_table_has_levels_as_columns_and_means_over_seeds() -> None:
     assert rows["infonce"]["sumr_drop0.6"].value is None and rows["infonce"]["t2v_uncertainty_intact"].value is None
     best = {(made.rows[r].cells[1].value, keys[c]) for r, c in made.best()}
     assert best == {("uml", "sumr_intact"), ("uml", "sumr_drop0.3")}, "uncertainties do not compete"
-    assert "even where the difference may be chance" in " ".join(made.notes)
-    assert corruption.table(ReportData(results=told.results), view) is None
+    assert "may be due to chance" in " ".join(made.notes)
+    assert table(ReportData(results=told.results), view) is None
 
 
 def test_densities_are_of_the_queries_of_each_level() -> None:
@@ -102,8 +112,8 @@ def test_densities_are_of_the_queries_of_each_level() -> None:
     for share in (0.0, 0.3, 0.6):
         t2v, v2t = rng.normal(1 + share, 0.1, 400), rng.normal(2 + share, 0.1, 300)
         frame = pd.DataFrame({"direction": ["t2v"] * 400 + ["v2t"] * 300, "uncertainty": np.r_[t2v, v2t]})
-        found[Level("drop", share) if share else Level()] = frame
-    found[Level()].loc[0, "uncertainty"] = 1e6  # one far out does not press the others together
+        found[CorruptionLevel("drop", share) if share else CorruptionLevel()] = frame
+    found[CorruptionLevel()].loc[0, "uncertainty"] = 1e6  # one far out does not press the others together
     with canvas.drawing():
         figure = corruption.densities({"uml": found}, "T")
         assert figure is not None and corruption.densities({}) is None

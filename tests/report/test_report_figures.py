@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -11,9 +12,9 @@ import pytest
 from matplotlib.axes import Axes
 from PIL import Image
 
-from ccr_cli.report.content import ExampleHit, ExampleSearch
-from ccr_cli.report.figures import canvas, comparison, epochs, trust
-from ccr_cli.report.figures.search_strip import strip
+from ccr_cli.report.content import ExampleHit, ExampleSearch, TrainingHistory
+from ccr_cli.report.figures import canvas, judges, noise_curves, training, uncertainty
+from ccr_cli.report.figures.searches import strip
 from ccr_cli.report.tables import results
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 
@@ -50,7 +51,7 @@ def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
     made = []
     for _ in range(2):
         with canvas.drawing():
-            figure = comparison.by_noise(view())
+            figure = noise_curves.by_noise(view())
             assert figure is not None
             made.append((canvas.to_svg(figure), canvas.to_png(figure), canvas.to_pdf(figure)))
     assert made[0] == made[1]
@@ -61,13 +62,13 @@ def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
 @pytest.mark.parametrize("ratios", [(0.0,), (0.4,), (0.0, 0.2, 0.4)])
 def test_any_number_of_noise_ratios_is_drawn(ratios: tuple[float, ...]) -> None:
     with canvas.drawing():
-        assert comparison.by_noise(view(ratios, ("basic", "infonce", "uml", "x", "infonce (oracle)"))) is not None
+        assert noise_curves.by_noise(view(ratios, ("basic", "infonce", "uml", "x", "infonce (oracle)"))) is not None
 
 
 def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
     def bands(frame: pd.DataFrame) -> int:
         with canvas.drawing():
-            figure = comparison.by_noise(results.View(**{**vars(view()), "frame": frame}))
+            figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
         assert figure is not None
         return len(
             [path for drawn in figure.axes[0].collections for path in drawn.get_paths() if np.size(path.vertices)]
@@ -82,7 +83,7 @@ def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
 def test_n_is_the_number_of_runs_behind_the_spread() -> None:
     frame = view(labels=("uml",)).frame.assign(noise_seed=lambda f: f["seed"], seed=0)
     with canvas.drawing():
-        figure = comparison.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     assert "band: ± 1 sd\nn = 2" in [text.get_text() for text in figure.axes[0].texts]
 
@@ -91,7 +92,7 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
     frame = view(labels=("infonce", "infonce (oracle)")).frame
     frame = frame[(frame["noise"] > 0) | (frame["label"] == "infonce")]
     with canvas.drawing():
-        figure = comparison.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     lone = [line for line in figure.axes[0].lines if np.size(line.get_xdata()) == 1]
     assert [line.get_marker() for line in lone] == ["_"]
@@ -100,7 +101,7 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
 def _drawn(points: list[tuple[str, float, float]]) -> Axes:
     frame = pd.DataFrame([(*point, 0) for point in points], columns=["label", "noise", "SumR", "seed"])
     with canvas.drawing():
-        figure = comparison.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     return figure.axes[0]
 
@@ -132,7 +133,7 @@ def test_no_legend_lies_over_the_terms_of_a_loss() -> None:
     names = ["epoch", *(f"loss.term_{n}" for n in range(6)), "loss.total"]
     short = pd.DataFrame(np.arange(3 * len(names)).reshape(3, -1), columns=names)
     with canvas.drawing():
-        figure = epochs.losses({"uml": short, "infonce": short.iloc[:, :3], "tcl": short, "trine": short})
+        figure = training.losses({"uml": short, "infonce": short.iloc[:, :3], "tcl": short, "trine": short})
         assert figure is not None
         canvas.settle(figure)
         for axes in figure.axes:
@@ -145,7 +146,7 @@ def test_no_legend_lies_over_the_terms_of_a_loss() -> None:
 def test_an_axis_that_leaves_out_zero_says_so(ratios: tuple[float, ...]) -> None:
     def named(frame: pd.DataFrame) -> bool:
         with canvas.drawing():
-            figure = comparison.by_noise(results.View(**{**vars(view()), "frame": frame}))
+            figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
         assert figure is not None
         axes = figure.axes[0]
         low = (axes.get_ylim() if len(ratios) > 1 else axes.get_xlim())[0]
@@ -158,23 +159,27 @@ def test_an_axis_that_leaves_out_zero_says_so(ratios: tuple[float, ...]) -> None
 
 def test_the_axis_of_precision_starts_at_zero() -> None:
     with canvas.drawing():
-        figure = comparison.judges({"uml": pairs()})
+        figure = judges.roc_and_precision({"uml": pairs()})
     assert figure is not None
     assert figure.axes[1].get_ylabel() == "precision" and figure.axes[1].get_ylim()[0] == 0
 
 
+def labelled(label: str, history: pd.DataFrame, **facts: Any) -> training.LabelledHistory:
+    """A run of 40% noise."""
+    return training.LabelledHistory(label, TrainingHistory(label, 0.4, 0, history, **{"select": "mt", **facts}))
+
+
 def test_runs_that_validated_by_another_figure_are_not_drawn_beside() -> None:
     history = pd.DataFrame({"epoch": [1, 2], "val.SumR": [10.0, 20.0], "val.mAP": [30.0, 40.0], "best": [False, True]})
-    run = {"noise": 0.4, "seed": 0, "select": "mt", "history": history}
-    both = [{**run, "label": "uml", "criterion": "SumR"}, {**run, "label": "fume", "criterion": "mAP"}]
+    both = [labelled("uml", history, criterion="SumR"), labelled("fume", history, criterion="mAP")]
     drawn = {}
     with canvas.drawing():
         for figure in ("SumR", "mAP"):
-            made = comparison.training(both, figure)
+            made = training.by_epoch(both, figure)
             assert made is not None and figure in made.axes[0].get_ylabel()
             lines = [np.asarray(line.get_ydata()).tolist() for line in made.axes[0].lines]
             drawn[figure] = [values for values in lines if len(values) == 2]
-        assert comparison.training(both[:1], "mAP") is None
+        assert training.by_epoch(both[:1], "mAP") is None
     assert drawn == {"SumR": [[10.0, 20.0]], "mAP": [[30.0, 40.0]]}
 
 
@@ -182,14 +187,14 @@ def test_runs_that_validated_by_another_figure_are_not_drawn_beside() -> None:
 def test_the_training_figure_says_which_queries(select: str, asked: str) -> None:
     history = pd.DataFrame({"epoch": [1, 2], "val.SumR": [10.0, 20.0], "best": [False, True]})
     with canvas.drawing():
-        figure = comparison.training([{"label": "uml", "noise": 0.4, "seed": 0, "select": select, "history": history}])
+        figure = training.by_epoch([labelled("uml", history, select=select)])
     assert figure is not None
     assert figure.axes[0].get_ylabel() == f"validation SumR,\n{asked} queries"
 
 
 def test_pairs_are_mismatched_whatever_was_moved() -> None:
     with canvas.drawing():
-        figure = comparison.beliefs(pairs())
+        figure = judges.belief_histograms(pairs())
         assert figure is not None
         svg = canvas.to_svg(figure)
     assert {t.get_text() for t in figure.legends[0].get_texts()} == {"intact", "mismatched"} and "<svg" in svg
@@ -198,25 +203,25 @@ def test_pairs_are_mismatched_whatever_was_moved() -> None:
 def test_nothing_is_drawn_from_nothing() -> None:
     empty = view().frame.iloc[:0]
     with canvas.drawing():
-        assert comparison.by_noise(results.View(**{**vars(view()), "frame": empty})) is None
-        assert comparison.training([]) is None
-        assert comparison.judges({"uml": pairs(known=False)}) is None
-        assert comparison.beliefs(pairs(0)) is None
-        assert trust.risk({}) is None
+        assert noise_curves.by_noise(results.View(**{**vars(view()), "frame": empty})) is None
+        assert training.by_epoch([]) is None
+        assert judges.roc_and_precision({"uml": pairs(known=False)}) is None
+        assert judges.belief_histograms(pairs(0)) is None
+        assert uncertainty.risk_curves({}) is None
         assert strip([]) is None
 
 
 def test_beliefs_and_judges_are_drawn_with_and_without_a_truth() -> None:
     with canvas.drawing():
-        assert comparison.beliefs(pairs()) is not None
-        assert comparison.beliefs(pairs(known=False)) is not None
-        assert comparison.judges({"uml": pairs(), "infonce": pairs(50)}) is not None
+        assert judges.belief_histograms(pairs()) is not None
+        assert judges.belief_histograms(pairs(known=False)) is not None
+        assert judges.roc_and_precision({"uml": pairs(), "infonce": pairs(50)}) is not None
 
 
 def test_roc_points_agree_with_counting() -> None:
     score = np.array([0.9, 0.9, 0.5, 0.4, 0.1])
     truth = np.array([True, False, True, False, False])
-    recall, alarms, precision = comparison.roc_points(score, truth)
+    recall, alarms, precision = judges.roc_points(score, truth)
     for at, threshold in enumerate([0.9, 0.5, 0.4, 0.1], start=1):
         called = score >= threshold
         assert recall[at] == (called & truth).sum() / 2
@@ -225,9 +230,9 @@ def test_roc_points_agree_with_counting() -> None:
 
 
 def test_labels_are_moved_apart_as_little_as_needed() -> None:
-    placed = comparison.apart([0.1, 0.5, 0.51, 0.9], 0.06)
+    placed = noise_curves.spread_apart([0.1, 0.5, 0.51, 0.9], 0.06)
     assert placed == pytest.approx([0.1, 0.475, 0.535, 0.9])
-    assert min(np.diff(comparison.apart([0.5] * 6, 0.06))) > 0.0599
+    assert min(np.diff(noise_curves.spread_apart([0.5] * 6, 0.06))) > 0.0599
 
 
 def test_oracles_are_dashed_and_methods_keep_their_colours() -> None:
@@ -252,11 +257,9 @@ def test_long_titles_labels_and_legends_stay_within_the_figure(ratios: tuple[flo
     long = ("infonce [epochs=3, beta=0.5] + uml [epochs=3, beta=0.5]", "uml [epochs=3, beta=0.5, judge gmm]", "uml")
     seen = view(ratios, long if len(ratios) == 1 else ("infonce", "uml"))
     title = "noto-emoji test, queries in es (captions: keywords and short-name; right answers by item)" * 2
-    frames = [
-        {"label": label, "noise": 0.4, "history": pd.DataFrame({"epoch": [1], "val.SumR": [1.0]})} for label in long
-    ]
+    frames = [labelled(label, pd.DataFrame({"epoch": [1], "val.SumR": [1.0]})) for label in long]
     with canvas.drawing():
-        drawn = [comparison.by_noise(results.View(**{**vars(seen), "title": title})), comparison.training(frames)]
+        drawn = [noise_curves.by_noise(results.View(**{**vars(seen), "title": title})), training.by_epoch(frames)]
         for figure in drawn:
             assert figure is not None
             canvas.settle(figure)
@@ -277,7 +280,7 @@ def test_scripts_without_a_font_draw_no_warning(tmp_path: Path) -> None:
 
 def test_inline_figures_do_not_share_ids_and_follow_the_page() -> None:
     with canvas.drawing():
-        figure = comparison.by_noise(view())
+        figure = noise_curves.by_noise(view())
         assert figure is not None
         svg = canvas.inline_svg(canvas.to_svg(figure), "one", "A figure")
     assert svg.startswith('<svg role="img" aria-label="A figure"') and "<metadata" not in svg

@@ -19,15 +19,16 @@ from ccr_cli.report.content import ReportData
 from ccr_cli.report.figures import (
     canvas,
     catalogue,
-    comparison,
-    epochs,
+    judges,
     lengths,
+    noise_curves,
     option_effect,
+    outside_gallery,
     pair_scores,
-    trust,
-    unanswerable,
+    training,
+    uncertainty,
 )
-from ccr_cli.report.figures.figure_kinds import Seen
+from ccr_cli.report.figures.figure import FigureData
 from ccr_cli.report.tables import results as compare
 from ccr_cli.report.words.findings import Findings
 
@@ -47,7 +48,7 @@ def test_a_curve_is_of_runs_that_differ_in_one_option() -> None:
         for run, beta in zip("abcde", (0.1, 0.3, 0.9, 0.9, 0.5), strict=True)
     }
     options["e"]["dim"] = 16
-    (curve,) = option_effect.curves(frame, options)
+    (curve,) = option_effect.option_curves(frame, options)
     assert (curve.method, curve.option, curve.noise) == ("uml", "beta", 0.4)
     assert list(curve.frame["value"]) == [0.1, 0.3, 0.9, 0.9] and list(curve.frame["run_id"]) == list("abcd")
     with canvas.drawing():
@@ -59,13 +60,13 @@ def test_a_curve_is_of_runs_that_differ_in_one_option() -> None:
         2.0,
         3.5,
     ]
-    assert option_effect.curves(frame, {run: options[run] for run in "ab"}) == []
+    assert option_effect.option_curves(frame, {run: options[run] for run in "ab"}) == []
     assert option_effect.sweep([], "SumR", "SumR") is None
 
 
 def test_an_option_over_magnitudes_has_a_logarithmic_axis() -> None:
     frame = results(run_id=list("abc"), label="tcl", SumR=[1.0, 2.0, 3.0])
-    found = option_effect.curves(frame, {r: {"tau": t} for r, t in zip("abc", (0.01, 0.1, 1.0), strict=True)})
+    found = option_effect.option_curves(frame, {r: {"tau": t} for r, t in zip("abc", (0.01, 0.1, 1.0), strict=True)})
     with canvas.drawing():
         figure = option_effect.sweep(found, "SumR", "SumR")
         assert figure is not None
@@ -89,7 +90,7 @@ TRUTH = pd.Series(np.arange(100) < 40, index=[f"s{i}" for i in range(100)])
 def test_three_epochs_are_drawn(count: int, drawn: list[int]) -> None:
     told = [evidence(number + 1, 0.1 * number) for number in range(count)]
     with canvas.drawing():
-        figure = epochs.densities(told, TRUTH, "uml")
+        figure = judges.evidence_by_epoch(told, TRUTH, "uml")
     assert figure is not None
     assert [ax.get_title(loc="left") for ax in figure.axes[: len(drawn)]] == [f"epoch {n + 1}" for n in drawn]
     for ax in figure.axes:
@@ -99,21 +100,24 @@ def test_three_epochs_are_drawn(count: int, drawn: list[int]) -> None:
 
 def test_densities_have_area_one_and_say_how_far_both_are_apart() -> None:
     with canvas.drawing():
-        figure = epochs.densities([evidence(1, 0.4)], TRUTH)
+        figure = judges.evidence_by_epoch([evidence(1, 0.4)], TRUTH)
     assert figure is not None
     assert [text.get_text() for text in figure.axes[0].texts] == ["AUROC 1.00"]
     outline: Any = figure.axes[0].patches[0]
     xy = outline.get_xy()
     assert abs(0.5 * float(np.sum(xy[:-1, 0] * xy[1:, 1] - xy[1:, 0] * xy[:-1, 1]))) == pytest.approx(1.0)
-    assert epochs.densities([evidence(1, 0.4)], TRUTH & False) is None and epochs.densities([], TRUTH) is None
+    assert (
+        judges.evidence_by_epoch([evidence(1, 0.4)], TRUTH & False) is None
+        and judges.evidence_by_epoch([], TRUTH) is None
+    )
 
 
 def test_uncertainties_and_losses_need_their_data() -> None:
     pairs = pd.DataFrame({"uncertainty": np.linspace(0, 1, 100), "truth": np.where(TRUTH, "noisy", "clean")})
     history = pd.DataFrame({"epoch": [1, 2], "loss.a": [1e3, 1.0], "loss.b": [5.0, 2.0], "loss.total": [1005.0, 3.0]})
     with canvas.drawing():
-        figure = epochs.uncertainties({"tcl": pairs, "uml": pairs.assign(truth=None)})
-        terms = epochs.losses({"uml": history, "basic": history[["epoch"]]})
+        figure = judges.uncertainties({"tcl": pairs, "uml": pairs.assign(truth=None)})
+        terms = training.losses({"uml": history, "basic": history[["epoch"]]})
         assert terms is not None
         canvas.settle(terms)
     assert figure is not None and [ax.get_title(loc="left") for ax in figure.axes] == ["tcl"]
@@ -121,15 +125,15 @@ def test_uncertainties_and_losses_need_their_data() -> None:
     assert terms.axes[0].get_yscale() == "log" and "$" not in "".join(
         t.get_text() for t in terms.axes[0].get_yticklabels()
     )
-    assert epochs.uncertainties({"uml": pairs.assign(truth=None)}) is None and epochs.losses({}) is None
+    assert judges.uncertainties({"uml": pairs.assign(truth=None)}) is None and training.losses({}) is None
 
 
 def test_trivial_scores_stand_beside_the_uncertainty() -> None:
     curve = {"coverage": [0.5, 1.0], "risk": [0.1, 0.4], "aurc": 0.25, "aurc_random": 0.4}
     trivial = {"top similarity": {"coverage": [0.5, 1.0], "risk": [0.3, 0.4], "aurc": 0.35}}
     with canvas.drawing():
-        both = trust.risk({"uml": {**curve, "trivial": trivial}, "tcl": curve}, "t")
-        one = trust.risk({"uml": curve, "tcl": curve})
+        both = uncertainty.risk_curves({"uml": {**curve, "trivial": trivial}, "tcl": curve}, "t")
+        one = uncertainty.risk_curves({"uml": curve, "tcl": curve})
     assert both is not None and one is not None
     named = {ax.get_title(loc="left"): ax.get_legend_handles_labels()[1] for ax in both.axes}
     assert named == {"tcl": ["uncertainty (0.250)"], "uml": ["uncertainty (0.250)", "top similarity (0.350)"]}
@@ -143,18 +147,18 @@ def test_reliability_and_deletion_draw_what_was_measured() -> None:
     point = {"rate": 0.5, "map_kept": 40.0}
     curves = {"uncertainty": [{"rate": 0.0, "map_kept": 30.0}, point], "similarity": [{"rate": 0.9, "map_kept": None}]}
     with canvas.drawing():
-        figure = trust.reliability({"uml": told})
-        deleted = trust.deletion({"fume": {"t2v": curves, "v2t": curves}})
+        figure = uncertainty.reliability({"uml": told})
+        deleted = uncertainty.deletion_curves({"fume": {"t2v": curves, "v2t": curves}})
     assert figure is not None and deleted is not None
     assert np.allclose(figure.axes[0].lines[1].get_ydata(), told.accuracy) and figure.axes[0].get_ylim() == (0.0, 1.0)
     low = reliability(0.9 + unc / 100, np.where(np.arange(500) % 25 == 0, 1.0, 2.0))
     with canvas.drawing():
-        near = trust.reliability({"uml": low})
+        near = uncertainty.reliability({"uml": low})
     assert near is not None and near.axes[0].get_xlim() == near.axes[0].get_ylim() == (0.0, 0.2)
     by_u, by_s = deleted.axes[0].lines
     assert np.asarray(by_u.get_ydata()).tolist() == [30.0, 40.0] and np.isnan(np.asarray(by_s.get_ydata(), float)).all()
     empty = reliability([], [])
-    assert trust.reliability({"uml": empty}) is None and trust.deletion({}) is None
+    assert uncertainty.reliability({"uml": empty}) is None and uncertainty.deletion_curves({}) is None
 
 
 def test_only_stated_probabilities_are_held_against_what_happens() -> None:
@@ -176,7 +180,7 @@ def test_only_stated_probabilities_are_held_against_what_happens() -> None:
     ]
     material = ReportData(known, rankings={(run, "s"): lambda: ranks for run in "ab"})
     with canvas.drawing():
-        made = catalogue.drawn(Seen(material, [view(frame)], Findings("", (), (), "uml", 0.4), []))
+        made = catalogue.drawn(FigureData(material, [view(frame)], Findings("", (), (), "uml", 0.4), []))
     figure = made["calibration"].figure
     assert figure is not None
     names = figure.axes[0].get_legend_handles_labels()[1]
@@ -187,13 +191,13 @@ def test_precision_is_drawn_against_recall() -> None:
     recalls = [tenth / 10 for tenth in range(11)]
     told = {"recall": recalls, "t2v": [90.0 - 5 * n for n in range(11)], "v2t": [80.0 - 5 * n for n in range(11)]}
     with canvas.drawing():
-        figure = trust.precision({"infonce": told, "fume": told}, "t")
+        figure = uncertainty.precision_curves({"infonce": told, "fume": told}, "t")
     assert figure is not None
     for ax, side in zip(figure.axes, ("t2v", "v2t"), strict=True):
         assert [line.get_label() for line in ax.lines] == ["infonce", "fume"]
         for line in ax.lines:
             assert list(np.asarray(line.get_xdata())) == recalls and list(np.asarray(line.get_ydata())) == told[side]
-    assert trust.precision({}) is None
+    assert uncertainty.precision_curves({}) is None
 
 
 def test_categories_left_out_stand_beside_the_others() -> None:
@@ -202,25 +206,28 @@ def test_categories_left_out_stand_beside_the_others() -> None:
     table = pd.DataFrame({"direction": "t2v", "left_out": left_out, "uncertainty": unc, "entropy": unc**2})
     table = pd.concat([table, table.assign(direction="v2t", uncertainty=1 - unc)])
     with canvas.drawing():
-        figure, dots = unanswerable.densities({"a": {"fume": table}}), unanswerable.entropy({"a": {"fume": table}})
+        figure, dots = (
+            outside_gallery.densities({"a": {"fume": table}}),
+            outside_gallery.entropy({"a": {"fume": table}}),
+        )
     assert figure is not None and dots is not None
     said = [[text.get_text() for text in ax.texts] for ax in (*figure.axes, *dots.axes)]
-    assert said == [["AUROC 0.00"], ["AUROC 1.00"], ["rank correlation 1.00"], ["rank correlation -1.00"]]
+    assert said == [["AUROC 0.00"], ["AUROC 1.00"], ["rank correlation 1.00"], ["rank correlation \u22121.00"]]
     for ax in figure.axes:
         assert max(patch.get_extents().y1 for patch in ax.patches) <= ax.get_window_extent().y1 + 1
     inside, strange = dots.axes[0].lines
     assert np.allclose(np.asarray(strange.get_ydata(), float), unc[left_out] ** 2)
     assert len(np.asarray(inside.get_xdata())) == 70
     with canvas.drawing():
-        alone = unanswerable.densities({"a": {"uml": table[table["direction"] == "t2v"]}})
-        several = unanswerable.densities({"half": {"fume": table, "uml": table}, "others": {"uml": table}})
+        alone = outside_gallery.densities({"a": {"uml": table[table["direction"] == "t2v"]}})
+        several = outside_gallery.densities({"half": {"fume": table, "uml": table}, "others": {"uml": table}})
     assert alone is not None and [ax.get_visible() for ax in alone.axes] == [True, False]
     assert several is not None and [ax.get_title(loc="left") for ax in several.axes[::2]] == [
         *("fume: text queries\nhalf", "uml: text queries\nhalf", "uml: text queries\nothers")
     ]
     assert (
-        unanswerable.densities({}) is None
-        and unanswerable.entropy({"a": {"fume": table.assign(entropy=np.nan)}}) is None
+        outside_gallery.densities({}) is None
+        and outside_gallery.entropy({"a": {"fume": table.assign(entropy=np.nan)}}) is None
     )
 
 
@@ -231,7 +238,7 @@ def test_every_kind_of_queries_outside_is_drawn() -> None:
     known = {("r", "s", kind): lambda: table for kind in ("noto-emoji@0a1b2c3d", "half-seed0")}
     frame = results(run_id=["r"], label=["uml"], SumR=[1.0], signature="s", run="r")
     told = {"data": "d", "lang": "es", "signature": "s", "label": "uml"}
-    seen = Seen(ReportData([("r", told)], outside=known), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    seen = FigureData(ReportData([("r", told)], outside=known), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     assert {kind: list(tables) for kind, tables in seen.outside.items()} == {
         "half-seed0": ["uml"],
         "noto-emoji@0a1b2c3d": ["uml"],
@@ -239,10 +246,12 @@ def test_every_kind_of_queries_outside_is_drawn() -> None:
     with canvas.drawing():
         made = catalogue.drawn(seen)["outside"]
     assert made.figure is not None and len(made.figure.axes) == 4
-    assert made.caption.startswith("Not of the gallery: queries whose items were taken out; captions of noto-emoji.")
+    assert made.caption.startswith("Without a match: queries whose items were removed; captions of noto-emoji.")
     other = ("q", told | {"label": "fume"})
     later = known | {("q", "s", "noto-emoji@9a1b2c3d"): lambda: table}
-    both = Seen(ReportData([("r", told), other], outside=later), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    both = FigureData(
+        ReportData([("r", told), other], outside=later), [view(frame)], Findings("", (), (), "uml", 0.4), []
+    )
     with canvas.drawing():
         again = catalogue.drawn(both)["outside"]
     assert again.figure is not None and len(again.figure.axes) == 6, "two states of a data set leave both their methods"
@@ -322,10 +331,10 @@ def judged(p: list[float]) -> pd.DataFrame:
 def test_pairs_are_chosen_by_rule() -> None:
     tables = {"infonce": judged([0.9, 0.8, 0.1, 0.7, 0.9]), "uml": judged([0.9, 0.1, 0.0, 0.7, 0.9]).iloc[::-1]}
     chosen = pair_scores.choose(tables)
-    assert [(each.why, each.pair["slot_id"]) for each in chosen] == [
+    assert [(each.why, each.texts["slot_id"]) for each in chosen] == [
         ("believed by all", "s4"),
         ("where the runs differ most", "s1"),
-        ("most doubted by all", "s2"),
+        ("least believed by all", "s2"),
     ]
     assert chosen[1].p_clean == {"infonce": 0.8, "uml": 0.1}
     assert pair_scores.choose({"uml": judged([0.5])}) == []
@@ -356,24 +365,24 @@ def test_a_panel_a_language() -> None:
     frame = results(run_id=list("abcd"), label=["uml", "uml", "infonce", "infonce"], SumR=[1.0, 2.0, 3.0, 4.0])
     frame["noise"] = [0.0, 0.4] * 2
     with canvas.drawing():
-        figure = comparison.by_language([view(frame, "de"), view(frame, "fr")])
+        figure = noise_curves.by_language([view(frame, "de"), view(frame, "fr")])
     assert figure is not None and [ax.get_title(loc="left") for ax in figure.axes] == ["de", "fr"]
-    assert comparison.by_language([view(frame)]) is None
+    assert noise_curves.by_language([view(frame)]) is None
 
 
 def test_what_is_not_there_is_named_with_its_command() -> None:
     frame = results(run_id=["a"], label=["uml"], SumR=[1.0], signature="s", run="a")
-    seen = Seen(ReportData([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
+    seen = FigureData(ReportData([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     with canvas.drawing():
         made = catalogue.drawn(seen)
     assert set(made) == {"sumr"}
     missing = catalogue.absent(seen, made)
-    assert len(missing) == len(catalogue.KINDS) - 1 and all(kind.command.startswith("ccr ") for kind in missing)
+    assert len(missing) == len(catalogue.FIGURES) - 1 and all(kind.command.startswith("ccr ") for kind in missing)
 
 
 def test_the_commands_that_are_named_exist() -> None:
     known: dict[str, str] = {}
-    for kind in catalogue.KINDS:
+    for kind in catalogue.FIGURES:
         for part in re.split(r", then | \| ", kind.command):
             name, flags = part.split()[1], re.findall(r"--[a-z-]+", part)
             if name not in known:

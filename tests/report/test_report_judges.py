@@ -16,9 +16,10 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.judges.base import load_judge
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures import canvas, catalogue
-from ccr_cli.report.figures.figure_kinds import Seen
+from ccr_cli.report.figures.figure import FigureData
 from ccr_cli.report.page import compose, pairs_browser, suspects
-from ccr_cli.report.tables import judge_choice, results
+from ccr_cli.report.tables import results
+from ccr_cli.report.tables.diagnoses import by_choice
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -35,13 +36,13 @@ def material(root: Path, *more: dict[str, Any], own: bool = True) -> tuple[Repor
 OTHERS = ({"judge": "none"}, {"judge": "gmm"}, {"share": 0.05}, {"judge": "gmm", "share": 0.05})
 
 
-def told(found: ReportData) -> tuple[dict[str, Any], Seen]:
+def told(found: ReportData) -> tuple[dict[str, Any], FigureData]:
     """The explorer's data, and what the figures see."""
     seen = compose.overview(found)
     pairs = pairs_browser.content(found, seen.views[0], seen.findings)
     assert pairs is not None
     suspects = compose._suspects(found, seen.views[0], seen.findings)
-    return pairs["groups"][0], Seen(found, seen.views, seen.findings, suspects)
+    return pairs["groups"][0], FigureData(found, seen.views, seen.findings, suspects)
 
 
 @pytest.mark.slow
@@ -54,7 +55,7 @@ def test_the_own_judge_stands_for_a_run_whatever_others_said(tmp_path: Path) -> 
     assert called > 50 and seen.pairs["uml"]["verdict"].eq("noisy").sum() == called
     assert sum(q["noisy"][0] for q in group["pairs"]) > 0
     assert [(d.summary["judge"], d.summary["split"]) for d in seen.suspects] == [("triangle", {"by": "mixture"})]
-    assert any("judge triangle)" in said for said in seen.found.more)
+    assert any("judge triangle)" in said for said in seen.findings.more)
     detection = compose.overview(found).tables["detection"]
     shown = [detection.printed(row, 2) for row in range(len(detection.rows))]
     assert shown == ["gmm", "gmm, first 5%", "none", "triangle", "triangle, first 5%"], "a judge without a side is bare"
@@ -70,7 +71,7 @@ def test_the_own_judge_stands_for_a_run_whatever_others_said(tmp_path: Path) -> 
 def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ...], name: str, said: str) -> None:
     found, _ = material(tmp_path, *others, own=False)
     group, seen = told(found)
-    assert group["runs"] == [name] and any(said in words for words in seen.found.more)
+    assert group["runs"] == [name] and any(said in words for words in seen.findings.more)
     with canvas.drawing():
         drawn = catalogue.drawn(seen)
     figure, beliefs = drawn["judges"].figure, drawn["beliefs"].caption
@@ -94,7 +95,7 @@ def test_the_page_takes_the_language_of_the_data_set(tmp_path: Path) -> None:
     found = replace(found, datasets=[replace(collection, manifest={**collection.manifest, "source_lang": "de"})])
     group, seen = told(found)
     assert group["source"] == "de"
-    assert "source (de)" in suspects.lists(found, seen.suspects[0], seen.found)[0].heads
+    assert "source (de)" in suspects.lists(found, seen.suspects[0], seen.findings)[0].heads
 
 
 def test_a_judge_without_sides_has_none_in_an_early_diagnosis(tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def test_the_seed_comes_first() -> None:
     def of(seed: int, judge: str) -> RunDiagnosis:
         return RunDiagnosis("r", {"seed": seed, "judge": judge}, pd.DataFrame, ("gmm", "None"))
 
-    found = judge_choice.by_choice([of(1, "gmm"), of(0, "two-group"), of(0, "gmm"), of(0, "argmax")])
+    found = by_choice([of(1, "gmm"), of(0, "two-group"), of(0, "gmm"), of(0, "argmax")])
     assert [(d.summary["seed"], d.summary["judge"]) for d in found] == [
         (0, "gmm"),
         (0, "argmax"),

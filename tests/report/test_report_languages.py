@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from ccr_cli.report.tables import language_grid, results
+from ccr_cli.report.tables import results, retrieval
 
 
 def view(lang: str, rows: list[tuple[str, float, int, float]], **other: object) -> results.View:
@@ -30,7 +30,7 @@ def views() -> list[results.View]:
 
 
 def test_a_column_a_language_and_the_mean_of_runs_that_have_all() -> None:
-    table = language_grid.table(language_grid.alike(views()))
+    table = retrieval.languages(results.same_but_language(views()))
     assert table is not None
     shown = [[table.printed(r, c) for c in range(len(table.columns))] for r in range(len(table.rows))]
     assert [column.title for column in table.columns] == ["noise", "method", "de", "fr", "mean", "n"]
@@ -49,6 +49,6 @@ def test_a_column_a_language_and_the_mean_of_runs_that_have_all() -> None:
 def test_other_settings_are_not_mixed_in(other: dict[str, object]) -> None:
     first, second = views()
     different = results.View(**{**vars(second), "lang": "cs", "trained_lang": "cs", **other})
-    assert [each.lang for each in language_grid.alike([first, different])] == ["fr"]
-    assert language_grid.table(language_grid.alike([first, different])) is None
-    assert language_grid.alike([]) == []
+    assert [each.lang for each in results.same_but_language([first, different])] == ["fr"]
+    assert retrieval.languages(results.same_but_language([first, different])) is None
+    assert results.same_but_language([]) == []

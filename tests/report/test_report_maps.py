@@ -45,5 +45,5 @@ def test_pictures_stand_for_items_where_there_are_some(tmp_path: Path) -> None:
         canvas.settle(figure)
         svg = canvas.to_svg(figure)
     assert svg.count("<image ") == 1
-    assert [ax.get_xlabel() for ax in figure.axes] == ["of 30 captions 100% are nearest to their own item"] * 2
+    assert [ax.get_xlabel() for ax in figure.axes] == ["100% of 30 captions are nearest to their own item"] * 2
     assert embedding_maps.draw([]) is None and embedding_maps.draw([sample(1, 1)]) is None

@@ -10,8 +10,8 @@ import pytest
 from ccr_cli.artifacts.signature import KEYS, Signature
 from ccr_cli.data import published
 from ccr_cli.report.tables import results as compare
-from ccr_cli.report.tables.published import QUOTED, YOURS, beside, cited
-from ccr_cli.report.tables.published_match import differences, match
+from ccr_cli.report.tables.published import QUOTED, YOURS, cited, differences, match
+from ccr_cli.report.tables.published import compare as beside
 from ccr_cli.report.tables.table import Table, to_csv, to_latex, to_markdown, to_rich
 
 KNOWN = published.read()
@@ -151,7 +151,7 @@ def test_only_ratios_of_noise_that_both_have_stand_side_by_side() -> None:
     }
     assert {row["noise"] for row in cells(table) if row["source"].startswith("DisNCL")} == {0.4}
     assert "published-multi30k-de" not in made
-    assert "Nothing published fits multi30k, queries in de, at 40% noise." in made["published-differences"].notes
+    assert "No published figures for multi30k, queries in de, at 40% noise." in made["published-differences"].notes
 
 
 def test_zero_shot_stands_beside_zero_shot_and_never_beside_untrained_models() -> None:
@@ -200,7 +200,7 @@ def test_a_split_that_is_not_the_papers_is_told(own: bool) -> None:
 def test_a_partial_data_set_is_told() -> None:
     found = match(frame(result("multi30k", **AS_UML, data="multi30k@0a1b2c3d-partial"), encoder=LIKE_UML), KNOWN, {})
     ((difference,),) = [differences(one)["uml", "4"] for one in found[0]]
-    assert (difference.what, difference.ours, difference.theirs) == ("data", "multi30k (partial)", "all of it")
+    assert (difference.what, difference.ours, difference.theirs) == ("data", "multi30k (partial)", "complete")
 
 
 def test_a_named_protocol_takes_only_its_own_and_a_plain_one_says_what_differs() -> None:
@@ -275,7 +275,7 @@ def test_an_evaluation_like_the_papers_differs_in_nothing_known() -> None:
     [
         ({"caption_set": "task1", "q": "1000"}, "captions", "1 an item (task1)", "5 an item (task 2)"),
         ({"mt": "recorded:apertium"}, "translation", "recorded:apertium", "Google Translate"),
-        ({"mt": "none"}, "translation", "none, English alone", "Google Translate"),
+        ({"mt": "none"}, "translation", "none, only English", "Google Translate"),
         ({"fusion": "none"}, "score fusion", "none", "0.8, with the query in English"),
         ({"gallery": "1014", "q": "5070"}, "items searched", "1,014", "1,000"),
     ],
@@ -292,7 +292,7 @@ def test_each_thing_that_differs_is_told(other: dict[str, Any], what: str, ours:
         ("caption-pair", "I", "all captions of an item switched together"),
         ("caption-pair", "II", None),
         ("image-pair", "I", None),
-        ("caption-translation", "II", "captions switched singly"),
+        ("caption-translation", "II", "single captions switched"),
     ],
 )
 def test_the_kind_of_noise_is_compared(kind: str, table: str, theirs: str | None) -> None:
@@ -340,16 +340,16 @@ def test_settings_of_yours_are_told_apart_and_not_averaged() -> None:
 def test_a_misprint_is_named_where_it_stands() -> None:
     made = tables(result("flickr30k", lang="en", noise="image-pair-0.2-seed0"))["published-flickr30k-en"]
     rows = {(row["source"], row["method"]): str(row["differs"]) for row in cells(made)}
-    assert rows["DisNCL, Table I", "DisNCL"].endswith("508.1 is printed, its parts give 506.1")
-    assert rows["DisNCL, Table II", "SCAN"].endswith("the same figures stand in Table I, flickr30k, 0.2, SCAN")
+    assert rows["DisNCL, Table I", "DisNCL"].endswith("prints 508.1; its parts add up to 506.1")
+    assert rows["DisNCL, Table II", "SCAN"].endswith("the same figures are in Table I, flickr30k, 0.2, SCAN")
     assert "printed" not in rows["DisNCL, Table I", "NCR"]
 
 
 def test_where_nothing_fits_it_is_said_with_what_there_is() -> None:
     made = tables(result("noto-emoji", lang="es"), result("noto-emoji", lang="en"))
     table = made["published"]
-    assert table.notes == [f"Nothing published fits noto-emoji, queries in {lang}." for lang in ("en", "es")]
-    assert table.title.startswith("Nothing published fits")
+    assert table.notes == [f"No published figures for noto-emoji, queries in {lang}." for lang in ("en", "es")]
+    assert table.title.startswith("No published figures for")
     rows = {row["data"]: row for row in cells(table)}
     assert set(rows) == set(KNOWN.figures["data"])
     assert rows["multi30k"]["queries"] == "de, fr, cs" and rows["multi30k"]["protocol"] == "full, zero-shot"

@@ -73,9 +73,9 @@ def test_variants_of_one_method_are_no_methods() -> None:
 @pytest.mark.parametrize(
     ("encoders", "wanted"),
     [
-        ({}, "above infonce, which knows nothing of noise."),
-        ({"uml": ""}, "above infonce, which knows nothing of noise."),
-        ({"uml": "e + LaBSE"}, "nothing of noise and has other encoders (e + ngram, not e + LaBSE)."),
+        ({}, "above infonce, which ignores noise."),
+        ({"uml": ""}, "above infonce, which ignores noise."),
+        ({"uml": "e + LaBSE"}, "ignores noise and has other encoders (e + ngram, not e + LaBSE)."),
         ({"tcl": "e + LaBSE"}, "(the best of 2 noise-robust methods, not all with the same encoders) reaches"),
     ],
 )

@@ -1,4 +1,7 @@
-"""The figures of a report in the order of the page. A new figure is a function in a module of this folder, and an entry here."""
+"""The figures of a report in the order of the page.
+
+A new figure is a function in a module of this folder, and an entry here.
+"""
 
 from __future__ import annotations
 
@@ -78,9 +81,14 @@ FIGURES = (
     ),
     FigureKind("where", "map of items with their captions", "ccr report --map 20", embedding_maps.item_map),
     FigureKind("pictures", "query pictures", "ccr report --inside 3", searches.picture_queries),
-    FigureKind("targets", "soft targets", "ccr train --method disncl, then ccr report --inside 3", searches.soft_targets),
     FigureKind(
-        "attention", "cross-attention", "ccr train --method nrccr, then ccr report --inside 3", cross_attention.attention
+        "targets", "soft targets", "ccr train --method disncl, then ccr report --inside 3", searches.soft_targets
+    ),
+    FigureKind(
+        "attention",
+        "cross-attention",
+        "ccr train --method nrccr, then ccr report --inside 3",
+        cross_attention.attention,
     ),
     FigureKind("searches", "example searches", "ccr report --searches 3", searches.text_queries),
 )

@@ -36,7 +36,10 @@ def draw(examples: Sequence[CrossAttention]) -> Figure | None:
     figure = new_figure(max(sum(widths) + 0.6, 5.0), 1.6 + 0.42 * longest)
     axes = figure.subplots(1, len(shown), squeeze=False, width_ratios=widths)[0]
     for ax, example in zip(axes, shown, strict=True):
-        low, high = float(example.share_LM.min()), max(float(example.share_LM.max()), float(example.share_LM.min()) + 1e-6)
+        low, high = (
+            float(example.share_LM.min()),
+            max(float(example.share_LM.max()), float(example.share_LM.min()) + 1e-6),
+        )
         ax.imshow(example.share_LM, cmap="Blues", vmin=low, vmax=high + 0.25 * (high - low), aspect="auto")
         for row, column in np.ndindex(example.share_LM.shape):
             share = float(example.share_LM[row, column])

@@ -16,8 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, ends, resamples
 from ccr_cli.metrics import breakdown
+from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, ends, resamples
 from ccr_cli.report.figures.canvas import GRID, INK, Style, heading, legend_size, new_figure, panels, styles, wrapped
 from ccr_cli.report.figures.figure import Drawing, FigureData
 from ccr_cli.report.tables import results
@@ -192,14 +192,18 @@ def draw(recall: RecallByLength, unit: str, baseline: str | None, title: str = "
     return figure
 
 
-def _points(ax: Axes, estimates: Mapping[str, RecallEstimate], labels: Sequence[str], look: Mapping[str, Style]) -> None:
+def _points(
+    ax: Axes, estimates: Mapping[str, RecallEstimate], labels: Sequence[str], look: Mapping[str, Style]
+) -> None:
     """A line per method with an error bar in each class, the methods of a class side by side."""
     step = SPREAD / max(len(labels), 1)
     for place, label in enumerate(labels):
         estimate, style = estimates[label], look[label]
         x = np.arange(len(estimate.value)) + step * (place - (len(labels) - 1) / 2)
         line: dict[str, Any] = {k: v for k, v in style.items() if k != "linewidth"}
-        span = np.maximum([estimate.value - estimate.low, estimate.high - estimate.value], 0.0)  # few items, or rounding
+        span = np.maximum(
+            [estimate.value - estimate.low, estimate.high - estimate.value], 0.0
+        )  # few items, or rounding
         ax.errorbar(
             x,
             estimate.value,

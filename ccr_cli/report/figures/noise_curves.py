@@ -12,8 +12,17 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from ccr_cli.report.figures.canvas import FAINT, Style, across, heading, legend_size, new_figure, panel_grid, styles
-from ccr_cli.report.figures.canvas import wrapped
+from ccr_cli.report.figures.canvas import (
+    FAINT,
+    Style,
+    across,
+    heading,
+    legend_size,
+    new_figure,
+    panel_grid,
+    styles,
+    wrapped,
+)
 from ccr_cli.report.figures.figure import Drawing, FigureData
 from ccr_cli.report.tables import results
 from ccr_cli.report.words.numbers import count_range, metric, percent
@@ -38,7 +47,7 @@ def languages(data: FigureData) -> Drawing:
 
 
 def by_noise(view: results.View, width: float = 6.8, height: float = 4.2) -> Figure | None:
-    """SumR (or mAP) against noise: a line per method, ceilings dashed, with a band of one standard deviation over seeds.
+    """SumR (or mAP) against noise: a line per method, a band of one standard deviation over seeds; ceilings dashed.
 
     A single run has no band.
     """
@@ -129,9 +138,7 @@ def _dots(axes: Axes, table: Any, labels: Sequence[str]) -> None:
         mean, sd = float(line["mean"]), None if np.isnan(line["sd"]) else float(line["sd"])
         look: dict[str, Any] = {"fmt": style["marker"] or "|", "color": style["color"], "markersize": 9, "capsize": 3}
         axes.errorbar(mean, place, xerr=sd, **look)
-        axes.annotate(
-            metric(mean), (mean, float(place)), (0, 9), textcoords="offset points", ha="center", fontsize=9
-        )
+        axes.annotate(metric(mean), (mean, float(place)), (0, 9), textcoords="offset points", ha="center", fontsize=9)
     axes.set_yticks(places, [wrapped(label, 2.6, 0.095, 3) for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     axes.grid(axis="y", visible=False)

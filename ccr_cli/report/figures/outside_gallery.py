@@ -95,7 +95,9 @@ def densities(kinds: Kinds, title: str = "") -> Figure | None:
 
 def entropy(kinds: Kinds, title: str = "") -> Figure | None:
     """Entropy of the categories against uncertainty, a dot per query (FUME Figure 5), for results that have it."""
-    rows = _rows({kind: {k: t for k, t in tables.items() if t["entropy"].notna().any()} for kind, tables in kinds.items()})
+    rows = _rows(
+        {kind: {k: t for k, t in tables.items() if t["entropy"].notna().any()} for kind, tables in kinds.items()}
+    )
     if not rows:
         return None
     figure, axes = _grid(rows)

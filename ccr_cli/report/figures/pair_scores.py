@@ -16,8 +16,8 @@ from ccr_cli.report.figures.canvas import FAINT, GRID, INK, new_figure, styles, 
 from ccr_cli.report.figures.figure import Drawing, FigureData
 from ccr_cli.report.figures.searches import draw_picture
 from ccr_cli.report.tables import results
-from ccr_cli.report.words.numbers import MISSING, similarity
 from ccr_cli.report.thumbnails import thumbnail
+from ccr_cli.report.words.numbers import MISSING, similarity
 
 SIDE = 220
 LEAST, MOST = 2, 6

@@ -52,9 +52,7 @@ def picture_queries(data: FigureData) -> Drawing:
     return Drawing(draw_pictures(data.data.inside.pictures), "Query pictures with the captions found", caption)
 
 
-def strip(
-    searches: Sequence[ExampleSearch], top: int = 5, width: float = WIDTH, shares: bool = False
-) -> Figure | None:
+def strip(searches: Sequence[ExampleSearch], top: int = 5, width: float = WIDTH, shares: bool = False) -> Figure | None:
     """A row per query: its text and meaning, then the images found with their similarity.
 
     Args:

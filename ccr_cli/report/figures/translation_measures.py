@@ -31,9 +31,9 @@ def quality_measures(loaded: Sequence[TranslatedCaptions]) -> Drawing:
     """The figure of the report's translations."""
     what = "Histograms of length, round-trip chrF2, chrF2 against human references and the engine's score"
     caption = (
-        "Translated captions of all splits. Length: how unusual it is for the length of the source; captions beyond the "
-        "dotted lines are flagged and marked. Length ratio: median of translation to source, in characters. Other lines: "
-        "medians."
+        "Translated captions of all splits. Length: how unusual it is for the length of the source; captions beyond "
+        "the dotted lines are flagged and marked. Length ratio: median of translation to source, in characters. Other "
+        "lines: medians."
     )
     return Drawing(distributions(loaded), what, caption)
 

@@ -1,4 +1,4 @@
-"""Whether uncertainty detects wrong results, whether it is calibrated, and what deletion gains; precision and recall."""
+"""Does uncertainty detect wrong results, is it calibrated, what does deletion gain; and precision against recall."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _risk_curve(run_id: str, result: Result) -> dict[str, Any] | None:
 
 
 def _calibration(result: Result) -> Mapping[str, Any]:
-    known = result.get("calibration") or {}
+    known: Mapping[str, Any] = result.get("calibration") or {}
     scores: Mapping[str, Any] = known.get("t2v", known)
     return scores
 
@@ -92,7 +92,7 @@ def precision(data: FigureData) -> Drawing:
 
 
 def deletion(data: FigureData) -> Drawing:
-    """mAP by the share of pairs deleted."""
+    """MAP by the share of pairs deleted."""
     curves = data.first_by_method(lambda run_id, result: result.get("deletion"))
     caption = "Average precision over the right answers that are kept, mean over queries that keep one."
     what = "mAP against the share of pairs deleted, by uncertainty and by similarity"
@@ -211,7 +211,7 @@ def precision_curves(curves: Mapping[str, Mapping[str, Sequence[float]]], title:
 
 
 def deletion_curves(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | None:
-    """mAP by the share of pairs deleted, by uncertainty and by similarity (FUME Figure 3).
+    """MAP by the share of pairs deleted, by uncertainty and by similarity (FUME Figure 3).
 
     Args:
         curves: By method, `deletion` of an evaluation.

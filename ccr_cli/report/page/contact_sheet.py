@@ -14,9 +14,8 @@ from matplotlib.patches import Rectangle
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.errors import UsageError
 from ccr_cli.report.content import ExampleSearch
-from ccr_cli.report.figures.canvas import FAINT, GRID, INK, drawing, new_figure, to_png
-from ccr_cli.report.figures.lettering import wrapped
-from ccr_cli.report.figures.search_strip import squared
+from ccr_cli.report.figures.canvas import FAINT, GRID, INK, drawing, new_figure, to_png, wrapped
+from ccr_cli.report.figures.searches import squared
 from ccr_cli.report.page.rendering import render, static
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 

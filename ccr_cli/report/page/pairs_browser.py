@@ -16,7 +16,8 @@ import pandas as pd
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.console import plain
 from ccr_cli.report.content import ReportData, RunDiagnosis
-from ccr_cli.report.tables import judge_choice, results
+from ccr_cli.report.tables import results
+from ccr_cli.report.tables.diagnoses import by_choice, label_with_judge
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.findings import Findings
@@ -45,13 +46,13 @@ class Group:
 
 
 def groups(material: ReportData, main: results.View, findings: Findings) -> Iterator[Group]:
-    """Groups diagnoses of the main view's runs by their triplets; one per method (`judge_choice.by_choice`).
+    """Groups diagnoses of the main view's runs by their triplets; one per method (`by_choice`).
 
     Those of the headline noise come first; tables are read one group at a time, since there may be many.
     """
     runs = set(main.frame["run_id"])
     groups: dict[tuple[Any, ...], dict[str, RunDiagnosis]] = {}
-    for diagnosis in judge_choice.by_choice(material.diagnoses):
+    for diagnosis in by_choice(material.diagnoses):
         label = material.label(diagnosis.run_id, str(diagnosis.summary["label"]))
         if diagnosis.run_id in runs and diagnosis.summary.get("judge") != "oracle" and not results.is_oracle(label):
             fact = material.facts.get(diagnosis.run_id)
@@ -65,7 +66,7 @@ def groups(material: ReportData, main: results.View, findings: Findings) -> Iter
         details += [signature_words.noise(kind)] if kind not in ("", "none", "caption-translation") else []
         tables = {label: diagnosis.load_pairs()[_COLUMNS] for label, diagnosis in diagnoses.items()}
         langs = {lang for table in tables.values() for lang in table["lang"].unique()}
-        labels = {label: judge_choice.named(label, diagnosis) for label, diagnosis in diagnoses.items()}
+        labels = {label: label_with_judge(label, diagnosis) for label, diagnosis in diagnoses.items()}
         for lang in sorted(langs, key=lambda lang: (lang != main.lang, lang)):
             name = ", ".join([f"{percent(noise)} noise", lang, *details])
             of_lang = {k: t[t["lang"] == lang] for k, t in tables.items() if (t["lang"] == lang).any()}

@@ -13,12 +13,12 @@ import ccr_cli
 from ccr_cli.console import plain
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures.canvas import inline_svg
-from ccr_cli.report.figures.figure_kinds import Kind
+from ccr_cli.report.figures.figure import FigureKind
 from ccr_cli.report.page import pairs_browser, suspects, translation_lists
 from ccr_cli.report.page.rendering import POLICY, environment, script_json, source_hash, static
-from ccr_cli.report.tables import flagged_translations, published, results
+from ccr_cli.report.tables import published, results, translations
 from ccr_cli.report.tables.table import Table
-from ccr_cli.report.tables.translation_scores import signed
+from ccr_cli.report.tables.translations import TranslatedCaptions
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.findings import Findings
 from ccr_cli.report.words.numbers import MISSING, percent
@@ -52,9 +52,9 @@ class Content:
     plots: Mapping[str, Plot]
     suspects: Sequence[RunDiagnosis]
     """Diagnoses of the method that the findings speak of, one per noise ratio."""
-    translations: Sequence[flagged_translations.Captions] = ()
+    translations: Sequence[TranslatedCaptions] = ()
     """The translations that are drawn and listed."""
-    absent: Sequence[Kind] = ()
+    absent: Sequence[FigureKind] = ()
     """Figures without data."""
 
 
@@ -63,7 +63,7 @@ def render(content: Content) -> str:
     material, views, tables = content.material, content.views, dict(content.tables)
     pairs = pairs_browser.content(material, views[0], content.findings) if views else None
     script = static("pairs_browser.js")
-    signatures = signed(material.translations)
+    signatures = translations.all_signatures(material.translations)
     if scores := tables.get("translation-scores"):  # their signatures end its notes and stand below, breakable
         tables["translation-scores"] = replace(scores, notes=scores.notes[: len(scores.notes) - len(signatures)])
     lists = [
@@ -89,7 +89,7 @@ def render(content: Content) -> str:
         translations=translation_lists.listings(material, content.translations),
         translation_signatures=signatures,
         translation_count=len(material.translations),
-        repeated_translations=len(material.translations) > len(flagged_translations.distinct(material.translations)),
+        repeated_translations=len(material.translations) > len(translations.distinct(material.translations)),
         searches=material.searches,
         search_runs=sorted({search.run for search in material.searches if search.run}),
         images=Embedded(HIT),

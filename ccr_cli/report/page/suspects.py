@@ -10,7 +10,7 @@ from typing import Any
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.page.rendering import render, static
-from ccr_cli.report.tables import judge_choice
+from ccr_cli.report.tables.diagnoses import label_with_judge
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.findings import Findings
 from ccr_cli.report.words.numbers import percent
@@ -116,7 +116,7 @@ def lists(material: ReportData, diagnosis: RunDiagnosis, findings: Findings) -> 
     """
     summary = diagnosis.summary
     noise = round(float(summary.get("noise") or 0.0), 6)
-    label = judge_choice.named(material.label(diagnosis.run_id, str(summary.get("label"))), diagnosis)
+    label = label_with_judge(material.label(diagnosis.run_id, str(summary.get("label"))), diagnosis)
     fact = material.facts.get(diagnosis.run_id)
     collection = material.dataset(fact.data) if fact else None
 

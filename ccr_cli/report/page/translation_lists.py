@@ -11,7 +11,7 @@ import pandas as pd
 
 from ccr_cli.metrics.mtquality import FLAGS, LENGTH_Z, left_in
 from ccr_cli.report.content import ReportData, ReportTranslation
-from ccr_cli.report.tables.flagged_translations import Captions, title
+from ccr_cli.report.tables.translations import TranslatedCaptions, full_name
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.numbers import MINUS
 
@@ -30,7 +30,7 @@ source are no reference: they may rightly say something else."""
 
 @dataclass(frozen=True)
 class CaptionTable:
-    """Captions as a page shows them."""
+    """TranslatedCaptions as a page shows them."""
 
     title: str
     heads: Sequence[str]
@@ -53,7 +53,7 @@ class Listing:
     tables: Sequence[CaptionTable]
 
 
-def listings(material: ReportData, translations: Sequence[Captions]) -> list[Listing]:
+def listings(material: ReportData, translations: Sequence[TranslatedCaptions]) -> list[Listing]:
     """Lists the captions of translations; the worst of the first are unfolded."""
     out = []
     for number, captions in enumerate(translations):
@@ -70,11 +70,11 @@ def listings(material: ReportData, translations: Sequence[Captions]) -> list[Lis
         texts = list(captions.frame["source"]), list(captions.frame["text"])
         counts = Counter(word for words in left_in(*texts) for word in words)
         more = max(0, len(counts) - WORDS)
-        out.append(Listing(title(captions.of), captions.failed, counts.most_common(WORDS), more, tables))
+        out.append(Listing(full_name(captions.of), captions.failed, counts.most_common(WORDS), more, tables))
     return out
 
 
-def worst(captions: Captions) -> tuple[str, pd.DataFrame] | None:
+def worst(captions: TranslatedCaptions) -> tuple[str, pd.DataFrame] | None:
     """The captions that a reader should see first, and why these."""
     splits = captions.of.quality["forward"]["splits"].values()
     translated = any(reference["kind"] == "translation" for split in splits for reference in split["references"])

@@ -113,9 +113,7 @@ def _frame(data: ReportData, view: results.View) -> pd.DataFrame:
     by_key = {(run_id, str(r["signature"])): r for run_id, r in chosen}
     rows = [by_key[key] for key in zip(frame["run_id"], frame["signature"], strict=True)]
     uncertainty = {
-        f"{d}.uncertainty": pd.to_numeric(
-            pd.Series([(r.get("uncertainty") or {}).get(d) for r in rows], dtype=object)
-        )
+        f"{d}.uncertainty": pd.to_numeric(pd.Series([(r.get("uncertainty") or {}).get(d) for r in rows], dtype=object))
         for d in DIRECTION_TITLES
     }
     return frame.assign(level=pd.Series([CorruptionLevel.of(r) for r in rows], dtype=object), **uncertainty)

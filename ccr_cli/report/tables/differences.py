@@ -152,7 +152,7 @@ class Recovery:
 
     @property
     def level(self) -> bool:
-        """The difference is close to 0, or within its standard deviation over seeds and not supported by its interval."""
+        """The difference is close to 0, or within its standard deviation and not supported by its interval."""
         sure = self.interval is not None and not self.holds_zero
         return abs(self.difference) < 0.05 or (self.within and not sure)
 

@@ -147,9 +147,7 @@ def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tu
 
 def _protocol_note(one: PublishedMatch, matches: Iterable[PublishedMatch]) -> str:
     """The protocol that a title leaves out, where figures are published for another one."""
-    others = any(
-        (other.data, other.lang) == (one.data, one.lang) and other.protocol != FULL for other in matches
-    )
+    others = any((other.data, other.lang) == (one.data, one.lang) and other.protocol != FULL for other in matches)
     return ", protocol full" if others and one.protocol == "full" else ""
 
 
@@ -265,7 +263,7 @@ def _captions(ours: pd.DataFrame, about: pd.Series[str], tasks: list[str]) -> It
     per_item = [f"{int(q) / _items(g):.3g}" for q, g in zip(ours["sign.q"], ours["sign.gallery"], strict=True)]
     sets = [re.split("[-+]", f"{name}+{own}") for name, own in zip(ours["data"], ours["sign.caption_set"], strict=True)]
     if {about["captions"].split(" ")[0]} != set(per_item) or any(task not in own for task in tasks for own in sets):
-        mine = (f"{n} per item ({own})" for own, n in zip(ours["sign.caption_set"], per_item, strict=True))
+        mine = (f"{n} an item ({own})" for own, n in zip(ours["sign.caption_set"], per_item, strict=True))
         yield PublishedDifference("captions", "; ".join(dict.fromkeys(mine)), about["captions"] or "not stated")
 
 

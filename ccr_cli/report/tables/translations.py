@@ -180,10 +180,8 @@ def _repetitions(translations: Sequence[ReportTranslation]) -> list[str]:
 
 def reference_words(human: HumanReferences) -> str:
     """What a score is against: `1 human translation per caption`, `1 to 5 human captions of the same item`."""
-    if human.get("each"):
-        number = count_range(human["each"])
-    else:  # a translation of an older version has only the mean
-        number = f"{human['references'] / human['captions']:.3g}"
+    mean = human["references"] / human["captions"]  # all that a translation of an older version has
+    number = count_range(human["each"]) if human.get("each") else f"{mean:.3g}"
     plural = "" if number == "1" else "s"
     if human["kind"] == "translation":
         return f"{number} human translation{plural} per caption"
@@ -316,9 +314,8 @@ def nearest(translations: Sequence[ReportTranslation]) -> tuple[list[str], list[
         if level:
             names = [f"{rival.labels[0]} {rival.words(name)}" for rival in level[:NAMED]]
             names += [f"{len(level) - NAMED} more"] if len(level) > NAMED else []
-            sentences.append(
-                f"In {name}, {score} cannot be distinguished from {listed(names)}: their intervals overlap ({one.where})."
-            )
+            others_words = f"{listed(names)}: their intervals overlap ({one.where})"
+            sentences.append(f"In {name}, {score} cannot be distinguished from {others_words}.")
             continue
         if others:
             second = f"{others[0].labels[0]} {others[0].words(name)}"

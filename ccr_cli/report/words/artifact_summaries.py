@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ccr_cli.artifacts import diagnosis, evaluation, index, run, signature, translation
+from ccr_cli.artifacts import diagnosis, evaluation, index, run, translation
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.report.tables.corruption import Corruption
+from ccr_cli.artifacts.evaluation import Corruption
+from ccr_cli.artifacts.signature import signature_of
+from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translations import reference_words, score_signatures
 from ccr_cli.report.words.numbers import (
     decimal,
     duration,
     ends,
-    half_width,
     metric,
     percent,
     probability,
@@ -25,6 +26,13 @@ from ccr_cli.report.words.numbers import (
 
 DIRECTIONS = ("t2v", "v2t")
 METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
+CORRUPTION_WORDS = {
+    "drop": "words dropped",
+    "replace": "words replaced",
+    "shuffle": "words shuffled",
+    "features": "features masked",
+    "both": "words dropped and features masked",
+}
 SUSPICIOUS = 5
 """Number of least believed pairs shown for a diagnosis."""
 
@@ -104,7 +112,7 @@ def _without_references(split: dict[str, Any]) -> str:
 def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
     """The epoch that was kept, and its validation."""
     counts, seconds = artifact.counts, float(artifact.about["environment"].get("seconds", 0.0))
-    best = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
+    best: Any = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
     config = run.config(artifact)
     figure = config.get("criterion", "SumR")
     reached = ""
@@ -211,10 +219,8 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
         yield from _separation(queries, f"out of distribution ({of})", result.get("ood"))
         yield from _separation(queries, "corrupted from intact", result.get("told_apart"))
     if intervals := results[0].get("intervals"):
-        yield Line(
-            f"\u00b1: half the {percent(intervals['level'])} bootstrap interval over {intervals['drawn']}; MedR: its ends",
-            style="dim",
-        )
+        interval = f"{percent(intervals['level'])} bootstrap interval over {intervals['drawn']}"
+        yield Line(f"± half the {interval}; for MedR, its ends", style="dim")
 
 
 def _comparisons(results: Sequence[Result], name: str, values: Sequence[float | None]) -> Iterator[str]:
@@ -287,7 +293,8 @@ def _failure_detection(result: Result) -> Iterator[Line]:
     if baselines:
         own = "no uncertainty"
         if "auroc" in scores:
-            softmax = signature.parse(result["signature"])["unc"] == "softmax"
+            signature = signature_of(result)
+            softmax = signature is not None and signature.softmax
             temperatures = ", ".join(map(probability, result["temperature"])) if softmax else ""
             own = f"softmax at temperature {temperatures}" if softmax else "uncertainty"
             own += f" {probability(scores['auroc'])}"
@@ -315,7 +322,8 @@ def _verdict(gap: Sequence[float] | None) -> str:
     if gap is None:
         return ""
     verdict = "beaten" if gap[0] > 0 else "better" if gap[1] < 0 else "not beaten"
-    return f" ({verdict}: {ends(*gap, 3, sign=True)})"
+    low, high = gap
+    return f" ({verdict}: {ends(low, high, 3, sign=True)})"
 
 
 def _queries(result: Result) -> str:
@@ -327,11 +335,22 @@ def _queries(result: Result) -> str:
         parts.append(f"fused {result['fusion']}")
     if result.get("reading"):
         parts.append(f"{result['reading']} alone")
-    if result.get("task"):
-        parts.append(f"sentences by {signature.parse(result['signature'])['pos']}")
+    signature = signature_of(result)
+    if result.get("task") and signature:
+        parts.append(f"sentences by {signature.pos}")
     if result.get("corrupt"):
-        parts.append(Corruption.read(result["corrupt"]).words(result["lang"]))
+        parts.append(_corruption(result["corrupt"], result["lang"]))
     return ", ".join(parts)
+
+
+def _corruption(text: str, lang: str) -> str:
+    """A corruption in words; of characters, in languages without spaces between words."""
+    corruption = Corruption.parse(text)
+    if corruption is None:
+        return f"corrupted {text}"
+    words = CORRUPTION_WORDS[corruption.kind]
+    words = words if has_spaces(lang) else words.replace("words", "characters")
+    return f"{100 * corruption.share:g}% of {words}"
 
 
 def _direction(result: Result, direction: str) -> str:

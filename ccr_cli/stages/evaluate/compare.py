@@ -18,7 +18,7 @@ from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
-from ccr_cli.report.tables.paired_interval import galleries
+from ccr_cli.report.tables.differences import galleries
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.shared.inputs import Inputs, made_from
 from ccr_cli.stages.shared.labels import default_options, method_label

@@ -15,12 +15,13 @@ from torch import Tensor
 
 import ccr_cli
 from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import HALVES, ScoreProtocol, Signature, data_value, fusion_value
 from ccr_cli.artifacts.signature import galleries as gallery_sizes
 from ccr_cli.console import say, warn
 from ccr_cli.data.protocols import USUAL, Protocol, first_captions, read_protocols
 from ccr_cli.data.splits import items_of
-from ccr_cli.metrics.corruption import Corruption, corrupt_texts
+from ccr_cli.metrics.corruption import corrupt_texts
 from ccr_cli.stages.evaluate import ood
 from ccr_cli.stages.evaluate.deletion import deletions
 from ccr_cli.stages.evaluate.query_groups import breakdowns

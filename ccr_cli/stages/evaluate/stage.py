@@ -10,12 +10,12 @@ import pandas as pd
 
 from ccr_cli.artifacts import base, evaluation
 from ccr_cli.artifacts.build import Build, build_artifact
+from ccr_cli.artifacts.evaluation import CORRUPTIONS
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
 from ccr_cli.data.protocols import USUAL, ZERO_SHOT, Protocol
 from ccr_cli.errors import UsageError, no_share
-from ccr_cli.metrics import corruption
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.stages.evaluate.measure import Measuring, Options, Target
 from ccr_cli.stages.evaluate.measure_text import measure_texts
@@ -69,8 +69,8 @@ def evaluate(
         raise no_share("--corrupt ", options.corrupt)
     if options.corrupt == 1:
         raise UsageError("--corrupt 1: the share lies below 1", hint="--corrupt 0.9 is 90 %")
-    if options.corruption not in corruption.KINDS:
-        raise UsageError(f"--corruption is {', '.join(corruption.KINDS)}, not {options.corruption!r}")
+    if options.corruption not in CORRUPTIONS:
+        raise UsageError(f"--corruption is {', '.join(CORRUPTIONS)}, not {options.corruption!r}")
     wordless = [m.artifact.name for m in who.members if m.settings["text_encoder"]["kind"] == GIVEN]
     if options.corrupt and options.corruption != "features" and wordless:
         hint = "--corruption features"

@@ -33,7 +33,7 @@ from ccr_cli.report.content import (
     TrainingHistory,
 )
 from ccr_cli.report.page import compose
-from ccr_cli.report.tables import paired_interval
+from ccr_cli.report.tables import differences
 from ccr_cli.report.tables import results as compare
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.verdicts import usual as usual_judge
@@ -342,7 +342,7 @@ def _rankings(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str], Cal
 
 def _ranks(artifact: base.Artifact, number: int) -> pd.DataFrame:
     frame = evaluation.read_ranks(artifact)
-    return frame.loc[frame["result"] == number, [*paired_interval.NEEDED, "uncertainty"]]
+    return frame.loc[frame["result"] == number, [*differences.NEEDED, "uncertainty"]]
 
 
 def _outside(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str, str], Callable[[], pd.DataFrame]]:

@@ -1,26 +1,27 @@
-"""What a workspace holds: every artifact, what was asked of it in short, and what came of it."""
+"""The artifacts of a workspace, each with its main options and its outcome, for `ccr show`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from ccr_cli.artifacts import base, diagnosis, evaluation, index, run
 from ccr_cli.artifacts.description import short
+from ccr_cli.artifacts.signature import signature_of
 from ccr_cli.artifacts.workspace import FOLDERS, Workspace
 from ccr_cli.console import counted
 from ccr_cli.errors import ArtifactError
+from ccr_cli.report.words.numbers import metric, probability, similarity
 
 
 @dataclass(frozen=True)
-class Found:
-    """What came of an artifact."""
+class Outcome:
+    """What an artifact contains or reached."""
 
     words: str
     figure: str = ""
-    """The name of the figure that stands for it, if any."""
+    """The name of its headline figure, if any."""
     value: float | None = None
 
 
@@ -31,150 +32,145 @@ class Entry:
     kind: str
     path: Path
     artifact: base.Artifact | None
-    """None where it cannot be read."""
-    asked: str
-    """What was asked of it, in short."""
-    found: Found
-    """What came of it; why it cannot be read."""
+    """None if it cannot be read."""
+    options: str
+    """Its data set and main options."""
+    outcome: Outcome
+    """Its outcome, or why it cannot be read."""
 
     @property
-    def made(self) -> str:
+    def created(self) -> str:
         """When it was made."""
         return str((self.artifact.about.get("created") if self.artifact else None) or "")
 
 
 def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None) -> list[Entry]:
-    """Lists what a workspace holds, in the order of the chain; of a kind the newest first.
+    """Lists a workspace in the order of the pipeline, the newest first within each kind.
 
     Args:
         workspace: The folder.
         chosen: Only these.
     """
-    read: list[tuple[str, Path, base.Artifact | None, str]] = []
+    entries: list[Entry] = []
+    artifacts: list[base.Artifact] = []
     for kind, path in workspace.places():
         try:
-            read.append((kind, path, base.load(path, kind), ""))
+            artifacts.append(base.load(path, kind))
         except ArtifactError as error:
-            read.append((kind, path, None, error.message))
-    known = {artifact.id: artifact for _, _, artifact, _ in read if artifact}
+            entries.append(Entry(kind, path, None, "", Outcome(f"cannot be read: {error.message}")))
+    known = {artifact.id: artifact for artifact in artifacts}
     if chosen is not None:
-        read = [(a.kind, a.path, a, "") for a in chosen]
-    entries = []
-    for kind, path, artifact, why in read:
-        if artifact is None:
-            entries.append(Entry(kind, path, None, "", Found(f"cannot be read: {why}")))
-        else:
-            entries.append(Entry(kind, path, artifact, _asked(artifact, known), _found(artifact)))
+        entries, artifacts = [], list(chosen)
+    entries += [Entry(a.kind, a.path, a, _options(a, known), _outcome(a)) for a in artifacts]
     order = list(FOLDERS)
-    entries.sort(key=lambda entry: entry.made, reverse=True)
+    entries.sort(key=lambda entry: entry.created, reverse=True)
     return sorted(entries, key=lambda entry: order.index(entry.kind))
 
 
-def _asked(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str:
-    """The data set, the run if it is of one, and what was asked of the artifact itself."""
+def _options(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str:
+    """The data set, the options of the run for an artifact made from one, and the artifact's own options."""
     runs = [parent for parent in artifact.parents if parent.kind == "run"]
-    told = []
     if artifact.kind == "report":
-        told = [f"{len(runs)} runs"] if len(runs) != 1 else []
+        source = [f"{len(runs)} runs"] if len(runs) != 1 else []
     elif len(runs) == 1 and runs[0].id in known:
         trained = known[runs[0].id]
-        told = [*_data(trained), short(trained)]
-    elif len(runs) > 1:
-        told = [*_data(artifact), f"{len(runs)} runs"]
+        source = [*_dataset(trained), short(trained)]
     else:
-        told = _data(artifact)
-    own = short(artifact)
-    if artifact.kind == "run":  # of several translations into a language, which
+        source = [*_dataset(artifact), *([f"{len(runs)} runs"] if len(runs) > 1 else [])]
+    options = [text for text in [short(artifact)] if text]
+    if artifact.kind == "run":  # name the translations if there are others into the same language
         links = [parent for parent in artifact.parents if parent.kind == "translation" and parent.id in known]
         langs = {known[link.id].request.get("lang") for link in links}
         if sum(a.kind == "translation" and a.request.get("lang") in langs for a in known.values()) > len(links):
-            own = ", ".join([own, *(PurePosixPath(link.path).name for link in links)])
-    return ": ".join([", ".join(told), own] if runs and told and own else [", ".join([*told, *([own] if own else [])])])
+            options += [PurePosixPath(link.path).name for link in links]
+    if runs and source and options:
+        return f"{', '.join(source)}: {', '.join(options)}"
+    return ", ".join([*source, *options])
 
 
-def _data(artifact: base.Artifact) -> list[str]:
+def _dataset(artifact: base.Artifact) -> list[str]:
     return [PurePosixPath(parent.path).name for parent in artifact.parents if parent.kind == "dataset"][:1]
 
 
-def _found(artifact: base.Artifact) -> Found:
+def _outcome(artifact: base.Artifact) -> Outcome:
     try:
-        return _FOUND.get(artifact.kind, _counts)(artifact)
+        return _OUTCOMES.get(artifact.kind, _counts)(artifact)
     except ArtifactError as error:
-        return Found(f"cannot be read: {error.message}")
+        return Outcome(f"cannot be read: {error.message}")
 
 
-def _counts(artifact: base.Artifact) -> Found:
-    """How many there are of what it holds."""
-    told = [f"{n:,} {what.replace('.', ' ')}" for what, n in artifact.counts.items() if n]
-    return Found(", ".join(told))
+def _counts(artifact: base.Artifact) -> Outcome:
+    return Outcome(", ".join(f"{n:,} {what.replace('.', ' ')}" for what, n in artifact.counts.items() if n))
 
 
-def _imported(artifact: base.Artifact) -> Found:
+def _dataset_outcome(artifact: base.Artifact) -> Outcome:
     items = sum(n for what, n in artifact.counts.items() if what.startswith("items."))
     langs = [what.removeprefix("captions.") for what in artifact.counts if what.startswith("captions.")]
-    return Found(f"{counted(items, 'item')}, captions in {', '.join(langs)}")
+    return Outcome(f"{counted(items, 'item')}, captions in {', '.join(langs)}")
 
 
-def _mismatched(artifact: base.Artifact) -> Found:
-    wrong, triplets = artifact.counts["mismatched"], artifact.counts["triplets"]
-    return Found(f"{wrong:,} of {triplets:,} triplets mismatched")
+def _noise_outcome(artifact: base.Artifact) -> Outcome:
+    return Outcome(f"{artifact.counts['mismatched']:,} of {artifact.counts['triplets']:,} triplets mismatched")
 
 
-def _trained(artifact: base.Artifact) -> Found:
-    """The figure on validation that chose the epoch."""
+def _run_outcome(artifact: base.Artifact) -> Outcome:
+    """The validation figure of the epoch that was kept."""
     counts = artifact.counts
-    ended = f"epoch {counts['best_epoch']} of {counts['epochs']}{', ended early' if counts.get('stopped') else ''}"
+    stopped = ", stopped early" if counts.get("stopped") else ""
+    epoch = f"epoch {counts['best_epoch']} of {counts['epochs']}{stopped}"
     name = str(run.config(artifact).get("criterion", "SumR"))
     history = run.history(artifact)
-    value = history.loc[history["epoch"] == counts["best_epoch"]].get(f"val.{name}")
-    if value is None or not len(value) or value.iloc[0] != value.iloc[0]:
-        return Found(ended)
-    return Found(f"{name} {value.iloc[0]:.1f} on validation, {ended}", name, float(value.iloc[0]))
+    values = history.loc[history["epoch"] == counts["best_epoch"]].get(f"val.{name}")
+    if values is None or values.dropna().empty:
+        return Outcome(epoch)
+    value = float(values.iloc[0])
+    return Outcome(f"{name} {metric(value)} on validation, {epoch}", name, value)
 
 
-def _evaluated(artifact: base.Artifact) -> Found:
-    """The headline of what was asked in the target language; of what was corrupted or out of distribution beside."""
+def _evaluation_outcome(artifact: base.Artifact) -> Outcome:
+    """The headline figure in the target language, also of corrupted queries, and out-of-distribution detection."""
     results = evaluation.results(artifact)
     name = evaluation.headline(results[0])
     plain = [r for r in results if r["fusion"] == "none" and not r.get("reading")]
-    mine = [r for r in plain if r["role"] == "target"] or plain or results
-    told = []
-    for result in mine:
-        value = _headline(result, name)
+    shown = [r for r in plain if r["role"] == "target"] or plain or results
+    several = len({r["data"] for r in shown}) > 1
+    values = [evaluation.mean_ap(r) if name == "mAP" else r[name] for r in shown]
+    parts = []
+    for result, value in zip(shown, values, strict=True):
         if value is not None:
-            what = " corrupted" if result.get("corrupt") else ""
-            what += f" by {result['signature'].pos}" if result.get("task") else ""
-            where = [result["data"]] if len({r["data"] for r in mine}) > 1 else []
-            told.append(" ".join([*where, str(result["lang"]), f"{value:.1f}{what}"]))
+            words = [result["data"]] if several else []
+            words += [str(result["lang"]), metric(value), *(["corrupted"] if result.get("corrupt") else [])]
+            if result.get("task"):
+                signature = signature_of(result)
+                words.append(f"by {'item' if signature and signature.pos == 'item' else 'caption'}")
+            parts.append(" ".join(words))
         auroc = ((result.get("ood") or {}).get("t2v") or {}).get("auroc")
         if auroc is not None:
-            told.append(f"out of distribution: T2V AUROC {auroc:.2f}")
-    return Found(f"{name} {', '.join(told)}", name, _headline(mine[0], name))
+            parts.append(f"out of distribution: T2V AUROC {similarity(auroc)}")
+    return Outcome(f"{name} {', '.join(parts)}", name, None if values[0] is None else float(values[0]))
 
 
-def _headline(result: Mapping[str, Any], name: str) -> float | None:
-    value = evaluation.mean_ap(result) if name == "mAP" else result[name]
-    return None if value is None else float(value)
+def _diagnosis_outcome(artifact: base.Artifact) -> Outcome:
+    summary = diagnosis.summary(artifact)
+    words = f"{summary['called_noisy']:,} of {summary['pairs']:,} pairs called mismatched"
+    auroc = (summary["detection"] or {}).get("auroc")
+    if auroc is None:
+        return Outcome(words)
+    return Outcome(f"{words}, AUROC {probability(auroc)}", "AUROC", float(auroc))
 
 
-def _diagnosed(artifact: base.Artifact) -> Found:
-    told = diagnosis.summary(artifact)
-    words = f"{told['called_noisy']:,} of {told['pairs']:,} pairs called mismatched"
-    auroc = (told["detection"] or {}).get("auroc")
-    return Found(words) if auroc is None else Found(f"{words}, AUROC {auroc:.3f}", "AUROC", float(auroc))
-
-
-def _indexed(artifact: base.Artifact) -> Found:
+def _index_outcome(artifact: base.Artifact) -> Outcome:
     recall = index.about(artifact)["recall"]
     name = f"recall@{recall['at']}"
-    return Found(f"{artifact.counts['entries']:,} entries, {name} {recall['value']:.3f}", name, recall["value"])
+    words = f"{artifact.counts['entries']:,} entries, {name} {probability(recall['value'])}"
+    return Outcome(words, name, recall["value"])
 
 
-_FOUND: dict[str, Callable[[base.Artifact], Found]] = {
-    "dataset": _imported,
-    "noise": _mismatched,
-    "run": _trained,
-    "evaluation": _evaluated,
-    "diagnosis": _diagnosed,
-    "index": _indexed,
+_OUTCOMES: dict[str, Callable[[base.Artifact], Outcome]] = {
+    "dataset": _dataset_outcome,
+    "noise": _noise_outcome,
+    "run": _run_outcome,
+    "evaluation": _evaluation_outcome,
+    "diagnosis": _diagnosis_outcome,
+    "index": _index_outcome,
 }

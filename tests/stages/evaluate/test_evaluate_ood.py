@@ -80,7 +80,7 @@ def test_half_of_the_items_taken_out_ask_the_others(name: str, finished: Chain) 
     rows = evaluation.read_outside(done.made)
     assert rows is not None and "toy es: T2V out of distribution (half-seed0), AUROC: " in done.err
     share = f"{ood['t2v']['auroc']:.0%} (T2V)"
-    assert done.err.startswith("toy es: uncertainty tells a query that belongs") and share in done.err.splitlines()[0]
+    assert done.err.startswith("toy es: uncertainty distinguishes a query without a match") and share in done.err.splitlines()[0]
     own = rows[(rows["result"] == everything.index(result)) & (rows["direction"] == "v2t")]
     wanted = [
         s["uncertainty"] for kind in (known, unknown) for each in kind for s in scores(method, each["v2t"], fitted)
@@ -91,7 +91,7 @@ def test_half_of_the_items_taken_out_ask_the_others(name: str, finished: Chain) 
         page = toy.ok("report", workspace=finished.root).made
         assert "figures/outside.svg" in {file.path for file in page.files}
         html = page.file("report.html").read_text(encoding="utf-8")
-        assert "Not of the gallery: queries whose items were taken out" in html
+        assert "Without a match: queries whose items were removed" in html
 
 
 def test_a_query_meets_its_item_once_and_once_not(chain: Chain) -> None:

@@ -31,8 +31,8 @@ def measured(finished: Chain) -> Chain:
 def test_the_intact_result_is_there_once_and_the_corrupted_ones_by_themselves(
     measured: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only = [kind for kind in catalogue.KINDS if kind.name == "corruption"]
-    monkeypatch.setattr("ccr_cli.report.figures.catalogue.KINDS", only)
+    only = [kind for kind in catalogue.FIGURES if kind.name == "corruption"]
+    monkeypatch.setattr("ccr_cli.report.figures.catalogue.FIGURES", only)
     run = measured.find("run", "uml")
     made = [a for a in Workspace(measured.root).artifacts("evaluation") if a.parent("run").id == run.id]
     assert len(made) == 3

@@ -18,8 +18,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.soft_margin import soft_alignment
 from ccr_cli.report.content import ModelInternals
-from ccr_cli.report.figures import canvas, picture_queries
-from ccr_cli.report.figures.model_internals import attention
+from ccr_cli.report.figures import canvas, cross_attention, searches
 from ccr_cli.stages.report.model_internals import sample_inside
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
@@ -90,8 +89,8 @@ def test_attention_is_what_the_teacher_reads_by(trained: Chain) -> None:
         assert each.share_LM == pytest.approx(softmax(logit, axis=2).mean(0), rel=1e-4)
         assert each.share_LM.shape == (len(each.source), len(each.target))
     with canvas.drawing():
-        figure = attention(shown)
-        assert figure is not None and attention(()) is None
+        figure = cross_attention.draw(shown)
+        assert figure is not None and cross_attention.draw(()) is None
         canvas.settle(figure)
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == list(shown[1].source)
     assert figure.axes[0].texts[1].get_text() == f"{shown[0].share_LM[0, 1]:.2f}"
@@ -111,8 +110,8 @@ def test_pictures_find_the_captions_that_are_most_similar(chain: Chain) -> None:
         assert [f.correct for f in each.results] == [f.item_id == each.query for f in each.results]
         assert each.image is not None and each.image.is_file() and all(f.gloss for f in each.results)
     with canvas.drawing():
-        figure = picture_queries.draw(shown)
-    assert figure is not None and picture_queries.draw(()) is None
+        figure = searches.draw_pictures(shown)
+    assert figure is not None and searches.draw_pictures(()) is None
     written = [text.get_text() for text in figure.axes[0].texts]
     assert written.count("\u2713") == sum(f.correct for each in shown for f in each.results)
 
@@ -130,7 +129,7 @@ def test_the_figures_are_on_the_page(finished: Chain, tmp_path: Path, monkeypatc
     from ccr_cli.report.figures import catalogue
 
     names = ("pictures", "targets", "attention")
-    monkeypatch.setattr(catalogue, "KINDS", tuple(k for k in catalogue.KINDS if k.name in names))
+    monkeypatch.setattr(catalogue, "FIGURES", tuple(k for k in catalogue.FIGURES if k.name in names))
     toy.ok("train", "--method", "disncl", "--epochs", "1", *toy.SMALL, workspace=finished.root)
     toy.ok("train", "--method", "nrccr", "--epochs", "1", *NRCCR, *toy.SMALL, workspace=finished.root)
     made = toy.ok("report", "--inside", "2", "--device", "cpu", workspace=finished.root).made

@@ -75,7 +75,7 @@ def test_the_results_stand_beside_the_published_ones(copy: Chain) -> None:
 
     for text in (done.err, done.made.file("tables/published-multi30k-de.md").read_text(encoding="utf-8")):
         assert "| _0%_ | _UML_ | _UML, Table 1_ |  | _505.6_ |" in text
-    assert "Nothing published fits multi30k, queries in de, at 40% noise." in done.err
+    assert "No published figures for multi30k, queries in de, at 40% noise." in done.err
 
 
 def test_the_page_has_a_section_that_quotes_and_cites(copy: Chain) -> None:
@@ -85,8 +85,8 @@ def test_the_page_has_a_section_that_quotes_and_cites(copy: Chain) -> None:
     quoted = [row for row in section.split("<tr")[1:] if row.startswith(' class="quoted"')]
     assert quoted and all("yours" not in row and "<b>" not in row for row in quoted)
     assert any("UML, Table 1" in row and "505.6" in row for row in quoted)
-    assert section.count("nothing is ranked or averaged") == 1
-    assert "doi 10.1007/s11432-024-4696-2" in section and "What differs from the published figures" in section
+    assert section.count("not ranked or averaged") == 1
+    assert "doi 10.1007/s11432-024-4696-2" in section and "Differences from the published figures" in section
     assert "FUME:" not in section
 
 
@@ -105,10 +105,10 @@ def test_without_anything_published_it_says_of_what_there_is(chain: Chain, tmp_p
     shutil.copytree(chain.root, tmp_path / "copy")
     done = toy.ccr("report", "--published", workspace=tmp_path / "copy")
     assert done.code == 0, done.err
-    assert "Nothing published fits toy, queries in es, at 40" not in done.err
-    assert "Nothing published fits toy, queries in es." in done.err and "| multi30k | de, fr, cs |" in done.err
+    assert "No published figures for toy, queries in es, at 40" not in done.err
+    assert "No published figures for toy, queries in es." in done.err and "| multi30k | de, fr, cs |" in done.err
     page = done.made.file("report.html").read_text(encoding="utf-8")
-    assert "Nothing published fits toy, queries in es." in page and "class=quoted" not in page
+    assert "No published figures for toy, queries in es." in page and "class=quoted" not in page
     assert {row["data"] for row in read(done.made, "published")} >= {"vatex", "wikipedia", "cc152k"}
 
 

@@ -49,14 +49,14 @@ def test_what_failed_is_said_beside_results_too(chain: Chain) -> None:
     quality = copy.deepcopy(dict(material.translations[0].quality))
     quality["forward"]["splits"]["train"]["failed"] = 7
     failing = replace(material, translations=[replace(material.translations[0], quality=quality)])
-    assert compose.overview(failing).findings.more[-1] == "Of 96 captions 7 failed: not translated."
+    assert compose.overview(failing).findings.more[-1] == "Translation failed for 7 of 96 captions."
 
 
 def test_translations_alone(workspace: Chain) -> None:
     path = workspace.find("translation").path
     done = workspace.ccr("report", path)
     assert done.code == 0, done.err
-    assert "Of 96 captions in es by hand 0 (0.0%) are flagged." in done.err
+    assert "Of 96 captions translated into es by hand, 0 (0.0%) are flagged." in done.err
     assert path in done.paths and done.made.parents[0].kind == "translation" and len(done.made.parents) == 1
     text = done.made.file("report.html").read_text(encoding="utf-8")
     assert "toy in es" in text and "The 1 artifact behind this page" in text
@@ -88,7 +88,7 @@ def test_translations_of_one_name_are_told_apart(workspace: Chain) -> None:
     scores = made.file("tables/translation-scores.csv").read_text(encoding="utf-8").splitlines()
     assert len(scores) == 3, "three artifacts, two splits with references, the same texts"
     text = made.file("report.html").read_text(encoding="utf-8")
-    assert "Of 96 captions of 3 translations 0" in text and "Nearest to" not in text and "told apart from" not in text
+    assert "Of 96 captions of 3 translations, 0" in text and "Nearest to" not in text and "told apart from" not in text
 
 
 def test_rounds_are_in_the_name(workspace: Chain) -> None:
@@ -106,8 +106,8 @@ def test_what_failed_is_on_top_of_the_page_and_in_no_flag(tmp_path: Path, engine
     toy.ccr("translate", "--lang", "es", "--engine", "apertium", workspace=tmp_path)
     made = toy.ok("report", workspace=tmp_path).made
     text = made.file("report.html").read_text(encoding="utf-8")
-    assert "2 failed: not translated. Of the other 94, 0 (0.0%) are flagged." in text
-    assert "<b>2</b><span>captions failed: not translated</span><small>of 96</small>" in text
+    assert "2 failed; of the other 94, 0 (0.0%) are flagged." in text
+    assert "<b>2</b><span>captions failed</span><small>of 96</small>" in text
     assert '<bdi dir="auto">black ring</bdi>' in text and 'class="tag noisy"' not in text
     heads, *rows = made.file("tables/translations.csv").read_text(encoding="utf-8").splitlines()
     assert heads == "translation,split,captions,failed,flagged,round_trip"

@@ -278,7 +278,7 @@ def test_without_validation_there_is_no_softmax(tmp_path: Path) -> None:
         assert result["signature"].unc == "none" and "temperature" not in result
         assert set(result["calibration"]["t2v"]["trivial"]) == {"top similarity", "margin"}
     assert evaluation.read_ranks(done.made)["uncertainty"].isna().all()
-    assert "no uncertainty of its own" in done.err and "no temperature, and no uncertainty: toy has no" in done.err
+    assert "AUROC: no uncertainty" in done.err and "no temperature, and no uncertainty: toy has no" in done.err
 
 
 def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, 
     ends = re.search(r"95% interval,? (\S+) to ([^\s,)]+)", sentence.replace("\u2212", "-"))
     assert ends is not None, "the interval that compare says"
     assert [float(end) for end in ends.groups()] == pytest.approx([float(told["low"]), float(told["high"])], abs=0.06)
-    assert ("; that may be chance" in sentence) == (float(told["low"]) <= 0 <= float(told["high"]))
+    assert ("; that may be due to chance" in sentence) == (float(told["low"]) <= 0 <= float(told["high"]))
     only = summary(Inputs.from_paths(Workspace(root), [str(made.path)]))
     assert [row.cells[0].value for row in only.tables["sumr"].rows] == ["infonce x3"]
     assert only.findings.headline.startswith("Without synthetic noise, infonce x3 reaches")

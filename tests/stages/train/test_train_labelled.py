@@ -257,7 +257,7 @@ def test_categories_left_out_are_not_trained_on_and_told_apart(copy: Chain) -> N
     page = toy.ok("report", workspace=copy.root).made
     assert {"outside.svg", "entropy.svg"} <= {path.name for path in page.path.joinpath("figures").iterdir()}
     html = page.file("report.html").read_text(encoding="utf-8")
-    assert "queries of the gallery and of others: categories left out of training" in html
+    assert "with and without a match in the gallery: categories left out of training" in html
     assert "categories against its uncertainty" in html
 
 
