@@ -38,41 +38,41 @@ from ccr_cli.nets.tower import VisualTower
 
 @dataclass(frozen=True)
 class Batch:
-    """B training triplets; of several processes each has its own b of their items and texts, and knows the rest of all.
+    """B training triplets. Each process has the items and texts of b of them, and all other facts of all B.
 
     In one process b is B.
     """
 
     visual: Frames
-    """Frozen features of the b visual items: one row each, unless the method needs frames."""
+    """Frozen features of the b visual items: one row per item, unless the method needs frames."""
     source: Tokens
     """Captions in the source language."""
     target: Tokens
-    """Their translations as given, mismatched ones included; `source` itself where nothing was translated."""
+    """Their translations, including mismatched ones; `source` itself if nothing was translated."""
     item_B: Tensor
-    """Number of the given item; never the true one where noise moved it."""
+    """Number of the item; for a pair mismatched by noise the wrong item, never the true one."""
     p: Belief[Tensor]
-    """Probability that the sides match, as a judge of the epoch or the truth sees it; 1 without one."""
+    """Probability that the sides match, from a judge of the epoch or the truth; 1 without a judge."""
     judged: bool = False
-    """Whether the warm-up is over, so that a judge may speak."""
+    """Whether the warm-up is over, so that a judge takes effect."""
     back: Tokens | None = None
-    """The given translations back in the source language, for a method that needs them."""
+    """Back-translations, for a method that needs them."""
     label_B: Tensor | None = None
-    """Category of each given item, int64, for a method that needs it."""
+    """Category of each item, int64, for a method that needs it."""
     gather: Callable[[Tensor, int], Tensor] | None = None
-    """Brings the rows of all processes together, with gradient; None where there is one."""
+    """Gathers the rows of all processes, with gradient; None in a single process."""
 
     def whole(self, x: Tensor) -> Tensor:
-        """Rows (B, ...) of the whole batch, of which this process made its own (b, ...)."""
+        """Gathers the rows (B, ...) of the whole batch from this process's rows (b, ...)."""
         return x if self.gather is None else self.gather(x, len(self.item_B))
 
     def whole_texts(self, x: Tensor, languages: int = 2) -> Tensor:
-        """The same of the rows of S, of T and so on, one language after the other."""
+        """Gathers the rows of S, then those of T and so on."""
         return x if self.gather is None else torch.cat([self.whole(part) for part in x.chunk(languages)])
 
 
 class Embedder(Protocol):
-    """What retrieval needs of a model."""
+    """A model that retrieval can use."""
 
     def embed_visual(self, visual: Frames) -> Tensor:
         """Returns unit vectors (V, D) of visual items."""
@@ -82,7 +82,7 @@ class Embedder(Protocol):
 
 
 def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
-    """A text encoder with heads into the common space: what every method trains."""
+    """Makes a text encoder with heads into the common space: what every method trains."""
     visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
     trained = not isinstance(text_encoder, GivenTextEncoder)
     text_head = None if trained and text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
@@ -90,7 +90,7 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
 
 
 def pooling(config: Config) -> Pooling | None:
-    """What makes one vector of an item's rows, where that is not their mean."""
+    """Makes the pooling of an item's rows; None for their mean."""
     if config.visual == "transformer":
         return FrameTransformer(config.dim, config.visual_layers, config.visual_heads, config.visual_drop)
     return GeneralizedPooling(config.visual_drop) if config.visual == "gpo" else None
@@ -98,7 +98,7 @@ def pooling(config: Config) -> Pooling | None:
 
 @dataclass(frozen=True)
 class Tower:
-    """One of a method's dual encoders, read alone."""
+    """One of a method's dual encoders alone."""
 
     encoder: DualEncoder
 
@@ -112,7 +112,7 @@ class Tower:
 
 
 def twin(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
-    """A further dual encoder of the same kind.
+    """Makes another dual encoder of the same kind.
 
     A pretrained text encoder starts from the same weights, an n-gram table from random ones of its own.
     """
@@ -123,7 +123,7 @@ def twin(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEnco
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Unit vectors of several models, one after the other, as one: a dot product is the mean of their cosines."""
+    """Concatenates unit vectors of several models; a dot product is then the mean of their cosines."""
     return torch.cat(list(parts), dim=-1) / math.sqrt(len(parts))
 
 
@@ -134,9 +134,9 @@ class Method(nn.Module, ABC):
     """
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {}
-    """Named settings, e.g. `paper`; each is what differs from the defaults."""
+    """Named settings that differ from the defaults, e.g. `paper`."""
     TRANSLATED: ClassVar[bool] = True
-    """Whether it needs translations to train on; if not, it trains on a data set that has none too."""
+    """Whether it needs translations; if not, it also trains on a data set without any."""
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: TextEncoder) -> None:
         """Builds the model.
@@ -160,7 +160,7 @@ class Method(nn.Module, ABC):
         """
 
     def attach(self, tower: VisualTower) -> None:
-        """Puts a visual tower before the head of every dual encoder, each with weights of its own."""
+        """Puts a visual tower with its own weights before the head of every dual encoder."""
         encoders = [part for part in self.modules() if isinstance(part, DualEncoder)]
         for number, encoder in enumerate(encoders):
             encoder.tower = copy.deepcopy(tower) if number else tower
@@ -185,52 +185,52 @@ class Method(nn.Module, ABC):
         return [self.encoder.plain()]
 
     def readings(self) -> dict[str, Embedder]:
-        """Further ways to read the trained model, by name; evaluation reports each beside the model itself."""
+        """Other ways to use the trained model, by name; evaluation also reports each of them."""
         return {}
 
     def evidence(self, sim: Tensor) -> Tensor:
-        """Evidence of pairs from their similarities, for the diagnosis: UML eq. (1) unless the method has its own."""
+        """Evidence of pairs from their similarities, for the diagnosis: UML eq. (1) by default."""
         return evidence(sim)
 
     def judge_scores(self, sim_BB: Tensor) -> Tensor:
-        """What a judge of a batch reads, from similarities (B, B)."""
+        """The scores that a judge of a batch reads, from similarities (B, B)."""
         return sim_BB
 
     def score(self, query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Compares queries with a gallery, either of them visual.
+        """Compares queries with a gallery; one of the two is visual.
 
         Returns:
-            Cosine similarities (Q, G) and the uncertainty (Q,) of each query, or None where the method has none.
+            Cosine similarities (Q, G) and the uncertainty (Q,) of each query, or None without one.
         """
         sim_QG = query_QD @ gallery_GD.T
         return sim_QG, self.uncertainty(sim_QG)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor | None:
-        """Uncertainty of queries from their similarities to the gallery, in [0, 1]; None where there is none."""
+        """Uncertainty of queries from their similarities to the gallery, in [0, 1]; None without one."""
         return None
 
     def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:
-        """Called with the validation queries that select, whenever the model is the best so far.
+        """Called with the selecting validation queries, whenever the model is the best so far.
 
-        A method that overrides it makes its uncertainty the probability that the first hit is wrong.
+        A method that overrides it turns its uncertainty into the probability that the first hit is wrong.
 
         Args:
             top_QK: Similarities of each query's two most similar items (fewer in a smaller gallery), descending.
-            right_Q: Whether the first of them is the one described.
+            right_Q: Whether the first of them is the right item.
         """
         return
 
     @property
     def calibrated(self) -> bool:
-        """Whether the uncertainty is such a probability, so that it can be held against how often hits are wrong."""
+        """Whether the uncertainty is a probability that the first hit is wrong."""
         return type(self).calibrate is not Method.calibrate
 
     def entropy(self, query_QD: Tensor) -> Tensor | None:
-        """How evenly categories share each query (Q,), 0 to 1; None where the method knows no categories."""
+        """Entropy of each query's categories (Q,), 0 to 1; None if the method has no categories."""
         return None
 
     def uncertainty_scope(self) -> str:
-        """What the uncertainty looks at, as the signature says it: `gallery`, `topN` or `query`."""
+        """What decides the uncertainty, for the signature: `gallery`, `topN` or `query`."""
         candidates = getattr(self.config, "candidates", 0)
         return f"top{candidates}" if candidates else "gallery"
 
@@ -243,7 +243,7 @@ class Views:
     VT: Tensor
     ST: Tensor
     mask: Tensor
-    """Entries that may act as negatives, and the diagonal."""
+    """True for entries that can be negatives, and on the diagonal."""
 
 
 def embedded(model: Embedder, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -261,7 +261,7 @@ def compare(v_BD: Tensor, text_2BD: Tensor, item_B: Tensor) -> Views:
     """Compares the sides of an embedded batch: pictures (B, D), and its captions S and then T (2B, D)."""
     s_BD, t_BD = torch.split(text_2BD, len(v_BD))
     mask_BB = negatives_BB(item_B, item_B)
-    with no_autocast(v_BD):  # half precision makes ties of what differs by less than 0.002
+    with no_autocast(v_BD):  # half precision makes differences below 0.002 ties
         v_BD, s_BD, t_BD = (normalize(at_least_float32(x_BD), dim=1) for x_BD in (v_BD, s_BD, t_BD))
         return Views(v_BD @ s_BD.T, v_BD @ t_BD.T, s_BD @ t_BD.T, mask_BB)
 

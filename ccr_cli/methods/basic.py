@@ -1,4 +1,4 @@
-"""Triplet ranking on V-S and V-T: the papers' baseline, hardest negatives.
+"""Triplet ranking with hardest negatives on V-S and V-T: the papers' baseline.
 
 NRCCR's "Basic Model" (Wang et al., ACM MM 2022, section 3.2) and row 0 of UML's Table 4.
 """
@@ -23,13 +23,13 @@ class Config(base.Config):
     alpha: float = 0.6
     """Weight of V-T beside V-S (NRCCR's alpha)."""
     reduction: Literal["sum", "mean"] = "mean"
-    """Over the batch: `sum` is the reference code's, `mean` does not change with the batch size."""
+    """Reduction over the batch: `sum` as in the reference code; `mean` does not depend on the batch size."""
 
     def __post_init__(self) -> None:
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         if min(self.margin, self.alpha) < 0:

@@ -1,4 +1,4 @@
-"""What every method is configured with."""
+"""The options of every method."""
 
 from __future__ import annotations
 
@@ -15,87 +15,87 @@ Visual = Literal["projection", "transformer", "gpo"]
 
 @dataclass(frozen=True)
 class Config:
-    """What every method is configured with; a method's own Config adds its options."""
+    """The options of every method; a method's own Config adds others."""
 
     epochs: int = 12
     """Passes over the training triplets."""
     batch_size: int = 128
-    """Triplets a step."""
+    """Triplets per step."""
     accumulate: int = 1
-    """Batches whose gradients are averaged before a step; each has its own negatives."""
+    """Batches whose gradients are averaged for one step; negatives come from the same batch."""
     clip_norm: float = 0.0
-    """Longest gradient, its norm over all weights; 0: as it is."""
+    """Largest norm of the gradient over all weights; 0: unlimited."""
     lr: float = 1e-3
-    """Peak learning rate of what is trained from scratch, by AdamW."""
+    """Peak learning rate (AdamW) of weights trained from scratch."""
     encoder_lr: float = 2e-5
-    """The same of a pretrained transformers encoder's weights, in its highest layer; of texts, and of media with
-    `finetune`."""
+    """Peak learning rate of the highest layer of a pretrained transformers encoder, of texts and, with `finetune`, of
+    media."""
     layer_decay: float = 1.0
-    """Factor of that rate from each layer to the one below."""
+    """Factor of `encoder_lr` from one layer to the layer below."""
     lr_warmup: int = 0
-    """Steps over which learning rates rise from zero."""
+    """Steps in which learning rates rise from zero."""
     lr_drop: int = 0
-    """Epoch from which on learning rates are a tenth; 0: they fall to zero along a cosine."""
+    """Epoch from which learning rates are a tenth; 0: they fall to zero along a cosine."""
     table_lr: float = 5e-3
-    """Peak learning rate of the n-gram table: a rare word's row is seen in few steps, and must learn in these."""
+    """Peak learning rate of the n-gram table: few steps update the row of a rare word."""
     weight_decay: float = 0.0
-    """Decoupled weight decay (AdamW) of matrices: not of biases, norms and tables."""
+    """Decoupled weight decay (AdamW) of matrices, not of biases, norms and tables."""
     text_encoder: str = "ngram"
-    """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name; `given`,
-    and nothing else, where the data set brings features of its texts."""
+    """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name; always
+    `given` for a data set with features of its texts."""
     max_tokens: int = 64
     """Longest caption in tokens, for a transformers encoder."""
     pooling: TextPooling = "mean"
-    """What makes one vector of a transformers encoder's tokens: their `mean`, `cls` (the first), `max`, `last`; `own`:
-    what the model itself gives for a text."""
+    """How the tokens of a transformers encoder become one vector: `mean`, `cls` (the first), `max`, `last`, `own` (the
+    model's own vector of a text)."""
     frozen_layers: int = 0
-    """Lowest layers of a transformers encoder that are not trained, its embeddings with them; 0 trains all."""
+    """Number of lowest layers of a transformers encoder that stay frozen, with its embeddings; 0 trains all."""
     lora_rank: int = 0
-    """Rank of adapters (LoRA) in the other layers of a transformers encoder, whose own weights then stay; 0: none."""
+    """Rank of adapters (LoRA) in the other layers of a transformers encoder, whose weights stay frozen; 0: none."""
     lora_alpha: float = 0.0
-    """What adapters add is scaled by this over their rank; 0: twice the rank."""
+    """Adapters are scaled by this divided by their rank; 0: twice the rank."""
     buckets: int = 32768
     """Rows of the n-gram table."""
     dim: int = 256
     """Dimension of the common space."""
     hidden: int = 0
-    """Hidden units of the visual head; 0 is a linear map."""
+    """Hidden units of the visual head; 0: a linear map."""
     dropout: float = 0.4
     """Dropout of the visual features."""
     visual: Visual = "projection"
-    """What makes one vector of an item's rows (frames, clips, regions): `projection` their mean, before the visual
-    head; behind it `transformer`, or `gpo` (Generalized Pooling Operator)."""
+    """How the rows of an item (frames, clips, regions) become one vector: `projection`, their mean before the visual
+    head; after it `transformer`, or `gpo` (Generalized Pooling Operator)."""
     visual_layers: int = 2
-    """Layers of this Transformer."""
+    """Layers of the `transformer`."""
     visual_heads: int = 8
-    """Heads of its attention; they divide `dim`."""
+    """Attention heads of the `transformer`; must divide `dim`."""
     visual_drop: float = 0.2
-    """Greatest share of an item's rows that training leaves out, drawn anew each time; not of `projection`."""
+    """Largest fraction of an item's rows that training drops at random; not with `projection`."""
     text_dropout: float = 0.2
     """Dropout of the text vectors."""
     finetune: bool = False
-    """Train the encoder of the features too, end to end from the media; one of `clip` or `vision`."""
+    """Also train the encoder of the features (`clip` or `vision`), end to end from the media."""
     visual_frozen_layers: int = 0
-    """Its lowest layers that are not trained, with what comes before them; 0 trains all."""
+    """Number of lowest layers of that encoder that stay frozen, with everything before them; 0 trains all."""
     judge: str = "none"
-    """Who says which pair is noisy: a file of judges/."""
+    """The judge that decides which pairs are noisy: a file of judges/."""
     judge_side: Side = "cross_lingual"
-    """What the judge reads: S-T similarity, each visual view's own, or both."""
+    """The similarities that the judge reads: S-T, those with the picture, or both."""
     warmup_epochs: int = 1
-    """Epochs in which every pair counts as clean, before the judge speaks; the oracle speaks from the first."""
+    """Epochs in which every pair counts as clean, before the judge takes effect; the oracle needs no warm-up."""
 
     def __post_init__(self) -> None:
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         if min(self.epochs, self.dim, self.max_tokens, self.accumulate) < 1 or min(self.batch_size, self.buckets) < 2:
             raise ValueError("epochs, dim, accumulate and max_tokens >= 1, batch_size and buckets >= 2 are needed")
         if min(self.lr, self.encoder_lr, self.table_lr) <= 0 or not 0 < self.layer_decay <= 1:
             raise ValueError("lr > 0, encoder_lr > 0, table_lr > 0 and layer_decay in (0, 1] are needed")
         if self.lora_alpha and not self.lora_rank:
-            raise ValueError("lora_alpha scales adapters, and there are none: lora_rank=8, for instance")
+            raise ValueError("lora_alpha needs adapters: set lora_rank too, for example lora_rank=8")
         if min(self.weight_decay, self.lora_rank, self.lora_alpha) < 0:
             raise ValueError("weight_decay, lora_rank and lora_alpha >= 0 are needed")
         if min(self.clip_norm, self.lr_warmup, self.lr_drop, self.frozen_layers, self.hidden) < 0:
@@ -114,15 +114,14 @@ class Config:
             raise ValueError(f"judge={self.judge} cannot judge: {self.unjudged()}")
 
     def needs(self) -> frozenset[Need]:
-        """What the method reads beside one vector an item and a caption in two languages.
+        """The inputs of the method beyond one vector per item and captions in two languages.
 
         `frames` (every row of an item's features), `media` (pictures in place of features), `back` (back-translations),
-        `labels` (the items' categories: then the options include `classes`, their number, which is read from the data
-        where it is 0).
+        `labels` (the items' categories: the options then include `classes`, their number; 0 counts those of the data).
         """
-        wanted: dict[Need, bool] = {"frames": self.visual != "projection", "media": self.finetune}
-        return frozenset(need for need, there in wanted.items() if there)
+        needs: dict[Need, bool] = {"frames": self.visual != "projection", "media": self.finetune}
+        return frozenset(need for need, needed in needs.items() if needed)
 
     def unjudged(self) -> str:
-        """Why no judge can read the trained model's similarities; empty where one can."""
+        """Why no judge can read the trained model's similarities; empty if one can."""
         return ""

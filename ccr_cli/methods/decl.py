@@ -1,4 +1,4 @@
-"""Deep evidential learning: evidential regression and a hinge that hardens.
+"""Deep evidential learning: evidential regression and an ever harder hinge.
 
 Qin et al., "Deep Evidential Learning with Noisy Correspondence for Cross-modal Retrieval", ACM MM 2022, doi
 10.1145/3503161.3547922; what the paper leaves open is taken from the authors' code. The paper knows one language:
@@ -27,26 +27,26 @@ class Config(base.Config):
     tau: float = 0.1
     """Scale of the evidence, exp(tanh(sim) / tau)."""
     evidential_weight: float = 1.0
-    """Weight of the evidential regression with its KL; 0 leaves both out."""
+    """Weight of the evidential regression and its KL; 0 drops both."""
     kl_weight: float = 0.001
-    """Weight of the KL to the uniform distribution within it: lambda_2. The paper's 0.1 costs retrieval from scratch
-    dearly."""
+    """Weight of the KL to the uniform distribution in the regression, lambda_2. The paper's 0.1 hurts retrieval much
+    when training from scratch."""
     hinge_weight: float = 102.4
     """Weight of the dynamic hinge, a mean over the batch: the paper's lambda_1, 0.8, times its batch of 128, since
     the reference code sums the hinge and takes the mean of the regression."""
     margin: float = 0.2
     """Margin of the hinge, in units of tanh(sim)."""
     eta: float = 0.3
-    """The hinge takes this many negatives less with every step, beginning with the batch size. The paper's 0.025 is for
-    50,000 steps, of which it takes a tenth to reach `mu`; at 0.3 that is at step 410."""
+    """The hinge uses this many negatives fewer with every step, starting with the batch size. The paper's 0.025 is for
+    50,000 steps, of which it takes a tenth to reach `mu`; 0.3 reaches it at step 410."""
     mu: int = 5
     """Least number of negatives of the hinge."""
     noisy_target: Literal["weight", "zero"] = "weight"
-    """Rows called noisy: weight their loss, or give them the target 0 (the paper)."""
+    """Noisy rows: weight their loss, or give them the target 0 (the paper)."""
     alpha: float = 1.0
     """Weight of V-T beside V-S."""
     candidates: int = 2
-    """Candidates that the uncertainty of a query looks at, the most similar ones; 0 is the whole gallery."""
+    """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
     judge: str = "two-group"
     judge_side: base.Side = "cross_lingual"
 
@@ -54,7 +54,7 @@ class Config(base.Config):
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         weights = self.evidential_weight, self.kl_weight, self.hinge_weight, self.alpha
@@ -119,7 +119,7 @@ class Method(base.Method):
         return terms
 
     def evidence(self, sim: Tensor) -> Tensor:
-        """What is trained: exp(tanh(sim) / tau)."""
+        """The trained evidence: exp(tanh(sim) / tau)."""
         return evidence(sim, self.config.tau)
 
     def judge_scores(self, sim_BB: Tensor) -> Tensor:

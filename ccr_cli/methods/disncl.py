@@ -1,9 +1,9 @@
-"""Embeddings split into what both sides share and what each has alone (DisNCL).
+"""Disentangled learning: embeddings with shared and exclusive parts (DisNCL).
 
 Dang et al., "Disentangled Noisy Correspondence Learning". Its data are pairs of a picture and a text; here
 a triplet is two of them, V-S and V-T, which share every head and discriminator. Similarity lives in the shared parts.
-Informations that are to fall (eq. (7), (11), (12)) are those that a discriminator finds against a reversed gradient,
-so that one optimiser serves both players. docs/methods/disncl.md has what was chosen where the paper is silent.
+Terms that minimise information (eq. (7), (11), (12)) train a discriminator against a reversed gradient, so that one
+optimiser serves both players. docs/methods/disncl.md lists the choices where the paper is silent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Config(base.Config):
     margin: float = 0.2
     """Largest margin of L_align, alpha of eq. (3); that of the warm-up."""
     margin_base: float = 10.0
-    """How steeply the margin grows with the pair's similarity, m of eq. (3)."""
+    """Steepness of the margin in the pair's similarity, m of eq. (3)."""
     tau: float = 0.07
     """Temperature of eq. (5)."""
     hard_share: float = 0.5
@@ -47,7 +47,7 @@ class Config(base.Config):
     beta_1: float = 0.1
     """Weight of the bound on I(V; V_S | T) in L_S."""
     beta_2: float = 0.1
-    """What I(T; V_X) weighs above 1 in L_X, eq. (11)."""
+    """Weight of I(T; V_X) above 1 in L_X, eq. (11)."""
     align_weight: float = 1.0
     """Weight of L_align, eq. (3)."""
     soft_weight: float = 1.0
@@ -57,13 +57,13 @@ class Config(base.Config):
     reg_weight: float = 1.0
     """Weight of L_reg, eq. (7)."""
     opposed: Literal["part", "both"] = "part"
-    """Who flees a discriminator: the exclusive part alone, or both vectors that it reads, eq. (12) as printed."""
+    """Trained against a discriminator: the exclusive part alone, or both of its inputs, eq. (12) as printed."""
     source_weight: float = 1.0
     """Weight of V-S beside V-T."""
     warmup_terms: Literal["align", "all"] = "all"
-    """What the warm-up minimises: L_align alone (the paper), or all terms; its margin is constant either way."""
+    """Terms of the warm-up: L_align alone (the paper), or all; the margin is constant either way."""
     reduction: Literal["sum", "mean"] = "mean"
-    """Of eq. (3), (6) over the clean pairs: `sum` as printed, `mean` does not change with their number."""
+    """Reduction of eq. (3), (6) over the clean pairs: `sum` as printed; `mean` does not depend on their number."""
     judge: str = "two-group"
     judge_side: base.Side = "cross_lingual"
 
@@ -71,7 +71,7 @@ class Config(base.Config):
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         if min(self.part_dim, self.part_layers, self.part_hidden) < 1:
@@ -81,7 +81,7 @@ class Config(base.Config):
         if min(self.margin, self.beta_1, self.beta_2) < 0:
             raise ValueError("margin, beta_1 and beta_2 >= 0 are needed")
         if min(self.align_weight, self.soft_weight, self.dis_weight, self.reg_weight, self.source_weight) < 0:
-            raise ValueError("no weight of a term can be negative")
+            raise ValueError("weights of terms must be >= 0")
         if not (0 <= self.gamma <= 1 and 0 <= self.hard_share <= 1):
             raise ValueError("gamma and hard_share in [0, 1] are needed")
         if not (self.align_weight or self.soft_weight):
@@ -123,12 +123,12 @@ class Method(base.Method):
         def head() -> Head:
             return Head(c.dim, c.part_dim, c.part_hidden, c.part_layers)
 
-        self.visual_shared, self.text_shared = head(), head()  # first: their start is that of a model without the rest
+        self.visual_shared, self.text_shared = head(), head()  # first: they start as in a model without the rest
         self.visual_own: Head | None = None
         self.text_own: Head | None = None
         if exclusive or c.reg_weight > 0:
             self.visual_own, self.text_own = head(), head()
-        against: dict[str, int] = {}  # what the part named first is held against, and its length
+        against: dict[str, int] = {}  # for each pair of vectors the length of the second one
         if invariant:
             against |= {"V_S-T": c.dim, "T_S-V": c.dim}
         if exclusive:
@@ -160,7 +160,7 @@ class Method(base.Method):
         return {} if self.visual_own is None else {"exclusive": Exclusive(self)}
 
     def soft_targets(self, visual_BD: Tensor, text_BD: Tensor) -> Tensor:
-        """What L_soft asks of each text of a batch of different items, eq. (6): shares of the pictures (B, B)."""
+        """The targets of L_soft for the texts of a batch of different items, eq. (6): shares of the pictures (B, B)."""
         forth_BB = torch.log_softmax(visual_BD @ text_BD.T / self.config.tau, dim=1)
         return soft_targets(forth_BB, self.config.hard_share)
 
@@ -190,7 +190,7 @@ class Method(base.Method):
                 terms[f"soft_{name}"] = c.soft_weight * weight * loss
         if self.discriminators and whole:
             weight_2B = torch.cat([c.source_weight * p_VS, p_VT])
-            rows_N = weight_2B.nonzero().squeeze(1)  # pairs that are not clean are no strangers either
+            rows_N = weight_2B.nonzero().squeeze(1)  # noisy pairs are no strangers either
             pair_N = rows_N % len(v_BD)
             stranger_N, found_N = strangers(batch.item_B[pair_N])
             weight_N = weight_2B[rows_N]
@@ -201,23 +201,23 @@ class Method(base.Method):
             terms |= self._disentangle(clean)
         return terms
 
-    def _disentangle(self, given: _Pairs) -> dict[str, Tensor]:
+    def _disentangle(self, pairs: _Pairs) -> dict[str, Tensor]:
         """L_Dis, eq. (1), in three terms, and L_reg, eq. (7)."""
-        c, v, t, v_S, t_S = self.config, given.v, given.t, given.v_S, given.t_S
+        c, v, t, v_S, t_S = self.config, pairs.v, pairs.t, pairs.v_S, pairs.t_S
 
         def known(name: str, left_ND: Tensor, right_ND: Tensor) -> Tensor:
-            """What both players raise, eq. (9)."""
-            joint_N, marginal_N = self.discriminators[name](left_ND, right_ND, given.stranger_N)
-            return jensen_shannon(joint_N, marginal_N, given.weight_N, given.stranger_weight_N)
+            """The bound that both players maximise, eq. (9)."""
+            joint_N, marginal_N = self.discriminators[name](left_ND, right_ND, pairs.stranger_N)
+            return jensen_shannon(joint_N, marginal_N, pairs.weight_N, pairs.stranger_weight_N)
 
         def hidden(name: str, left_ND: Tensor, right_ND: Tensor) -> Tensor:
-            """What the discriminator raises and the part lowers, eq. (12)."""
+            """The bound that the discriminator maximises and the part minimises, eq. (12)."""
             right_ND = reverse_gradient(right_ND) if c.opposed == "both" else right_ND.detach()
             return known(name, reverse_gradient(left_ND), right_ND)
 
         terms = {}
         if "V_S-T" in self.discriminators:
-            bound = conditional_bound(v_S, t_S, given.weight_N)  # each of the two informations has it
+            bound = conditional_bound(v_S, t_S, pairs.weight_N)  # both terms contain it
             terms["invariant"] = 2 * c.beta_1 * bound - known("V_S-T", v_S, t) - known("T_S-V", t_S, v)
             terms["invariant"] = c.dis_weight * c.gamma * terms["invariant"]
         if self.visual_own is None or self.text_own is None:
@@ -241,24 +241,24 @@ class _Pairs(NamedTuple):
     t_S: Tensor
     weight_N: Tensor
     stranger_N: Tensor
-    """For each pair one of another item."""
+    """For each pair, the row of a pair of another item."""
     stranger_weight_N: Tensor
 
 
-def _clean(p_B: Tensor, given_B: Tensor) -> Tensor:
-    """C of eq. (2) as weights: a pair that is more likely noisy has none, and so is no rival of others either.
+def _clean(p_B: Tensor, prior_B: Tensor) -> Tensor:
+    """C of eq. (2) as weights: a pair that is more likely noisy weighs 0, and is no rival of others either.
 
-    A judge that leaves fewer than two pairs of the batch has told nothing apart, and goes unheard.
+    A judge that leaves fewer than two pairs of the batch is ignored: `prior_B` counts.
     """
     clean_B = torch.where(p_B < 0.5, torch.zeros_like(p_B), p_B)
-    return torch.where((clean_B > 0).sum() < 2, given_B, clean_B)
+    return torch.where((clean_B > 0).sum() < 2, prior_B, clean_B)
 
 
 class Exclusive:
     """The exclusive parts of a trained model, V_X and T_X."""
 
     def __init__(self, method: Method) -> None:
-        """Takes the model, whose exclusive heads are built."""
+        """Takes a model with exclusive heads."""
         assert method.visual_own is not None and method.text_own is not None
         self.method, self.visual_head, self.text_head = method, method.visual_own, method.text_own
 

@@ -1,4 +1,4 @@
-"""Fuzzy learning of categories: credibility that a query's category is known.
+"""Fuzzy learning of categories, with the credibility of each query's category.
 
 Duan et al., "Fuzzy Multimodal Learning for Trusted Cross-modal Retrieval" (FUME), CVPR 2025. For data with a category
 an item. Every view (picture, caption, translation) is classified by fixed orthonormal directions of the common space;
@@ -36,21 +36,21 @@ class Config(base.Config):
     layers: int = 2
     """Fully connected layers of each side, the last one into the common space."""
     hidden: int = 512
-    """Units of the layers before it (ReLU), where there are any."""
+    """Units of the other layers (ReLU)."""
     fuzzy_weight: float = 1.0
     """Weight of L_fml, eq. (4)."""
     alpha: float = 1.0
     """Weight of L_cl, eq. (8)."""
     temperature: float = 1.0
-    """Of L_cl: tau."""
+    """Temperature of L_cl: tau."""
     include_self: bool = True
-    """Count a view among its own item's in L_cl, as eq. (6) does; false as the authors' code."""
+    """Count a view among those of its own item in L_cl, as eq. (6) does; false: as the authors' code."""
     credibility: Literal["fuzzy", "evidential"] = "fuzzy"
-    """What classifies: credibility, or evidential learning (EDL), which the paper compares with."""
+    """The classifier: credibility, or evidential learning (EDL), the paper's baseline."""
     classes: int = 0
-    """Number of categories; 0: as many as the training data have, or `dim` where there are no data."""
+    """Number of categories; 0: that of the training data, or `dim` without data."""
     left_out: str = ""
-    """Categories that are not trained on, as numbers with commas between: what is out of distribution afterwards."""
+    """Categories to leave out of training, as comma-separated numbers, for out-of-distribution tests."""
     epochs: int = 20
     lr: float = 2e-3
 
@@ -58,7 +58,7 @@ class Config(base.Config):
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         if self.layers < 1 or self.hidden < 1 or self.temperature <= 0 or min(self.fuzzy_weight, self.alpha) < 0:
@@ -148,7 +148,7 @@ class Method(base.Method):
         return softplus(length_B1 * unit_BD @ self.weight_KD.T)  # not ReLU, whose gradient dies
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """Eq. (8): L_fml + alpha L_cl, over pictures, captions and translations; texts weigh what the judge says."""
+        """Eq. (8): L_fml + alpha L_cl, over pictures, captions and translations; the judge weights the texts."""
         c = self.config
         assert batch.label_B is not None, "fume learns categories"
         v_BD = batch.whole(self.embed_visual(batch.visual))
@@ -187,7 +187,7 @@ class Method(base.Method):
         return query_QD @ gallery_GD.T, u_Q
 
     def entropy(self, query_QD: Tensor) -> Tensor:
-        """Shannon entropy of the shares of categories (Q,), by its largest value: FUME Figure 5.
+        """Shannon entropy of the shares of categories (Q,), divided by its maximum: FUME Figure 5.
 
         The paper does not say of what it takes the entropy; here of credibility, or evidence + 1, divided by its sum.
         """

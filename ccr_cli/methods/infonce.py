@@ -21,9 +21,9 @@ class Config(base.Config):
     """Options of `infonce`."""
 
     temperature: float = 0.07
-    """Of the softmax; the start value where it is learned."""
+    """Temperature of the softmax; the initial value if it is learned."""
     learn_temperature: bool = False
-    """Learn it as CLIP does: the logarithm of its inverse, clamped to at most 100."""
+    """Learn the temperature as CLIP does: the logarithm of its inverse, clamped to at most 100."""
     cross_lingual_weight: float = 0.0
     """Weight of InfoNCE on S-T, weighted by the judge."""
 
@@ -31,7 +31,7 @@ class Config(base.Config):
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         if self.temperature <= 0 or self.cross_lingual_weight < 0:
@@ -39,7 +39,7 @@ class Config(base.Config):
 
 
 class Method(base.Method):
-    """Contrastive learning with in-batch negatives, weighted by the judge where there is one."""
+    """Contrastive learning with in-batch negatives, weighted by the judge, if there is one."""
 
     config: Config
 
@@ -50,7 +50,7 @@ class Method(base.Method):
             self.log_scale = nn.Parameter(torch.tensor(-math.log(config.temperature)))
 
     def temperature(self) -> float | Tensor:
-        """The temperature now in force."""
+        """The current temperature."""
         if self.log_scale is None:
             return self.config.temperature
         with torch.no_grad():  # clamping the value itself would leave no gradient to come back by

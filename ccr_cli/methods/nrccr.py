@@ -5,7 +5,7 @@ Wang et al., "Cross-Lingual Cross-Modal Retrieval with Noise-Robust Learning", A
 language and one over frames. A teacher, the cross-attention of English over translated tokens, guides the translated
 captions; back-translations and a language discriminator keep the text space in order.
 
-Where the paper is silent or wrong, what was chosen is said at the place, and in docs/methods/nrccr.md.
+Choices where the paper is silent or wrong are documented at the place, and in docs/methods/nrccr.md.
 """
 
 from __future__ import annotations
@@ -45,48 +45,48 @@ class Config(base.Config):
     alpha: float = 0.6
     """Weight of V-T beside V-S in L_tri."""
     reduction: Literal["sum", "mean"] = "sum"
-    """Of L_tri and L_cyc over the batch; the weights below are for `sum`, the reference code's."""
+    """Reduction of L_tri and L_cyc over the batch; the weights below are for `sum`, as in the reference code."""
     similarity_weight: float = 0.4
     """Weight of L_sim, eq. (8): lambda_1."""
     feature_weight: float = 0.1
     """Weight of L_feat, eq. (9): lambda_2."""
     cycle_weight: float = 0.5
-    """Weight of L_cyc, eq. (10): lambda_3. Above 0, back-translations are needed."""
+    """Weight of L_cyc, eq. (10): lambda_3. Needs back-translations unless 0."""
     adversarial_weight: float = 1e-3
     """Weight of L_adv, eq. (11): lambda_4, for encoder and discriminator."""
     temperature: float = 0.07
-    """Of the softmaxes of L_sim."""
+    """Temperature of the softmaxes of L_sim."""
     teacher_residual: Residual = "read"
-    """What the teacher adds its attention to: `read` the tokens attended to, `none` nothing, eq. (6) as printed."""
+    """Residual of the teacher's attention: `read` adds the tokens attended to; `none` as eq. (6) is printed."""
     feature_distance: Literal["l1", "smooth"] = "l1"
     """`l1`, eq. (9), or the reference code's smooth L1."""
     heads: int = 8
     """Heads of both Transformer blocks."""
     block_dropout: float = 0.3
-    """Dropout within them."""
+    """Dropout in both blocks."""
     frame_block: bool = True
-    """A Transformer block over an item's frames where there are several; false: as `visual` says."""
+    """Use a Transformer block over an item's frames if there are several; false: use `visual`."""
     lr: float = 3e-4
 
     def __post_init__(self) -> None:
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         weights = self.alpha, self.similarity_weight, self.feature_weight, self.cycle_weight, self.adversarial_weight
         if min(*weights, self.margin) < 0 or self.temperature <= 0 or not 0 <= self.block_dropout < 1:
             raise ValueError("weights >= 0 (alpha and margin too), temperature > 0, block_dropout in [0, 1) are needed")
         if self.frame_block and self.visual != "projection":
-            raise ValueError(f"visual={self.visual} makes a vector of frames, and so does frame_block: set it to false")
+            raise ValueError(f"visual={self.visual} and frame_block both pool frames: set frame_block=false")
         if self.heads < 1 or self.dim % self.heads:
             raise ValueError(f"heads must divide dim, and {self.heads} does not divide {self.dim}")
 
     def needs(self) -> frozenset[base.Need]:
         """Frames for their block, back-translations for the cycle."""
-        wanted: dict[base.Need, bool] = {"frames": self.frame_block, "back": self.cycle_weight > 0}
-        return super().needs() | {need for need, there in wanted.items() if there}
+        needs: dict[base.Need, bool] = {"frames": self.frame_block, "back": self.cycle_weight > 0}
+        return super().needs() | {need for need, needed in needs.items() if needed}
 
 
 class Method(base.Method):
@@ -114,7 +114,7 @@ class Method(base.Method):
         super().__init__(config, visual_dim, text_encoder)
         width = text_encoder.token_dim
         if config.pooling != "mean":
-            raise UsageError(f"nrccr reads tokens: pooling={config.pooling} would change nothing")
+            raise UsageError(f"nrccr reads tokens: pooling={config.pooling} has no effect")
         if width % config.heads:
             raise UsageError(f"{config.heads} heads do not divide the {width} dimensions of {config.text_encoder}")
         self.encoder.text_head = None  # the token encoder maps into the common space
@@ -131,8 +131,7 @@ class Method(base.Method):
     def embed_visual(self, visual: Frames) -> Tensor:
         """Eq. (1), (4): the block over the frames that exist, their mean, g_v; unit vectors (V, D).
 
-        An item of one frame has nothing to attend to: its projection is its embedding, as the paper's images do with
-        a fully connected layer.
+        The embedding of an item of one frame is its projection, as in the paper for images.
         """
         if self.frame_encoder is None:
             return super().embed_visual(visual)
@@ -204,14 +203,14 @@ class Method(base.Method):
 
     @torch.no_grad()
     def attention(self, source: Tokens, target: Tokens) -> Tensor:
-        """Figure 3: how much each source token reads of each translated token, the mean over heads (B, L, M)."""
+        """Figure 3: the attention of each source token to each translated token, the mean over heads (B, L, M)."""
         return self.token_encoder.attention(*self._tokens(source), *self._tokens(target))
 
     @torch.no_grad()
     def _teacher(self, x_BLD: Tensor, there_BL: Tensor) -> Tensor:
-        """Eq. (6): English tokens ask, translated ones answer; pooled and mapped by g_t; unit vectors (B, D).
+        """Eq. (6): English tokens attend to translated ones; pooled and mapped by g_t; unit vectors (B, D).
 
-        The teacher is not trained, so it speaks as at test, without dropout and by the running statistics.
+        The teacher is not trained: it runs in evaluation mode, without dropout and with the running statistics.
         """
         (s_BLD, t_BLD), (s_BL, t_BL) = x_BLD.chunk(2), there_BL.chunk(2)
         self.token_encoder.eval()

@@ -1,4 +1,4 @@
-"""InfoNCE on pictures and source captions alone: no translation is trained on.
+"""InfoNCE on pictures and source captions alone, without translations.
 
 The baseline beneath all others: what queries in the target language find with no training in it, and, with
 `ccr evaluate --beta 0` on a translation with translated queries, what translate-test finds.
@@ -20,13 +20,13 @@ class Config(base.Config):
     """Options of `source-only`."""
 
     temperature: float = 0.07
-    """Of the softmax."""
+    """Temperature of the softmax."""
 
     def __post_init__(self) -> None:
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         if self.temperature <= 0:
@@ -34,7 +34,7 @@ class Config(base.Config):
 
 
 class Method(base.Method):
-    """Contrastive learning on V-S, weighted by the judge where there is one."""
+    """Contrastive learning on V-S, weighted by the judge, if there is one."""
 
     TRANSLATED = False
 

@@ -1,4 +1,4 @@
-"""Trust-consistent learning: two query models, evidence, consistent opinions.
+"""Trust-consistent learning: two query models with consistent evidence.
 
 Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, doi 10.1109/TIP.2025.3587575. One model learns
 from visual queries (rows), the other from textual ones (columns); each has a visual head and a text encoder of its
@@ -30,26 +30,26 @@ class Config(base.Config):
 
     tau: float = 0.1
     """Temperature of the evidence, eq. (3); the paper advises 0.03 to 0.07, and its code has 0.05. Below 0.1 pairs that
-    begin badly have no evidence left to learn from: from scratch 0.1 is better."""
+    start badly have no evidence left to learn from; 0.1 is better when training from scratch."""
     evidence: trust.Form = "exp"
     """g of eq. (3): `exp` (the reference code's), `relu` or `softplus`."""
     kl_rate: float = 0.0005
-    """The weight of the KL, eq. (10), is this times the epoch, at most 1; 0 leaves the KL out. The paper's 0.005 costs
-    retrieval from scratch dearly."""
+    """The weight of the KL, eq. (10), is this times the epoch, at most 1; 0 drops the KL. The paper's 0.005 hurts
+    retrieval much when training from scratch."""
     consistency_weight: float = 3.0
-    """Weight of L_c, eq. (13), in the place of T_max of Algorithm 1; 0 leaves it out."""
+    """Weight of L_c, eq. (13), in place of T_max of Algorithm 1; 0 drops it."""
     consistency_from: int = 1
     """First epoch of L_c; the reference code's is 2."""
     alpha: float = 1.0
     """Weight of V-T beside V-S."""
     candidates: int = 2
-    """Candidates that the uncertainty of a query looks at, the most similar ones; 0 is the whole gallery."""
+    """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
 
     def __post_init__(self) -> None:
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         weights = self.kl_rate, self.consistency_weight, self.alpha, self.candidates
@@ -90,7 +90,7 @@ class Method(base.Method):
         self.textual_queries = base.twin(config, visual_dim, text_encoder)  # `encoder` is the model of visual ones
 
     def readings(self) -> dict[str, base.Embedder]:
-        """Each model alone, as the paper reports it beside both."""
+        """Each model alone, which the paper reports too."""
         return {"visual-queries": base.Tower(self.encoder), "textual-queries": base.Tower(self.textual_queries)}
 
     def embed_visual(self, visual: Frames) -> Tensor:
@@ -98,7 +98,7 @@ class Method(base.Method):
         return base.joined([model.embed_visual(visual) for model in self.readings().values()])
 
     def embed_text(self, tokens: Tokens) -> Tensor:
-        """The same of texts, (T, 2 D)."""
+        """Both models' vectors of texts, (T, 2 D)."""
         return base.joined([model.embed_text(tokens) for model in self.readings().values()])
 
     def plain(self) -> list[Plain]:
@@ -136,7 +136,7 @@ class Method(base.Method):
         return self.evidence(sim_BB)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:
-        """Eq. (4), u = K/S, over the most similar candidates (or the whole gallery); the paper does not say."""
+        """Eq. (4), u = K/S, over the most similar candidates (or the whole gallery); the paper leaves it open."""
         k = self.config.candidates
         if 0 < k < sim_QG.shape[1]:
             sim_QG = sim_QG.topk(k, dim=1).values

@@ -1,4 +1,4 @@
-"""Ours: three sides contrasted, each believed as far as the triangle vouches.
+"""Ours: contrast on all three sides, weighted by the judge `triangle`.
 
 The method of this toolkit, for pairs of which some are wrong and nobody knows which or in what way. Every side of a
 triplet, V-S, V-T and S-T, is learned by InfoNCE, weighted by the probability that this side matches; the judge
@@ -29,9 +29,9 @@ class Config(base.Config):
     """Options of `trine`."""
 
     models: int = 2
-    """Dual encoders that are trained side by side; their mean similarity judges and retrieves."""
+    """Dual encoders trained in parallel; judge and retrieval use their mean similarity."""
     temperature: float = 0.1
-    """Of the softmax."""
+    """Temperature of the softmax."""
     visual_weight: float = 1.0
     """Weight of V-T beside V-S."""
     cross_lingual_weight: float = 0.5
@@ -42,7 +42,7 @@ class Config(base.Config):
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         if self.models < 1 or self.temperature <= 0 or min(self.visual_weight, self.cross_lingual_weight) < 0:
@@ -68,7 +68,7 @@ class Method(base.Method):
         return base.joined([tower.embed_visual(visual) for tower in self.towers()])
 
     def embed_text(self, tokens: Tokens) -> Tensor:
-        """The same of texts, (T, models x D)."""
+        """All models' vectors of texts, (T, models x D)."""
         return base.joined([tower.embed_text(tokens) for tower in self.towers()])
 
     def plain(self) -> list[Plain]:
@@ -76,7 +76,7 @@ class Method(base.Method):
         return [tower.encoder.plain() for tower in self.towers()]
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """InfoNCE of every side that has a weight, the sum over the models; all of them believe the same."""
+        """InfoNCE of every side with a weight, summed over the models; they share one belief."""
         c = self.config
         sims = [base.views(tower, batch) for tower in self.towers()]
         vs, vt, st = (torch.stack([getattr(sim, side) for sim in sims]).mean(0) for side in ("VS", "VT", "ST"))
@@ -89,7 +89,7 @@ class Method(base.Method):
         return terms
 
     def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:
-        """Fits the confidence to the validation queries that select."""
+        """Fits the confidence to the selecting validation queries."""
         self.confidence.fit(top_QK, right_Q)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Uncertainty-aware mutual learning: evidential views, trusted judge, anchor.
+"""Uncertainty-aware mutual learning: evidential views, judged pairs, anchor.
 
 Liu et al., "UML", Sci China Inf Sci 69(3):132107, 2026, doi 10.1007/s11432-024-4696-2.
 
@@ -36,22 +36,22 @@ class Config(base.Config):
     evidential_weight: float = 1.0
     """Weight of L_u, eq. (11)."""
     phi: float = 0.0
-    """Weight of the log-determinant of the Fisher information, eq. (6); the paper's is 0.01. With 0 L_u alone draws all
-    similarities together, and an anchor has to hold them apart."""
+    """Weight of the log-determinant of the Fisher information, eq. (6); the paper's is 0.01. With 0 L_u alone makes all
+    similarities equal, unless an anchor separates them."""
     gamma: float = 0.2
-    """Least weight of the V-S view, eq. (11)."""
+    """Smallest weight of the V-S view, eq. (11)."""
     schedule: float = 4.0
-    """How fast the weight of the V-S view falls, lambda of eq. (11)."""
+    """Decay of the weight of the V-S view, lambda of eq. (11)."""
     beta: float = 0.3
     """Weight of adaptive mutual learning, eq. (20); the paper's is 0.6 for images, 0.4 for videos."""
     consistency_weight: float = 1.0
-    """Weight of L_c, eq. (14), within it."""
+    """Weight of L_c, eq. (14), in adaptive mutual learning."""
     disentangle_weight: float = 1.0
-    """Weight of L_n, eq. (18), within it; it acts after the warm-up, by the probability that the pair is noisy."""
+    """Weight of L_n, eq. (18), in adaptive mutual learning; after the warm-up, by the probability of a noisy pair."""
     detach_observation: bool = True
     """No gradient through q_v2s in L_n (variational self-distillation, the paper's reference 33)."""
     noisy_target: Literal["weight", "zero"] = "weight"
-    """Rows called noisy: weight their loss, or give them the target 0 (the paper's reading)."""
+    """Noisy rows: weight their loss, or give them the target 0 (the paper's reading)."""
     anchor_weight: float = 1.0
     """Weight of an InfoNCE anchor on V-S and (by the judge's probability) V-T; 0 is the paper."""
     anchor_temperature: float = 0.07
@@ -59,14 +59,14 @@ class Config(base.Config):
     cross_lingual_weight: float = 0.5
     """Weight of InfoNCE on S-T, part of the anchor, weighted by the judge; 0 is the paper."""
     candidates: int = 2
-    """Candidates that the uncertainty of a query looks at, the most similar ones; 0 is the whole gallery."""
+    """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
     judge: str = "triangle"
 
     def __post_init__(self) -> None:
         """Checks ranges.
 
         Raises:
-            ValueError: If a value makes no sense.
+            ValueError: If a value is out of range.
         """
         super().__post_init__()
         if self.tau < LEAST_TAU or self.anchor_temperature <= 0 or not 0 <= self.gamma <= 1 or self.candidates < 0:
@@ -144,7 +144,7 @@ class Method(base.Method):
         return terms
 
     def evidence(self, sim: Tensor) -> Tensor:
-        """Eq. (1), in the form that is trained."""
+        """Eq. (1), in the trained form."""
         return evidence(sim, self.config.tau, self.config.evidence)
 
     def judge_scores(self, sim_BB: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ _SECRET = re.compile(
     r"(^|_)((api|auth|access|secret|client|app)_?)?(key|secret|password)$|^((api|auth|access)_?)?token$", re.I
 )
 LARGEST = 2**31 - 1
-"""Of whole numbers: ids and sizes are 32-bit integers."""
+"""Largest whole number: ids and sizes are 32-bit integers."""
 
 
 def option(
@@ -89,10 +89,10 @@ def parse_set(values: Sequence[str] | None) -> dict[str, str]:
 
 
 def identified(module: Any, config: Any) -> dict[str, Any]:
-    """A plug-in's options as a request records them: a file by its content, where the plug-in's `identity` says so.
+    """A plug-in's options as a request records them, such as the checksum of a file in place of its path.
 
     Args:
-        module: The plug-in; its optional `identity(config)` gives what stands for some of the options.
+        module: The plug-in; its optional `identity(config)` replaces some of the options.
         config: Its options.
     """
     identity = getattr(module, "identity", None)
@@ -105,13 +105,13 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
     Args:
         config_type: A frozen dataclass with defaults for all fields.
         options: Values by field, as text or already typed.
-        owner: Whose options they are, for messages.
-        base: What to start from; by default the defaults.
+        owner: The owner of the options, for messages.
+        base: The config to start from; by default the defaults.
 
     Raises:
         OptionsAsked: If `help` is among them.
-        UsageError: On an unknown key (the known ones are listed), one that looks like a password's, or a value of
-            the wrong type.
+        UsageError: On an unknown key (the error lists the known ones), a key that looks like a password's, or a value
+            of the wrong type.
     """
     if "help" in options:
         raise OptionsAsked(described(config_type))
@@ -121,8 +121,8 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
     for key, text in options.items():
         if key not in fields and _SECRET.search(key):
             raise UsageError(
-                f"{owner} takes no {key} from the command line, where others see it and artifacts record it",
-                hint="put it into the environment; `ccr doctor` names the variables",
+                f"{owner} takes no {key} from the command line, which others can see and artifacts record",
+                hint="set an environment variable; `ccr doctor` lists them",
             )
         if key not in fields:
             raise UsageError(f"{owner} has no option {key!r}", hint=f"options: {', '.join(sorted(fields)) or 'none'}")
@@ -137,7 +137,7 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
 
 
 def list_options(group: str, name: str) -> NoReturn:
-    """Has the options of a plug-in shown, before anything that training needs is looked for.
+    """Shows the options of a plug-in: the command prints them and ends.
 
     Raises:
         OptionsAsked: Always.
@@ -146,32 +146,32 @@ def list_options(group: str, name: str) -> NoReturn:
     rows = described(module.Config)
     presets = ", ".join(module.Method.PRESETS) if group == "methods" else ""
     if presets:
-        rows.append(("--preset", "", f"Named settings of these: {presets}; --preset help says what each sets."))
+        rows.append(("--preset", "", f"Named settings of these options: {presets}; --preset help lists what they set."))
     raise OptionsAsked(rows)
 
 
 def list_presets(method: str) -> NoReturn:
-    """Has the presets of a method shown, each with what it sets.
+    """Shows the presets of a method with their settings: the command prints them and ends.
 
     Raises:
-        OptionsAsked: Where it has presets.
-        UsageError: Where it has none.
+        OptionsAsked: If it has presets.
+        UsageError: If it has none.
     """
     module = registry.load("methods", method)
-    usual = dataclasses.asdict(module.Config())
+    defaults = dataclasses.asdict(module.Config())
     if not module.Method.PRESETS:
         raise UsageError(f"{method} has no presets", hint=f"ccr train --method {method} --set help")
     rows = [
-        (preset, ", ".join(f"{key}={value}" for key, value in settings.items() if value != usual[key]))
+        (preset, ", ".join(f"{key}={value}" for key, value in settings.items() if value != defaults[key]))
         for preset, settings in module.Method.PRESETS.items()
     ]
-    raise OptionsAsked(rows, ("--preset", "what it sets other than usual"))
+    raise OptionsAsked(rows, ("--preset", "settings that differ from the defaults"))
 
 
 def described(config_type: type) -> list[tuple[str, str, str]]:
-    """Name, default and meaning of each option: the string under its field, to the end of the first paragraph."""
+    """Name, default and meaning of each option: the first paragraph of the string under its field."""
     meaning: dict[str, str] = {}
-    for owner in reversed([each for each in config_type.__mro__ if dataclasses.is_dataclass(each)]):
+    for owner in filter(dataclasses.is_dataclass, reversed(config_type.__mro__)):
         for line, below in itertools.pairwise(_body(owner)):
             if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(below, ast.Expr):
                 text = ast.literal_eval(below.value)
@@ -193,7 +193,7 @@ def typed(text: str, hint: Any) -> Any:
     """Reads a value of an option.
 
     Args:
-        text: As it was given.
+        text: Value on the command line.
         hint: The type of the option's field.
 
     Raises:

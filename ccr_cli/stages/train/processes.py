@@ -1,7 +1,7 @@
-"""The processes that train one run together, as `torchrun` starts them; alone, everything here does nothing.
+"""The processes that train one run together under `torchrun`; in a single process everything here does nothing.
 
-A batch is divided among them and its embeddings gathered, so each loss sees the whole batch: the number of processes
-changes how long a run takes, and rounding, nothing else.
+They divide a batch and gather its embeddings, so each loss sees the whole batch: the number of processes changes only
+the duration of a run, and rounding.
 
 Shape suffixes: B triplets of a whole batch, b those of a process, N rows of a table.
 """
@@ -28,14 +28,14 @@ from ccr_cli.stages.shared.sharding import joined, rank_and_size
 
 T = TypeVar("T")
 GRACE = 10.0
-"""Seconds within which torchrun has noticed that a process ended."""
+"""Seconds within which torchrun notices that a process ended."""
 PATIENCE = timedelta(hours=2)
-"""How long a process waits for the others: the first saves, scores and judges meanwhile."""
+"""How long a process waits for the others while the first saves, scores and judges."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that train together."""
+    """This process among those that train together: the first one writes and prints."""
 
     rank: int = 0
     size: int = 1
@@ -46,38 +46,38 @@ class Ranks:
         return self.rank == 0
 
     def own(self, rows_B: Tensor) -> Tensor:
-        """This process's rows (b,) of a batch; what is lacking in the last part is filled up with the first row."""
+        """This process's rows (b,) of a batch; the first row fills up the last part."""
         if self.size == 1:
             return rows_B
-        each = -(-len(rows_B) // self.size)
-        part = rows_B[self.rank * each : (self.rank + 1) * each]
-        return torch.cat([part, rows_B[:1].expand(each - len(part))])
+        count = -(-len(rows_B) // self.size)
+        part = rows_B[self.rank * count : (self.rank + 1) * count]
+        return torch.cat([part, rows_B[:1].expand(count - len(part))])
 
     def gather(self, x: Tensor, total: int) -> Tensor:
         """The rows of all processes, as `own` divided them, with gradient."""
         return x if self.size == 1 else across(x)[:total]
 
     def embed(self, embed: Callable[[Tensor], Tensor], total: int) -> Tensor:
-        """Divides the embedding of a table's rows, and gathers it.
+        """Divides the embedding of a table's rows among the processes, and gathers it.
 
         Args:
-            embed: Embeds rows of the table, by number.
-            total: How many there are.
+            embed: Embeds rows of the table by number.
+            total: Number of rows.
         """
         return self.gather(embed(self.own(torch.arange(total))), total)
 
-    def agree(self, asked: int | None, due: bool) -> tuple[int | None, bool]:
-        """Has all processes stop, or save, after the same step.
+    def agree(self, signal_number: int | None, due: bool) -> tuple[int | None, bool]:
+        """Makes all processes stop or save after the same step.
 
         Args:
-            asked: The signal that came, if any.
+            signal_number: The signal that this process received, if any.
             due: Whether it is time to save; the first process's clock counts.
         """
         if self.size == 1:
-            return asked, due
-        said = torch.tensor([asked or 0, int(due and self.first)])
-        distributed.all_reduce(said, distributed.ReduceOp.MAX)
-        return int(said[0]) or None, bool(said[1])
+            return signal_number, due
+        highest = torch.tensor([signal_number or 0, int(due and self.first)])
+        distributed.all_reduce(highest, distributed.ReduceOp.MAX)
+        return int(highest[0]) or None, bool(highest[1])
 
     def of_first(self, value: T) -> T:
         """The first process's value."""
@@ -85,8 +85,8 @@ class Ranks:
             return value
         box: list[Any] = [value if self.first else None]
         distributed.broadcast_object_list(box)
-        said: T = box[0]
-        return said
+        first: T = box[0]
+        return first
 
     def all(self, value: T) -> list[T]:
         """The values of all processes, in their order."""
@@ -97,10 +97,10 @@ class Ranks:
         return box
 
     def lead(self, act: Callable[[], T]) -> T:
-        """Has the first process act alone; all get its result, or end with its error.
+        """Lets the first process act alone; the others get its result, or end with its error.
 
         Raises:
-            SystemExit: In the others, if the first one raised an error of the user's, which it says itself.
+            SystemExit: In the others, if the first one raised an error of the user's; it prints it.
         """
         if self.size == 1:
             return act()
@@ -118,19 +118,19 @@ class Ranks:
         return result
 
     def wrap(self, method: Method) -> nn.Module:
-        """What computes a batch's losses, so that gradients are averaged over the processes while they come."""
+        """A module that computes a batch's losses and averages gradients over the processes meanwhile."""
         losses = _Losses(method)
         if self.size == 1:
             return losses
         tables = [(n, part) for n, part in losses.named_modules() if getattr(part, "sparse", False)]
         names = [f"{n}.{weight}" for n, part in tables for weight, _ in part.named_parameters(recurse=False)]
-        names += [name for name, _ in losses.named_buffers()]  # `same_buffers` does these, now and then
-        # torch averages sparse gradients with some builds of NCCL only: `average_sparse` does these
+        names += [name for name, _ in losses.named_buffers()]  # `same_buffers` copies these
+        # torch averages sparse gradients only with some builds of NCCL: `average_sparse` does
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(losses, names)  # type: ignore[no-untyped-call]
         return DistributedDataParallel(losses, find_unused_parameters=True)
 
     def averaging(self, losses: nn.Module, now: bool) -> AbstractContextManager[None]:
-        """Within it gradients are averaged over the processes, or added up for later."""
+        """A context in which gradients are averaged over the processes now, or added up for later."""
         if isinstance(losses, DistributedDataParallel) and not now:
             later: AbstractContextManager[None] = losses.no_sync()
             return later
@@ -178,14 +178,14 @@ class _Losses(nn.Module):
 
 @contextmanager
 def together(alone: bool = False) -> Iterator[Ranks]:
-    """Joins the processes that `torchrun` started for one training; only the first of them goes on to print.
+    """Joins the processes that `torchrun` started for one training; only the first one prints.
 
     Args:
-        alone: Whether there is nothing to share, as in a dry run.
+        alone: Train in this process alone, as in a dry run.
 
     Raises:
-        CcrError: If another process ends while this one waits for it.
-        UsageError: If the environment is not `torchrun`'s.
+        CcrError: If another process ends meanwhile.
+        UsageError: If the environment is not that of `torchrun`.
         UnavailableError: If they do not find each other.
     """
     rank, size = rank_and_size()
@@ -202,7 +202,7 @@ def together(alone: bool = False) -> Iterator[Ranks]:
             console.verbosity = -2 if rank else console.verbosity
             raise
         except CcrError:
-            if rank:  # where the first process found the same, it says so, and torchrun ends this one
+            if rank:  # the first process prints the same error, and torchrun ends this one
                 console.verbosity = -2
                 time.sleep(GRACE)
                 console.verbosity = -1
@@ -210,5 +210,5 @@ def together(alone: bool = False) -> Iterator[Ranks]:
         except RuntimeError as error:
             if "gloo" not in str(error).lower() and "nccl" not in str(error).lower():
                 raise
-            message = "another process of torchrun ended; why, it says itself"
-            raise CcrError(message, hint="the same command goes on from what was saved") from None
+            message = "another process of torchrun ended; see its message"
+            raise CcrError(message, hint="the same command resumes from the saved state") from None
