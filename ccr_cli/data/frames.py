@@ -41,7 +41,7 @@ class Frames:
         return Frames(self.rows_ND, _offsets(self.offsets_V1.diff()[items_V]), first_V)
 
     def select(self, rows_B: Tensor) -> Frames:
-        """Gathers items by number, in the order given and as often as named."""
+        """Gathers items by number, in their order, with repetitions."""
         if self.first_V is None and len(self.rows_ND) == len(self):
             return Frames.single(self.rows_ND[rows_B])
         starts_B = (self.offsets_V1 if self.first_V is None else self.first_V)[rows_B]

@@ -27,7 +27,7 @@ CONFIG_NAME = "ccr_tokenizer.json"
 EMPTY_BUCKET = 0
 """The n-gram bucket of a text without a single word; no feature hashes to it."""
 
-_CHUNK = 4096  # texts given to a transformers tokenizer at once
+_CHUNK = 4096  # texts per call of a transformers tokenizer
 CJK_RANGES = (
     (0x1100, 0x11FF), (0x3005, 0x3007), (0x3040, 0x30FF), (0x3130, 0x318F), (0x31F0, 0x31FF),
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA960, 0xA97F), (0xAC00, 0xD7FF), (0xF900, 0xFAFF),
@@ -46,10 +46,10 @@ class Tokens:
     starts_N: torch.Tensor
     """bool, true where an id is the first of a token."""
     lengths_B: torch.Tensor
-    """int64, ids of each text; on the host wherever the rest is, so that who pads need not ask the device."""
+    """int64, ids of each text; always on the host, so that padding need not wait for the device."""
 
     def to(self, device: torch.device | str) -> Tokens:
-        """Return the same batch on ``device``, which goes on meanwhile."""
+        """Copy the batch to ``device`` asynchronously."""
         return Tokens(
             sent(self.ids_N, device), sent(self.offsets_B1, device), sent(self.starts_N, device), self.lengths_B
         )
@@ -99,7 +99,7 @@ class TokenTable:
         )
 
     def select(self, rows_B: torch.Tensor) -> Tokens:
-        """Gather texts, in the order given and as often as named.
+        """Gather texts, in the order of the rows, with repetitions.
 
         Args:
             rows_B: int64 row numbers, (B,), on the table's device.
@@ -137,7 +137,7 @@ class NgramTokenizer:
         """Make the tokenizer.
 
         Args:
-            buckets: how many ids there are, at least 2.
+            buckets: number of ids, at least 2.
             ngram_min: shortest n-gram of a word, its boundary marks counted.
             ngram_max: longest; below ``ngram_min`` leaves words alone.
             cjk_max: longest n-gram of a CJK run.
@@ -166,7 +166,7 @@ class NgramTokenizer:
         return _expand(distinct, rows)
 
     def words(self, text: str) -> list[str]:
-        """Return what each token of a text is, for people."""
+        """Return each token of a text in readable form."""
         pieces = [token[0] for kind, piece in self._split(text) for token in self._tokens(kind, piece)]
         return [piece[1:-1] if len(piece) > 2 and piece[0] == "<" else piece for piece in pieces] or [""]
 
@@ -263,12 +263,12 @@ class HFTokenizer:
         return len(self._tokenizer)
 
     def unknown(self, table: TokenTable) -> float:
-        """Return the share of a table's tokens that stand for what the vocabulary lacks."""
+        """Return the fraction of a table's tokens that are unknown to the vocabulary."""
         number = self._tokenizer.unk_token_id
         return 0.0 if number is None or not len(table.ids) else float((table.ids == number).float().mean())
 
     def knows(self, text: str) -> bool:
-        """Say whether the vocabulary has a token of a text."""
+        """Whether the vocabulary has a token of a text."""
         return bool(set(self._tokenizer(text, add_special_tokens=False)["input_ids"]) - {self._tokenizer.unk_token_id})
 
     def encode(self, texts: Sequence[str]) -> TokenTable:
@@ -284,12 +284,12 @@ class HFTokenizer:
         return _expand(TokenTable.from_lists([[i] for i in ids or [self._filler()]] for ids in lists), rows)
 
     def words(self, text: str) -> list[str]:
-        """Return what each token of a text is, for people."""
+        """Return each token of a text in readable form."""
         ids = self.encode([text]).ids.tolist()
         return [str(token) for token in self._tokenizer.convert_ids_to_tokens(ids)]
 
     def config(self) -> dict[str, Any]:
-        """Return the settings as JSON values; the vocabulary lies in its own files."""
+        """Return the settings as JSON values; the vocabulary has its own files."""
         return {"kind": self.kind, "max_length": self.max_length}
 
     def save(self, directory: Path) -> None:
@@ -304,7 +304,7 @@ class HFTokenizer:
 
 
 class GivenTokenizer:
-    """Numbers of texts that are there as features alone; a text is the key of its feature."""
+    """Row numbers of texts of which only features exist; a text is the key of its feature."""
 
     kind = "given"
 
@@ -325,7 +325,7 @@ class GivenTokenizer:
         """Look texts up; row i of the table is text i.
 
         Raises:
-            ArtifactError: a text is none of those that came with features.
+            ArtifactError: a text has no feature.
         """
         unknown = next((text for text in texts if text not in self.row_of), None)
         if unknown is not None:

@@ -1,1 +1,1 @@
-"""Judges: similarities of the given pairs in, the probability that each pair matches out."""
+"""Judges: the probability that each training pair matches, from similarities, texts or the truth."""

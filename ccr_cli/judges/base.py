@@ -5,19 +5,19 @@ and its ``JUDGE`` is a ``Judge``, whose attributes declare what it can do and wh
 that several judges share are defined here:
 
 - ``BatchJudge(clean_probability)``: ``clean_probability(score_BB, mask_BB=None) -> Tensor (B,)``, without gradient. The
-  scores are evidence or similarities of the pairs of one batch, the given pairs on the diagonal; rows and columns are
+  scores are evidence or similarities of one batch, the training pairs on the diagonal; rows and columns are
   the two sides of the pair. ``mask_BB`` is True where an entry takes part (entries of one item do not).
 - ``EpochJudge(clean_probability)``: ``clean_probability(score_N, null_M) -> ndarray (N,)``. ``score_N`` holds the
-  similarity of each given training pair in evaluation mode, ``null_M`` that of randomly shuffled pairs (of different
+  similarity of each training pair in evaluation mode, ``null_M`` that of randomly shuffled pairs (of different
   items). Scores that are not finite raise ValueError, higher scores never give lower probabilities, and the answer
   depends on the values alone, not on their order.
 
 A judge of another kind derives from ``Judge`` in its own file; nothing else needs to know of it.
 
-A pair is presumed to match: where nothing tells the given pairs apart (all scores equal, wherever the null sample lies;
-a tie; no rival) the answer is 1.
+A pair is presumed to match: where nothing distinguishes the pairs (all scores equal, whatever the null sample; a
+tie; no rival) the answer is 1.
 
-Shapes: B pairs in the batch, N given training pairs, M pairs of the null sample.
+Shapes: B pairs in the batch, N training pairs, M pairs of the null sample.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ class Readings(Protocol):
         """Random batches: row numbers (B,), scores (B, B) of a side, and the mask (B, B) of entries that take part."""
 
     def leads(self, believed: Belief[FloatArray] | None = None) -> tuple[FloatArray, FloatArray]:
-        """Similarities less crowding of given (N, 3) and shuffled triplets (M, 3), see `stages.shared.judging`.
+        """Similarities less crowding of the triplets (N, 3) and of shuffled ones (M, 3), see `stages.shared.judging`.
 
         Args:
             believed: Adds the other captions of an item to its picture, as far as they are believed.
         """
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
-        """ChrF (0 to 100) of the two captions of given (N,) and of shuffled triplets (M,), without any model.
+        """ChrF (0 to 100) of the two captions of the triplets (N,) and of shuffled ones (M,), without any model.
 
         Raises:
             ArtifactError: If there is nothing to compare the translations with.
@@ -184,8 +184,8 @@ class EpochJudge(Judge):
         similarities, null = readings.similarities(), readings.null()
 
         def probability(name: str) -> FloatArray:
-            given, shuffled = (x["VS"] + x["VT"] if name == "both" else x[name] for x in (similarities, null))
-            return np.asarray(self.clean_probability(given, shuffled), dtype=float)
+            score_N, null_M = (x["VS"] + x["VT"] if name == "both" else x[name] for x in (similarities, null))
+            return np.asarray(self.clean_probability(score_N, null_M), dtype=float)
 
         return Opinion(believe(side, probability, np.ones(len(readings))))
 
@@ -201,7 +201,7 @@ def load_judge(name: str) -> Judge:
 
 
 def batch_scores(score_BB: Tensor, mask_BB: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Checked scores, detached, in float32 or better, and the mask of the rivals off the diagonal.
+    """Checks scores; returns them detached in float32 or better, and the mask of the rivals off the diagonal.
 
     Raises:
         ValueError: the scores are not square, or the mask does not fit.
@@ -215,7 +215,7 @@ def batch_scores(score_BB: Tensor, mask_BB: Tensor | None) -> tuple[Tensor, Tens
     if mask_BB is None:
         return score_BB, off_BB
     if mask_BB.shape != score_BB.shape or mask_BB.dtype != torch.bool:
-        raise ValueError(f"want a boolean mask of shape {tuple(score_BB.shape)}, got {tuple(mask_BB.shape)}")
+        raise ValueError(f"expected a boolean mask of shape {tuple(score_BB.shape)}, not {tuple(mask_BB.shape)}")
     return score_BB, off_BB & mask_BB
 
 
@@ -226,14 +226,14 @@ def beaten_share_B(score_BB: Tensor, rival_BB: Tensor) -> Tensor:
 
 
 def epoch_scores(values: npt.ArrayLike, name: str) -> FloatArray:
-    """A one-dimensional float64 copy.
+    """Copies scores as one-dimensional float64.
 
     Raises:
         ValueError: more than one dimension, or a value that is not finite.
     """
     array = np.array(values, dtype=np.float64)
     if array.ndim != 1:
-        raise ValueError(f"{name}: want one dimension, got shape {array.shape}")
+        raise ValueError(f"{name}: expected one dimension, not shape {array.shape}")
     if not np.isfinite(array).all():
         bad = np.count_nonzero(~np.isfinite(array))
         raise ValueError(f"{name}: {bad} of {array.size} scores are not finite")
@@ -246,7 +246,7 @@ def all_equal(values: FloatArray) -> bool:
 
 
 def rising_interval(low: tuple[float, float], high: tuple[float, float]) -> tuple[float, float]:
-    """Where the log-odds of the upper of two Gaussians rise with the score.
+    """The interval in which the log-odds of the upper of two Gaussians rise with the score.
 
     Gaussians of unequal width cross twice; beyond the turning point of the log-odds, quadratic in the score, a
     higher score would give a lower probability.

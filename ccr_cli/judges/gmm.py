@@ -1,7 +1,7 @@
-"""Two Gaussians fitted to the given pairs' similarities; the upper is clean.
+"""Two Gaussians fitted to the pairs' similarities; the upper one is clean.
 
-The judge of NCR (Huang et al., NeurIPS 2021) on similarities in place of losses. Where nothing is wrong it
-splits the clean pairs all the same; ``two-group`` does not.
+The judge of NCR (Huang et al., NeurIPS 2021) on similarities instead of losses. It also splits
+the pairs where all are clean; ``two-group`` does not.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = Non
     """Posterior probability of the component with the larger mean.
 
     The fit starts from two quantiles of the standardised scores, without randomness, and runs until the
-    likelihood stands still: at scikit-learn's default tolerance 10 % of mismatches come out as 29 %.
+    likelihood converges: at scikit-learn's default tolerance 10 % of mismatches come out as 29 %.
     Gaussians of unequal width cross twice: beyond the outer crossing's turning point the posterior would fall
     again as the score rises; it is held at its value there, so that a higher score never gives a lower
     probability.
 
     Args:
-        score_N: similarity of every given pair, shape (N,).
+        score_N: similarity of every pair, shape (N,).
         null_M: not used.
 
     Returns:
@@ -55,7 +55,7 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = Non
         random_state=0,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a split that drifts slowly is still an answer
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a split that converges slowly is still an answer
         mixture.fit(x_N[:, None])
     low, high = np.argsort(mixture.means_[:, 0], kind="stable")
     places, widths = mixture.means_[:, 0], np.sqrt(mixture.covariances_[:, 0, 0])

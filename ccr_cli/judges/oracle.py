@@ -1,4 +1,4 @@
-"""The truth about synthetic noise: a ceiling, never a result."""
+"""The truth about synthetic noise: an upper bound, never a result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def clean_probability(wrong_N: npt.NDArray[np.bool_]) -> FloatArray:
     """
     wrong_N = np.asarray(wrong_N)
     if wrong_N.ndim != 1 or wrong_N.dtype != np.bool_:
-        raise ValueError(f"want booleans of shape (N,), got {wrong_N.dtype} of shape {wrong_N.shape}")
+        raise ValueError(f"expected booleans of shape (N,), not {wrong_N.dtype} of shape {wrong_N.shape}")
     return 1.0 - wrong_N.astype(np.float64)
 
 

@@ -1,7 +1,7 @@
-"""Whether the texts alone agree: the filter before any training.
+"""Agreement of caption and translation as texts: a filter before any training.
 
 Round-trip chrF where there are back-translations, or the chrF of another engine's translation of the same caption;
-``two_group`` turns it into a probability, since the chrF of captions that do not belong together is known.
+``two_group`` turns it into a probability, since the chrF of captions of different items is known.
 """
 
 from __future__ import annotations

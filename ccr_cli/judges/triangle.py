@@ -1,17 +1,17 @@
-"""Which of picture, source caption and translation is the odd one out.
+"""Which of picture, source caption and translation does not match the other two.
 
-A triplet (V, S, T) has three similarities, and what is wrong shows in a pattern of them: a wrong translation fails
-V-T and S-T, a wrong picture V-S and V-T, a wrong source caption V-S and S-T. So the triplets are a mixture of five
-hypotheses: nothing is wrong, T, V or S is, or all are. Each side has one density where it matches and one where it
-does not; a hypothesis is the product of three of them. The shares of the hypotheses and the densities are fitted
-together by expectation maximisation, the densities of what does not match held near the shuffled triplets, as in
-``two_group``. The shares say what kind of noise there is, and nobody has to choose a side to look at.
+A triplet (V, S, T) has three similarities, and an error shows as a pattern of them: a wrong translation fails V-T and
+S-T, a wrong picture V-S and V-T, a wrong source caption V-S and S-T. So the triplets are a mixture of five hypotheses:
+nothing is wrong, T, V or S is wrong, or all are. Each side has one density where it matches and one where not; a
+hypothesis is the product of three of them. Expectation maximisation fits the shares of the hypotheses and the densities
+together, with the densities of mismatched sides tethered to the shuffled triplets, as in ``two_group``. The shares show
+the kind of noise, and nobody has to choose a side.
 
-Read as opinions over one frame this is Dempster's rule with all mass on single hypotheses, where it is Bayes': the
-three similarities count as independent given what is wrong. That exactly one side of a triangle fails is no
-hypothesis, so opinions that contradict each other are resolved instead of averaged. Ours; no paper has it.
+As opinions over one frame this is Dempster's rule with all mass on single hypotheses, which is Bayes' rule: the three
+similarities count as independent under a hypothesis. That exactly one side of a triangle fails is no hypothesis, so
+contradicting opinions are resolved instead of averaged. Our own; not from a paper.
 
-Shapes: N given triplets, M shuffled ones, H the five hypotheses; sides are V-S, V-T, S-T, in this order.
+Shapes: N triplets, M shuffled ones, H the five hypotheses; sides are V-S, V-T, S-T, in this order.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _FAILS_H3 = np.array(
     [[False, False, False], [False, True, True], [True, True, False], [True, False, True], [True, True, True]]
 )
 _TETHER = 0.1
-"""What the shuffled triplets are worth in the place and width of a mismatched side, as a share of the given ones. With
-less, the lower tail of what matches is taken for mismatches where nothing is wrong: 4 % of clean Flickr8k-CN at 0.0002,
-0.6 % at 0.1, which is as good or better at 40 % noise of either kind."""
+"""Weight of the shuffled triplets in the mean and width of a mismatched side, as a fraction of the triplets. With less,
+the lower tail of clean pairs counts as mismatched: 4 % of clean Flickr8k-CN at 0.0002, 0.6 % at 0.1, which is as good
+or better at 40 % noise of either kind."""
 _ROUNDS, _TOLERANCE, _TINY = 500, 1e-6, 1e-12
 _ROUNDING = 1e-5
-"""What cosines of float32 may differ by for no reason."""
+"""Rounding error of cosines in float32."""
 
 
-class Fit(NamedTuple):
-    """What the judge found out; scores in standard deviations of the shuffled triplets, from their mean."""
+class Triangle(NamedTuple):
+    """The fitted mixture; scores in standard deviations of the shuffled triplets, from their mean."""
 
     share_H: FloatArray
     """Share of each hypothesis."""
@@ -47,7 +47,7 @@ class Fit(NamedTuple):
     """Mean of each side where it matches."""
     right_width_3: FloatArray
     wrong_3: FloatArray
-    """The same where it does not."""
+    """Mean of each side where it does not match."""
     wrong_width_3: FloatArray
 
 
@@ -55,11 +55,11 @@ def clean_probability(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatA
     """Probability that each side of each triplet matches.
 
     Args:
-        score_N3: Similarities V-S, V-T, S-T of the given triplets, shape (N, 3).
-        null_M3: The same of shuffled triplets, shape (M, 3).
+        score_N3: Similarities V-S, V-T, S-T of the triplets, shape (N, 3).
+        null_M3: Those of shuffled triplets, shape (M, 3).
 
     Returns:
-        Shape (N, 3), in [0, 1]; 1 for all where the shuffled triplets hold no information.
+        Shape (N, 3), in [0, 1]; 1 for all if the shuffled triplets hold no information.
 
     Raises:
         ValueError: A score that is not finite, or another shape.
@@ -75,28 +75,28 @@ def sides(p_NH: FloatArray) -> FloatArray:
 def weigh(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
     """Probability of each hypothesis for each triplet, shape (N, H).
 
-    Args, Raises: those of `clean_probability`. Where the shuffled triplets hold no information nothing is wrong.
+    Args, Raises: those of `clean_probability`. Without information in the shuffled triplets nothing is wrong.
     """
     score_N3, null_M3 = _checked(score_N3, "score_N3"), _checked(null_M3, "null_M3")
-    if not len(score_N3) or _says_nothing(null_M3):
+    if not len(score_N3) or _uninformative(null_M3):
         return np.tile(np.eye(len(HYPOTHESES))[0], (len(score_N3), 1))
     z_N3 = (score_N3 - null_M3.mean(0)) / null_M3.std(0)
     return _posterior(fit(score_N3, null_M3), z_N3)
 
 
-def fit(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> Fit:
-    """The shares of the hypotheses, and where matching and mismatched sides lie.
+def fit(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> Triangle:
+    """Fits the mixture.
 
     Args:
-        score_N3: Similarities of the given triplets, shape (N, 3), N > 0.
-        null_M3: The same of shuffled triplets, shape (M, 3), not all equal.
+        score_N3: Similarities of the triplets, shape (N, 3), N > 0.
+        null_M3: Those of shuffled triplets, shape (M, 3), not all equal.
     """
     score_N3, null_M3 = _checked(score_N3, "score_N3"), _checked(null_M3, "null_M3")
     x_N3 = (score_N3 - null_M3.mean(0)) / null_M3.std(0)
     x_N3 = x_N3[np.lexsort(x_N3.T)]  # sums do not depend on the order of the triplets
     start_H = np.array([0.7, 0.1, 0.1, 0.05, 0.05])
     lead_3 = np.maximum(np.quantile(x_N3, 0.75, axis=0), LEAST_LEAD)
-    now = Fit(start_H, lead_3, np.maximum(0.3, x_N3.std(0) / 2), np.zeros(3), np.ones(3))
+    now = Triangle(start_H, lead_3, np.maximum(0.3, x_N3.std(0) / 2), np.zeros(3), np.ones(3))
     for _ in range(_ROUNDS):
         before, now = now, _step(now, x_N3)
         if max(float(np.abs(a - b).max()) for a, b in zip(before, now, strict=True)) < _TOLERANCE:
@@ -104,7 +104,7 @@ def fit(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> Fit:
     return now
 
 
-def _step(now: Fit, x_N3: FloatArray) -> Fit:
+def _step(now: Triangle, x_N3: FloatArray) -> Triangle:
     """One round of expectation maximisation, the mismatched sides tethered to the shuffled ones."""
     p_NH = _posterior(now, x_N3)
     wrong_N3 = p_NH @ _FAILS_H3
@@ -118,17 +118,17 @@ def _step(now: Fit, x_N3: FloatArray) -> Fit:
     weight_3 = wrong_N3.sum(0) + null
     wrong_3 = np.clip((wrong_N3 * x_N3).sum(0) / weight_3, 0, MAX_SHARE_OF_LEAD * lead_3)
     wrong_width_3 = np.sqrt(((wrong_N3 * (x_N3 - wrong_3) ** 2).sum(0) + null) / weight_3)
-    return Fit(p_NH.mean(0), lead_3, right_width_3, wrong_3, np.clip(wrong_width_3, *WIDTH))
+    return Triangle(p_NH.mean(0), lead_3, right_width_3, wrong_3, np.clip(wrong_width_3, *WIDTH))
 
 
-def _posterior(found: Fit, x_N3: FloatArray) -> FloatArray:
-    """Probability of each hypothesis, (N, H); beyond the turning point of its log-odds a score is held there."""
-    sides = zip(found.wrong_3, found.wrong_width_3, found.right_3, found.right_width_3, strict=True)
+def _posterior(mixture: Triangle, x_N3: FloatArray) -> FloatArray:
+    """Probability of each hypothesis, (N, H); a score beyond the turning point of the log-odds is clamped to it."""
+    sides = zip(mixture.wrong_3, mixture.wrong_width_3, mixture.right_3, mixture.right_width_3, strict=True)
     low_3, high_3 = np.array([rising_interval((a, b), (c, d)) for a, b, c, d in sides]).T
     x_N3 = np.clip(x_N3, low_3, high_3)
-    right_N3 = -0.5 * ((x_N3 - found.right_3) / found.right_width_3) ** 2 - np.log(found.right_width_3)
-    wrong_N3 = -0.5 * ((x_N3 - found.wrong_3) / found.wrong_width_3) ** 2 - np.log(found.wrong_width_3)
-    log_NH = wrong_N3 @ _FAILS_H3.T + right_N3 @ ~_FAILS_H3.T + np.log(np.maximum(found.share_H, _TINY))
+    right_N3 = -0.5 * ((x_N3 - mixture.right_3) / mixture.right_width_3) ** 2 - np.log(mixture.right_width_3)
+    wrong_N3 = -0.5 * ((x_N3 - mixture.wrong_3) / mixture.wrong_width_3) ** 2 - np.log(mixture.wrong_width_3)
+    log_NH = wrong_N3 @ _FAILS_H3.T + right_N3 @ ~_FAILS_H3.T + np.log(np.maximum(mixture.share_H, _TINY))
     p_NH = np.exp(log_NH - log_NH.max(1, keepdims=True))
     return np.asarray(p_NH / p_NH.sum(1, keepdims=True), dtype=np.float64)
 
@@ -136,13 +136,13 @@ def _posterior(found: Fit, x_N3: FloatArray) -> FloatArray:
 def _checked(values: npt.ArrayLike, name: str) -> FloatArray:
     array = np.array(values, dtype=np.float64)
     if array.ndim != 2 or array.shape[1] != 3:
-        raise ValueError(f"{name}: want three columns, got shape {array.shape}")
+        raise ValueError(f"{name}: expected three columns, not shape {array.shape}")
     if not np.isfinite(array).all():
         raise ValueError(f"{name}: {np.count_nonzero(~np.isfinite(array))} of {array.size} scores are not finite")
     return array
 
 
-def _says_nothing(null_M3: FloatArray) -> bool:
+def _uninformative(null_M3: FloatArray) -> bool:
     return len(null_M3) < 2 or bool((np.ptp(null_M3, axis=0) <= _ROUNDING).any())
 
 

@@ -39,7 +39,7 @@ def infonce(
         0 with a graph if none is left.
 
     Raises:
-        ValueError: a temperature (given as a float) that is not positive, or shapes that do not fit.
+        ValueError: a temperature (a float) that is not positive, or shapes that do not fit.
     """
     if isinstance(temperature, float | int) and not temperature > 0:
         raise ValueError(f"temperature {temperature} is not positive")

@@ -1,4 +1,4 @@
-"""Category credibility from fuzzy set theory, the losses of FUME, and what they are compared with.
+"""Category credibility from fuzzy set theory: the losses of FUME, and those of its baseline.
 
 Duan et al., "Fuzzy Multimodal Learning for Trusted Cross-modal Retrieval", CVPR 2025, eq. (2) to (10); Sensoy et
 al., "Evidential Deep Learning to Quantify Classification Uncertainty", NeurIPS 2018, for the comparison of FUME's

@@ -1,4 +1,4 @@
-"""Evidential regression of in-batch matching, and a hinge that hardens as training goes on: the losses of DECL.
+"""Evidential regression of in-batch matching, and a hinge that becomes harder during training: the losses of DECL.
 
 Qin et al., "Deep Evidential Learning with Noisy Correspondence for Cross-modal Retrieval", ACM MM 2022, doi
 10.1145/3503161.3547922. Evidence is ``evidential.evidence`` in its form ``scaled``, exp(tanh(s) / tau).
@@ -101,7 +101,7 @@ def dynamic_hinge(sim_BB: Tensor, count: int, mask_BB: Tensor | None = None, *, 
         One value a pair, shape (B,), in float32 or better; a direction without negatives adds 0.
 
     Raises:
-        ValueError: no negatives asked for, or shapes that do not fit.
+        ValueError: a count of 0 negatives, or shapes that do not fit.
     """
     if count < 1:
         raise ValueError(f"{count} hardest negatives: want at least 1")

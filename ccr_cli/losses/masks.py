@@ -21,8 +21,8 @@ def negatives_BB(row_item_B: Tensor, col_item_B: Tensor) -> Tensor:
     noise would leak the answer.
 
     Args:
-        row_item_B: given item of each row, shape (B,), any dtype that compares.
-        col_item_B: given item of each column, shape (B,).
+        row_item_B: item of each row, shape (B,), any dtype that compares.
+        col_item_B: item of each column, shape (B,).
 
     Returns:
         Boolean mask, shape (B, B): False off the diagonal where row and column are of one item.

@@ -27,7 +27,7 @@ def strangers(item_B: Tensor) -> tuple[Tensor, Tensor]:
     item are never put together, by the id under which the data set *gives* them.
 
     Args:
-        item_B: given item of each row, shape (B,).
+        item_B: item of each row, shape (B,).
 
     Returns:
         The number of the other row, shape (B,), and whether there is one, shape (B,); without one it is the row

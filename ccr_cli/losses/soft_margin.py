@@ -30,7 +30,7 @@ def soft_margin(sim_B: Tensor, margin: float = 0.2, base: float = 10.0) -> Tenso
     depends on a label.
 
     Args:
-        sim_B: cosines of the given pairs, shape (B,).
+        sim_B: cosines of the pairs, shape (B,).
         margin: the margin at cosine 1; at cosine -1 it is 0.
         base: > 0, not 1.
 

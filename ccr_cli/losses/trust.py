@@ -1,7 +1,7 @@
 """Evidential learning of the matching probability, and consistent opinions of two models: the losses of TCL.
 
 Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, doi 10.1109/TIP.2025.3587575. Every function
-works on the rows of a matrix, a query each; for textual queries it is given the transposed one.
+works on the rows of a matrix, a query each; for textual queries it takes the transposed one.
 
 Evidence of exp(s / tau) reaches 5e8 at tau = 0.05, where the terms of eq. (9) as printed are of the order 1e12
 and cancel to one of 1e3. It is computed in float64 in a form in which nothing cancels.

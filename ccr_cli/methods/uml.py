@@ -6,7 +6,7 @@ As printed (`--preset paper`) the method does not train: eq. (1) keeps tau insid
 vanishes, and eq. (4) calls most pairs noisy before in-batch retrieval is accurate, so that eq. (18) drives
 clean pairs apart. The default keeps the paper's terms and differs in named options (docs/methods/uml.md has the
 measurements): `evidence=scaled`, `phi=0`, a smaller `beta`, a warm-up in which all labels are 1, a judge fitted on
-an epoch's S-T similarities instead of eq. (4), rows called noisy are weighted down instead of given a zero target,
+an epoch's S-T similarities instead of eq. (4), rows called noisy are weighted down instead of getting a zero target,
 uncertainty over the most similar candidates, and an InfoNCE anchor that pulls (V-S, V-T, S-T), our addition.
 """
 

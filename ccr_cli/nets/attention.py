@@ -20,12 +20,12 @@ from ccr_cli.nets.ragged import masked_mean
 
 Residual = Literal["read", "none"]
 POSITION_SCALE = 0.1
-"""Of the positions beside rows of variance 1, at the start: what stands where matters less than what it is."""
+"""Initial scale of positions, for rows of variance 1: position matters less than content."""
 
 
 @dataclass(frozen=True)
 class Ragged:
-    """The rows that exist of a padded block, and where each stands."""
+    """The existing rows of a padded block, with their places."""
 
     x_WD: Tensor
     mask_BL: Tensor
@@ -34,7 +34,7 @@ class Ragged:
 
     @classmethod
     def of(cls, x_BLD: Tensor, mask_BL: Tensor) -> Ragged:
-        """Takes a block apart."""
+        """Takes the existing rows of a block."""
         at_W = mask_BL.flatten().nonzero().squeeze(1)
         return cls(x_BLD.flatten(0, 1).index_select(0, at_W), mask_BL, at_W)
 
@@ -47,7 +47,7 @@ class Ragged:
         return Ragged(x_WD, self.mask_BL, self.at_W)
 
     def padded(self) -> Tensor:
-        """The block (B, L, D), zeros where no row is."""
+        """The block (B, L, D), padded with zeros."""
         batch, width = self.mask_BL.shape
         flat_ND = self.x_WD.new_zeros(batch * width, self.x_WD.shape[1])
         return flat_ND.index_copy(0, self.at_W, self.x_WD).view(batch, width, -1)
@@ -58,7 +58,7 @@ class Ragged:
 
 
 class TransformerBlock(nn.Module):
-    """One layer of Vaswani et al. (2017): attention and a feed-forward network, each normalised after its sum."""
+    """One layer of Vaswani et al. (2017): attention and a feed-forward network, both with post-normalisation."""
 
     def __init__(self, dim: int, heads: int = 8, dropout: float = 0.1) -> None:
         """Makes the layers; the feed-forward network is as wide as its input.
@@ -78,13 +78,13 @@ class TransformerBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Ragged) -> Ragged:
-        """Self-attention: every row reads the rows of its own text."""
+        """Self-attention among the rows of a text."""
         q_BHLD, k_BHLD, v_BHLD = (self._heads(x, part) for part in (self.query, self.key, self.value))
         read_BHLD = scaled_dot_product_attention(q_BHLD, k_BHLD, v_BHLD, attn_mask=x.mask_BL[:, None, None, :])
         return self._finish(x, x.x_WD + self.dropout(self._merge(x, read_BHLD)))
 
     def cross(self, query: Ragged, memory: Ragged, residual: Residual = "read") -> Ragged:
-        """Cross-attention with the weights of this block, NRCCR eq. (6): a row for each row of `query`.
+        """Cross-attention with the weights of this block, NRCCR eq. (6): one row per row of `query`.
 
         Args:
             query: Rows that ask: English tokens.
@@ -100,7 +100,7 @@ class TransformerBlock(nn.Module):
         return self._finish(query, out_WD)
 
     def shares(self, query: Ragged, memory: Ragged) -> Tensor:
-        """How much each row of `query` reads of each row of `memory`, in each head (B, H, L, M); they add up to 1."""
+        """Attention of each row of `query` to each row of `memory`, in each head (B, H, L, M); sums to 1."""
         q_BHLD, k_BHMD = self._heads(query, self.query), self._heads(memory, self.key)
         logit_BHLM = q_BHLD @ k_BHMD.transpose(2, 3) / math.sqrt(q_BHLD.shape[3])
         return logit_BHLM.masked_fill(~memory.mask_BL[:, None, None, :], -torch.inf).softmax(dim=3)
@@ -155,7 +155,7 @@ class SequenceEncoder(nn.Module):
         memory_mask_BM: Tensor,
         residual: Residual = "read",
     ) -> Tensor:
-        """Returns (B, D) of what the rows of `query` find in those of `memory`, by the block's own weights."""
+        """Returns (B, D): the rows of `query` attend to those of `memory`, with the block's weights."""
         query, memory = self._placed(query_BLD, query_mask_BL), self._placed(memory_BMD, memory_mask_BM)
         return self._map(self.block.cross(query, memory, residual).mean())
 
@@ -168,7 +168,7 @@ class SequenceEncoder(nn.Module):
         return placed(Ragged.of(x_BLD, mask_BL), self.position_scale)
 
     def _map(self, pooled_BD: Tensor) -> Tensor:
-        """NRCCR's g, eq. (4); a single vector has no statistics of its own and is mapped as at test."""
+        """NRCCR's g, eq. (4); a single vector has no batch statistics and is mapped as in evaluation mode."""
         norm, x_BD = self.batch_norm, self.linear(self.dropout(pooled_BD))
         if self.training and len(x_BD) == 1:
             return batch_norm(x_BD, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)

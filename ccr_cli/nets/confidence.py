@@ -32,7 +32,7 @@ class Confidence(nn.Module):
         return torch.sigmoid(self._inputs(top_QK) @ self.coefficients).to(top_QK.dtype)
 
     def fit(self, top_QK: Tensor, right_Q: Tensor) -> None:
-        """Fits the coefficients by logistic regression; where all queries agree they stay as they are.
+        """Fits the coefficients by logistic regression; where all queries agree they stay unchanged.
 
         Args:
             top_QK: Similarities of the most similar items, descending, K >= 1.
@@ -58,7 +58,7 @@ class Confidence(nn.Module):
 
 
 def _fitted(x_Q2: FloatArray, y_Q: BoolArray, inputs: list[int]) -> FloatArray:
-    """Slopes, 0 for what is left out, and constant of a logistic regression on some of the inputs."""
+    """Slopes (0 for omitted inputs) and constant of a logistic regression on some of the inputs."""
     out = np.array([0.0, 0.0, np.log(y_Q.mean() / (1 - y_Q.mean()))])
     if inputs:
         middle, scale = x_Q2[:, inputs].mean(axis=0), x_Q2[:, inputs].std(axis=0) + 1e-12

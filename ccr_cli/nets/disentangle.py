@@ -36,7 +36,7 @@ class Head(nn.Module):
         return normalize(self.layers(_evened(x_BD)), dim=-1)
 
     def plain(self) -> tuple[nn.Module, ...]:
-        """Return the same of unit vectors as plain layers: what `_evened` divides these by is the same for all."""
+        """Return plain layers that do the same for unit vectors, which `_evened` all divides by one number."""
         first, *rest = self.layers
         assert isinstance(first, nn.Linear)
         evened = copy.deepcopy(first).requires_grad_(False)
@@ -83,5 +83,5 @@ def _perceptron(dims: list[int]) -> nn.Sequential:
 
 
 def _evened(x_BD: Tensor) -> Tensor:
-    """Vectors whose components have mean square 1: a unit vector's are so small that biases would drown it."""
+    """Vectors whose components have mean square 1: those of a unit vector are so small that biases would dominate."""
     return rms_norm(x_BD, x_BD.shape[-1:], eps=EPS)

@@ -18,9 +18,9 @@ from ccr_cli.nets.tower import VisualTower
 
 
 class DualEncoder(nn.Module):
-    """A visual head over given features and one text encoder for every language.
+    """A visual head on features, and one text encoder for every language.
 
-    With a `tower` pictures are given in the place of features. Normalisation to unit length happens here and nowhere
+    With a `tower` the inputs are pictures instead of features. Normalisation to unit length happens here and nowhere
     else.
     """
 
@@ -54,7 +54,7 @@ class DualEncoder(nn.Module):
         return functional.normalize(self.pool_visual(rows_ND, offsets_V1), dim=-1)
 
     def see(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return features (N, D), and where each item's begin; without a tower they are what is given.
+        """Return features (N, D) and where those of each item begin; without a tower these are the inputs.
 
         With one the rows are pictures (N, 3, H, W), each of which gives a feature, or one for each of its patches.
         """

@@ -27,13 +27,13 @@ class Across(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *grads: Tensor) -> Tensor:
-        """Sums the gradients of all processes, and takes the own rows."""
+        """Sums the gradients of all processes, and takes this one's rows."""
         total = grads[0].clone(memory_format=torch.contiguous_format)
         distributed.all_reduce(total)
         return total.chunk(distributed.get_world_size())[distributed.get_rank()]
 
 
 def across(x: Tensor) -> Tensor:
-    """Returns the rows of all processes; each must have equally many."""
+    """Returns the rows of all processes, which must have equal numbers of rows."""
     out: Tensor = Across.apply(x)  # type: ignore[no-untyped-call]
     return out

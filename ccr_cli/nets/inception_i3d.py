@@ -203,18 +203,20 @@ def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
         ArtifactError: If they are not those of the network; the message lists what is missing, unknown or of another
             shape.
     """
-    given = {usual_name(name): tensor for name, tensor in state.items() if not name.endswith(".num_batches_tracked")}
-    last = given.get("logits.conv3d.weight")
+    loaded = {usual_name(name): tensor for name, tensor in state.items() if not name.endswith(".num_batches_tracked")}
+    last = loaded.get("logits.conv3d.weight")
     with torch.device("meta"):
         network = InceptionI3d(len(last) if last is not None and last.ndim else 400)
-    wanted = {name: tensor for name, tensor in network.state_dict().items() if not name.endswith("num_batches_tracked")}
+    expected = {
+        name: tensor for name, tensor in network.state_dict().items() if not name.endswith("num_batches_tracked")
+    }
     wrong = {
-        "missing": sorted(wanted.keys() - given.keys()),
-        "unknown": sorted(given.keys() - wanted.keys()),
+        "missing": sorted(expected.keys() - loaded.keys()),
+        "unknown": sorted(loaded.keys() - expected.keys()),
         "of another shape": [
-            f"{name} {tuple(given[name].shape)}, not {tuple(tensor.shape)}"
-            for name, tensor in wanted.items()
-            if name in given and given[name].shape != tensor.shape
+            f"{name} {tuple(loaded[name].shape)}, not {tuple(tensor.shape)}"
+            for name, tensor in expected.items()
+            if name in loaded and loaded[name].shape != tensor.shape
         ],
     }
     if any(wrong.values()):
@@ -224,8 +226,8 @@ def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
             hint="expected: rgb_imagenet.pt with Conv3d_1a_7x7.conv3d.weight ... logits.conv3d.bias",
         )
     network = network.to_empty(device="cpu")
-    counts = {name: torch.zeros_like(t) for name, t in network.state_dict().items() if name not in wanted}
-    network.load_state_dict({**{name: given[name].float() for name in wanted}, **counts})
+    counts = {name: torch.zeros_like(t) for name, t in network.state_dict().items() if name not in expected}
+    network.load_state_dict({**{name: loaded[name].float() for name in expected}, **counts})
     return network.eval().requires_grad_(False)
 
 

@@ -19,7 +19,7 @@ class Rates(Protocol):
 
     @property
     def lr(self) -> float:
-        """Of what is trained from scratch."""
+        """Peak learning rate of weights trained from scratch."""
 
     @property
     def encoder_lr(self) -> float:

@@ -1,4 +1,4 @@
-"""Texts of like length side by side: what is padded together, so that as little as possible is computed for nothing.
+"""Groups of texts of similar length, to be padded together: as little computation as possible is wasted on padding.
 
 Shape suffixes: B texts, K distinct lengths.
 """
@@ -9,25 +9,25 @@ import numpy as np
 import numpy.typing as npt
 
 OVERHEAD_CPU = 24
-"""Tokens that one more group costs: 17 in three layers of 768 with 30,000 pieces, more with a larger table."""
+"""Cost of another group, in tokens: 17 in three layers of 768 with 30,000 pieces, more with a larger table."""
 OVERHEAD_CUDA = 4096
-"""The same on a GPU, estimated: twelve layers are a thousand kernels, forward and back, 10 ms in which such a device
-computes some thousand tokens. So few groups are made there."""
+"""The cost on a GPU, estimated: twelve layers are a thousand kernels, forward and back, 10 ms in which such a device
+computes some thousand tokens. So it makes few groups."""
 
 Ints = npt.NDArray[np.int64]
 
 
 def groups(lengths_B: Ints, overhead: int) -> list[Ints]:
-    """Splits texts by length, at least cost: padded tokens, and `overhead` for each group.
+    """Splits texts by length at the least cost: padded tokens, and `overhead` per group.
 
     The best groups end where a length ends; a dynamic programme over the distinct lengths finds them.
 
     Args:
         lengths_B: Tokens of each text.
-        overhead: What a group costs, in tokens.
+        overhead: Cost of a group, in tokens.
 
     Returns:
-        Numbers of the texts of each group, by length; in a group of the same length in their order.
+        Numbers of the texts of each group, by length; texts of equal length keep their order.
     """
     if not len(lengths_B):
         return []

@@ -33,7 +33,7 @@ def layers_of(model: nn.Module) -> nn.ModuleList:
 
 
 def targets_of(model: Any) -> tuple[str, ...]:
-    """What peft adapts in models of this type: query and value; where it has no table of it, every linear map.
+    """The layers that peft adapts in models of this type: query and value; every linear map for an unknown type.
 
     Raises:
         UnavailableError: peft is not installed.
@@ -47,7 +47,7 @@ def targets_of(model: Any) -> tuple[str, ...]:
 
 
 def add_lora(model: Any, lora: Lora) -> None:
-    """Put adapters into a model, which change nothing at first, and freeze all else.
+    """Put adapters into a model, which change nothing at first, and freeze all other weights.
 
     Raises:
         UnavailableError: peft is not installed.
@@ -62,7 +62,7 @@ def add_lora(model: Any, lora: Lora) -> None:
 
 
 def merge_lora(model: nn.Module) -> None:
-    """Add what adapters add to the weights that they adapt, and take them out."""
+    """Merge the adapters into the weights, and remove them."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, part in list(model.named_modules()):

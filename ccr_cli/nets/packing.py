@@ -1,8 +1,8 @@
 """Transformers models without padding: all but the attention runs on the tokens that exist.
 
-Every token goes through the model as a text of its own, with its position said; only inside the attention texts are
-put side by side, padded to the longest, and taken apart again. Linear maps are nearly all that a text encoder
-computes, so padding there costs next to nothing, and each weight's gradient is made once a step.
+Every token goes through the model as a text of its own, with its position as an input; only the attention pads texts
+to the longest one, and unpads them again. Linear maps are nearly all of a text encoder's computation, so padding there
+costs next to nothing, and the gradient of each weight is computed once per step.
 
 Shape suffixes: B texts, N tokens of all of them, L longest, H heads, E dimension of a head, D dimension.
 """
@@ -24,12 +24,12 @@ _FROM_ZERO = {
 }
 _AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "altclip_text_model"}
 """Models whose positions are an input, counted from 0 or behind the number of the padding. Those of T5 and its kin
-lie in the attention itself; what is not listed is padded."""
+lie in the attention itself; other models are padded."""
 _CAUSAL = {"clip_text_model"}
 
 
 def packs(model_type: str) -> bool:
-    """Whether models of a type can be run so."""
+    """Whether models of a type can run packed."""
     return model_type in _FROM_ZERO | _AFTER_PADDING
 
 
@@ -76,7 +76,7 @@ def attend(
 
 @contextmanager
 def _attention(config: Any, places: Places) -> Iterator[None]:
-    """Has a model attend by `attend`, which finds the places in its configuration: not all hand arguments down."""
+    """Makes a model use `attend`, which reads the places from the configuration: not all models pass arguments on."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, attend)

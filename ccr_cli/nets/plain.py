@@ -1,4 +1,4 @@
-"""A dual encoder as plain layers in a row: what can be written down and applied without ccr.
+"""A dual encoder as a sequence of plain layers, which can be described and applied without ccr.
 
 Shape suffixes: B rows of a batch, L tokens of the longest text, D dimension.
 """
@@ -95,9 +95,9 @@ WORDS = {
     "norm of the sum; the mean row; map. Positions: sin and cos, by turns, of row / 10000^(2 i / D). With lone_row "
     "'kept' a single row stays as it is",
 }
-"""What each layer does to a row x, or to all rows at once; `described` names the tensors."""
+"""The operation of each layer on a row x, or on all rows at once; `described` names the tensors."""
 OF_ROWS = frozenset({"block", "frames", "gpo"})
-"""Those that read all rows of an item at once, which takes more than a line of code."""
+"""Layers that read all rows of an item at once, which takes more than a line of code."""
 
 
 def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
@@ -175,7 +175,7 @@ def _block_tensors(encoder: SequenceEncoder) -> dict[str, Tensor]:
 
 
 def _over_padding(encoder: SequenceEncoder, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-    """What the encoder returns without training, by operations whose shapes are known before: ONNX has no others."""
+    """The encoder's output in evaluation mode, by operations of known shapes: ONNX has no others."""
     block, (_, length, dim) = encoder.block, x_BLD.shape
     x_BLD = layer_norm(x_BLD, (dim,)) + encoder.position_scale * positions(length, dim, x_BLD.device)
     parts = (block.query, block.key, block.value)

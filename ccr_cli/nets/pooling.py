@@ -23,7 +23,7 @@ RANK_TEMPERATURE = 0.1
 
 
 class Pooling(nn.Module, ABC):
-    """From the rows of items, one after the other, to a vector each; not normalised."""
+    """Turns the concatenated rows of items into one vector per item, not normalised."""
 
     def __init__(self, drop: float = 0.0) -> None:
         """Sets how rows are left out in training.
@@ -47,7 +47,7 @@ class Pooling(nn.Module, ABC):
 
 
 class FrameTransformer(Pooling):
-    """The mean of the rows, and of what a Transformer over them adds to each, as in CLIP4Clip (Luo et al., 2022).
+    """The mean of the rows plus a Transformer's output over them, as in CLIP4Clip (Luo et al., 2022).
 
     Positions are sinusoids, so that there is no longest video. A row that has no other to read is read alone.
     """
@@ -83,7 +83,7 @@ class GeneralizedPooling(Pooling):
     """
 
     def __init__(self, drop: float = 0.0) -> None:
-        """Makes what gives the weights.
+        """Makes the layers that compute the weights.
 
         Args:
             drop: Greatest share of an item's rows that training leaves out.
@@ -101,7 +101,7 @@ class GeneralizedPooling(Pooling):
         return (self.weights(lengths_V, mask_VF.shape[1]).unsqueeze(2) * sorted_VFD).sum(1)
 
     def weights(self, lengths_V: Tensor, width: int) -> Tensor:
-        """Returns the weight of each rank for items of so many rows, (V, width): 0 beyond, 1 together.
+        """Returns the weight of each rank for items of these numbers of rows, (V, width): 0 beyond, in sum 1.
 
         A GRU reads the positions of the ranks in both directions; the mean of its states is scored, a softmax follows.
         """
@@ -121,7 +121,7 @@ class GeneralizedPooling(Pooling):
 
 
 def thinned(mask_VF: Tensor, most: float) -> Tensor:
-    """Leaves some rows out: of each item a random share, `most` at most, and never all.
+    """Drops a random fraction of the rows of each item, `most` at most, and never all.
 
     The size augmentation of GPO's authors, whose code draws such a share for four items of five.
     """

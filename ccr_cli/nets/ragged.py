@@ -1,4 +1,4 @@
-"""Ragged rows (the tokens of texts, the frames of videos) as padded blocks, and back to one vector each.
+"""Ragged rows (tokens of texts, frames of videos) as padded blocks, and their means.
 
 Shape suffixes: B texts or items, N rows of all of them, L longest, D dimension.
 """
@@ -38,11 +38,11 @@ class Places:
     """Where ragged rows stand in a padded block; none of it is read back from the device."""
 
     at_N: Tensor
-    """Of each row in the flattened block, B * L."""
+    """Place of each row in the flattened block, B * L."""
     place_N: Tensor
-    """Of each row within its text or item."""
+    """Place of each row in its text or item."""
     mask_BL: Tensor
-    """True where a row is."""
+    """True where there is a row."""
 
     @classmethod
     def of(cls, offsets_B1: Tensor, count: int, longest: int) -> Places:
@@ -88,13 +88,13 @@ def pad_rows(rows_N: Tensor, offsets_B1: Tensor, fill: float = 0, longest: int |
 
 
 def masked_mean(x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-    """Mean (B, D) over the rows that exist; 0 where there is none."""
+    """Mean (B, D) over the existing rows; 0 without any."""
     weight_BL1 = mask_BL.unsqueeze(-1).to(x_BLD.dtype)
     return (x_BLD * weight_BL1).sum(1) / weight_BL1.sum(1).clamp(min=1)
 
 
 def mean_rows(rows_ND: Tensor, offsets_B1: Tensor) -> Tensor:
-    """Mean (B, D) of ragged rows, one at least each, added up in their order on every device."""
+    """Mean (B, D) of ragged rows, at least one per text or item, summed in their order on every device."""
     if len(rows_ND) == len(offsets_B1) - 1:
         return rows_ND
     row_N = torch.arange(len(rows_ND), device=offsets_B1.device)

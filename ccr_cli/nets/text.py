@@ -35,7 +35,7 @@ class NgramTextEncoder(nn.Module):
             buckets: the tokenizer's ``vocab_size``.
             dim: length of a vector.
             scale: standard deviation of the initial values. Vectors are compared by angle, so it sets how far
-                one optimiser step of a given size turns them.
+                one optimiser step of a certain size turns them.
             sparse: keep the gradient sparse.
         """
         super().__init__()
@@ -56,7 +56,7 @@ class NgramTextEncoder(nn.Module):
         return pad_rows(token_WD, torch.searchsorted(begins_W, texts.offsets_B1))
 
     def config(self) -> dict[str, Any]:
-        """Return what ``text_encoder_from_config`` rebuilds the module from."""
+        """Return the settings for ``text_encoder_from_config``."""
         return {"kind": "ngram", "buckets": self.buckets, "dim": self.dim, "sparse": self.bag.sparse}
 
 
@@ -80,11 +80,11 @@ class GivenTextEncoder(nn.Module):
         return self.table_TD[texts.ids_N]
 
     def tokens(self, texts: Texts) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (B, 1, D) and a mask (B, 1): the feature is all that is known of a text."""
+        """Return (B, 1, D) and a mask (B, 1): the feature of each text as its only token."""
         return pad_rows(self.table_TD[texts.ids_N], texts.offsets_B1, longest=1)
 
     def config(self) -> dict[str, Any]:
-        """Return what ``text_encoder_from_config`` rebuilds the module from (the features not included)."""
+        """Return the settings for ``text_encoder_from_config`` (without the features)."""
         return {"kind": "given", "texts": len(self.table_TD), "dim": self.dim}
 
 
@@ -117,7 +117,7 @@ def build_text_encoder(
     Raises:
         ArtifactError: a folder of that name has no complete model.
         UnavailableError: the model is not on this machine or has no safetensors, or a package is not installed.
-        UsageError: the model has no pooling of its own, and that is asked for.
+        UsageError: `own` pooling of a model without one.
     """
     if name == "ngram":
         return NgramTextEncoder(buckets, dim)
@@ -173,7 +173,7 @@ def text_encoder_from_config(config: dict[str, Any]) -> TextEncoder:
 
 
 def _class_of(settings: Any) -> Any:
-    """The class of a model: what `AutoModel` takes, or a text tower with its projection, which that would leave out."""
+    """The class of a model: that of `AutoModel`, or a text tower with its projection, which `AutoModel` omits."""
     import transformers
 
     named = (settings.architectures or [""])[0]

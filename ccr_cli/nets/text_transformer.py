@@ -57,12 +57,12 @@ class TransformerTextEncoder(nn.Module):
         self.model: Any = model
         text_config: Any = model.config
         own_pad = getattr(text_config, "pad_token_id", None)
-        self._given_pad, self.pad_id = pad_id, next((int(p) for p in (pad_id, own_pad) if p is not None), 0)
+        self._configured_pad, self.pad_id = pad_id, next((int(p) for p in (pad_id, own_pad) if p is not None), 0)
         self._config: dict[str, Any] = config.to_dict()
         kind = str(text_config.model_type)
         self.packs = pooling != "own" and packing.packs(kind)
         self._width: int | None = None
-        """What texts are padded to, where padding is read as text: SigLIP's own pooling takes the last place."""
+        """The length to pad texts to if the model reads padding as text: SigLIP's own pooling takes the last place."""
         if pooling == "own" and kind.startswith("siglip"):
             self._width = int(text_config.max_position_embeddings)
         if pooling != "own":
@@ -83,7 +83,7 @@ class TransformerTextEncoder(nn.Module):
 
     @property
     def longest(self) -> int | None:
-        """Most tokens that its learned positions reach; None if it has none."""
+        """Number of learned positions; None without any."""
         for name, table in self.model.named_modules():
             if "position_embedding" in name and isinstance(table, nn.Embedding):
                 return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
@@ -132,10 +132,10 @@ class TransformerTextEncoder(nn.Module):
         ids_BL = torch.where(mask_BL, ids_BL, self.pad_id)
         if self._width is not None or lengths_B.min() == width:
             return self.model(input_ids=ids_BL), mask_BL
-        given = mask_BL.long()
+        attention_mask = mask_BL.long()
         if self.model.config.model_type in _T5:
-            given = mask_BL[:, None, None, :].expand(-1, 1, width, -1)
-        return self.model(input_ids=ids_BL, attention_mask=given), mask_BL
+            attention_mask = mask_BL[:, None, None, :].expand(-1, 1, width, -1)
+        return self.model(input_ids=ids_BL, attention_mask=attention_mask), mask_BL
 
     def _own(self, output: Any) -> Tensor:
         """The model's own vector (B, D) of each text."""
@@ -150,7 +150,7 @@ class TransformerTextEncoder(nn.Module):
         return pooled_BD if self.projection is None else self.projection(pooled_BD)
 
     def freeze(self, layers: int) -> None:
-        """Stop training the lowest `layers` layers, and what comes before them: the embeddings.
+        """Freeze the lowest `layers` layers and the embeddings before them.
 
         Raises:
             UsageError: There are fewer layers.
@@ -181,7 +181,7 @@ class TransformerTextEncoder(nn.Module):
             self.projection.requires_grad_(False)
 
     def before_layers(self) -> list[nn.Parameter]:
-        """Weights below the lowest layer: the embeddings, and tables of relative places, wherever they are kept."""
+        """Weights below the lowest layer: the embeddings, and tables of relative positions."""
         layers = layers_of(self.model)
         within, first = {id(weight) for weight in layers.parameters()}, next(layers.parameters())
         below = list(takewhile(lambda weight: weight is not first, self.model.parameters()))
@@ -194,7 +194,7 @@ class TransformerTextEncoder(nn.Module):
         self.model.compile(dynamic=True)
 
     def merged(self) -> TransformerTextEncoder:
-        """Return the same without adapters, which are added to the weights; itself where it has none."""
+        """Return the encoder with its adapters merged into the weights; itself without adapters."""
         if self.lora is None:
             return self
         again = copy.deepcopy(self)
@@ -203,12 +203,12 @@ class TransformerTextEncoder(nn.Module):
         return again
 
     def config(self) -> dict[str, Any]:
-        """Return what ``text_encoder_from_config`` rebuilds the module from (weights not included)."""
+        """Return the settings for ``text_encoder_from_config`` (without the weights)."""
         found: dict[str, Any] = {"kind": "transformers", "model": self._config, "pooling": self.pooling}
         if self.lora is not None:
             found["lora"] = self.lora.config()
-        if self._given_pad is not None:
-            found["pad_id"] = self._given_pad
+        if self._configured_pad is not None:
+            found["pad_id"] = self._configured_pad
         return found
 
 

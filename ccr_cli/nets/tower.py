@@ -16,11 +16,11 @@ from ccr_cli.nets.lora import layers_of
 from ccr_cli.transformers_loading import transformers_loading
 
 _SPECIALS = {"swin": 0, "swinv2": 0, "dinov3_convnext": 1}
-"""Tokens before those of the patches, where the patches' size does not tell."""
+"""Number of tokens before those of the patches, if the patch size does not determine it."""
 
 
 class VisualTower(nn.Module):
-    """A network, what of its output stands for a picture, and how levels become its input."""
+    """A network, the part of its output that represents a picture, and the scaling of pixel values."""
 
     dim: int
 
@@ -117,7 +117,7 @@ class VisualTower(nn.Module):
         return found
 
     def _pooled(self, output: Any) -> Tensor:
-        """Takes the vectors from what the network returns: (B, D), or (B, L, D) of `tokens`."""
+        """Takes the vectors from the network's output: (B, D), or (B, L, D) of `tokens`."""
         if self.pooling == "pooler":
             pooled: Tensor = output.image_embeds if "image_embeds" in output else output.pooler_output
             return pooled.flatten(1) if pooled.ndim == 4 else pooled
@@ -143,7 +143,7 @@ class VisualTower(nn.Module):
 
 
 def _nameless(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings without where they were read from and by which version."""
+    """Settings without their origin and version."""
     kept = {key: value for key, value in settings.items() if key not in ("_name_or_path", "transformers_version")}
     return {key: _nameless(value) if isinstance(value, dict) else value for key, value in kept.items()}
 
