@@ -1,4 +1,4 @@
-"""Plug-ins are the files of a folder: listed by name, described without an import, imported on demand."""
+"""Plug-ins: the files of a folder, listed and described without an import, imported on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXPECTED = {
     "translators": ("Config", "Translator", "pairs"),
     "judges": ("JUDGE",),
 }
-"""What a plug-in of each group must define."""
+"""Names that a plug-in of each group must define."""
 
 
 class BrokenError(UsageError):
@@ -28,11 +28,11 @@ class BrokenError(UsageError):
 
     Args:
         path: Its file.
-        reason: Why, in a few words.
+        reason: The reason in a few words.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} does not load: {reason}", hint="mend that file, or take it away")
+        super().__init__(f"{path} does not load: {reason}", hint="fix or remove that file")
         self.path = path
         self.reason = reason
 
@@ -51,7 +51,7 @@ def names(group: str) -> list[str]:
 
 
 def summary(group: str, name: str) -> str:
-    """Returns the first line of a plug-in's docstring without importing it; why it does not load where that shows."""
+    """The first line of a plug-in's docstring, read without an import; or the visible reason why it does not load."""
     path = _file(group, name)
     try:
         tree = ast.parse(path.read_bytes())
@@ -68,17 +68,17 @@ def summaries(group: str) -> str:
 
 
 def check(group: str, name: str) -> None:
-    """Refuses a name that no plug-in has, before anything is imported.
+    """Refuses an unknown plug-in, before anything is imported.
 
     Raises:
-        UsageError: If the group has no plug-in of that name; the known ones are listed.
+        UsageError: If the group has no plug-in of that name; the hint lists the known ones.
     """
     known = names(group)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        meant = f"{near[0]}? " if near else ""
+        meant = f"did you mean {near[0]!r}? " if near else ""
         raise UsageError(
-            f"there is no {group[:-1]} named {name!r}",
+            f"unknown {group[:-1]} {name!r}",
             hint=f"{meant}known {group}: {', '.join(known)}; they are the files of {_ROOT / group}",
         )
 
@@ -108,42 +108,42 @@ def loaded(group: str) -> tuple[dict[str, ModuleType], dict[str, BrokenError]]:
     """Imports all plug-ins of a group.
 
     Returns:
-        Those that load, and what is wrong with each of the others.
+        The plug-ins that load, and the errors of the others.
     """
-    found, broken = {}, {}
+    plugins, broken = {}, {}
     for name in names(group):
         try:
-            found[name] = load(group, name)
+            plugins[name] = load(group, name)
         except BrokenError as error:
             broken[name] = error
-    return found, broken
+    return plugins, broken
 
 
 def _file(group: str, name: str) -> Path:
     return _ROOT / group / f"{name.replace('-', '_')}.py"
 
 
-def _lacking(group: str, there: set[str]) -> str:
-    """What a plug-in does not define and must, as a reason; empty where nothing."""
-    missing = [] if "*" in there else [name for name in _EXPECTED.get(group, ()) if name not in there]
+def _lacking(group: str, defined: set[str]) -> str:
+    """The required names that a plug-in does not define, as a reason; empty if it defines all."""
+    missing = [] if "*" in defined else [name for name in _EXPECTED.get(group, ()) if name not in defined]
     return f"it defines no {' and no '.join(missing)}" if missing else ""
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Every name that a file gives to something, at whatever depth; `*` where it imports what it does not name."""
-    found: set[str] = set()
+    """Every name that a file binds, at any depth; `*` if it has a star import."""
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+            names.add(node.id)
         elif isinstance(node, ast.alias):
-            found.add(node.asname or node.name)
-    return found
+            names.add(node.asname or node.name)
+    return names
 
 
 def _reason(path: Path, error: Exception) -> str:
-    """Where a file fails and why, in a few words."""
+    """The line and reason of a failure, in a few words."""
     why = next(iter(str(error).splitlines()), "")
     if isinstance(error, SyntaxError):
         why = error.msg

@@ -70,35 +70,37 @@ Force = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of paths.", rich_help_panel=_RESULT)]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Say what would be built, build nothing.", rich_help_panel=_RESULT)
+    bool, typer.Option("--dry-run", help="Print the plan without building anything.", rich_help_panel=_RESULT)
 ]
 Device = Annotated[
-    str, typer.Option("--device", envvar="CCR_DEVICE", help="auto, cpu or cuda.", rich_help_panel=_WHERE)
+    str, typer.Option("--device", envvar="CCR_DEVICE", help="Device: auto, cpu or cuda.", rich_help_panel=_WHERE)
 ]
-Dtype = Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float16.", rich_help_panel=_WHERE)]
+Dtype = Annotated[str, typer.Option("--dtype", help="Precision: float32, bfloat16 or float16.", rich_help_panel=_WHERE)]
 Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="An option of the plug-in; repeat for more; help: lists them.",
+        help="Set an option of the plug-in; repeat for several. `--set help` lists them.",
         show_default=False,
     ),
 ]
 MaxFailed = Annotated[
     float,
-    typer.Option("--max-failed", min=0.0, max=1.0, help="Share of items that may fail.", rich_help_panel=_RESULT),
+    typer.Option(
+        "--max-failed", min=0.0, max=1.0, help="Fraction of items that may fail (0 to 1).", rich_help_panel=_RESULT
+    ),
 ]
 RetryFailed = Annotated[
     bool,
-    typer.Option("--retry-failed", help="Try failed items again, keep the rest.", rich_help_panel=_RESULT),
+    typer.Option("--retry-failed", help="Retry failed items and keep the others.", rich_help_panel=_RESULT),
 ]
 Cache = Annotated[
     Path | None,
     typer.Option(
         "--cache",
         envvar="CCR_CACHE",
-        help="Folder of what can be made again.",
+        help="Cache folder; its content can be rebuilt.",
         show_default="the user's cache",
         rich_help_panel=_WHERE,
     ),
@@ -106,7 +108,9 @@ Cache = Annotated[
 Executor = Annotated[
     str,
     typer.Option(
-        "--executor", help="local, or ray: parts of the work on a Ray cluster ($RAY_ADDRESS).", rich_help_panel=_WHERE
+        "--executor",
+        help="Run locally (local), or divide the work on a Ray cluster (ray, $RAY_ADDRESS).",
+        rich_help_panel=_WHERE,
     ),
 ]
 Parts = Annotated[
@@ -115,13 +119,15 @@ Parts = Annotated[
         "--parts",
         min=1,
         max=999_999,
-        help="With --executor ray: into how many parts.",
+        help="Number of parts, with --executor ray.",
         show_default="by the cluster",
         rich_help_panel=_WHERE,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors only.", rich_help_panel=_WHERE)]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more.", rich_help_panel=_WHERE)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", rich_help_panel=_WHERE)]
+Verbose = Annotated[
+    int, typer.Option("--verbose", "-v", count=True, help="Print more messages.", rich_help_panel=_WHERE)
+]
 Find = Annotated[str | None, typer.Option("--find", help="What to search: items or captions.", show_default="items")]
 SearchedLang = Annotated[
     str | None,
@@ -134,15 +140,21 @@ SearchedSplit = Annotated[
 ByIndex = Annotated[
     bool, typer.Option("--index", help="Use the workspace's index of the run (or name an index as an artifact).")
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 NoiseStyle = Annotated[
-    str, typer.Option("--noise-style", help="caption: captions move singly; image: all of an item together.")
+    str,
+    typer.Option(
+        "--noise-style", help="What moves together: caption (single captions), image (all captions of an item)."
+    ),
 ]
 NoiseTarget = Annotated[
-    str, typer.Option("--noise-target", help="translation: T moves alone; pair: S and T move together.")
+    str,
+    typer.Option(
+        "--noise-target", help="What moves: translation (the translation alone), pair (caption and translation)."
+    ),
 ]
 NoiseSeed = Annotated[
-    int | None, typer.Option("--noise-seed", min=0, help="Seed of the mismatch.", show_default="--seed")
+    int | None, typer.Option("--noise-seed", min=0, help="Random seed of the mismatch.", show_default="--seed")
 ]
 
 

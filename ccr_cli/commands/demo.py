@@ -33,10 +33,8 @@ SIZE = ("--set", "image_size=128")
 @c.guarded
 def demo(
     context: typer.Context,
-    full: Annotated[bool, typer.Option("--full", help="0, 20, 40, 60 % noise and three seeds.")] = False,
-    epochs: Annotated[
-        int | None, typer.Option("--epochs", min=1, help="Epochs of every run, to try the chain quickly.")
-    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Train with 0, 20, 40 and 60 % noise and three seeds.")] = False,
+    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Epochs per run, for a quick try.")] = None,
     workspace: Annotated[
         Path | None, typer.Option("--workspace", help="Folder of artifacts.", show_default="demo, or demo-full")
     ] = None,
@@ -45,9 +43,9 @@ def demo(
 ) -> None:
     """Run the whole chain on bundled pictures, human captions and real machine translations.
 
-    Emoji with English names, translated into Spanish by Apertium, searched with what Spanish speakers call them; a
-    share of the translations is deliberately switched between pictures. Every step is a public command and is
-    printed, so that it can be repeated by hand. One to three minutes on two CPU cores; --full takes about ten.
+    Emoji with English names are translated into Spanish by Apertium and searched with Spanish names; a fraction of the
+    translations is deliberately switched between pictures. The demo prints every command that it runs, so that you can
+    repeat each step. It takes one to three minutes on two CPU cores, about ten with --full.
     """
     c.setup(quiet, verbose)
     console.brief = verbose == 0
@@ -82,7 +80,7 @@ def demo(
 
 
 class _Runner:
-    """Runs public commands in this process and returns the path that each one made."""
+    """Runs public commands in this process and returns the path of the artifact that each one made."""
 
     def __init__(self, ccr: Any, workspace: Path) -> None:
         self.ccr, self.workspace = ccr, workspace
@@ -91,9 +89,9 @@ class _Runner:
         shown = [self._short(argument) for argument in arguments]
         console.say(f"$ ccr {shlex.join(shown)}", style="bold")
         output = io.StringIO()
-        loud = console.verbosity
+        verbosity = console.verbosity
         with contextlib.redirect_stdout(output), _arguments(arguments):
-            extra = ["--workspace", str(self.workspace), *(["-q"] if loud < 0 else ["-v"] * loud)]
+            extra = ["--workspace", str(self.workspace), *(["-q"] if verbosity < 0 else ["-v"] * verbosity)]
             try:
                 self.ccr([*arguments, *extra])
             except SystemExit as stop:
@@ -110,7 +108,7 @@ class _Runner:
 
 @contextlib.contextmanager
 def _arguments(arguments: Sequence[str]) -> Iterator[None]:
-    """Lets artifacts record the command that a person would type, not `ccr demo`."""
+    """Makes artifacts record the command that a person would type, not `ccr demo`."""
     before = sys.argv
     sys.argv = ["ccr", *arguments]
     try:
@@ -120,7 +118,7 @@ def _arguments(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _need_encoder() -> None:
-    """Says at once what is missing, instead of after the first minute.
+    """Checks for the image encoder before the first step.
 
     Raises:
         UnavailableError: If the demo's image encoder is not installed.
@@ -135,16 +133,16 @@ def _need_encoder() -> None:
 
 
 def _show(workspace: Path, folder: Path, trained: Path, seconds: float) -> None:
-    """Prints where everything lies, and what to try next."""
+    """Prints where the results are, and a command to try next."""
     root = workspace.absolute()
     program = "ccr" if shutil.which("ccr") else sys.argv[0]
-    for what, path in (
+    for name, path in (
         ("the page to look at", folder / "report.html"),
         ("figures", folder / "figures"),
         ("tables", folder / "tables"),
         ("everything", root),
     ):
-        print(f"{what:22}{path}")
+        print(f"{name:22}{path}")
     print(f'try next              {program} search "gato" {trained} --workspace {root}')
     console.say(f"done in {seconds / 60:.1f} minutes")
 

@@ -7,6 +7,6 @@ from torch import Tensor
 
 
 def sent(x: Tensor, device: torch.device | str) -> Tensor:
-    """Returns the tensor on the device; a GPU copies it from pinned memory, and nobody waits for it."""
+    """Copies a tensor to the device; to a GPU from pinned memory, asynchronously."""
     pinned = torch.device(device).type == "cuda" and not x.is_cuda
     return (x.pin_memory() if pinned else x).to(device, non_blocking=True)

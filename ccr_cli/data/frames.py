@@ -1,4 +1,4 @@
-"""Features of visual items as ragged rows: one of an image, one a frame of a video. Or pictures in their place.
+"""Features of visual items as ragged rows, one per image or per frame of a video; or pictures in their place.
 
 Shape suffixes: V visual items, N rows of all of them, D dimension.
 """
@@ -19,11 +19,11 @@ class Frames:
     """Visual items: item v is ``rows_ND[offsets_V1[v]:offsets_V1[v + 1]]``, at least one row."""
 
     rows_ND: Tensor
-    """Or (N, 3, H, W), of pictures."""
+    """Features; or pictures (N, 3, H, W)."""
     offsets_V1: Tensor
     """int64, V + 1 values from 0 to N."""
     first_V: Tensor | None = None
-    """Where each item begins in a table that has others too; None: where the offsets say, and there are no others."""
+    """First row of each item in a table that also has other items; None: the table has no others."""
 
     @classmethod
     def single(cls, features_VD: Tensor) -> Frames:
@@ -36,7 +36,7 @@ class Frames:
         return int(self.rows_ND.shape[1])
 
     def only(self, items_V: Tensor) -> Frames:
-        """Some of the items, whose rows are read when they are selected: for a table on the disk."""
+        """Some of the items; their rows are read when they are selected: for a table on disk."""
         first_V = (self.offsets_V1[:-1] if self.first_V is None else self.first_V)[items_V]
         return Frames(self.rows_ND, _offsets(self.offsets_V1.diff()[items_V]), first_V)
 
@@ -56,7 +56,7 @@ class Frames:
             yield self.select(rows_B)
 
     def to(self, device: torch.device | str) -> Frames:
-        """Returns the same items on ``device``, which goes on meanwhile."""
+        """Copies the items to ``device`` asynchronously."""
         whole = self if self.first_V is None else self.select(torch.arange(len(self)))
         return Frames(sent(whole.rows_ND, device), sent(whole.offsets_V1, device))
 

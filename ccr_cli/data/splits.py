@@ -1,7 +1,7 @@
-"""Splits: train, val and test as the data set says, and validation halved by item.
+"""Splits: train, val and test of the data set, and two halves of validation.
 
-One half of the validation items (`val-select`) chooses epochs and hyper-parameters; the other (`val-report`)
-is for reporting. Items of one group fall into one half.
+One half of the validation items (`val-select`) selects epochs and hyper-parameters; the other (`val-report`) is for
+reporting. Items of one group are in one half.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def items_of(items: pd.DataFrame, split: str) -> pd.DataFrame:
     """Returns the items of a split, in the data set's order.
 
     Raises:
-        UsageError: If there is no such split.
+        UsageError: If the split is unknown.
     """
     refuse_unknown(split)
     chosen = items[items["split"] == split.split("-")[0]]
@@ -30,13 +30,13 @@ def items_of(items: pd.DataFrame, split: str) -> pd.DataFrame:
 
 
 def refuse_unknown(split: str) -> None:
-    """Refuses the name of a split that there is not.
+    """Refuses an unknown split.
 
     Raises:
-        UsageError: If it is none of `SPLITS`.
+        UsageError: If it is not in `SPLITS`.
     """
     if split not in SPLITS:
-        raise UsageError(f"there is no split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
+        raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
 
 
 def _selects(group: str) -> bool:

@@ -77,7 +77,7 @@ def test_several_fit(command: tuple[str, ...], chain: Chain) -> None:
 @pytest.mark.parametrize(
     ("options", "said", "hint"),
     [
-        (("--method", "ulm"), "there is no method named 'ulm'", "uml? known methods: basic, "),
+        (("--method", "ulm"), "'ulm'", "'uml'"),
         (("--noise", "40"), "--noise 40: a share lies between 0 and 1", "--noise 0.4 is 40 %"),
         (("--noise", "-1"), "--noise -1: a share", "--noise 0.4 is 40 %"),
         (("--sweep", "noise=0,40"), "--sweep noise=40: a share", "--sweep noise=0.4 is 40 %"),
@@ -85,7 +85,12 @@ def test_several_fit(command: tuple[str, ...], chain: Chain) -> None:
 )
 def test_what_was_meant_is_said(options: tuple[str, ...], said: str, hint: str, chain: Chain) -> None:
     done = chain.ccr("train", *options)
-    assert (done.code, done.out) == (2, "") and f"error: {said}" in done.err and f"try: {hint}" in done.err
+    assert (
+        (done.code, done.out) == (2, "")
+        and done.err.startswith("error: ")
+        and said in done.err
+        and hint in done.err.split("try: ")[1]
+    )
 
 
 def test_a_name_without_its_folder_is_looked_for(chain: Chain) -> None:

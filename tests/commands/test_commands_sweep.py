@@ -102,7 +102,7 @@ def test_each_run_is_that_of_a_single_command(workspace: Chain, tmp_path: Path) 
         (("--sweep", "seed=0,1", "--seed", "0"), "--sweep seed=0,1 and --seed "),
         (("--sweep", "epochs=1,2"), "--sweep epochs=1,2 and --epochs "),
         (("--sweep", "dim=16,32"), "--sweep dim=16,32 and --set dim "),
-        (("--sweep", "method=uml,basic", "-m", "uml"), "--sweep method=uml,basic and --method are two answers"),
+        (("--sweep", "method=uml,basic", "-m", "uml"), "--sweep method=uml,basic and --method "),
         (("--sweep", "seed=0,1", "--name", "mine"), "--name mine names one run"),
         (("--sweep", "seed=0,1", "--shard", "3/2"), "--shard 3/2: there is no such part"),
         (("--shard", "1/2"), "--shard goes with --sweep"),
@@ -131,14 +131,14 @@ def test_a_dry_run_shows_the_grid(workspace: Chain) -> None:
     done = workspace.ccr(*grid)
     assert done.code == 3 and [row["state"] for row in table(done.out)] == ["refused", *["to do"] * 3]
     assert "nothing to train" in table(done.out)[0]["run"]
-    found = json.loads(workspace.ccr(*grid, "--json").out)
-    assert [(plan["kind"], plan["state"], plan.get("sweep")) for plan in found["made"]] == [
+    plans = json.loads(workspace.ccr(*grid, "--json").out)
+    assert [(plan["kind"], plan["state"], plan.get("sweep")) for plan in plans["made"]] == [
         ("noise", "to do", None),
         ("run", "to do", {"evidential_weight": "0", "hinge_weight": "1"}),
         ("run", "to do", {"evidential_weight": "1", "hinge_weight": "0"}),
         ("run", "to do", {"evidential_weight": "1", "hinge_weight": "1"}),
     ]
-    (refused,) = found["failed"]
+    (refused,) = plans["failed"]
     assert refused["sweep"] == {"evidential_weight": "0", "hinge_weight": "0"} and refused["exit_code"] == 2
 
 
@@ -147,16 +147,16 @@ def test_what_fails_is_in_a_table_and_the_rest_is_made(workspace: Chain) -> None
     axes = ("--sweep", "lr=1e36,0.01", "--sweep", "seed=0,1")
     done = workspace.ccr("train", "--method", "infonce", *SHORT, *axes)
     assert done.code == 3 and [base.load(path).request["lr"] for path in runs(done)] == [0.01, 0.01]
-    rows = done.err.split("2 of 4 runs of the sweep are not made:\n")[1].splitlines()
+    rows = done.err[done.err.index("2 of 4 runs ") :].splitlines()[1:]
     assert [row.split()[0] for row in rows[:3]] == ["run", "lr=1e36", "lr=1e36"]
-    assert "stopped in epoch 1: the loss is not finite" in rows[1]
-    found = workspace.ccr("train", "--method", "infonce", *SHORT, *axes, "--json")
-    printed = json.loads(found.out)
-    assert found.code == 3 and [a["path"] for a in printed["read"] + printed["made"]] == done.out.splitlines()
-    assert [each["sweep"]["seed"] for each in printed["failed"]] == ["0", "1"]
+    assert "epoch 1" in rows[1] and "not finite" in rows[1]
+    again = workspace.ccr("train", "--method", "infonce", *SHORT, *axes, "--json")
+    printed = json.loads(again.out)
+    assert again.code == 3 and [a["path"] for a in printed["read"] + printed["made"]] == done.out.splitlines()
+    assert [run["sweep"]["seed"] for run in printed["failed"]] == ["0", "1"]
 
     alone = workspace.ccr("train", "--method", "infonce", *SHORT, "--sweep", "lr=1e36,1e37")
-    assert (alone.code, alone.out) == (1, "") and "2 of 2 runs of the sweep are not made" in alone.err
+    assert (alone.code, alone.out) == (1, "") and "2 of 2 runs " in alone.err
 
 
 def stop_in_the_second(workspace: Chain, number: int) -> subprocess.Popen[str]:

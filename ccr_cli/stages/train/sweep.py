@@ -16,7 +16,7 @@ from ccr_cli import registry
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.build import Planned, in_work
 from ccr_cli.console import counted, say
-from ccr_cli.errors import CcrError, LockedError, ResourceError, Terminated, UsageError, as_user_error
+from ccr_cli.errors import CcrError, LockedError, ResourceError, Terminated, UsageError, as_user_error, no_share
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import sweepable, typed
 from ccr_cli.stages.shared.sharding import rank_and_size
@@ -136,6 +136,8 @@ def _varied(options: TrainingOptions, values: Mapping[str, str]) -> TrainingOpti
     for key in (key for key in values if key in FLAGS):
         try:
             changed[key] = typed(values[key], hints[key])
+            if key == "noise" and changed[key] is not None and not 0 <= changed[key] <= 1:
+                raise no_share("--sweep noise=", changed[key])
             if isinstance(changed[key], int | float) and not 0 <= changed[key] < math.inf:
                 raise ValueError("expected a number from 0")
         except ValueError as error:
