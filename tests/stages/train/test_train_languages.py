@@ -197,7 +197,7 @@ def test_who_trains_on_what_people_wrote_is_marked(space: Path, tmp_path: Path) 
     french = next((space / "translations/toy").glob("fr*"))
     done = toy.ok(*TRAIN, translated, french, "--name", "people", workspace=space)
     assert run.config(done.made)["human"] == ["es"] and "human" not in run.config(made(space, "both"))
-    assert "people wrote the es captions that are trained on" in done.err
+    assert "people wrote the es training captions" in done.err
     found = figures(toy.ok("evaluate", done.made.path, *CPU, workspace=space).made)
     assert found["es none"]["signature"].mt == "human:recorded:human.tsv+fr=recorded:hand"
     assert found["fr none"]["signature"].mt == "recorded:hand+es=human:recorded:human.tsv"
