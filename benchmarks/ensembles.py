@@ -20,7 +20,7 @@ import torch
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.stages.evaluate.measure import Options
+from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -40,7 +40,7 @@ def groups(runs: Sequence[base.Artifact]) -> Iterator[list[base.Artifact]]:
 
 def measure(inputs: Inputs, runs: Sequence[base.Artifact], lang: str) -> dict[str, Any]:
     """What is kept of the result in the language."""
-    made = evaluate(inputs, runs, Options(split=SPLIT, langs=(lang,)), device="cpu")
+    made = evaluate(inputs, runs, EvaluationOptions(split=SPLIT, langs=(lang,)), device="cpu")
     found = next(
         r for r in evaluation.results(made) if r["lang"] == lang and r["fusion"] == "none" and not r["reading"]
     )

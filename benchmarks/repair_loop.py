@@ -32,7 +32,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import pairs_file
 from ccr_cli.data.seeds import derive
 from ccr_cli.stages.diagnose.stage import diagnose
-from ccr_cli.stages.evaluate.measure import Options
+from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.options import TrainingOptions
@@ -80,7 +80,7 @@ class Loop:
     def row(self, arm: str) -> dict[str, Any]:
         """Trains and measures an arm."""
         trained = self.train(arm)
-        made = evaluate(self.inputs, trained, Options(split="val-report"), device="cpu", force=True)
+        made = evaluate(self.inputs, trained, EvaluationOptions(split="val-report"), device="cpu", force=True)
         results = evaluation.results(made)
         number, asked = next((i, r) for i, r in enumerate(results) if r["role"] == "target" and r["fusion"] == "none")
         row = {

@@ -29,12 +29,12 @@ from ccr_cli.artifacts.signature import Signature
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.metrics.corruption import corrupt_texts
 from ccr_cli.stages.evaluate import ood
-from ccr_cli.stages.evaluate.measure import Options
+from ccr_cli.stages.evaluate.options import HALF, EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
-from ccr_cli.stages.shared.scoring import Sides, score_gallery
+from ccr_cli.stages.shared.scoring import EmbeddedGallery, score_gallery
 from ccr_cli.stages.shared.triplets import gallery
 
 SPLIT = "val-report"
@@ -44,13 +44,13 @@ CPU = torch.device("cpu")
 DIRECTIONS = ("t2v", "v2t")
 
 
-def asked(lang: str, other: str) -> Iterator[tuple[str, Options]]:
+def asked(lang: str, other: str) -> Iterator[tuple[str, EvaluationOptions]]:
     """What is measured, under a name."""
-    usual = Options(split=SPLIT, langs=(lang,))
+    usual = EvaluationOptions(split=SPLIT, langs=(lang,))
     for how in CORRUPTIONS:
         for share in SHARES:
             yield f"{how} {share:g}", replace(usual, corrupt=share, corruption=how)
-    yield "half", replace(usual, ood=ood.HALF)
+    yield "half", replace(usual, ood=HALF)
     yield other, replace(usual, ood=other)
     yield "text", replace(usual, task="text")
 
@@ -89,9 +89,9 @@ def draws(inputs: Inputs, trained: base.Artifact, lang: str) -> dict[str, Any]:
     for seed in range(DRAWS):
         texts = corrupt_texts(found.texts, SHARES[0], "drop", lang, seed)
         text_TD = encode_and_embed(method, tokenizer, texts, CPU)
-        sides = Sides(replace(found, texts=texts), visual_VD, text_TD)
-        values.setdefault("SumR", []).append(score_gallery(sides.found, visual_VD, text_TD).sum_r)
-        for direction, queries in ood.asked(sides).items():
+        sides = EmbeddedGallery(replace(found, texts=texts), visual_VD, text_TD)
+        values.setdefault("SumR", []).append(score_gallery(sides.gallery, visual_VD, text_TD).sum_r)
+        for direction, queries in ood.queries_of(sides).items():
             for name, score_Q in queries.scores(method).items():
                 values.setdefault(f"{direction} {name}", []).append(float(score_Q.mean()))
     spread = {name: [float(np.mean(each)), float(np.std(each, ddof=1))] for name, each in values.items()}
@@ -119,7 +119,7 @@ def tables(rows: Sequence[Mapping[str, Any]], other: str) -> Iterator[str]:
     yield "\n**Does the query belong to the gallery?**\n"
     yield f"| | | captions: {scores} | pictures: {scores} |\n| --- | --- |{' ---: |' * 6}"
     for row in rows:
-        if row["asked"] in (ood.HALF, other):
+        if row["asked"] in (HALF, other):
             yield f"| {_named(row)} | {row['asked']} | {_cells(row['ood'])}"
     yield "\n**Sentences find their translations**\n"
     yield f"| | right | mAP | R@1 | R@5 | R@10 | mAP, the other way |\n| --- | --- |{' ---: |' * 5}"

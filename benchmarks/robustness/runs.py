@@ -18,7 +18,7 @@ import torch
 
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation, run
-from ccr_cli.stages.evaluate.measure import Options
+from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.options import TrainingOptions
@@ -89,9 +89,9 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
     )
     trained = train_on(inputs, sources, options)
     cpu_seconds = time.process_time() - before
-    asked = [Options(split="val-report")]
+    asked = [EvaluationOptions(split="val-report")]
     if language(cell.translations) == "fr":  # beta = 0: the queries as they are in English, translate-test
-        asked.append(Options(split="val-report", beta=0.0))
+        asked.append(EvaluationOptions(split="val-report", beta=0.0))
     made = [evaluate(inputs, trained, measured, device=device, force=True) for measured in asked]
     row = {
         "when": now(),

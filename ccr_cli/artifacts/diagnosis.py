@@ -1,4 +1,4 @@
-"""diagnosis: what a run believes of every training pair, and how far that is right where the truth is known."""
+"""diagnosis: a model's belief in every training pair, and its precision and recall where the truth is known."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ PAIRS = pa.schema(
         pa.field("forgotten", pa.int32()),
     ]
 )
-"""`slot_id` is the caption whose place the pair takes in training, `source_caption_id` the one that was given there:
-the same but for synthetic noise. `place` 1 is the most suspicious pair. `support` is how many other items share the
-best-known word of both texts, the lesser of the two: below `RARE` there is little evidence either way. `verdict` and
-`truth` are clean or noisy; `truth` is null where no synthetic noise says it, `back` where there is none."""
+"""`slot_id` is the caption whose place the pair takes in training, `source_caption_id` the caption used there: the same
+unless synthetic noise switched it. `place` 1 is the most suspicious pair. `support` is the number of other items that
+share the most common word of each text, the lesser of the two: below `RARE` there is little evidence either way.
+`verdict` and `truth` are clean or noisy; `truth` is null without synthetic noise, `back` without a back-translation."""
 TRAJECTORY = PAIRS.names[-8:]
-"""What the run wrote of the pair from epoch to epoch; null where it wrote nothing."""
+"""Summary of the pair's values after each epoch of training; null if the run recorded none."""
 
 THRESHOLD = 0.5
-"""A pair is noisy if its P(clean) is below: whatever made it is then more probable under the mixture's wrong part."""
+"""A pair is noisy if its P(clean) is below: its score is then more probable under the mixture's wrong component."""
 WITHOUT_SIDE = ("oracle", "translation", "triangle")
-"""Judges that choose by themselves what they read."""
+"""Judges that choose what they read."""
 RARE = 3
 
 
 def summary(artifact: Artifact) -> dict[str, Any]:
-    """Reads the summary of a diagnosis; early ones name a side that their judge did not have."""
+    """Reads the summary of a diagnosis; early versions name a side for judges that take none."""
     value: dict[str, Any] = read_json(artifact.file("summary.json"))
     return value | {"judge_side": ""} if value.get("judge") in WITHOUT_SIDE else value
 

@@ -41,7 +41,7 @@ OUTSIDE = pa.schema(
         pa.field("entropy", pa.float64()),
     ]
 )
-"""Queries of categories that were left out of training beside the others; `result` and `direction` as in `RANKS`."""
+"""Queries that have no match in the gallery (`left_out`), and those that do; `result` and `direction` as in `RANKS`."""
 
 
 TEXT_CORRUPTIONS = ("drop", "replace", "shuffle")
@@ -82,16 +82,13 @@ def results(artifact: Artifact) -> list[dict[str, Any]]:
 
 
 def run_id(artifact: Artifact) -> str:
-    """Whose results an evaluation or a diagnosis has: the id of its run.
-
-    Its own id where it has none (a model that was not trained here) or several, which are one ensemble.
-    """
+    """The id of the run of an evaluation or a diagnosis; its own id where it has none, or several."""
     ids = [parent.id for parent in artifact.parents if parent.kind == "run"]
     return ids[0] if len(ids) == 1 else artifact.id
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """What stands for a result: `SumR`, or `mAP` where whatever has the query's category is right."""
+    """The headline figure of a result: `SumR`, or `mAP` where everything in the query's category is right."""
     signed = signature_of(result)
     return "mAP" if signed and signed.labelled else "SumR"
 
@@ -110,12 +107,10 @@ def interval(result: Mapping[str, Any], figure: str, direction: str | None = Non
         figure: `SumR` or `mAP`; in a direction `R@1`, `MedR`, ...
         direction: `t2v` or `v2t`.
     """
-    told = result.get("intervals") or {
-        "SumR": result.get("SumR_interval"),
-        "mAP": result.get("mAP_interval"),
-    }  # 0.1.dev
-    found = (told.get(direction) or {} if direction else told).get(figure)
-    return None if found is None else (found[0], found[1])
+    early = {"SumR": result.get("SumR_interval"), "mAP": result.get("mAP_interval")}  # 0.1.dev
+    intervals = result.get("intervals") or early
+    ends = (intervals.get(direction) or {} if direction else intervals).get(figure)
+    return None if ends is None else (ends[0], ends[1])
 
 
 def read_ranks(artifact: Artifact) -> pd.DataFrame:
@@ -124,6 +119,6 @@ def read_ranks(artifact: Artifact) -> pd.DataFrame:
 
 
 def read_outside(artifact: Artifact) -> pd.DataFrame | None:
-    """Reads the queries of categories left out of training, beside the others; None where none were left out."""
+    """Reads the queries with and without a match in the gallery; None if only the former were measured."""
     path = artifact.path / "outside.parquet"
     return read_table(path, OUTSIDE) if path.exists() else None

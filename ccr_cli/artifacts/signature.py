@@ -15,6 +15,8 @@ from urllib.parse import unquote
 
 NONE = "none"
 FULL, LABELLED, ZERO_SHOT = "full", "labelled", "zero-shot"
+COMMON_PROTOCOLS = (FULL, LABELLED)
+"""Protocols that every data set has; others are of a data set's manifest."""
 SOFTMAX = "softmax"
 HUMAN = "human"
 OWN_SPLIT = "own-split"

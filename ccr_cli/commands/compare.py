@@ -20,44 +20,47 @@ def compare(
     artifacts: c.Artifacts = None,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Queries in the source language, fused ones and further readings of a model too."),
+        typer.Option(
+            "--all", help="Also compare source-language queries, fused queries and further readings of a model."
+        ),
     ] = False,
     workspace: c.WorkspaceOption = Path("."),
     json: c.Json = False,
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Say whether one system is better than another on the same queries, and by how much.
+    """Test whether one system is better than another on the same queries, and by how much.
 
-    Reads two or more evaluations, or runs that were evaluated; the first is what the others are held against. Runs
-    that differ in their seeds alone count as one system, with the mean of their figures. Intervals and p values are
-    over items, each with all its queries. The table goes to standard output, the verdict in words to standard error;
-    -v adds deviations and signatures.
+    Compares the first of two or more evaluations, or of runs that were evaluated, with each of the others. Runs that
+    differ only in their seeds count as one system, with the mean of their figures. Intervals and p values are over
+    items, each with all its queries. The table goes to standard output, the verdict in words to standard error; -v adds
+    standard deviations and signatures.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)
     from ccr_cli.stages.evaluate.compare import compare as stage
 
-    found = stage(inputs, every=every)
+    comparisons = stage(inputs, every=every)
     if json:
-        c.show_json({"comparisons": [_facts(each) for each in found]})
+        c.show_json({"comparisons": [_facts(comparison) for comparison in comparisons]})
     elif sys.stdout.isatty():
-        for each in found:
-            rows = [_row(line) for line in each.lines]
-            heads = ("figure", each.first, each.second, "difference", "95 % interval", "p")
-            c.show_table(heads, rows, title=each.what)
-            for signature in dict.fromkeys(each.signatures):
+        for comparison in comparisons:
+            rows = [_row(line) for line in comparison.lines]
+            heads = ("figure", comparison.first, comparison.second, "difference", "95% interval", "p")
+            c.show_table(heads, rows, title=comparison.what)
+            for signature in dict.fromkeys(comparison.signatures):
                 console.say(signature, level=1, style="dim")
     else:
         columns = _COLUMNS if verbose else _NARROW
-        rows = [[row[name] for name in columns] for each in found for row in _plain(each, 6 if verbose else 4)]
+        rows = [[row[name] for name in columns] for cmp in comparisons for row in _plain(cmp, 6 if verbose else 4)]
         c.show_table(columns, rows)
-    for each in found:
-        console.say(f"{each.what}: {each.words()}")
-    if not json and any(line.p_holm is None for each in found for line in each.lines):
-        console.say("p is - where the figure is a median: no sum over items, so no signs to flip; see its interval")
-    if any(value.seeds == 1 for each in found for value in (each.lines[0].first, each.lines[0].second)):
-        console.say("of one seed there is no deviation: another seed may move a difference by more than its interval")
+    for comparison in comparisons:
+        console.say(f"{comparison.what}: {comparison.words()}")
+    if not json and any(line.p_holm is None for comparison in comparisons for line in comparison.lines):
+        console.say("p is - for a median, which is no sum over items whose signs could be flipped; see its interval")
+    headlines = [comparison.lines[0] for comparison in comparisons]
+    if any(value.seeds == 1 for line in headlines for value in (line.first, line.second)):
+        console.say("one seed has no standard deviation: another seed may move a difference by more than its interval")
 
 
 _COLUMNS = (
@@ -67,16 +70,25 @@ _COLUMNS = (
 _NARROW = ("data", "figure", "first", "second", "first_mean", "second_mean", *_COLUMNS[10:13], "p_holm", "verdict")
 
 
-def _plain(each: Comparison, digits: int) -> list[dict[str, object]]:
+def _plain(comparison: Comparison, digits: int) -> list[dict[str, object]]:
     def _digits(value: float | None) -> str | None:
         return None if value is None else f"{value:.{digits}g}"
 
     rows: list[dict[str, object]] = []
-    for line in each.lines:
+    for line in comparison.lines:
         values = [x for v in (line.first, line.second) for x in (_digits(v.mean), _digits(v.sd), v.seeds)]
         d = line.difference
         tested = [*map(_digits, (d.estimate, d.low, d.high)), _p(d.p, digits - 2), _p(line.p_holm, digits - 2)]
-        cells = [each.what, line.figure, each.first, each.second, *values, *tested, line.verdict, *each.signatures]
+        cells = [
+            comparison.what,
+            line.figure,
+            comparison.first,
+            comparison.second,
+            *values,
+            *tested,
+            line.verdict,
+            *comparison.signatures,
+        ]
         rows.append(dict(zip(_COLUMNS, cells, strict=True)))
     return rows
 
@@ -100,16 +112,16 @@ def _value(value: Value) -> str:
     return f"{value.mean:.1f}" if value.sd is None else f"{value.mean:.1f} ± {value.sd:.1f} (n = {value.seeds})"
 
 
-def _facts(each: Comparison) -> dict[str, Any]:
+def _facts(comparison: Comparison) -> dict[str, Any]:
     from dataclasses import asdict
 
     from ccr_cli.metrics import bootstrap, paired
 
-    lines = [{**asdict(line), "verdict": line.verdict} for line in each.lines]
+    lines = [{**asdict(line), "verdict": line.verdict} for line in comparison.lines]
     for line in lines:  # a direction without queries
         line["difference"] = {k: None if v != v else v for k, v in line["difference"].items()}
     how = {"level": bootstrap.LEVEL, "resamples": paired.SAMPLES, "flips": paired.FLIPS, "drawn": "items", "seed": 0}
-    return {**asdict(each), "lines": lines, "words": each.words(), "how": how}
+    return {**asdict(comparison), "lines": lines, "words": comparison.words(), "how": how}
 
 
 EPILOG = c.examples(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +20,11 @@ def diagnose(
     artifacts: c.Artifacts = None,
     judge: Annotated[
         str | None,
-        typer.Option("--judge", help=c.option_help("judges"), show_default="the run's, else two-group"),
+        typer.Option(
+            "--judge",
+            help=c.option_help("judges"),
+            show_default="the run's if it judges after each epoch, else two-group",
+        ),
     ] = None,
     judge_side: Annotated[
         str | None,
@@ -31,17 +34,17 @@ def diagnose(
         float | None,
         typer.Option(
             "--share",
-            help="Call this share of the pairs noisy, the most suspicious, such as 0.05.",
+            help="Call this fraction of the pairs noisy, the most suspicious ones (0 to 1).",
             show_default="P(clean) below 0.5",
         ),
     ] = None,
     worst: Annotated[
         int | None,
-        typer.Option("--worst", min=1, help="Print so many of the most suspicious pairs in place of paths."),
+        typer.Option("--worst", min=1, help="Print this many of the most suspicious pairs instead of paths."),
     ] = None,
     sheet: Annotated[
         Path | None,
-        typer.Option("--sheet", help="Write these (20 without --worst) with their pictures to a .html file."),
+        typer.Option("--sheet", help="Write these pairs (20 without --worst) with their pictures to a .html file."),
     ] = None,
     export: Annotated[
         Path | None,
@@ -60,11 +63,11 @@ def diagnose(
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Say which training pairs a run does not believe.
+    """Find the training pairs that a model considers mismatched.
 
-    Reads a run and writes a diagnosis: evidence, belief, uncertainty and P(clean) of every training pair, how it fared
-    from epoch to epoch, the most suspicious translations first, and precision and recall where synthetic noise knows
-    the truth; of several runs that are given, one each.
+    Judges the training pairs of a run and writes a diagnosis: evidence, belief, uncertainty and P(clean) of every pair,
+    its values after each epoch, the most suspicious pairs first, and precision and recall where synthetic noise gives
+    the truth. Of several runs it writes one diagnosis each.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -72,25 +75,24 @@ def diagnose(
     from ccr_cli.commands.show import show_summary
     from ccr_cli.data import pairs_file as pairs_file
     from ccr_cli.stages.diagnose.stage import diagnose as stage
-    from ccr_cli.stages.diagnose.suspects import SHOWN, read_by_a_person, write_sheet
-    from ccr_cli.stages.diagnose.suspects import worst as look
+    from ccr_cli.stages.diagnose.suspects import SHOWN, most_suspicious, terminal_columns, write_sheet
 
     runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
     if len(runs) < 2:
         runs = [inputs.one("run", "", hint="ccr train --method uml")]
     elif name is not None:
-        raise UsageError(f"--name {name} names one diagnosis, and {len(runs)} runs are given", hint="leave --name out")
+        raise UsageError(f"--name {name} names one diagnosis, not those of {len(runs)} runs", hint="leave --name out")
     elif (worst, sheet, export) != (None, None, None):
-        raise UsageError(f"--worst, --sheet and --export are of one run, and {len(runs)} are given", hint="name one")
+        raise UsageError(f"--worst, --sheet and --export need one run, not {len(runs)}", hint="name one")
     if sheet is not None and sheet.suffix != ".html":
         raise UsageError(f"--sheet writes .html, not {sheet.name!r}")
     if export is not None:
         pairs_file.check(export)
+    options: dict[str, Any] = {"judge": judge, "judge_side": judge_side, "share": share}
     made = []
     for trained in runs:
         with suppress(Planned):
-            asked = partial(stage, inputs, trained, judge=judge, judge_side=judge_side, share=share)
-            made.append(asked(device=device, name=name, force=force))
+            made.append(stage(inputs, trained, **options, device=device, name=name, force=force))
             show_summary(made[-1])
         for parent in trained.parents:
             inputs.parent(trained, parent.kind)
@@ -102,7 +104,7 @@ def diagnose(
         pairs_file.write(export, diagnosis.read_pairs(made[0]))
         console.say(f"  every pair with its verdict: {export}")
     data = inputs.parent(runs[0], "dataset")
-    rows = look(made[0], data, worst or 20) if worst or sheet else []
+    rows = most_suspicious(made[0], data, worst or 20) if worst or sheet else []
     if sheet is not None:
         write_sheet(sheet, rows, made[0], data)
         console.say(f"  the sheet: {sheet}")
@@ -111,7 +113,7 @@ def diagnose(
     elif json:
         c.show_json({"diagnosis": str(made[0].path), "worst": [_facts(row) for row in rows]})
     else:
-        columns = read_by_a_person(rows) if sys.stdout.isatty() else SHOWN
+        columns = terminal_columns(rows) if sys.stdout.isatty() else SHOWN
         c.show_table(columns, [[_cell(row[name]) for name in columns] for row in rows])
 
 

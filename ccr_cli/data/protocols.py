@@ -9,13 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, ZERO_SHOT
 from ccr_cli.data.splits import SPLITS
 from ccr_cli.errors import ArtifactError
 
-USUAL = ("full", "labelled")
-"""Protocols of every data set."""
 POSITIVES = ("all", "single")
-ZERO_SHOT = "zero-shot"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -61,7 +59,7 @@ def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protoco
         name = entry.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in found:
             raise ArtifactError(f"{where}: a protocol has a name of its own, of [A-Za-z0-9._-], not {name!r}")
-        if name in (*USUAL, *SPLITS) or name.startswith(ZERO_SHOT):
+        if name in (*COMMON_PROTOCOLS, *SPLITS) or name.startswith(ZERO_SHOT):
             raise ArtifactError(f"{where}: a protocol cannot be called {name!r}, which has a meaning already")
         for key, value in entry.items():
             if key not in _KEYS:

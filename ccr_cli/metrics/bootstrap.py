@@ -1,10 +1,10 @@
-"""How far other test items would move a figure: percentile bootstrap over items, each drawn with all its queries.
+"""Confidence intervals of figures over other test items: percentile bootstrap, each item drawn with all its queries.
 
-Captions of one picture are not independent, and the picture itself asks for its captions; so items are what is
-drawn, and both directions see the same ones. It says nothing about training: seeds do.
+Captions of one picture are not independent, and the picture itself is a query for its captions. So items are drawn, and
+both directions use the same draw. Variance over training is not included; for that, compare seeds.
 
-Every figure but the median is a ratio of sums over queries, so that a resample is a row of weights (how often each
-item was drawn) times a table of sums by item; the median is read off the cumulated weights of the sorted ranks.
+Every figure but the median is a ratio of sums over queries, so a resample is a row of weights (how often each item was
+drawn) times a table of sums by item; the median is read off the cumulated weights of the sorted ranks.
 
 Shape legend: Q queries, I items, R resamples, C figures, K means of one direction.
 """
@@ -43,7 +43,7 @@ ROOM = 2**22
 
 
 @dataclass(frozen=True)
-class Asked:
+class RankedQueries:
     """The queries of one direction that have a right answer."""
 
     item_Q: IntArray
@@ -54,7 +54,7 @@ class Asked:
     """average precision in [0, 1]"""
 
     @classmethod
-    def of(cls, ranks: Ranks, item_Q: IntArray, tie: str = "mid") -> Asked:
+    def of(cls, ranks: Ranks, item_Q: IntArray, tie: str = "mid") -> RankedQueries:
         """Those of one direction of retrieval, under a tie rule; queries without a positive are left out."""
         if len(item_Q) != len(ranks):
             raise ValueError(f"items are named for {len(item_Q)} queries, there are {len(ranks)}")
@@ -65,12 +65,12 @@ class Asked:
 class _Side:
     """One direction as sums over items."""
 
-    def __init__(self, asked: Asked, item_Q: IntArray, n_items: int) -> None:
+    def __init__(self, queries: RankedQueries, item_Q: IntArray, n_items: int) -> None:
         self.count_I = np.bincount(item_Q, minlength=n_items).astype(np.float64)
-        values = (value(asked.rank_Q, asked.ap_Q) for value in _VALUES.values())
+        values = (value(queries.rank_Q, queries.ap_Q) for value in _VALUES.values())
         self.sum_IK: FloatArray = np.stack([np.bincount(item_Q, weights=v, minlength=n_items) for v in values], axis=1)
-        order = np.argsort(asked.rank_Q, kind="stable")
-        self.rank_Q, self.item_Q = asked.rank_Q[order], item_Q[order]
+        order = np.argsort(queries.rank_Q, kind="stable")
+        self.rank_Q, self.item_Q = queries.rank_Q[order], item_Q[order]
 
     def figures(self, weight_RI: IntArray) -> FloatArray:
         """The means and the median of each resample, (R, K + 1); nan for one without a query."""
@@ -99,7 +99,7 @@ def _first_above(reached_rQ: IntArray, at_r: IntArray) -> IntArray:
 class Gallery:
     """The queries of both directions of one gallery, as sums over items."""
 
-    def __init__(self, t2v: Asked, v2t: Asked) -> None:
+    def __init__(self, t2v: RankedQueries, v2t: RankedQueries) -> None:
         """Args: the queries of each direction, with the same numbers for the same items.
 
         Raises:
@@ -110,7 +110,7 @@ class Gallery:
             raise ValueError("there is no query with a positive to resample")
         self.n_items = len(items)
         split = np.split(codes.astype(np.int64), [len(t2v.item_Q)])
-        self.sides = [_Side(asked, code_Q, len(items)) for asked, code_Q in zip((t2v, v2t), split, strict=True)]
+        self.sides = [_Side(queries, code_Q, len(items)) for queries, code_Q in zip((t2v, v2t), split, strict=True)]
 
     def figures(self, weight_RI: IntArray | None = None) -> FloatArray:
         """Every figure of each resample, (R, C), columns as `FIGURES`; without weights of the queries as they are."""
@@ -122,9 +122,16 @@ class Gallery:
         return resamples(self.n_items, rng, samples)
 
 
-def resamples(n_items: int, rng: np.random.Generator, samples: int) -> Iterator[IntArray]:
-    """Resamples of so many items, blocks (R, I) of how often each was drawn."""
-    rows = max(1, ROOM // n_items)
+def resamples(n_items: int, rng: np.random.Generator, samples: int, width: int = 0) -> Iterator[IntArray]:
+    """Resamples of items, blocks (R, I) of how often each was drawn.
+
+    Args:
+        n_items: Number of items.
+        rng: Draws them.
+        samples: Number of resamples.
+        width: How many numbers the caller makes of each resample, where they are more than the items.
+    """
+    rows = max(1, ROOM // max(n_items, width))
     for start in range(0, samples, rows):
         drawn_RI = rng.integers(0, n_items, (min(rows, samples - start), n_items))
         drawn_RI += np.arange(len(drawn_RI))[:, None] * n_items

@@ -1,24 +1,29 @@
-"""Whether one uncertainty knows better than another when retrieval fails: paired bootstrap over items.
+"""Comparing uncertainties of queries by a paired bootstrap over items.
 
-Every item is drawn with all its queries, and both uncertainties see the same draw. A query drawn twice counts twice.
-Queries of equal uncertainty stand in every order equally, as in `calibration`.
+`gaps`: does one uncertainty predict failure better than others? `separation`: do scores separate queries of one kind
+from those of another, such as intact from corrupted?
+
+Every item is drawn with all its queries, and all scores see the same draw. A query drawn twice counts twice. Queries of
+equal uncertainty stand in every order equally, as in `calibration`.
 
 Shape legend: Q queries, I items, R resamples, U groups of equal uncertainty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ccr_cli.metrics.bootstrap import LEVEL, ROOM, SAMPLES, FloatArray, IntArray, ends
+from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, FloatArray, IntArray, ends, resamples
+from ccr_cli.metrics.detection import auroc
 
 FIGURES = ("auroc", "aurc")
 
 
-class Doubt:
+class SortedUncertainty:
     """One uncertainty of some queries, sorted once for any number of resamples."""
 
     def __init__(self, uncertainty: ArrayLike, rank: ArrayLike) -> None:
@@ -61,14 +66,14 @@ def gaps(
     samples: int = SAMPLES,
     level: float = LEVEL,
 ) -> dict[str, dict[str, list[float] | None]]:
-    """The interval of AUROC and AURC of an uncertainty minus those of others.
+    """Intervals of the AUROC and AURC of an uncertainty minus those of others.
 
     Args:
         uncertainty: (Q,) higher means less certain.
-        others: By name the same of others.
+        others: Other uncertainties by name.
         rank: (Q,) rank of the best positive, from 1.
         item: (Q,) the item of each query, any numbers.
-        seed: Of the resampling.
+        seed: Seed of the resampling.
         samples: Number of resamples.
         level: Share of the resamples between the ends.
 
@@ -81,22 +86,92 @@ def gaps(
     code_Q = np.unique(np.asarray(item), return_inverse=True)[1]
     if not len(code_Q):
         raise ValueError("there is no query to resample")
-    mine, rivals = Doubt(uncertainty, rank), {name: Doubt(u, rank) for name, u in others.items()}
-    rng = np.random.default_rng(seed)
-    n_items = int(code_Q.max()) + 1
-    found: dict[str, list[FloatArray]] = {name: [] for name in rivals}
-    rows = max(1, ROOM // len(code_Q))
-    for start in range(0, samples, rows):
-        drawn_RI = rng.integers(0, n_items, (min(rows, samples - start), n_items))
-        weight_RI = np.stack([np.bincount(drawn_I, minlength=n_items) for drawn_I in drawn_RI])
-        weight_RQ = weight_RI[:, code_Q]
-        own_R2 = mine.figures(weight_RQ)
+    own, rivals = SortedUncertainty(uncertainty, rank), {name: SortedUncertainty(u, rank) for name, u in others.items()}
+    differences: dict[str, list[FloatArray]] = {name: [] for name in rivals}
+    for weight_RQ in _weights(code_Q, seed, samples):
+        own_R2 = own.figures(weight_RQ)
         for name, rival in rivals.items():
-            found[name].append(own_R2 - rival.figures(weight_RQ))
-    out: dict[str, dict[str, list[float] | None]] = {}
-    for name, parts in found.items():
-        low, high = ends(np.concatenate(parts), level)
-        out[name] = {
-            figure: None if np.isnan(low[n]) else [float(low[n]), float(high[n])] for n, figure in enumerate(FIGURES)
-        }
+            differences[name].append(own_R2 - rival.figures(weight_RQ))
+    out = {}
+    for name, parts in differences.items():
+        values_R2 = np.concatenate(parts)
+        out[name] = {figure: _interval(values_R2[:, n], level) for n, figure in enumerate(FIGURES)}
     return out
+
+
+def separation(
+    known: Mapping[str, ArrayLike],
+    unknown: Mapping[str, ArrayLike],
+    known_item: ArrayLike,
+    unknown_item: ArrayLike,
+    *,
+    seed: int = 0,
+    samples: int = SAMPLES,
+    level: float = LEVEL,
+) -> dict[str, dict[str, Any]]:
+    """How well each score separates unknown queries, which should score higher, from known ones.
+
+    Args:
+        known: By name a score of every known query. The first is compared with the others.
+        unknown: By the same names, of every unknown query.
+        known_item: The item of each known query: numbers, or names.
+        unknown_item: The item of each unknown query; an item with queries of both kinds is drawn with both.
+        seed: Seed of the resampling.
+        samples: Number of resamples.
+        level: Share of the resamples between the ends.
+
+    Returns:
+        By name `auroc` and its `interval`; the `means` of known and unknown queries, and the interval of the `rise`
+        from one to the other; and for all but the first `gap`, the interval of the first's AUROC minus its own.
+        Resamples that lack one kind are left out.
+
+    Raises:
+        ValueError: If there is no query of a kind.
+    """
+    items = np.concatenate([np.asarray(known_item), np.asarray(unknown_item)])
+    code_Q = np.unique(items, return_inverse=True)[1]
+    unknown_Q = np.arange(len(items)) >= len(np.asarray(known_item))
+    if unknown_Q.all() or not unknown_Q.any():
+        raise ValueError("there are no queries of two kinds")
+    score = {name: np.concatenate([np.asarray(known[name]), np.asarray(unknown[name])]) for name in known}
+    ordered = {name: SortedUncertainty(score_Q, 1 + unknown_Q) for name, score_Q in score.items()}
+    areas: dict[str, list[FloatArray]] = {name: [] for name in score}
+    rises: dict[str, list[FloatArray]] = {name: [] for name in score}
+    for weight_RQ in _weights(code_Q, seed, samples):
+        for name in score:
+            areas[name].append(ordered[name].figures(weight_RQ)[:, FIGURES.index("auroc")])
+            rises[name].append(_rise(score[name], unknown_Q, weight_RQ))
+    area = {name: np.concatenate(parts) for name, parts in areas.items()}
+    first, out = next(iter(score)), {}
+    for name, score_Q in score.items():
+        out[name] = {
+            "auroc": auroc(score_Q, unknown_Q),
+            "interval": _interval(area[name], level),
+            "means": [float(score_Q[~unknown_Q].mean()), float(score_Q[unknown_Q].mean())],
+            "rise": _interval(np.concatenate(rises[name]), level),
+        }
+        if name != first:
+            out[name]["gap"] = _interval(area[first] - area[name], level)
+    return out
+
+
+def _rise(score_Q: FloatArray, unknown_Q: NDArray[np.bool_], weight_RQ: IntArray) -> FloatArray:
+    """The mean of unknown queries less that of known ones, by resample (R,); nan where one kind was not drawn."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unknown_R, known_R = (
+            weight_RQ[:, kind_Q] @ score_Q[kind_Q] / weight_RQ[:, kind_Q].sum(axis=1)
+            for kind_Q in (unknown_Q, ~unknown_Q)
+        )
+    rise_R: FloatArray = unknown_R - known_R
+    return rise_R
+
+
+def _weights(code_Q: IntArray, seed: int, samples: int) -> Iterator[IntArray]:
+    """Blocks (R, Q) of how often each query is drawn."""
+    for weight_RI in resamples(int(code_Q.max()) + 1, np.random.default_rng(seed), samples, width=len(code_Q)):
+        yield weight_RI[:, code_Q]
+
+
+def _interval(value_R: FloatArray, level: float) -> list[float] | None:
+    low, high = ends(value_R[:, None], level)
+    return None if np.isnan(low[0]) else [float(low[0]), float(high[0])]

@@ -8,28 +8,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from asked import asked, problem, slow
+from ranked import problem, ranked, slow
 from scipy import stats
 
 from ccr_cli.metrics import bootstrap
-from ccr_cli.metrics.bootstrap import FIGURES, Asked, Gallery, intervals
+from ccr_cli.metrics.bootstrap import FIGURES, Gallery, RankedQueries, intervals
 
 Array = npt.NDArray[np.float64]
 
 
 def of_queries(item_Q: Any, rank_Q: Any) -> Gallery:
     """A gallery in which the second direction is as good as it can be."""
-    return Gallery(asked(item_Q, rank_Q), asked(np.unique(item_Q), np.ones(len(np.unique(item_Q)))))
+    return Gallery(ranked(item_Q, rank_Q), ranked(np.unique(item_Q), np.ones(len(np.unique(item_Q)))))
 
 
-def resampled(sides: tuple[Asked, Asked], rng: np.random.Generator) -> Array:
+def resampled(sides: tuple[RankedQueries, RankedQueries], rng: np.random.Generator) -> Array:
     """The figures of one resample, its queries written out one after the other."""
     items = sorted({*sides[0].item_Q, *sides[1].item_Q})
     drawn = [items[i] for i in rng.integers(0, len(items), len(items))]
     parts = []
     for side in sides:
         at = np.array([q for item in drawn for q in np.flatnonzero(side.item_Q == item)], dtype=int)
-        parts.append(Asked(side.item_Q[at], side.rank_Q[at], side.ap_Q[at]))
+        parts.append(RankedQueries(side.item_Q[at], side.rank_Q[at], side.ap_Q[at]))
     return slow(parts)
 
 
@@ -72,7 +72,7 @@ def test_drawing_items_widens_the_interval_when_their_captions_agree() -> None:
 
 
 def test_sum_r_draws_the_same_items_in_both_directions() -> None:
-    both = Gallery(asked(np.arange(20) // 10, [1] * 10 + [50] * 10), asked([0, 1], [1, 50]))
+    both = Gallery(ranked(np.arange(20) // 10, [1] * 10 + [50] * 10), ranked([0, 1], [1, 50]))
     found = intervals([both], samples=300)["SumR"]
     assert (found.estimate, found.low, found.high) == (300.0, 0.0, 600.0)  # both items good, or both bad
 
@@ -82,11 +82,11 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     rng = np.random.default_rng(0)
     names = ("t2v.R@1", "t2v.MedR", "t2v.mAP", "SumR", "mAP")
 
-    def sides(n_items: int) -> tuple[Asked, Asked]:
+    def sides(n_items: int) -> tuple[RankedQueries, RankedQueries]:
         hard_V = rng.normal(1.0, 1.0, n_items)
         rank_T = np.ceil(np.exp(np.repeat(hard_V, 3) + rng.normal(0, 0.7, 3 * n_items)))
         rank_V = np.ceil(np.exp(hard_V + rng.normal(0, 0.7, n_items)))
-        return asked(np.repeat(np.arange(n_items), 3), rank_T), asked(np.arange(n_items), rank_V)
+        return ranked(np.repeat(np.arange(n_items), 3), rank_T), ranked(np.arange(n_items), rank_V)
 
     truth = dict(zip(FIGURES, Gallery(*sides(200_000)).figures()[0], strict=True))
     held = dict.fromkeys(names, 0)
@@ -99,11 +99,11 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_a_direction_without_queries_says_nothing() -> None:
-    found = intervals([Gallery(asked([1, 2, 2], [1, 5, 9]), asked([], []))], samples=50)
+    found = intervals([Gallery(ranked([1, 2, 2], [1, 5, 9]), ranked([], []))], samples=50)
     assert not math.isnan(found["t2v.MedR"].low) and math.isnan(found["v2t.MedR"].low)
     assert math.isnan(found["SumR"].estimate) and math.isnan(found["mAP"].high)
     # two items, one of which is asked for by pictures alone: a quarter of the resamples has no caption
-    some = intervals([Gallery(asked([1], [3]), asked([1, 2], [1, 1]))], samples=50)["t2v.MedR"]
+    some = intervals([Gallery(ranked([1], [3]), ranked([1, 2], [1, 1]))], samples=50)["t2v.MedR"]
     assert (some.estimate, some.low, some.high) == (3.0, 3.0, 3.0)
 
 
@@ -112,4 +112,4 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         with pytest.raises(ValueError, match="bootstrap"):
             intervals([of_queries([0, 1], [1, 2])], **options)
     with pytest.raises(ValueError, match="no query"):
-        Gallery(asked([], []), asked([], []))
+        Gallery(ranked([], []), ranked([], []))

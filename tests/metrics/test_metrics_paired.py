@@ -7,23 +7,23 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 import pytest
-from asked import asked, problem, slow
+from ranked import problem, ranked, slow
 from scipy import stats
 
-from ccr_cli.metrics.bootstrap import FIGURES, Asked, Gallery
+from ccr_cli.metrics.bootstrap import FIGURES, Gallery, RankedQueries
 from ccr_cli.metrics.paired import differences, holm, interval
 
 Array = npt.NDArray[np.float64]
-Sides = tuple[Asked, Asked]
+Sides = tuple[RankedQueries, RankedQueries]
 
 
 def again(sides: Sides, seed: int, better: float = 0.0) -> Sides:
     """Another system, asked the same."""
     rng = np.random.default_rng(seed)
 
-    def other(side: Asked) -> Asked:
+    def other(side: RankedQueries) -> RankedQueries:
         rank = np.maximum(1, np.round(side.rank_Q * np.exp(rng.normal(-better, 0.8, len(side.rank_Q)))))
-        return Asked(side.item_Q, rank, rng.random(len(rank)))
+        return RankedQueries(side.item_Q, rank, rng.random(len(rank)))
 
     return other(sides[0]), other(sides[1])
 
@@ -38,7 +38,7 @@ def written_out(sides: Sides, drawn: list[int]) -> Sides:
     parts = []
     for side in sides:
         at = np.array([q for item in drawn for q in np.flatnonzero(side.item_Q == item)], dtype=int)
-        parts.append(Asked(side.item_Q[at], side.rank_Q[at], side.ap_Q[at]))
+        parts.append(RankedQueries(side.item_Q[at], side.rank_Q[at], side.ap_Q[at]))
     return parts[0], parts[1]
 
 
@@ -77,12 +77,12 @@ def test_p_is_the_share_of_all_sign_flips_that_differ_as_much() -> None:
     gaps = []
     for flips in itertools.product((False, True), repeat=len(items)):
         swap = {item for item, flip in zip(items, flips, strict=True) if flip}
-        mixed: list[list[Asked]] = [[], []]
+        mixed: list[list[RankedQueries]] = [[], []]
         for a, b in zip(one, two, strict=True):
             swapped_Q = np.isin(a.item_Q, list(swap))
             for to, (x, y) in zip(mixed, ((a, b), (b, a)), strict=True):
                 rank, ap = (np.where(swapped_Q, getattr(y, k), getattr(x, k)) for k in ("rank_Q", "ap_Q"))
-                to.append(Asked(a.item_Q, rank, ap))
+                to.append(RankedQueries(a.item_Q, rank, ap))
         gaps.append(slow(mixed[1]) - slow(mixed[0]))
     exact = np.mean(np.abs(gaps) >= np.abs(gaps[0]) - 1e-9, axis=0)
     found = differences([[Gallery(*one)]], [[Gallery(*two)]], samples=10, flips=20_000)
@@ -103,8 +103,8 @@ def test_p_is_uniform_where_nothing_differs() -> None:
         systems = []
         for _ in range(2):
             luck_V = hard_V + rng.normal(0, 0.8, 60)
-            t2v = asked(np.repeat(np.arange(60), 2), np.ceil(np.exp(np.repeat(luck_V, 2))))
-            systems.append([[Gallery(t2v, asked(np.arange(60), np.ceil(np.exp(luck_V))))]])
+            t2v = ranked(np.repeat(np.arange(60), 2), np.ceil(np.exp(np.repeat(luck_V, 2))))
+            systems.append([[Gallery(t2v, ranked(np.arange(60), np.ceil(np.exp(luck_V))))]])
         found = differences(*systems, seed=n, samples=200, flips=200)["mAP"]
         assert found.p is not None
         p.append(found.p)

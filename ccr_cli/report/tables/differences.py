@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import paired
-from ccr_cli.metrics.bootstrap import DIRECTIONS, Asked, Gallery
+from ccr_cli.metrics.bootstrap import DIRECTIONS, Gallery, RankedQueries
 from ccr_cli.report.tables.results import BASELINE, ORACLE, REPLICATE, counterpart
 
 FloatArray = NDArray[np.float64]
@@ -45,7 +45,7 @@ def galleries(ranks: pd.DataFrame) -> tuple[list[Gallery], list[list[str]]]:
         for direction in DIRECTIONS:
             here_Q = (fold["direction"] == direction).to_numpy()
             rows = fold[here_Q]
-            sides.append(Asked(code_Q[here_Q], rows["rank"].to_numpy(), rows["average_precision"].to_numpy()))
+            sides.append(RankedQueries(code_Q[here_Q], rows["rank"].to_numpy(), rows["average_precision"].to_numpy()))
         folds.append(Gallery(*sides))
         ids.append([f"{d}:{q}" for d, q in zip(fold["direction"], fold["query_id"], strict=True)])
     return folds, ids

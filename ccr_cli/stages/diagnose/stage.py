@@ -1,11 +1,11 @@
-"""diagnose: which training pairs a run does not believe, and how far that is right where the truth is known.
+"""`ccr diagnose`: the training pairs that a model considers mismatched, and how often that is right if it is known.
 
-Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, D embedding, B a block of rows.
+Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, D embedding, E epochs, B a block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from ccr_cli.judges.base import Opinion, load_judge
 from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.metrics.detection import belief_calibration, detection
 from ccr_cli.stages.diagnose import verdicts
-from ccr_cli.stages.diagnose.trajectory import trajectories
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs, refuse_unread
@@ -61,11 +60,11 @@ def diagnose(
     """Judges every training pair of a run with its best model.
 
     Args:
-        inputs: Where the artifact goes, and the artifacts that were named.
-        trained: The run; its parents say the rest.
-        judge: Who judges; by default the run's own judge if it reads a whole epoch, else `two-group`.
+        inputs: Where the artifact goes, and the artifacts on the command line.
+        trained: The run.
+        judge: The judge; by default the run's own if it judges after each epoch, else `two-group`.
         judge_side: cross_lingual, cross_modal or both; by default the run's.
-        share: Call this share of the pairs noisy, the most suspicious; by default P(clean) below 0.5 does.
+        share: Call this fraction of the pairs noisy, the most suspicious; by default those with P(clean) below 0.5.
         device: `auto`, `cpu` or `cuda`.
         name: Name of the artifact.
         force: Diagnose again.
@@ -74,8 +73,8 @@ def diagnose(
         The diagnosis.
 
     Raises:
-        UsageError: If other data than the run's were named, or the run or the options do not allow it, or a side was
-            given that the judge does not read.
+        UsageError: If the command line names other data than the run's, or the run or the judge does not allow the
+            options.
     """
     refuse_unread(inputs, trained)
     settings = run.config(trained)
@@ -90,10 +89,10 @@ def diagnose(
         raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
     if judge_side and not load_judge(judge).takes_side:
         hint = "leave --judge-side out, or name another --judge"
-        raise UsageError(f"the judge {judge} chooses by itself what it reads", hint=hint)
+        raise UsageError(f"--judge-side does not apply to the judge {judge}, which chooses what it reads", hint=hint)
     judge_side = judge_side or own_side
     if share is not None and not 0 < share < 1:
-        raise UsageError(f"a share lies between 0 and 1, not at {share:g}", hint="--share 0.05 calls 5 % noisy")
+        raise UsageError(f"--share is a fraction between 0 and 1, not {share:g}", hint="--share 0.05 calls 5 % noisy")
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
     request |= {} if share is None else {"share": share}
     name = name or stem(trained.name, request, {"judge": verdicts.DEFAULT_JUDGE, "judge_side": "cross_lingual"})
@@ -115,28 +114,30 @@ def _diagnose(
     parent = inputs.workspace.parent
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
     pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
-    translated, beside = translations_of(inputs.workspace, trained)
+    translated, second = translations_of(inputs.workspace, trained)
     translations = {lang: translation.read(artifact) for lang, artifact in translated.items()} or {
         data.source_lang: translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])
     }
-    other = translation.read(beside) if beside else None
+    other = translation.read(second) if second else None
     method, tokenizer = load_method(trained, device)
     feats, needs, judging_by = parent(trained, "features"), method.config.needs(), load_judge(judge)
     compared = judging_by.compares_texts
     triplets = training_triplets(data, translations, pairs, feats, needs, other, compared=compared)
     unread = triplets.dropped - settings["dropped"]
     if unread > 0:
-        warn(f"{unread} triplets have no text that the judge {judge} could compare, and are left out")
+        warn(f"{unread} triplets are left out: they have no text that the judge {judge} could compare")
     source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
     embedded = judging.embed_triplets(method, triplets, source, target, device)
     seed = derive(settings["seed"], "diagnose")
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     frames = []
-    for rows, part in triplets.by_language():  # of several each by itself, as if it were the only one
-        (lang,), seen = part.langs, embedded.select(rows)
-        frame = _table(part, seen, judging.judge_triplets(judging_by, side, seen, part, **how), method.evidence)
+    for rows, part in triplets.by_language():  # each language is judged by itself
+        (lang,), embedded_part = part.langs, embedded.select(rows)
+        frame = _table(
+            part, embedded_part, judging.judge_triplets(judging_by, side, embedded_part, part, **how), method.evidence
+        )
         frame = frame.assign(**_texts(part.slot_ids, translations[lang], pairs), lang=lang)
-        frames.append(frame.join(trajectories(trained, part.slot_ids, lang)))
+        frames.append(frame.join(_trajectories(trained, part.slot_ids, lang)))
     frame = pd.concat(frames, ignore_index=True)
     frame["place"] = verdicts.places(frame)
     frame["verdict"] = verdicts.verdicts(frame, build.request.get("share"))
@@ -152,8 +153,8 @@ def _table(
     v_VD, t_ND, item_N = embedded.v_VD, embedded.t_ND, embedded.item_N
     similarity = embedded.similarities()
     items_V, every_N = (torch.arange(len(side), device=item_N.device) for side in (v_VD, t_ND))
-    asked_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item ask with one picture
-    own_v2t = _opinions(_nearest(v_VD[asked_Q], t_ND, asked_Q, item_N), row_N, similarity["VT"], form)
+    item_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item share its picture as the query
+    own_v2t = _opinions(_nearest(v_VD[item_Q], t_ND, item_Q, item_N), row_N, similarity["VT"], form)
     own_t2v = _opinions(_nearest(t_ND, v_VD, item_N, items_V), every_N, similarity["VT"], form)
     items = triplets.item_N.tolist()
     truth: Any = None
@@ -182,20 +183,54 @@ def _table(
 
 
 def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFrame | None) -> dict[str, list[Any]]:
-    """The source caption that each triplet was given, and the way back of the translation that it was given."""
-    given = {name: dict(zip(slot_ids, slot_ids, strict=True)) for name in ("given_source_id", "given_translation_of")}
+    """The source caption of each triplet, and the back-translation of its translation, mismatch included."""
+    source_of = translated_of = dict(zip(slot_ids, slot_ids, strict=True))
     if mismatch is not None:
-        given = {name: dict(zip(mismatch["slot_id"], mismatch[name], strict=True)) for name in given}
+        source_of = dict(zip(mismatch["slot_id"], mismatch["given_source_id"], strict=True))
+        translated_of = dict(zip(mismatch["slot_id"], mismatch["given_translation_of"], strict=True))
     back = round_trips(translations)
     return {
-        "source_caption_id": [given["given_source_id"][slot] for slot in slot_ids],
-        "back": [back.get(given["given_translation_of"][slot]) for slot in slot_ids],
+        "source_caption_id": [source_of[slot] for slot in slot_ids],
+        "back": [back.get(translated_of[slot]) for slot in slot_ids],
     }
+
+
+def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str) -> pd.DataFrame:
+    """Summarises what the run recorded of each of N pairs after every one of E epochs, as `diagnosis.TRAJECTORY`.
+
+    A pair is *forgotten* each time that an epoch calls it noisy after the one before called it clean, as Toneva et al.
+    (ICLR 2019) count forgetting events; there a class is learned, here that the pair matches. Values are null for a
+    pair without records, as with the judge `none`.
+    """
+    epochs = [frame for _, frame in run.evidence(trained, lang)]
+    empty = pd.DataFrame(np.nan, index=range(len(slot_ids)), columns=diagnosis.TRAJECTORY)
+    if not epochs:
+        return _typed(empty)
+    ids = list(slot_ids)
+    ordered = [f if list(f["slot_id"]) == ids else f.set_index("slot_id").reindex(ids) for f in epochs]
+    p_EN, sim_EN = (np.stack([frame[name].to_numpy(float) for frame in ordered]) for name in ("p_clean", "sim_vt"))
+    noisy_EN = p_EN < diagnosis.THRESHOLD
+    columns = {
+        "p_first": p_EN[0],
+        "p_last": p_EN[-1],
+        "p_mean": p_EN.mean(axis=0),
+        "sim_first": sim_EN[0],
+        "sim_last": sim_EN[-1],
+        "sim_mean": sim_EN.mean(axis=0),
+        "epochs_noisy": noisy_EN.sum(axis=0),
+        "forgotten": (noisy_EN[1:] & ~noisy_EN[:-1]).sum(axis=0),
+    }
+    known_N = np.isfinite(p_EN).all(axis=0)
+    return _typed(pd.DataFrame({name: np.where(known_N, column, np.nan) for name, column in columns.items()}))
+
+
+def _typed(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.astype({name: "Int32" if name in ("epochs_noisy", "forgotten") else np.float32 for name in frame})
 
 
 @torch.no_grad()
 def _nearest(query_QD: Tensor, gallery_GD: Tensor, query_item_Q: Tensor, gallery_item_G: Tensor) -> Tensor:
-    """Similarities of each query to its most similar candidates; what belongs to its own item is no competitor."""
+    """Similarities of each query to its most similar candidates, without those of its own item."""
     near = []
     block = max(1, min(BLOCK, LARGEST // max(len(gallery_GD), 1)))
     for rows in torch.split(torch.arange(len(query_QD), device=query_QD.device), block):
@@ -209,15 +244,15 @@ def _nearest(query_QD: Tensor, gallery_GD: Tensor, query_item_Q: Tensor, gallery
 def _opinions(
     near_QK: Tensor, row_N: Tensor, own_N: npt.NDArray[np.float64], form: Callable[[Tensor], Tensor]
 ) -> tuple[npt.NDArray[np.float64], ...]:
-    """Evidence of the given pair, belief in it and uncertainty (UML eq. (1), (2)).
+    """Evidence of each pair, belief in it and uncertainty (UML eq. (1), (2)).
 
-    The candidates are the pair itself and the most similar entries of other given items.
+    The candidates are the pair itself and the most similar entries of other items.
 
     Args:
-        near_QK: The latter, of each query.
+        near_QK: Similarities of each query to these entries.
         row_N: The query of each pair.
         own_N: The similarity of each pair.
-        form: From similarity to evidence.
+        form: Turns similarity into evidence.
     """
     own_sim_N = torch.from_numpy(own_N).to(near_QK)
     own, beliefs, uncertainties = [], [], []
@@ -238,7 +273,7 @@ def _summary(
     worst = frame[(frame["p_clean"] < 1) | (frame["verdict"] == "noisy")].sort_values("place").head(SUSPICIOUS)
     shown = ["slot_id", "item_id", "source_text", "translation", "back", "p_clean", "support", "uncertainty", "truth"]
     shown += ["lang"] * (len(langs) > 1)
-    of_each = {lang: _figures(part, request) for lang, part in frame.groupby("lang")}
+    by_lang = {lang: _figures(part, request) for lang, part in frame.groupby("lang")}
     return {
         "run": trained.name,
         "method": settings["method"],
@@ -249,13 +284,13 @@ def _summary(
         "judge": request["judge"],
         "judge_side": request["judge_side"] if load_judge(request["judge"]).takes_side else "",
         **_figures(frame, request),
-        **({"langs": of_each} if len(langs) > 1 else {}),
+        **({"langs": by_lang} if len(langs) > 1 else {}),
         "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
     }
 
 
 def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
-    """What the pairs say in sum, all of them or those of one language."""
+    """The figures of all pairs, or of those of one language."""
     known, truth = bool(frame["truth"].notna().all()), frame["truth"] == "noisy"
     noisy, share = frame["verdict"] == "noisy", request.get("share")
     by_verdict = frame.groupby("verdict")["uncertainty"].mean()

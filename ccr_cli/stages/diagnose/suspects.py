@@ -1,4 +1,4 @@
-"""The most suspicious pairs of a diagnosis, for a person to look at: as rows with their pictures, and as a sheet."""
+"""The most suspicious pairs of a diagnosis for inspection: as table rows with their pictures, and as an HTML sheet."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ccr_cli.errors import UsageError
 from ccr_cli.report.page import suspects
 
 SHOWN = ("place", "p_clean", "verdict", "rare", "slot_id", "source_text", "translation", "back", "truth", "image")
-"""Columns of a table, for a program."""
+"""Columns of the table that programs read."""
 MOST = 5_000
-"""Pictures on one sheet."""
+"""Most pairs on one sheet."""
 
 
-def worst(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str, Any]]:
+def most_suspicious(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str, Any]]:
     """The first pairs by place.
 
     Args:
@@ -26,8 +26,8 @@ def worst(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str
         count: How many.
 
     Returns:
-        The columns of `pairs.parquet`, None where it has none, `rare`: whether the words are too rare to be known, and
-        `image`: where the picture lies, or None.
+        The columns of `pairs.parquet`, None for null, `rare`: whether the pair has words that the model hardly saw, and
+        `image`: the path of the picture, or None.
     """
     pairs = diagnosis.read_pairs(made).sort_values("place").head(count)
     image = _finder(data)
@@ -39,13 +39,13 @@ def worst(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str
     ]
 
 
-def read_by_a_person(rows: list[dict[str, Any]]) -> list[str]:
-    """The columns that fit on a terminal: without ids and paths, and what no row has."""
+def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
+    """The columns that fit on a terminal: without ids and paths, and without those that are empty in all rows."""
     return [name for name in SHOWN if name not in ("slot_id", "image") and any(row[name] for row in rows)]
 
 
 def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:
-    """Writes rows of `worst` with their pictures as one HTML file that needs nothing else; arguments as for `worst`.
+    """Writes rows of `most_suspicious` with their pictures as one self-contained HTML file.
 
     Raises:
         UsageError: If there is no such folder, or there are too many rows.
@@ -54,11 +54,11 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
         raise UsageError(f"there is no folder {path.parent}")
     if len(rows) > MOST:
         raise UsageError(f"{len(rows):,} pairs are too many for one sheet (at most {MOST:,})", hint="--worst 200")
-    found = {str(row["item_id"]): row["image"] for row in rows}
-    told = diagnosis.summary(made)
-    title = f"{told['run']}: the {len(rows):,} most suspicious of {told['pairs']:,} training pairs"
+    image_of = {str(row["item_id"]): row["image"] for row in rows}
+    summary = diagnosis.summary(made)
+    title = f"{summary['run']}: the {len(rows):,} most suspicious of {summary['pairs']:,} training pairs"
     with base.atomic_open(path, "w") as handle:
-        handle.write(suspects.page(rows, found.get, told["lang"], dataset.read(data).source_lang, title))
+        handle.write(suspects.page(rows, image_of.get, summary["lang"], dataset.read(data).source_lang, title))
 
 
 def _finder(data: base.Artifact) -> Any:

@@ -1,4 +1,4 @@
-"""Which pairs come first among the suspicious, which are called noisy, and by what threshold: all without the truth."""
+"""The order of the suspicious pairs, which of them are called noisy, and by what threshold: all without the truth."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ccr_cli.artifacts import diagnosis
 from ccr_cli.judges.base import load_judge
 
 DEFAULT_JUDGE = "two-group"
-"""Who judges where the run's own judge reads no whole epoch."""
+"""The judge where the run's own does not judge after each epoch."""
 _READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
 
 
 def usual(options: Mapping[str, Any]) -> tuple[str, str]:
-    """The judge of a run's pairs and the side that it reads, where nobody names others.
+    """The default judge of a run's pairs and the side that it reads.
 
     Args:
-        options: The options of the run.
+        options: The options of the run's method.
 
     Raises:
         UsageError: If the run's judge is not known here.
@@ -33,11 +33,11 @@ def usual(options: Mapping[str, Any]) -> tuple[str, str]:
 def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
     """The place of each pair, 1 for the most suspicious.
 
-    Ascending by P(clean) and, where that is equal, by the similarity of caption and translation; but pairs that are
-    called noisy for words that are too rare to be known come behind all others that are.
+    Ascending by P(clean) and, where that is equal, by the similarity of caption and translation; but noisy pairs with
+    rare words, of which a model knows little, come after all other noisy pairs.
 
     Args:
-        frame: p_clean, sim_st and support.
+        frame: Columns p_clean, sim_st and support.
     """
     believed = frame["p_clean"] >= diagnosis.THRESHOLD
     rare = ~believed & (frame["support"] < diagnosis.RARE)
@@ -51,51 +51,43 @@ def verdicts(frame: pd.DataFrame, share: float | None) -> npt.NDArray[np.object_
     """Calls pairs noisy: P(clean) below the threshold, or the first of them by place.
 
     Args:
-        frame: p_clean and place.
-        share: How many to call; None: the threshold decides.
+        frame: Columns p_clean and place.
+        share: The fraction to call noisy; None: the threshold decides.
     """
     noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
     return np.where(noisy, "noisy", "clean").astype(object)
 
 
 def split(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
-    """States how pairs were split, and what the mixture itself expects of that.
+    """Describes how pairs were split, and the precision and recall that a mixture expects of that.
 
     Args:
         frame: The judged pairs.
-        judge: Who judged.
-        side: What it read.
-        share: The share that was asked for.
+        judge: Name of the judge.
+        side: The side that it read.
+        share: `--share`, if it was set.
 
     Returns:
-        `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`, and which `share`; the threshold on `p_clean`
-        (of a share: the largest that was called); the threshold on the similarity, `sim_st` or `sim_vt`, where the
-        judge reads one of them alone and one threshold divides all; and of a mixture `wrong`, the share that it takes
-        for wrong, with the precision and recall that it `expected` of the calls. Null where nothing is called or
+        `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`, with the `share`; the threshold on `p_clean`
+        (for a share: the largest value called noisy); the threshold on the similarity, `sim_st` or `sim_vt`, if the
+        judge reads one of them alone and one threshold divides all; and for a mixture `wrong`, the fraction that it
+        considers wrong, with the `expected` precision and recall of the calls. Null if nothing is called noisy or
         nothing is wrong.
     """
     declared = load_judge(judge)
-    noisy, doubt = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
+    noisy, p_noisy = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
     called = frame.loc[noisy]
-    found: dict[str, Any] = {
-        "by": "share"
-        if share is not None
-        else "mixture"
-        if declared.mixture
-        else "truth"
-        if declared.knows_truth
-        else "votes"
-    }
-    found |= {} if share is None else {"share": share}
-    found["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
+    by = "mixture" if declared.mixture else "truth" if declared.knows_truth else "votes"
+    facts: dict[str, Any] = {"by": by} if share is None else {"by": "share", "share": share}
+    facts["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
     if declared.mixture and declared.takes_side and side in _READ and share is None:
         name = _READ[side]
         below, above = called[name].max(), frame.loc[~noisy, name].min()
-        found[name] = float(below + above) / 2 if below <= above else None  # of languages each has its own
+        facts[name] = float(below + above) / 2 if below <= above else None  # of languages each has its own
     if declared.mixture:
-        found["wrong"] = float(doubt.mean())
-        found["expected"] = {
-            "precision": float(doubt[noisy].mean()) if len(called) else None,
-            "recall": float(doubt[noisy].sum() / doubt.sum()) if doubt.sum() else None,
+        facts["wrong"] = float(p_noisy.mean())
+        facts["expected"] = {
+            "precision": float(p_noisy[noisy].mean()) if len(called) else None,
+            "recall": float(p_noisy[noisy].sum() / p_noisy.sum()) if p_noisy.sum() else None,
         }
-    return found
+    return facts

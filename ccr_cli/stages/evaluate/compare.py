@@ -1,4 +1,4 @@
-"""compare: whether one system is better than another on the same queries, and by how much."""
+"""`ccr compare`: whether one system is better than another on the same queries, and by how much."""
 
 from __future__ import annotations
 
@@ -24,48 +24,57 @@ from ccr_cli.stages.shared.inputs import Inputs, made_from
 from ccr_cli.stages.shared.labels import default_options, method_label
 
 MUST_AGREE = ("data", "split", "lang", "caption_set", "q", "gallery", "dir", "protocol", "pos", "ties")
-"""What two scores have in common if they are of the same queries, galleries and rules."""
-_APART = ("pos", "caption_set", "ties", "gallery", "q", "data")
-"""What tells comparisons apart that are of the same data, split, protocol and language."""
-Place = tuple[object, ...]
-"""What must agree of a result, with what one would not mix up."""
-SHOWN = ("SumR", "mAP", *(f"{d}.{name}" for d in DIRECTIONS for name in ("R@1", "R@5", "R@10", "MedR", "mAP")))
+"""Keys of the signature in which two results agree if they have the same queries, galleries and rules."""
+_TELLING = ("pos", "caption_set", "ties", "gallery", "q", "data")
+"""Keys that distinguish comparisons of the same data, split, protocol and language."""
+FIGURES = ("SumR", "mAP", *(f"{d}.{name}" for d in DIRECTIONS for name in ("R@1", "R@5", "R@10", "MedR", "mAP")))
 LOW_IS_GOOD = ("MedR", "MeanR")
 _SEEDED = ("seed", "triplets", "dropped", "validation")
-"""What of a run's configuration may differ between repetitions."""
+"""Keys of a run's configuration that may differ between its repetitions."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class Setting:
+    """What two results must agree in to be compared: queries, galleries, rules, and what would not be mixed up."""
+
+    fields: tuple[str, ...]
+    """Values of the signature, by `MUST_AGREE`."""
+    fused: bool
+    reading: str
+
+
+@dataclass(frozen=True)
+class RunResult:
     """One result of one run."""
 
-    made: base.Artifact
+    evaluation: base.Artifact
     number: int
+    """Its place in `metrics.json`."""
     result: Mapping[str, Any]
 
     @cached_property
     def fields(self) -> dict[str, str]:
         """The signature; without what `protocol` says of training, since runs may be trained on different data."""
-        signed: Signature = self.result["signature"]
-        return signed.fields | {"protocol": str(replace(signed.rules, trained_on=""))}
+        signature: Signature = self.result["signature"]
+        return signature.fields | {"protocol": str(replace(signature.rules, trained_on=""))}
 
     @property
-    def place(self) -> Place:
-        """What must agree, and what one would not mix up: with or without fusion, and which reading."""
-        must = tuple(self.fields[key] for key in MUST_AGREE)
-        return (*must, self.result["fusion"] != "none", self.result.get("reading") or "")
+    def setting(self) -> Setting:
+        """What results that are compared with it must agree in."""
+        fields = tuple(self.fields[key] for key in MUST_AGREE)
+        return Setting(fields, self.result["fusion"] != "none", self.result.get("reading") or "")
 
 
 @dataclass(frozen=True)
 class System:
-    """Runs that differ in their seeds alone, with their results by place."""
+    """Runs that differ only in their seeds, with their results by setting."""
 
     label: str
-    runs: Sequence[Mapping[Place, Answer]]
+    runs: Sequence[Mapping[Setting, RunResult]]
 
-    def signature(self, place: Place) -> str:
-        """That of its results; where seeds of the noise differ, all of them."""
-        signatures = [run[place].result["signature"].fields for run in self.runs]
+    def signature(self, setting: Setting) -> str:
+        """The signature of its results; where values differ between seeds, all of them."""
+        signatures = [run[setting].result["signature"].fields for run in self.runs]
         return str(Signature(**{key: "+".join(dict.fromkeys(fields[key] for fields in signatures)) for key in KEYS}))
 
 
@@ -88,11 +97,11 @@ class Line:
     second: Value
     difference: paired.Difference
     p_holm: float | None
-    """corrected for the number of systems that are held against the first"""
+    """corrected for the number of systems that are compared with the first"""
 
     @property
     def verdict(self) -> str:
-        """What the second is: better or worse where interval and test agree on it, else undecided."""
+        """Whether the second is better or worse; undecided unless interval and test agree."""
         sure = self.difference.low > 0 or self.difference.high < 0
         if not sure or (self.p_holm is not None and self.p_holm >= paired.ALPHA):
             return "undecided"
@@ -101,7 +110,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems, asked the same."""
+    """Two systems on the same queries."""
 
     what: str
     lang: str
@@ -109,221 +118,215 @@ class Comparison:
     first: str
     second: str
     lines: Sequence[Line]
-    """the figure that stands for all is the first"""
+    """the headline figure first"""
     signatures: tuple[str, str]
 
     def words(self) -> str:
         """The verdict in a sentence."""
         line = self.lines[0]
         d, name = line.difference, line.figure
-        sure = f"95% interval {d.low:.1f} to {d.high:.1f}, p = {line.p_holm:.2g}"
+        interval = f"95% interval {d.low:.1f} to {d.high:.1f}, p = {line.p_holm:.2g}"
         if line.verdict == "undecided":
-            return f"{self.second} and {self.first}: no certain difference, {name} {d.estimate:+.1f} ({sure})"
-        return f"{self.second} is {line.verdict} than {self.first} by {abs(d.estimate):.1f} {name} ({sure})"
+            return f"{self.second} and {self.first}: no certain difference, {name} {d.estimate:+.1f} ({interval})"
+        return f"{self.second} is {line.verdict} than {self.first} by {abs(d.estimate):.1f} {name} ({interval})"
 
 
 def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
-    """Holds every system against the first, on all that every one of them answered.
+    """Compares every system with the first, in all settings that every one of them was evaluated in.
 
-    Takes the evaluations given, and those in the workspace of the runs given. Runs that differ in their seeds alone
-    are one system, unless there is no other.
+    Uses the evaluations on the command line, and those in the workspace of the runs on the command line. Runs that
+    differ only in their seeds are one system, unless there is no other.
 
     Args:
-        inputs: The artifacts given.
-        every: Queries in the source language, fused ones and further readings of a model too.
+        inputs: The artifacts on the command line.
+        every: Also compare queries in the source language, fused ones and further readings of a model.
 
     Raises:
-        ArtifactError: If what is given was not asked the same, or a run has no evaluation.
-        UsageError: If there are not two to compare.
+        ArtifactError: If the systems were evaluated in different settings, or a run has no evaluation.
+        UsageError: If there are not two systems.
     """
-    answers = _answers(inputs)
-    systems = _systems(inputs, answers)
+    results = _results(inputs)
+    systems = _systems(inputs, results)
     if len(systems) < 2:
-        why = "there are not two to compare" + (": all that is given is of one run" if answers else "")
-        raise UsageError(why, hint="ccr compare RUN RUN, or evaluations of two runs")
-    runs = [each for system in systems for each in system.runs]
-    places = [place for place in runs[0] if all(place in each for each in runs)]
-    if not places:
-        raise _apart(systems)
-    chosen = places if every else _usual(places, runs[0])
-    used = {each[place].made.path for each in runs for place in places}
+        message = "there are not two to compare" + (": all artifacts are of one run" if results else "")
+        raise UsageError(message, hint="ccr compare RUN RUN, or evaluations of two runs")
+    runs = [run for system in systems for run in system.runs]
+    shared = [setting for setting in runs[0] if all(setting in run for run in runs)]
+    if not shared:
+        raise _nothing_shared(systems)
+    settings = shared if every else _usual(shared, runs[0])
+    used = {run[setting].evaluation.path for run in runs for setting in shared}
     for artifact in inputs.given:
         if artifact.kind == "evaluation" and artifact.path not in used:
-            warn(f"{artifact.name} is left out: the others were not asked the same")
-    names = _names(chosen, runs[0])
-    return [one for place in chosen for one in _at(place, systems, names[place])]
+            warn(f"{artifact.name} is left out: the other systems were not evaluated in the same setting")
+    names = _names(settings, runs[0])
+    return [comparison for setting in settings for comparison in _compare(setting, systems, names[setting])]
 
 
-def _answers(inputs: Inputs) -> dict[str, list[Answer]]:
-    """The results of each run or ensemble, by its id, in the order in which they are given.
+def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
+    """The results of each run or ensemble, by its id, in the order of the command line.
 
-    Of a run that comes with an evaluation nothing else is taken; beside one of an ensemble what it has by itself, if
-    anything.
+    Of a run with an evaluation on the command line only that one is used; of a run whose ensemble has one, also its own
+    evaluations in the workspace, if any.
 
     Raises:
         ArtifactError: If a run has none.
     """
-    given = [a for a in inputs.given if a.kind == "evaluation"]
-    alone = {evaluation.run_id(a) for a in given}
-    found: dict[str, list[base.Artifact]] = {}
+    named = [a for a in inputs.given if a.kind == "evaluation"]
+    with_evaluation = {evaluation.run_id(a) for a in named}
+    evaluations: dict[str, list[base.Artifact]] = {}
     for artifact in inputs.given:
         if artifact.kind == "evaluation":
-            found.setdefault(evaluation.run_id(artifact), []).append(artifact)
-        elif artifact.kind == "run" and artifact.id not in alone:
+            evaluations.setdefault(evaluation.run_id(artifact), []).append(artifact)
+        elif artifact.kind == "run" and artifact.id not in with_evaluation:
             own = [a for a in inputs.workspace.artifacts("evaluation") if evaluation.run_id(a) == artifact.id]
             if own:
-                found[artifact.id] = own
-            elif not any(made_from(artifact)(a) for a in given):
-                shown = inputs.workspace.relative(artifact.path)
-                raise ArtifactError(f"{shown} was not evaluated yet", hint=f"ccr evaluate {shown}")
-    for artifact in itertools.chain(*found.values()):
+                evaluations[artifact.id] = own
+            elif not any(made_from(artifact)(a) for a in named):
+                path = inputs.workspace.relative(artifact.path)
+                raise ArtifactError(f"{path} was not evaluated yet", hint=f"ccr evaluate {path}")
+    for artifact in itertools.chain(*evaluations.values()):
         inputs.note(artifact)
     return {
-        run_id: [Answer(a, n, each) for a in made for n, each in enumerate(evaluation.results(a))]
-        for run_id, made in found.items()
+        run_id: [RunResult(a, n, result) for a in artifacts for n, result in enumerate(evaluation.results(a))]
+        for run_id, artifacts in evaluations.items()
     }
 
 
-def _systems(inputs: Inputs, answers: Mapping[str, Sequence[Answer]]) -> list[System]:
-    """The runs, put together where nothing but seeds tells them apart."""
+def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]]) -> list[System]:
+    """The runs, grouped where they differ only in their seeds."""
     configs: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {}
-    for run_id, found in answers.items():
-        result = found[0].result
-        what: list[Any] = [result["label"], result["noise"], found[0].fields["mt"]]
+    for run_id, own in results.items():
+        result = own[0].result
+        identity: list[Any] = [result["label"], result["noise"], own[0].fields["mt"]]
         with suppress(ArtifactError):  # a run that is gone
-            trained = None if result.get("ensemble") else inputs.parent(found[0].made, "run")
+            trained = None if result.get("ensemble") else inputs.parent(own[0].evaluation, "run")
             if trained:
                 configs[run_id] = run.config(trained)
                 kept = {key: value for key, value in configs[run_id].items() if key not in _SEEDED}
                 noise = {k: v for k, v in (kept.get("noise") or {}).items() if k in ("style", "target", "ratio")}
                 parents = sorted(p.id for p in trained.parents if p.kind != "noise")
-                what = [kept | {"noise": noise}, parents]
-        groups.setdefault(base.canonical_json(what), []).append(run_id)
+                identity = [kept | {"noise": noise}, parents]
+        groups.setdefault(base.canonical_json(identity), []).append(run_id)
     members = list(groups.values())
-    by_place: dict[str, dict[Place, Answer]] = {}
-    for run_id, found in answers.items():
-        for answer in found:
-            by_place.setdefault(run_id, {}).setdefault(answer.place, answer)
+    by_setting: dict[str, dict[Setting, RunResult]] = {}
+    for run_id, own in results.items():
+        for one in own:
+            by_setting.setdefault(run_id, {}).setdefault(one.setting, one)
     if len(members) == 1 and len(members[0]) > 1:
-        say("these differ in their seeds alone: each stands for itself")
-        return [System(str(answers[i][0].result["run"]), [by_place[i]]) for i in members[0]]
-    labels = _labels([(ids[0], answers[ids[0]][0]) for ids in members], configs)
-    return [System(label, [by_place[i] for i in ids]) for label, ids in zip(labels, members, strict=True)]
+        say("these runs differ only in their seeds, so each is a system of its own")
+        return [System(str(results[i][0].result["run"]), [by_setting[i]]) for i in members[0]]
+    labels = _labels([(ids[0], results[ids[0]][0]) for ids in members], configs)
+    return [System(label, [by_setting[i] for i in ids]) for label, ids in zip(labels, members, strict=True)]
 
 
-def _labels(heads: Sequence[tuple[str, Answer]], configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A name for each system: its method and what tells it apart; where that is not enough, its run."""
-    usual = {}
+def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A name for each system: its method and what distinguishes it; where that is not enough, its run."""
+    defaults, named = {}, {}
     for run_id, config in configs.items():
+        named[run_id] = (Label.of(str(config["method"])), config)
         with suppress(UsageError):  # a method that is not installed here
-            usual[run_id] = default_options(config)
-    named = {
-        i: (method_label(config) if i in usual else Label.of(str(config["method"])), config)
-        for i, config in configs.items()
-    }
-    known = variant_labels(named, usual)
-    labels = [str(known.get(run_id) or answer.result["label"]) for run_id, answer in heads]
-    noise = [f"{100 * answer.result['noise']:g}% noise" for _, answer in heads]
-    for extra in (noise, [f"mt {answer.fields['mt']}" for _, answer in heads]):
+            defaults[run_id] = default_options(config)
+            named[run_id] = (method_label(config), config)
+    known = variant_labels(named, defaults)
+    labels = [str(known.get(run_id) or head.result["label"]) for run_id, head in heads]
+    noise = [f"{100 * head.result['noise']:g} % noise" for _, head in heads]
+    for extra in (noise, [f"mt {head.fields['mt']}" for _, head in heads]):
         if len(set(labels)) < len(labels) and len(set(extra)) > 1:
             labels = [f"{label}, {more}" for label, more in zip(labels, extra, strict=True)]
     twice = {label for label in labels if labels.count(label) > 1}
     return [
-        f"{label} ({answer.result['run']})" if label in twice else label
-        for label, (_, answer) in zip(labels, heads, strict=True)
+        f"{label} ({head.result['run']})" if label in twice else label
+        for label, (_, head) in zip(labels, heads, strict=True)
     ]
 
 
-def _apart(systems: Sequence[System]) -> ArtifactError:
-    """What differs between the first system and one that shares nothing with it."""
-    runs = [(system, each) for system in systems for each in system.runs]
+def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
+    """The difference between the first system and one that shares no setting with it."""
+    runs = [(system, run) for system in systems for run in system.runs]
     head, first = runs[0]
-    system, other = next(((s, e) for s, e in runs if not set(first) & set(e)), runs[-1])
-    one = next(iter(first.values()))
+    system, other = next(((s, run) for s, run in runs if not set(first) & set(run)), runs[-1])
+    one = next(iter(first.values())).fields
     rivals = [
-        {k: (one.fields[k], a.fields[k]) for k in MUST_AGREE if one.fields[k] != a.fields[k]} for a in other.values()
+        {k: (one[k], rival.fields[k]) for k in MUST_AGREE if one[k] != rival.fields[k]} for rival in other.values()
     ]
     least = min(rivals, key=len)
-    told = ", ".join(f"{key} is {a} and {b}" for key, (a, b) in least.items())
+    differences = ", ".join(f"{key} is {a} and {b}" for key, (a, b) in least.items())
     return ArtifactError(
-        f"{head.label} and {system.label} were not asked the same: {told or 'there is nothing that all have'}",
-        hint="ccr evaluate RUN --protocol labelled, of those that were not"
+        f"{head.label} and {system.label} were evaluated differently: {differences or 'no setting is common to all'}",
+        hint="ccr evaluate RUN --protocol labelled, for the runs evaluated otherwise"
         if LABELLED in least.get("protocol", ())
         else "evaluate them in the same way, on the same data",
     )
 
 
-def _usual(places: Sequence[Place], first: Mapping[Place, Answer]) -> list[Place]:
-    """The queries of the target language as they are; where there are none, those of the source language."""
-    plain = [
-        place for place in places if first[place].result["fusion"] == "none" and not first[place].result.get("reading")
-    ]
-    target = [place for place in plain if first[place].result["role"] == "target"]
-    return target or plain or list(places)
+def _usual(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> list[Setting]:
+    """The plain queries in the target language; where there are none, those in the source language."""
+    plain = [setting for setting in settings if not setting.fused and not setting.reading]
+    target = [setting for setting in plain if first[setting].result["role"] == "target"]
+    return target or plain or list(settings)
 
 
-def _names(places: Sequence[Place], first: Mapping[Place, Answer]) -> dict[Place, str]:
-    """What each comparison is of, in words; so much of the signature that no two are called the same."""
-    told: dict[Place, list[str]] = {}
-    for place in places:
-        result, protocol = first[place].result, first[place].fields["protocol"]
-        told[place] = [f"{result['data']} {result['split']}"] + [protocol] * (protocol != "full")
-        told[place] += [f"queries in {result['lang']}"]
-        told[place] += [f"fused {result['fusion']}"] * (result["fusion"] != "none")
-        told[place] += [f"{reading} alone" for reading in (result.get("reading"),) if reading]
-    for key in _APART:
-        shown = [", ".join(words) for words in told.values()]
-        for (place, words), name in zip(told.items(), shown, strict=True):
-            rivals = {first[p].fields[key] for p, other in zip(told, shown, strict=True) if other == name}
-            words += [f"{key} {first[place].fields[key]}"] * (len(rivals) > 1)
-    return {place: ", ".join(words) for place, words in told.items()}
+def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> dict[Setting, str]:
+    """What each comparison is about; with as much of the signature as it takes to have no name twice."""
+    parts: dict[Setting, list[str]] = {}
+    for setting in settings:
+        result, protocol = first[setting].result, first[setting].fields["protocol"]
+        parts[setting] = [f"{result['data']} {result['split']}"] + [protocol] * (protocol != "full")
+        parts[setting] += [f"queries in {result['lang']}"]
+        parts[setting] += [f"fused {result['fusion']}"] * setting.fused
+        parts[setting] += [f"{setting.reading} alone"] * bool(setting.reading)
+    for key in _TELLING:
+        names = [", ".join(words) for words in parts.values()]
+        for (setting, words), name in zip(parts.items(), names, strict=True):
+            values = {first[s].fields[key] for s, other in zip(parts, names, strict=True) if other == name}
+            words += [f"{key} {first[setting].fields[key]}"] * (len(values) > 1)
+    return {setting: ", ".join(words) for setting, words in parts.items()}
 
 
-def _at(place: Place, systems: Sequence[System], what: str) -> list[Comparison]:
-    """Every other system against the first, in one place."""
-    read = [[_galleries(each[place]) for each in system.runs] for system in systems]
-    for system, runs in zip(systems, read, strict=True):
-        if any(queries != read[0][0][1] for _, queries in runs):
-            raise ArtifactError(f"{system.label} was asked other queries than {systems[0].label}, as many as they are")
-    folds = [[found for found, _ in runs] for runs in read]
+def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Comparison]:
+    """Every other system against the first, in one setting."""
+    ranked = [[_galleries(run[setting]) for run in system.runs] for system in systems]
+    for system, runs in zip(systems, ranked, strict=True):
+        if any(queries != ranked[0][0][1] for _, queries in runs):
+            raise ArtifactError(f"{system.label} and {systems[0].label} were evaluated on different queries")
+    folds = [[galleries for galleries, _ in runs] for runs in ranked]
     values = [_values(runs) for runs in folds]
-    found = [paired.differences(folds[0], other) for other in folds[1:]]
-    answer = systems[0].runs[0][place]
-    headline = evaluation.headline(answer.result)
-    figures = [headline, *(name for name in SHOWN if name != headline)]
-    out = []
+    differences = [paired.differences(folds[0], other) for other in folds[1:]]
+    result = systems[0].runs[0][setting].result
+    headline = evaluation.headline(result)
+    comparisons = []
     for n, system in enumerate(systems[1:]):
         lines = []
-        for name in figures:
-            p = [each[name].p for each in found]
+        for name in [headline, *(name for name in FIGURES if name != headline)]:
+            p = [by_figure[name].p for by_figure in differences]
             corrected = None if p[n] is None else paired.holm([x for x in p if x is not None])[n]
-            lines.append(Line(name, values[0][name], values[n + 1][name], found[n][name], corrected))
-        told = (systems[0].signature(place), system.signature(place))
-        fusion = str(answer.result["fusion"])
-        lang = str(answer.result["lang"])
-        out.append(Comparison(what, lang, fusion, systems[0].label, system.label, lines, told))
-    return out
+            lines.append(Line(name, values[0][name], values[n + 1][name], differences[n][name], corrected))
+        signatures = (systems[0].signature(setting), system.signature(setting))
+        lang, fusion = str(result["lang"]), str(result["fusion"])
+        comparisons.append(Comparison(what, lang, fusion, systems[0].label, system.label, lines, signatures))
+    return comparisons
 
 
 def _values(runs: Sequence[Sequence[bootstrap.Gallery]]) -> dict[str, Value]:
-    """Every figure of a system, with its deviation over seeds."""
-    each_SC = np.array([np.mean([fold.figures()[0] for fold in folds], axis=0) for folds in runs])
-    sd_C = each_SC.std(axis=0, ddof=1) if len(runs) > 1 else None
+    """Every figure of a system, with its standard deviation over seeds."""
+    run_SC = np.array([np.mean([fold.figures()[0] for fold in folds], axis=0) for folds in runs])
+    sd_C = run_SC.std(axis=0, ddof=1) if len(runs) > 1 else None
     return {
-        name: Value(float(each_SC[:, c].mean()), None if sd_C is None else float(sd_C[c]), len(runs))
+        name: Value(float(run_SC[:, c].mean()), None if sd_C is None else float(sd_C[c]), len(runs))
         for c, name in enumerate(bootstrap.FIGURES)
     }
 
 
-def _galleries(answer: Answer) -> tuple[list[bootstrap.Gallery], list[list[str]]]:
-    """The queries of each fold of a result, in the order of their ids, which come with them.
+def _galleries(result: RunResult) -> tuple[list[bootstrap.Gallery], list[list[str]]]:
+    """The ranked queries of each fold of a result, in the order of their ids, with these.
 
     Raises:
         ArtifactError: If an earlier ccr wrote the ranks.
     """
     try:
-        ranks = evaluation.read_ranks(answer.made)
+        ranks = evaluation.read_ranks(result.evaluation)
     except ArtifactError as error:
         raise ArtifactError(error.message, hint="ccr evaluate RUN --force, with the options it was made with") from None
-    return galleries(ranks[ranks["result"] == answer.number])
+    return galleries(ranks[ranks["result"] == result.number])

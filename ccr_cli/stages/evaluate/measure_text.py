@@ -1,8 +1,7 @@
-"""Measuring without pictures: sentences in the target language search their English ones, and the other way round.
+"""Evaluation without pictures (`--task text`, NRCCR Table 5): sentences search their translations, in both directions.
 
-NRCCR Table 5. A pair is of one relation, the first that there is: human captions that are translations of each other;
-human captions and their machine translations into the source language (the paper's); machine translations and the
-captions that they were made from.
+The pairs are of one kind, the first that exists: human captions that are translations of each other; human captions and
+their machine translations into the source language (as in the paper); machine translations and their source captions.
 
 Shape suffixes: T sentences of the target language, S of the source, D embedding.
 """
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ccr_cli.artifacts.signature import NONE
 from ccr_cli.console import warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
@@ -24,15 +24,16 @@ from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import rank_both
 from ccr_cli.metrics.recall import summarise
 from ccr_cli.metrics.sims import dot_sim
-from ccr_cli.stages.evaluate.measure import Measuring, Target, captions_of, finite
-from ccr_cli.stages.shared.scoring import Scores, rank_table, told_intervals
+from ccr_cli.stages.evaluate.measure import Evaluator, finite
+from ccr_cli.stages.evaluate.targets import Target, captions_of
+from ccr_cli.stages.shared.scoring import Scores, interval_report, rank_table
 from ccr_cli.stages.shared.triplets import Gallery
 
 POSITIVES = ("caption", "item")
-"""What is right: the sentence's own translation, or that of any caption of its item."""
+"""The right answers: the sentence's own translation, or that of any caption of its item."""
 
 
-def measure_texts(job: Measuring, target: Target, advance: Callable[[int], None]) -> None:
+def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int], None]) -> None:
     """Measures every target language of one data set, by caption and by item.
 
     Raises:
@@ -45,22 +46,22 @@ def measure_texts(job: Measuring, target: Target, advance: Callable[[int], None]
         if pairs.empty:
             lacking.append(lang)
         else:
-            _measure(job, target, lang, relation, pairs)
+            _measure(evaluator, target, lang, relation, pairs)
         advance(1)
-    said = f"{target.data.name} has no {target.protocol.split} captions paired with sentences in the source language"
+    message = f"{target.data.name} has no {target.protocol.split} captions paired with sentences in the source language"
     if len(lacking) == len(langs):
-        asked = f"ccr translate --lang {langs[0] if langs else 'LANG'} --queries"
-        raise ArtifactError(said, hint=f"{asked}, or [parallel] in the manifest of the data set")
+        command = f"ccr translate --lang {langs[0] if langs else 'LANG'} --queries"
+        raise ArtifactError(message, hint=f"{command}, or [parallel] in the manifest of the data set")
     if lacking:
-        warn(f"{said} for {', '.join(lacking)}")
+        warn(f"{message} for {', '.join(lacking)}")
 
 
 def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
-    """Sentences of a language with those of the source language that say the same.
+    """Sentences of a language with their translations in the source language.
 
     Returns:
-        The relation: `parallel`, `query-mt` or `mt`; and a row a pair: `item_id`, `caption_set`, `query_id` and `query`
-        in the language, `source_id` and `source`.
+        The relation: `parallel`, `query-mt` or `mt`; and a row per pair: `item_id`, `caption_set`, `query_id` and
+        `query` in the language, `source_id` and `source`.
     """
     data, protocol = target.data, target.protocol
     items = set(items_of(data.items, protocol.split)["item_id"])
@@ -69,44 +70,45 @@ def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
     english = data.captions[(data.captions["lang"] == data.source_lang) & data.captions["item_id"].isin(items)]
     parallel: Mapping[str, str] = data.manifest.get("parallel") or {}
     both = captions.merge(english, on=["item_id", "k"], suffixes=("", "_source"))
-    known = {*parallel.items(), *((own, other) for other, own in parallel.items())}
+    parallel_sets = {*parallel.items(), *((own, other) for other, own in parallel.items())}
     sets = zip(both["caption_set"], both["caption_set_source"], strict=True)
-    both = both[np.array([each in known for each in sets], dtype=bool)]
+    both = both[np.array([pair in parallel_sets for pair in sets], dtype=bool)]
     if not both.empty:
-        return "parallel", _named(both, "caption_id", "text", "caption_id_source", "text_source")
+        return "parallel", _pairs(both, "caption_id", "text", "caption_id_source", "text_source")
     if target.translations is None:
         return "none", both
-    done = target.translations[target.translations["status"] == "ok"]
-    asked = done[done["direction"] == "query"].drop_duplicates("source_caption_id")
-    both = captions.merge(asked, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
+    translated = target.translations[target.translations["status"] == "ok"]
+    queries = translated[translated["direction"] == "query"].drop_duplicates("source_caption_id")
+    both = captions.merge(queries, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
     if not both.empty:
-        return "query-mt", _named(both, "caption_id", "text", "caption_id_mt", "text_mt")
-    made = done[(done["direction"] == "forward") & (done["lang"] == lang)].drop_duplicates("source_caption_id")
-    both = english.merge(made, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
-    return "mt", _named(both, "caption_id_mt", "text_mt", "caption_id", "text")
+        return "query-mt", _pairs(both, "caption_id", "text", "caption_id_mt", "text_mt")
+    forward = translated[(translated["direction"] == "forward") & (translated["lang"] == lang)]
+    forward = forward.drop_duplicates("source_caption_id")
+    both = english.merge(forward, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
+    return "mt", _pairs(both, "caption_id_mt", "text_mt", "caption_id", "text")
 
 
-def _named(both: pd.DataFrame, query_id: str, query: str, source_id: str, source: str) -> pd.DataFrame:
+def _pairs(both: pd.DataFrame, query_id: str, query: str, source_id: str, source: str) -> pd.DataFrame:
     columns = {"query_id": query_id, "query": query, "source_id": source_id, "source": source}
     frame = pd.DataFrame({name: both[column].to_numpy() for name, column in columns.items()})
     return frame.assign(item_id=both["item_id"].to_numpy(), caption_set=both["caption_set"].to_numpy())
 
 
-def _measure(job: Measuring, target: Target, lang: str, relation: str, pairs: pd.DataFrame) -> None:
-    o, n = job.options, len(pairs)
-    text_TD = job.model.texts(list(pairs["query"]))
-    source_SD = job.model.texts(list(pairs["source"]))
+def _measure(evaluator: Evaluator, target: Target, lang: str, relation: str, pairs: pd.DataFrame) -> None:
+    tie, n = evaluator.options.ties, len(pairs)
+    text_TD = evaluator.model.texts(list(pairs["query"]))
+    source_SD = evaluator.model.texts(list(pairs["source"]))
     sets = "+".join(sorted(set(pairs["caption_set"])))
-    none = Frames.single(source_SD.new_zeros(n, 1))
+    no_visuals = Frames.single(source_SD.new_zeros(n, 1))
     ids = list(pairs["query_id"]), list(pairs["query"])
-    found = Gallery(list(pairs["source_id"]), none, *ids, np.arange(n), None, 0)
+    gallery = Gallery(list(pairs["source_id"]), no_visuals, *ids, np.arange(n), None, 0)
     items, code_T = list(pairs["item_id"]), np.unique(pairs["item_id"], return_inverse=True)[1]
-    for which in POSITIVES:
-        own = Positives.from_ids(range(n), range(n)) if which == "caption" else Positives.from_ids(items, items)
-        t2s, s2t = rank_both(dot_sim(source_SD, text_TD), n, n, own)
-        scores = Scores(summarise(t2s, tie=o.ties), summarise(s2t, tie=o.ties), t2s, s2t)
-        sides = (bootstrap.Asked.of(ranks, code_T, o.ties) for ranks in (t2s, s2t))
-        label = job.signature(
+    for right in POSITIVES:
+        positives = Positives.from_ids(range(n), range(n)) if right == "caption" else Positives.from_ids(items, items)
+        t2s, s2t = rank_both(dot_sim(source_SD, text_TD), n, n, positives)
+        scores = Scores(summarise(t2s, tie=tie), summarise(s2t, tie=tie), t2s, s2t)
+        sides = (bootstrap.RankedQueries.of(ranks, code_T, tie) for ranks in (t2s, s2t))
+        signature = evaluator.signature(
             target,
             lang,
             caption_set=sets,
@@ -114,23 +116,23 @@ def _measure(job: Measuring, target: Target, lang: str, relation: str, pairs: pd
             gallery=str(n),
             dir="t2s+s2t",
             protocol=f"text-{relation}",
-            pos=which,
-            sim=job.model.who.similarity(),
-            fusion="none",
-            unc="none",
+            pos=right,
+            sim=evaluator.model.ensemble.similarity(),
+            fusion=NONE,
+            unc=NONE,
         )
         result: dict[str, Any] = {
             "task": "text",
-            "fusion": "none",
+            "fusion": NONE,
             "reading": "",
             "t2v": finite(scores.t2v),
             "v2t": finite(scores.v2t),
             "SumR": scores.sum_r,
-            "intervals": told_intervals([bootstrap.Gallery(*sides)]),
+            "intervals": interval_report([bootstrap.Gallery(*sides)]),
             "breakdown": {},
             "calibration": None,
         }
-        job.results.append(job.heading(target, lang, sets, label) | result)
+        evaluator.results.append(evaluator.heading(target, lang, sets, signature) | result)
         for direction in ("t2v", "v2t"):
-            table = rank_table(len(job.results) - 1, direction, 0, found, scores, o.ties, None)
-            job.ranks.append(table.assign(item_id=items))
+            table = rank_table(len(evaluator.results) - 1, direction, 0, gallery, scores, tie, None)
+            evaluator.ranks.append(table.assign(item_id=items))

@@ -29,7 +29,7 @@ def option(
     default: Any,
     help: str,
     *flags: str,
-    request: bool = False,
+    request: bool | Callable[[Any], bool] = False,
     sweep: bool = False,
     command_line: tuple[Any, Callable[[Any], Any]] | None = None,
     **shown: Any,
@@ -43,7 +43,7 @@ def option(
         default: Default value.
         help: Help text.
         flags: Names of the flag; by default `--` and the field's name.
-        request: Whether it belongs to the artifact's request, see `request_of`.
+        request: Whether it belongs to the artifact's request, see `request_of`; or decides that from the options.
         sweep: Whether `ccr train --sweep` can vary it.
         command_line: The type that the command line reads, and what turns such a value into the field's.
         shown: What else `typer.Option` takes, such as `min` or `show_default`.
@@ -59,8 +59,9 @@ def request_of(options: Any, **facts: Any) -> dict[str, Any]:
         options: The options.
         facts: Values to record instead of the options' own: a file's checksum for its path, for example.
     """
-    marked = [field.name for field in dataclasses.fields(options) if field.metadata.get("request")]
-    return {name: facts.get(name, getattr(options, name)) for name in marked}
+    marks = {field.name: field.metadata.get("request") for field in dataclasses.fields(options)}
+    names = [name for name, mark in marks.items() if (mark(options) if callable(mark) else mark)]
+    return {name: facts.get(name, getattr(options, name)) for name in names}
 
 
 def default_request(options_type: Any) -> dict[str, Any]:

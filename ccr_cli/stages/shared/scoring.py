@@ -1,4 +1,4 @@
-"""Scores of a gallery, or of several folds: both directions, with ranks, figures and intervals.
+"""Scores of a gallery, or of several folds, in both directions: ranks, figures and intervals.
 
 Shape suffixes: V visual items, T texts, D embedding.
 """
@@ -23,7 +23,7 @@ from ccr_cli.metrics.sims import SimBlock, columns, dot_sim, fused, minmax
 from ccr_cli.stages.shared.triplets import Gallery
 
 BLOCK, BLOCK_CUDA = 1024, 8192
-"""Most rows and columns of the similarities held at once: what suits a processor's cache, and a GPU's launches."""
+"""Most rows and columns of the similarities held at once: for a processor's cache, and for a GPU."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Figures:
         return sum_recall(self.t2v, self.v2t)
 
     def headline(self, labelled: bool) -> float:
-        """What stands for all of them: mAP where whatever has the query's category is right, else SumR."""
+        """The headline figure: mAP where everything in the query's category is right, else SumR."""
         return self.mean_ap if labelled else self.sum_r
 
 
@@ -69,17 +69,24 @@ def over_folds(folds: Sequence[Figures]) -> Figures:
 
 
 @dataclass(frozen=True)
-class Sides:
-    """A gallery as vectors."""
+class EmbeddedGallery:
+    """A gallery with the vectors of its items and texts."""
 
-    found: Gallery
+    gallery: Gallery
     visual_VD: Tensor
     text_TD: Tensor
     english_TD: Tensor | None = None
-    """Of the texts' translations into the source language, for score fusion."""
+    """Vectors of the texts' translations into the source language, for score fusion."""
 
-    def folds(self, fold_V: np.ndarray, number: int) -> list[Sides]:
-        """Cuts the gallery into folds, each a gallery of its own with the captions of its items.
+    def directions(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """By direction the queries, and what they search."""
+        first, findable_TD = self.gallery.first_T, self.text_TD
+        if first is not None:
+            findable_TD = findable_TD[torch.from_numpy(first).to(findable_TD.device)]
+        return {"t2v": (self.text_TD, self.visual_VD), "v2t": (self.visual_VD, findable_TD)}
+
+    def folds(self, fold_V: np.ndarray, number: int) -> list[EmbeddedGallery]:
+        """Splits the gallery into folds, each a gallery of its own with the captions of its items.
 
         Args:
             fold_V: Fold of each item, from 0.
@@ -90,17 +97,17 @@ class Sides:
         """
         if number == 1:
             return [self]
-        fold_T = fold_V[self.found.item_T]
+        fold_T = fold_V[self.gallery.item_T]
         return [self._part(np.flatnonzero(fold_V == n), np.flatnonzero(fold_T == n), n) for n in range(number)]
 
-    def _part(self, row_V: np.ndarray, row_T: np.ndarray, number: int) -> Sides:
-        whole = self.found
+    def _part(self, row_V: np.ndarray, row_T: np.ndarray, number: int) -> EmbeddedGallery:
+        whole = self.gallery
         if not len(row_V) or not len(row_T):
             lacking = "captions" if len(row_V) else "items with features"
             raise ArtifactError(f"fold {number + 1} has no {lacking}: there is no mean over all folds")
         at_V, at_T = torch.from_numpy(row_V), torch.from_numpy(row_T)
         on_V, on_T = at_V.to(self.visual_VD.device), at_T.to(self.text_TD.device)
-        found = replace(
+        gallery = replace(
             whole,
             item_ids=[whole.item_ids[row] for row in row_V],
             visual=whole.visual.select(at_V),
@@ -111,7 +118,7 @@ class Sides:
             first_T=None if whole.first_T is None else np.flatnonzero(np.isin(row_T, whole.first_T)),
         )
         english_TD = None if self.english_TD is None else self.english_TD[on_T]
-        return Sides(found, self.visual_VD[on_V], self.text_TD[on_T], english_TD)
+        return EmbeddedGallery(gallery, self.visual_VD[on_V], self.text_TD[on_T], english_TD)
 
 
 def score_gallery(
@@ -131,11 +138,11 @@ def score_gallery(
         gallery: Which text belongs to which item.
         visual_VD: Unit vectors of the items.
         text_TD: Unit vectors of the texts.
-        english_TD: Those of the texts' translations into the source language, for score fusion.
-        beta: Weight of the texts as they are, NRCCR eq. (13); 1 leaves the translations out.
+        english_TD: Unit vectors of the texts' translations into the source language, for score fusion.
+        beta: Weight of the texts themselves, NRCCR eq. (13); 1 leaves the translations out.
         fusion: `raw`, or `minmax` (NRCCR's code: both matrices are normalised as wholes first).
         tie: mid, optimistic or pessimistic.
-        labelled: Whatever has the query's category is right, not the query's own item alone.
+        labelled: Everything in the query's category is right, not the query's own item alone.
     """
     sim = similarity(gallery, visual_VD, text_TD, english_TD=english_TD, beta=beta, fusion=fusion)
     n_visual, n_texts = len(gallery.item_ids), len(gallery.texts)
@@ -153,10 +160,10 @@ INTERVAL_SEED = 0
 
 
 def intervals(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> dict[str, Any]:
-    """How far every figure would move with other items, as an evaluation keeps it.
+    """The bootstrap interval over items of every figure, as an evaluation keeps it.
 
     Args:
-        folds: Each fold with its scores; one, where there are none.
+        folds: Each fold with its scores.
         tie: mid, optimistic or pessimistic.
 
     Returns:
@@ -165,22 +172,22 @@ def intervals(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> dict[str, An
     """
     galleries = [
         bootstrap.Gallery(
-            bootstrap.Asked.of(scores.ranks_t2v, found.item_T, tie),
-            bootstrap.Asked.of(scores.ranks_v2t, np.arange(len(found.item_ids)), tie),
+            bootstrap.RankedQueries.of(scores.ranks_t2v, gallery.item_T, tie),
+            bootstrap.RankedQueries.of(scores.ranks_v2t, np.arange(len(gallery.item_ids)), tie),
         )
-        for found, scores in folds
+        for gallery, scores in folds
     ]
-    return told_intervals(galleries)
+    return interval_report(galleries)
 
 
-def told_intervals(galleries: Sequence[bootstrap.Gallery]) -> dict[str, Any]:
-    """The intervals of the queries of each fold, as an evaluation keeps them."""
+def interval_report(galleries: Sequence[bootstrap.Gallery]) -> dict[str, Any]:
+    """The intervals of the answers in each fold, as an evaluation keeps them."""
     made = {"level": bootstrap.LEVEL, "resamples": bootstrap.SAMPLES, "drawn": "items", "seed": INTERVAL_SEED}
     out: dict[str, Any] = {**made, **{direction: {} for direction in bootstrap.DIRECTIONS}}
-    for name, found in bootstrap.intervals(galleries, seed=INTERVAL_SEED).items():
+    for name, interval in bootstrap.intervals(galleries, seed=INTERVAL_SEED).items():
         direction, _, figure = name.rpartition(".")
-        told = out[direction] if direction else out
-        told[figure] = None if np.isnan([found.low, found.high]).any() else [found.low, found.high]
+        ends = [interval.low, interval.high]
+        (out[direction] if direction else out)[figure] = None if np.isnan(ends).any() else ends
     return out
 
 
@@ -188,7 +195,7 @@ def right_answers(gallery: Gallery, labelled: bool) -> Positives:
     """The items that answer each text of a gallery: its own, or all of its category.
 
     Raises:
-        ArtifactError: If categories are asked for and an item has none.
+        ArtifactError: If `labelled` and an item has no category.
     """
     if not labelled:
         return Positives.from_lists([[int(item)] for item in gallery.item_T])
@@ -219,28 +226,27 @@ def similarity(
 
 
 def rank_table(
-    number: int, direction: str, fold: int, found: Gallery, scores: Scores, tie: str, unc: np.ndarray | None
+    number: int, direction: str, fold: int, gallery: Gallery, scores: Scores, tie: str, unc: np.ndarray | None
 ) -> pd.DataFrame:
-    """The rank of every query of one direction of one fold of one result, as an evaluation keeps it.
+    """The rank of every query of one direction in one fold of a result, as an evaluation keeps it.
 
     Args:
-        number: Of the result.
+        number: Number of the result.
         direction: `t2v` or `v2t`.
         fold: Number of the fold.
-        found: Its gallery.
+        gallery: Its gallery.
         scores: Its scores.
         tie: mid, optimistic or pessimistic.
         unc: The uncertainty of each query, or None.
     """
     ranks = scores.ranks_t2v if direction == "t2v" else scores.ranks_v2t
-    ids = found.caption_ids if direction == "t2v" else found.item_ids
-    items = [found.item_ids[v] for v in found.item_T] if direction == "t2v" else found.item_ids
+    ids = gallery.caption_ids if direction == "t2v" else gallery.item_ids
     frame = pd.DataFrame(
         {
             "result": np.int32(number),
             "direction": direction,
             "query_id": ids,
-            "item_id": items,
+            "item_id": gallery.caption_items if direction == "t2v" else gallery.item_ids,
             "fold": np.int32(fold),
             "rank": ranks.rank(tie),
             "ties": ranks.ties,

@@ -108,6 +108,11 @@ class Gallery:
     first_T: np.ndarray | None = None
     """Rows of the captions that an item can find, ascending, one of each item; None: all of its captions."""
 
+    @property
+    def caption_items(self) -> list[str]:
+        """The item of each caption."""
+        return [self.item_ids[v] for v in self.item_T]
+
 
 def training_triplets(
     data: Dataset,
@@ -285,20 +290,28 @@ def gallery(
     Raises:
         ArtifactError: If there are no items or no captions.
     """
+    return search_captions(read_items(data, feats, split, needs), data, split, captions, what)
+
+
+def read_items(data: Dataset, feats: base.Artifact, split: str, needs: frozenset[str]) -> Gallery:
+    """A gallery of a split's items with features, without captions; arguments and errors as for `gallery`."""
     items = items_of(data.items, split)
     if items.empty:
         raise ArtifactError(f"{data.name} has no {split} items")
     visual, item_ids = read_visuals(feats, list(items["item_id"]), needs)
-    row_of = {item: row for row, item in enumerate(item_ids)}
+    missing = len(items) - len(item_ids)
+    return Gallery(item_ids, visual, [], [], np.empty(0, dtype=np.int64), _labels(items, item_ids), missing)
+
+
+def search_captions(items: Gallery, data: Dataset, split: str, captions: pd.DataFrame, what: str) -> Gallery:
+    """The gallery of the same items with other captions; arguments and errors as for `gallery`."""
+    row_of = {item: row for row, item in enumerate(items.item_ids)}
     chosen = captions[captions["item_id"].isin(set(row_of)) & captions["text"].notna()]
     if chosen.empty:
         raise ArtifactError(f"{data.name} has no {what} for its {split} items")
-    return Gallery(
-        item_ids=item_ids,
-        visual=visual,
+    return replace(
+        items,
         caption_ids=list(chosen["caption_id"]),
         texts=list(chosen["text"]),
         item_T=np.array([row_of[i] for i in chosen["item_id"]], dtype=np.int64),
-        label_V=_labels(items, item_ids),
-        missing=len(items) - len(item_ids),
     )

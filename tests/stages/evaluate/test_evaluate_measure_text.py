@@ -18,8 +18,8 @@ from toy import Chain
 
 from ccr_cli.artifacts import dataset, evaluation, translation
 from ccr_cli.data.protocols import Protocol
-from ccr_cli.stages.evaluate.measure import Target
 from ccr_cli.stages.evaluate.measure_text import pairs_of
+from ccr_cli.stages.evaluate.targets import Target
 from ccr_cli.stages.shared.load_run import load_method
 
 CPU = ("--device", "cpu")
@@ -118,7 +118,7 @@ def test_the_signature_says_so_and_the_visual_evaluation_is_another(two: Chain) 
 def target(chain: Chain, **changes: Any) -> Target:
     data = dataset.read(chain.find("dataset"))
     frame = translation.read(chain.find("translation"))
-    made = Target(data, chain.find("features"), frame, ("es",), "none", Protocol("full", split="test"), {})
+    made = Target(data, (chain.find("features"),), frame, ("es",), "none", Protocol("full", split="test"), {})
     return replace(made, **changes)
 
 
@@ -144,8 +144,8 @@ def test_the_first_relation_that_there_is(two: Chain) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--task", "sound"), "--task is visual or text"),
-        (("--task", "text", "--protocol", "labelled"), "of sentences alone"),
+        (("--task", "sound"), "'sound'"),
+        (("--task", "text", "--protocol", "labelled"), "--protocol labelled"),
     ],
 )
 def test_wrong_options(options: tuple[str, ...], message: str, two: Chain) -> None:

@@ -17,7 +17,7 @@ from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import rank_queries
 from ccr_cli.metrics.recall import summarise
 from ccr_cli.metrics.sims import matrix_sim
-from ccr_cli.stages.evaluate.query_groups import breakdowns
+from ccr_cli.stages.evaluate.measure import breakdowns
 from ccr_cli.stages.shared.scoring import Scores
 from ccr_cli.stages.shared.triplets import Gallery
 

@@ -181,13 +181,13 @@ def test_one_run_twice_is_itself(options: tuple[str, ...], several: Chain, tmp_p
 @pytest.mark.parametrize(
     ("changes", "options", "message", "hint"),
     [
-        ({"lang": "fr"}, (), "for queries in es, and fr", "--lang LANG"),
-        ({"criterion": "mAP"}, (), "by the protocol full, and labelled", "--protocol full"),
-        ({"options": {"left_out": "3"}}, (), "without the categories none, and 3", "leave --ensemble out"),
+        ({"lang": "fr"}, (), "for queries in es and fr", "--lang LANG"),
+        ({"criterion": "mAP"}, (), "by the protocol full and labelled", "--protocol full"),
+        ({"options": {"left_out": "3"}}, (), "without the categories none and 3", "leave --ensemble out"),
         (
             {"noise": {"style": "image", "target": "pair", "ratio": 0.4, "seed": 0}, "lang": "fr", "criterion": "mAP"},
             ("--lang", "es", "--protocol", "full"),
-            "trained with noise none, and image-pair-0.4",
+            "trained with noise none and image-pair-0.4",
             "give runs of one kind and ratio of noise",
         ),
     ],
@@ -199,13 +199,13 @@ def test_runs_that_are_no_ensemble(
     first = tmp_path / "ws" / "runs" / runs(several)[0].name
     done = toy.ccr("evaluate", first, other, "--ensemble", *options, *CPU, workspace=tmp_path / "ws")
     assert (done.code, done.out) == (2, "") and hint in done.err
-    assert f"{first.name} and toy-other are no ensemble: {message}" in done.err
+    assert f"{first.name} and toy-other" in done.err and message in done.err
 
 
 def test_one_run_is_no_ensemble(several: Chain) -> None:
     for given in ([], [runs(several)[0].path]):
         done = several.ccr("evaluate", *given, "--ensemble", *CPU)
-        assert done.code == 2 and f"given: {len(given)}" in done.err and "ccr evaluate RUN RUN --ensemble" in done.err
+        assert done.code == 2 and f"not {len(given)}" in done.err and "ccr evaluate RUN RUN --ensemble" in done.err
 
 
 def test_methods_may_differ_and_features_too(several: Chain, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_no_more_is_held_of_an_ensemble_than_is_allowed(several: Chain, monkeypa
     """Blocks of a few queries say the same of each."""
     whole = together(several, "--name", "whole").made
     monkeypatch.setattr(uncertainty, "LARGEST", 30)
-    monkeypatch.setattr("ccr_cli.stages.evaluate.temperature.BLOCK", 30)
+    monkeypatch.setattr("ccr_cli.metrics.softmax_uncertainty.BLOCK", 30)
     parts = together(several, "--name", "parts").made
     one, two = evaluation.read_ranks(whole), evaluation.read_ranks(parts)
     np.testing.assert_allclose(one["uncertainty"], two["uncertainty"], rtol=1e-4)
@@ -278,7 +278,7 @@ def test_without_validation_there_is_no_softmax(tmp_path: Path) -> None:
         assert result["signature"].unc == "none" and "temperature" not in result
         assert set(result["calibration"]["t2v"]["trivial"]) == {"top similarity", "margin"}
     assert evaluation.read_ranks(done.made)["uncertainty"].isna().all()
-    assert "AUROC: no uncertainty" in done.err and "no temperature, and no uncertainty: toy has no" in done.err
+    assert "AUROC: no uncertainty" in done.err and "no uncertainty: toy has no" in done.err
 
 
 def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, 
     done = toy.ok("compare", paths[0], made.path, workspace=root)
     assert "infonce x3" in done.err and done.out.splitlines()[1].split("\t")[2:4] == ["infonce", "infonce x3"]
     lone = toy.ccr("compare", made.path, paths[1], workspace=root)
-    assert lone.code == 2 and "all that is given is of one run" in lone.err.replace("\n", " ")
+    assert lone.code == 2 and "of one run" in lone.err.replace("\n", " ")
     for path in paths[1:]:
         toy.ok("evaluate", path, *CPU, workspace=root)
     rows = toy.ok("compare", *paths, made.path, "-v", workspace=root).out.splitlines()

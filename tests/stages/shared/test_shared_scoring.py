@@ -18,7 +18,7 @@ from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.metrics.uncertainty_comparison import gaps
 from ccr_cli.stages.evaluate.uncertainty import calibrations, trivial_uncertainties, with_trivial
-from ccr_cli.stages.shared.scoring import Figures, Scores, Sides, intervals, over_folds, score_gallery
+from ccr_cli.stages.shared.scoring import EmbeddedGallery, Figures, Scores, intervals, over_folds, score_gallery
 from ccr_cli.stages.shared.triplets import Gallery
 
 Array = npt.NDArray[np.float64]
@@ -86,9 +86,11 @@ def oracle(sim_VT: Array, found: Gallery, fold_V: npt.NDArray[np.int64], tie: st
     }
 
 
-def scored(sides: Sides, fold_V: npt.NDArray[np.int64], **options: Any) -> list[tuple[Sides, Scores]]:
+def scored(
+    sides: EmbeddedGallery, fold_V: npt.NDArray[np.int64], **options: Any
+) -> list[tuple[EmbeddedGallery, Scores]]:
     folds = sides.folds(fold_V, int(fold_V.max()) + 1)
-    return [(f, score_gallery(f.found, f.visual_VD, f.text_TD, english_TD=f.english_TD, **options)) for f in folds]
+    return [(f, score_gallery(f.gallery, f.visual_VD, f.text_TD, english_TD=f.english_TD, **options)) for f in folds]
 
 
 @pytest.mark.parametrize("tie", TIES)
@@ -98,7 +100,7 @@ def test_figures_are_means_over_folds(n_items: int, folds: int, first: bool, tie
     """Folds of unequal size too: features may be missing."""
     sim_VT, found = problem(n_items + folds, n_items, first=first)
     fold_V = np.sort(np.arange(n_items) % folds)
-    parts = scored(Sides(found, *vectors(sim_VT)), fold_V, tie=tie)
+    parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), fold_V, tie=tie)
     wanted = oracle(sim_VT, found, fold_V, tie)
     means = over_folds([each for _, each in parts])
     for side, expected in wanted.items():
@@ -106,8 +108,8 @@ def test_figures_are_means_over_folds(n_items: int, folds: int, first: bool, tie
         assert {key: mine[key] for key in expected} == pytest.approx(expected, rel=1e-12)
         assert mine["dropped"] == (0 if side == "t2v" else n_items - expected["queries"])
     assert means.sum_r == pytest.approx(sum(s[f"R@{k}"] for s in wanted.values() for k in (1, 5, 10)))
-    assert [i for part, _ in parts for i in part.found.item_ids] == found.item_ids
-    assert sorted(c for part, _ in parts for c in part.found.caption_ids) == sorted(found.caption_ids)
+    assert [i for part, _ in parts for i in part.gallery.item_ids] == found.item_ids
+    assert sorted(c for part, _ in parts for c in part.gallery.caption_ids) == sorted(found.caption_ids)
 
 
 def test_folds_are_not_the_whole_gallery() -> None:
@@ -130,7 +132,7 @@ def test_every_fold_is_fused_by_itself(fusion: str, first: bool) -> None:
             a, b = ((x - x.min()) * (1 / (x.max() - x.min())) for x in (a, b))
         both_VT[block] = 0.75 * a + 0.25 * b
     eye_VD, text_TD = vectors(sim_VT)
-    parts = scored(Sides(found, eye_VD, text_TD, vectors(other_VT)[1]), fold_V, beta=0.75, fusion=fusion)
+    parts = scored(EmbeddedGallery(found, eye_VD, text_TD, vectors(other_VT)[1]), fold_V, beta=0.75, fusion=fusion)
     means = over_folds([each for _, each in parts])
     for side, expected in oracle(both_VT, found, fold_V, "mid").items():
         assert {key: getattr(means, side)[key] for key in expected} == pytest.approx(expected)
@@ -140,12 +142,12 @@ def test_every_fold_is_fused_by_itself(fusion: str, first: bool) -> None:
 def test_the_interval_draws_items_inside_their_fold(first: bool) -> None:
     sim_VT, found = problem(7, 24, first=first)
     fold_V = np.arange(24) // 8
-    parts = scored(Sides(found, *vectors(sim_VT)), fold_V)
-    mine = intervals([(part.found, each) for part, each in parts], "mid")
+    parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), fold_V)
+    mine = intervals([(part.gallery, each) for part, each in parts], "mid")
     rng, drawn = np.random.default_rng(0), []
     for part, each in parts:
-        sides = ((each.ranks_t2v.middle, part.found.item_T), (each.ranks_v2t.middle, np.arange(8)))
-        asked = np.unique(part.found.item_T)
+        sides = ((each.ranks_t2v.middle, part.gallery.item_T), (each.ranks_v2t.middle, np.arange(8)))
+        asked = np.unique(part.gallery.item_T)
         values = []
         for _ in range(1000):
             times = np.bincount(asked[rng.integers(0, len(asked), len(asked))], minlength=8)
@@ -163,9 +165,9 @@ def test_the_interval_draws_items_inside_their_fold(first: bool) -> None:
 
 def test_calibration_takes_the_queries_of_all_folds_together() -> None:
     sim_VT, found = problem(9, 20, first=False)
-    parts = scored(Sides(found, *vectors(sim_VT)), np.arange(20) // 5)
+    parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), np.arange(20) // 5)
     rng = np.random.default_rng(1)
-    unc = [{"t2v": rng.random(len(p.found.texts)), "v2t": rng.random(len(p.found.item_ids))} for p, _ in parts]
+    unc = [{"t2v": rng.random(len(p.gallery.texts)), "v2t": rng.random(len(p.gallery.item_ids))} for p, _ in parts]
     told = calibrations([each for _, each in parts], unc, "mid")
     assert told is not None
     for side in ("t2v", "v2t"):
@@ -186,9 +188,9 @@ def test_trivial_uncertainties_are_read_off_the_similarities(first: bool) -> Non
     sim_VT, found = problem(13, 20, first=first)
     sim_VT += 0.1 * np.random.default_rng(2).normal(size=sim_VT.shape).round(1)
     fold_V = np.arange(20) // 5
-    parts = scored(Sides(found, *vectors(sim_VT)), fold_V)
+    parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), fold_V)
     rng = np.random.default_rng(1)
-    unc = [{"t2v": rng.random(len(p.found.texts)), "v2t": rng.random(len(p.found.item_ids))} for p, _ in parts]
+    unc = [{"t2v": rng.random(len(p.gallery.texts)), "v2t": rng.random(len(p.gallery.item_ids))} for p, _ in parts]
     sides, each = [part for part, _ in parts], [result for _, result in parts]
     told = with_trivial(calibrations(each, unc, "mid"), sides, each, unc, "mid")
     alone = with_trivial(None, sides, each, None, "mid")
@@ -222,9 +224,9 @@ def test_trivial_uncertainties_are_read_off_the_similarities(first: bool) -> Non
 
 def test_items_of_different_folds_are_different_items() -> None:
     sim_VT, found = problem(17, 16, first=False)
-    parts = scored(Sides(found, *vectors(sim_VT)), np.arange(16) // 8)
+    parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), np.arange(16) // 8)
     rng = np.random.default_rng(3)
-    unc = [{"t2v": rng.random(len(p.found.texts)), "v2t": rng.random(len(p.found.item_ids))} for p, _ in parts]
+    unc = [{"t2v": rng.random(len(p.gallery.texts)), "v2t": rng.random(len(p.gallery.item_ids))} for p, _ in parts]
     sides, each = [part for part, _ in parts], [result for _, result in parts]
     told = with_trivial(calibrations(each, unc, "mid"), sides, each, unc, "mid")
     for side in ("t2v", "v2t"):
@@ -232,8 +234,8 @@ def test_items_of_different_folds_are_different_items() -> None:
         known, rivals = ~np.isnan(rank), []
         items: list[int] = []
         for fold in sides:
-            ids = [int(name[1:]) for name in fold.found.item_ids]  # of the whole gallery: no two folds share one
-            items += [ids[v] for v in fold.found.item_T] if side == "t2v" else ids
+            ids = [int(name[1:]) for name in fold.gallery.item_ids]  # of the whole gallery: no two folds share one
+            items += [ids[v] for v in fold.gallery.item_T] if side == "t2v" else ids
             asked = (fold.text_TD, fold.visual_VD)
             rivals.append(trivial_uncertainties(*(asked if side == "t2v" else asked[::-1])))
         others = {name: np.concatenate([fold[name] for fold in rivals])[known] for name in rivals[0]}
@@ -244,7 +246,7 @@ def test_items_of_different_folds_are_different_items() -> None:
 
 def test_an_empty_fold_has_no_mean() -> None:
     sim_VT, found = problem(11, 8, first=False)
-    sides = Sides(found, *vectors(sim_VT))
+    sides = EmbeddedGallery(found, *vectors(sim_VT))
     with pytest.raises(ArtifactError, match="fold 3 has no items with features"):
         sides.folds(np.array([0, 0, 0, 0, 1, 1, 1, 1]), 3)
     silent = next(v for v in range(8) if v not in found.item_T) if len(set(found.item_T)) < 8 else None

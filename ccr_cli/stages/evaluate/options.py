@@ -1,0 +1,119 @@
+"""The options of `ccr evaluate`, declared once: a field is a flag, and an entry of the evaluation's request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FULL
+from ccr_cli.errors import UsageError, no_share
+from ccr_cli.stages.shared.options import option, request_of
+
+HALF = "half"
+"""The value of `--ood` that removes half of the gallery."""
+SPLIT = "test"
+CHOICES = {
+    "ties": ("mid", "optimistic", "pessimistic"),
+    "fusion": ("raw", "minmax"),
+    "task": ("visual", "text"),
+    "corruption": ("drop", "replace", "shuffle", "features", "both"),
+}
+"""Values that an option can have."""
+
+
+def _own_split(options: EvaluationOptions) -> bool:
+    """Whether the options decide on split and caption set; a protocol of a manifest has its own."""
+    return options.protocol in COMMON_PROTOCOLS
+
+
+@dataclass(frozen=True)
+class EvaluationOptions:
+    """The options of `ccr evaluate` that can change the result, in the order of its help."""
+
+    split: str | None = option(
+        None,
+        "Split to evaluate: train, val, test, val-select or val-report (halves of val).",
+        request=_own_split,
+        show_default=SPLIT,
+    )
+    langs: tuple[str, ...] = option(
+        (),
+        "Query language; repeat for several.",
+        "--lang",
+        request=True,
+        command_line=(list[str] | None, lambda langs: tuple(dict.fromkeys(langs))),
+        show_default="the run's",
+    )
+    zero_shot: bool = option(
+        False, "Evaluate on the other data sets of the workspace, in every language they have.", request=True
+    )
+    drop_leaks: bool = option(
+        False, "With --zero-shot: leave out items that the run was trained on.", request=lambda o: o.drop_leaks
+    )
+    caption_set: str | None = option(
+        None, "Use only the captions of this set as queries.", request=_own_split, show_default="all sets"
+    )
+    beta: float = option(0.8, "Weight of the query in score fusion with its translation (0 to 1).", request=True)
+    fusion: str = option("raw", "Score fusion: raw, or minmax (normalised as in NRCCR's code).", request=True)
+    ties: str = option("mid", "How tied similarities count: mid, optimistic or pessimistic.", request=True)
+    protocol: str = option(
+        "",
+        "What counts as right: full (the query's own item), labelled (its whole category), or a protocol of the "
+        "data set's manifest, such as coco-1k-5fold.",
+        request=True,
+        show_default="full, or labelled for a method that learns categories",
+    )
+    task: str = option(
+        "visual",
+        "visual; or text: captions search their translations, without pictures (NRCCR).",
+        request=lambda o: o.task != "visual",
+    )
+    corrupt: float = option(
+        0.0, "Also evaluate with this fraction of words (or features) corrupted.", request=lambda o: o.corrupt
+    )
+    corruption: str = option(
+        "",
+        "How to corrupt: drop, replace or shuffle words; features (mask them); or both (drop words, mask features).",
+        request=lambda o: o.corrupt,
+        show_default="drop",
+    )
+    ood: str = option(
+        "",
+        "Test whether uncertainty detects queries without a match: `half` removes half of the gallery; a data set "
+        "name uses its captions as queries.",
+        request=lambda o: o.ood,
+        show_default=False,
+    )
+
+    def check(self) -> None:
+        """Checks what needs no data.
+
+        Raises:
+            UsageError: If a value is not allowed, or options contradict each other.
+        """
+        for name, choices in CHOICES.items():
+            value = getattr(self, name)
+            if value not in choices and (name, value) != ("corruption", ""):
+                raise UsageError(f"--{name} is {', '.join(choices[:-1])} or {choices[-1]}, not {value!r}")
+        if not 0 <= self.beta <= 1:
+            raise UsageError(f"--beta is a weight from 0 to 1, not {self.beta:g}")
+        if not 0 <= self.corrupt <= 1:
+            raise no_share("--corrupt ", self.corrupt)
+        if self.corrupt == 1:
+            raise UsageError("--corrupt 1 leaves nothing: the fraction is below 1", hint="--corrupt 0.9 is 90 %")
+        if self.corruption and not self.corrupt:
+            raise UsageError(f"--corruption {self.corruption} has no effect by itself", hint="add --corrupt 0.3")
+        text = self.task == "text"
+        if text and self.corrupt:
+            raise UsageError("--corrupt goes with pictures, not with --task text")
+        if text and self.protocol not in ("", FULL):
+            raise UsageError(f"--task text compares sentences only, so --protocol {self.protocol} does not apply")
+        if self.ood and (text or self.zero_shot):
+            raise UsageError(f"--ood does not go with {'--task text' if text else '--zero-shot'}")
+        if self.drop_leaks and not self.zero_shot:
+            raise UsageError("--drop-leaks goes with --zero-shot: on a run's own data set the splits are separate")
+
+    def request(self) -> dict[str, Any]:
+        """The fields that belong to the artifact's request; the protocol must be known."""
+        split = self.split or SPLIT
+        return request_of(self, split=split, langs=list(self.langs), corruption=self.corruption or "drop")
