@@ -94,10 +94,10 @@ def test_every_side(side: str, finished: Chain) -> None:
     made = diagnose(finished, "uml", "--judge", "gmm", "--judge-side", side)
     assert diagnosis.summary(made)["judge_side"] == side
     assert made.request == {"judge": "gmm", "judge_side": side}
-    assert f"by gmm ({side}), " in toy.ok("show", made.path, workspace=finished.root).err
+    assert f"gmm ({side})" in toy.ok("show", made.path, workspace=finished.root).err
     triangle = diagnose(finished, "uml", "--judge", "triangle")
     assert diagnosis.summary(triangle)["judge_side"] == ""
-    assert "by triangle, " in toy.ok("show", triangle.path, workspace=finished.root).err
+    assert "triangle" in toy.ok("show", triangle.path, workspace=finished.root).err
 
 
 def test_the_most_suspicious_come_first(chain: Chain) -> None:
@@ -254,7 +254,7 @@ def test_a_share_is_the_first_by_place(finished: Chain) -> None:
     assert summary["detection"]["threshold"] is None and summary["split"]["by"] == "share"
     assert summary["split"]["share"] == 0.25
     frame = diagnoses_frame([("run", summary), ("run", {**summary, "split": {"by": "mixture"}})])
-    assert list(frame["judge"]) == ["triangle, first 25 %", "triangle"], "two rows of one run"
+    assert list(frame["judge"]) == ["triangle, first 25%", "triangle"], "two rows of one run"
     assert frame["ece"].notna().all() and frame["f1"].notna().all()
     for share in ("0", "1", "1.5"):
         done = finished.ccr("diagnose", finished.find("run", "uml").path, "--share", share, *CPU)
