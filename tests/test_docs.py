@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import toy
 import typer
@@ -22,6 +23,7 @@ import ccr_cli
 from ccr_cli import registry
 from ccr_cli.artifacts import dataset
 from ccr_cli.cli import app
+from ccr_cli.data import mismatch
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")])
@@ -216,10 +218,28 @@ def test_the_example_of_the_dataset_format_can_be_imported(tmp_path: Path) -> No
     toy.ok("translate", made.path, "--lang", "es", workspace=tmp_path / "workspace")
 
 
+def python_example(path: str) -> str:
+    """The Python block of CONTRIBUTING.md for a file."""
+    (example,) = [text for info, text in blocks(CHECKOUT / "CONTRIBUTING.md") if info == f"python {path}"]
+    return example
+
+
+def test_the_example_of_a_noise_style_draws_a_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mismatch, "STYLES", dict(mismatch.STYLES))
+    exec(python_example("ccr_cli/data/mismatch.py"), vars(mismatch) | {"__annotations__": {}})
+    assert "rotate" in mismatch.STYLES
+    captions = pd.DataFrame(
+        {"caption_id": list("abcd"), "item_id": list("1234"), "text": ["red", "green", "blue", "grey"]}
+    )
+    drawn = mismatch.mismatch(captions, 0.5, "rotate", "translation", seed=0)
+    assert drawn["vt_wrong"].tolist() == [True, True, False, False]
+    assert drawn["given_translation_of"].tolist() == ["b", "a", "c", "d"]
+
+
 @pytest.mark.slow
 def test_the_example_of_a_method_can_be_trained(sources: Any, tmp_path: Path) -> None:
-    (example,) = [text for info, text in blocks(CHECKOUT / "CONTRIBUTING.md") if info.startswith("python ")]
-    (name,) = [info.split(" ")[1] for info, _ in blocks(CHECKOUT / "CONTRIBUTING.md") if info.startswith("python ")]
+    name = "ccr_cli/methods/sigmoid.py"
+    example = python_example(name)
     package = tmp_path / "ccr_cli"
     shutil.copytree(Path(ccr_cli.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     assert not (tmp_path / name).exists()
