@@ -96,6 +96,7 @@ def test_the_wheel_carries_the_data_sets_and_works_elsewhere(tmp_path: Path) -> 
     assert "ccr_cli/py.typed" in names
     page = PACKAGE / "report" / "page"
     templates = [*(page / "templates").iterdir(), *(page / "static").iterdir()]
+    templates.append(PACKAGE / "stages" / "export" / "model_card.md.j2")
     assert {path.suffix for path in templates} == {".j2", ".css", ".js"}
     assert {f"ccr_cli/{path.relative_to(PACKAGE).as_posix()}" for path in templates} <= names
     licences = {name.split("/licenses/")[1] for name in names if "/licenses/" in name}

@@ -15,7 +15,7 @@ from ccr_cli.commands import common as c
 def export(
     artifacts: c.Artifacts = None,
     onnx: Annotated[
-        bool, typer.Option("--onnx", help="The text side as ONNX too, where it is a transformers model.")
+        bool, typer.Option("--onnx", help="Also write the text side as ONNX (transformers text encoders only).")
     ] = False,
     name: c.Name = None,
     force: c.Force = False,
@@ -27,8 +27,8 @@ def export(
 ) -> None:
     """Write a run as a folder that works without ccr.
 
-    With a transformers text encoder sentence-transformers loads it; with any other, numpy is enough. The model card
-    has the figures of the evaluations that are given, else of all that the workspace has of the run.
+    sentence-transformers loads a run with a transformers text encoder; any other needs only numpy. The model card
+    holds the results of the given evaluations, or else of all evaluations of the run in the workspace.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -39,8 +39,8 @@ def export(
     for parent in trained.parents:
         inputs.parent(trained, parent.kind)
     layout = any(entry.path.endswith("modules.json") for entry in made.files)
-    reader = "sentence-transformers loads it" if layout else "its encode.py reads it"
-    console.say(f"  {reader}; how to use it: {made.path / 'README.md'}")
+    reader = "load it with sentence-transformers" if layout else "use it with its encode.py"
+    console.say(f"  {reader}; see {made.path / 'README.md'}")
     c.emit(inputs, [made], json)
 
 

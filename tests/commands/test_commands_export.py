@@ -20,7 +20,7 @@ def test_the_same_request_twice_does_no_work_twice(finished: Chain) -> None:
     first = toy.ok("export", run.path, workspace=finished.root)
     made = first.made
     assert made.path == finished.root / "exports" / run.name and made.kind == "export"
-    assert f"its encode.py reads it; how to use it: {made.path / 'README.md'}" in first.err
+    assert f"encode.py; see {made.path / 'README.md'}" in first.err
     times = {path: path.stat().st_mtime_ns for path in made.path.rglob("*")}
     again = toy.ok("export", run.path, workspace=finished.root)
     assert again.out == first.out and {path: path.stat().st_mtime_ns for path in made.path.rglob("*")} == times
@@ -35,7 +35,7 @@ def test_another_evaluation_makes_another_card(finished: Chain) -> None:
     more = toy.ok("evaluate", run.path, "--split", "val", "--device", "cpu", workspace=finished.root).made
     refused = finished.ccr("export", run.path)
     assert (refused.code, refused.out) == (4, "")
-    assert f"{more.id[:12]} given" in refused.err and "--force" in refused.err
+    assert more.id[:12] in refused.err and "--force" in refused.err
     assert base.load(old.path).id == old.id
     new = toy.ok("export", run.path, "--force", workspace=finished.root).made
     assert new.path == old.path and new.counts["results"] > old.counts["results"] > 0
@@ -55,7 +55,7 @@ def test_through_a_pipe(finished: Chain) -> None:
 def test_an_evaluation_of_another_run(chain: Chain) -> None:
     run, other = chain.find("run", "uml"), chain.find("evaluation", "infonce")
     done = chain.ccr("export", run.path, other.path)
-    assert (done.code, done.out) == (4, "") and "was not made from" in done.err
+    assert (done.code, done.out) == (4, "") and other.name in done.err
     assert not (chain.root / "exports").exists()
 
 
@@ -70,7 +70,7 @@ def test_a_dry_run(chain: Chain) -> None:
 
 def test_onnx_is_of_transformers_alone(chain: Chain) -> None:
     done = chain.ccr("export", chain.find("run", "uml").path, "--onnx")
-    assert (done.code, done.out) == (2, "") and "this one is ngram" in done.err and "leave --onnx out" in done.err
+    assert (done.code, done.out) == (2, "") and "ngram" in done.err and "leave --onnx out" in done.err
     assert not (chain.root / "exports").exists()
 
 
@@ -93,7 +93,7 @@ def test_a_parent_that_is_gone(kind: str, finished: Chain) -> None:
     run = finished.find("run", "infonce")
     shutil.rmtree(finished.root / run.parent(kind).path)
     done = finished.ccr("export", run.path)
-    assert (done.code, done.out) == (4, "") and f"made from the {kind}" in done.err
+    assert (done.code, done.out) == (4, "") and f" {kind}" in done.err
     assert list((finished.root / "exports").iterdir()) == []
 
 
@@ -104,7 +104,7 @@ def test_weights_that_were_changed(finished: Chain) -> None:
     raw[-1] ^= 1
     weights.write_bytes(raw)
     done = finished.ccr("export", run.path)
-    assert (done.code, done.out) == (4, "") and "was changed after it was written" in done.err
+    assert (done.code, done.out) == (4, "") and "model.safetensors" in done.err
     assert list((finished.root / "exports").iterdir()) == []
 
 
@@ -118,4 +118,4 @@ def test_without_the_packages_of_onnx(monkeypatch: pytest.MonkeyPatch, workspace
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if "onnx" in name else there(name, *rest))
     done = workspace.ccr("export", run.path, "--onnx")
     assert (done.code, done.out) == (5, "")
-    assert "not installed: onnx, onnxscript, onnxruntime" in done.err and "pip install 'ccr-cli[onnx]'" in done.err
+    assert "onnx, onnxscript, onnxruntime" in done.err and "pip install 'ccr-cli[onnx]'" in done.err

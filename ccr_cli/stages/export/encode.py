@@ -1,14 +1,14 @@
-"""Vectors of texts and pictures, out of the files beside this one; numpy and safetensors are enough.
+"""Vectors of texts and pictures from the files in this folder; needs only numpy and safetensors.
 
     from encode import Encoder
 
     encoder = Encoder()
     text_TD = encoder.encode(["a dog in the snow"])
-    visual_VD = encoder.encode_visual(features)  # one array an item: (D,), or a row a frame
+    visual_VD = encoder.encode_visual(features)  # one array per item: (D,), or one row per frame
     similarity_VT = visual_VD @ text_TD.T
 
-`text.json` and `visual.json` say in words what is done; the tensors that they name lie in the `.safetensors` beside
-them. Only where `text.json` names a tower, it takes torch and transformers to run that.
+`text.json` and `visual.json` describe the computation in words; the tensors that they name are in the `.safetensors`
+files. Only a text side with a tower also needs torch and transformers.
 
 Shape suffixes: T texts, V visual items, N rows of one of them, D dimension, H heads.
 """
@@ -36,7 +36,7 @@ class Encoder:
     """Both sides of a model.
 
     Args:
-        folder: Where its files are; by default where this one is.
+        folder: Where its files are; by default the folder of this file.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -45,9 +45,9 @@ class Encoder:
         self._tower: Any = None
 
     def encode(self, texts: Iterable[Any]) -> Array:
-        """Returns a unit vector (T, D) a text; where `text.json` says that its input is features, these are taken."""
+        """Returns one unit vector per text (T, D); if the input of `text.json` is features, pass those."""
         if isinstance(texts, str):
-            raise TypeError("a list of texts is wanted, not a text")
+            raise TypeError("pass a list of texts, not a text")
         about, tensors = self._side("text")
         source = about["input"]
         rows: Iterator[Array]
@@ -60,7 +60,7 @@ class Encoder:
         return _vectors(rows, about["layers"], tensors)
 
     def encode_visual(self, features: Iterable[Any]) -> Array:
-        """Returns a unit vector (V, D) an item, from the features of each: one row, or one a frame."""
+        """Returns one unit vector per item (V, D) from its features: one row, or one per frame."""
         about, tensors = self._side("visual")
         return _vectors((np.atleast_2d(rows) for rows in features), about["layers"], tensors)
 
@@ -77,7 +77,7 @@ class Encoder:
         if self._tower is None:
             module, _, name = source["class"].rpartition(".")
             if not module.startswith("transformers."):
-                raise ValueError(f"{module} is no part of transformers")
+                raise ValueError(f"{module} is not part of transformers")
             model = getattr(importlib.import_module(module), name)
             folder = str(self.folder / source["folder"])
             self._tower = model.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
@@ -179,10 +179,10 @@ def _gru(tensors: dict[str, Array], name: str, x_NE: Array) -> Array:
     """Returns the state after each row: Cho et al. (2014), its gates as torch has them."""
     state_E, out = np.zeros(tensors[f"gru.weight_hh_{name}"].shape[1], np.float32), []
     for x_E in x_NE:
-        given = np.split(tensors[f"gru.weight_ih_{name}"] @ x_E + tensors[f"gru.bias_ih_{name}"], 3)
-        kept = np.split(tensors[f"gru.weight_hh_{name}"] @ state_E + tensors[f"gru.bias_hh_{name}"], 3)
-        reset_E, update_E = (1 / (1 + np.exp(-given[i] - kept[i])) for i in (0, 1))
-        state_E = (1 - update_E) * np.tanh(given[2] + reset_E * kept[2]) + update_E * state_E
+        inputs = np.split(tensors[f"gru.weight_ih_{name}"] @ x_E + tensors[f"gru.bias_ih_{name}"], 3)
+        states = np.split(tensors[f"gru.weight_hh_{name}"] @ state_E + tensors[f"gru.bias_hh_{name}"], 3)
+        reset_E, update_E = (1 / (1 + np.exp(-inputs[i] - states[i])) for i in (0, 1))
+        state_E = (1 - update_E) * np.tanh(inputs[2] + reset_E * states[2]) + update_E * state_E
         out.append(state_E)
     return np.stack(out)
 
@@ -215,7 +215,7 @@ def _positions(n: int, dim: int) -> Array:
 
 
 def _ngram_rows(text: str, source: dict[str, Any], table: Array) -> Array:
-    """A row an n-gram; or a row a word (symbol, character), the mean of its n-grams."""
+    """One row per n-gram; or one per word (symbol, character), the mean of its n-grams."""
     tokens = _ngrams(text, source)
     if source["row"] == "token":
         return np.concatenate([_mean(table[ids]) for ids in tokens])
@@ -223,7 +223,7 @@ def _ngram_rows(text: str, source: dict[str, Any], table: Array) -> Array:
 
 
 def _ngrams(text: str, source: dict[str, Any]) -> list[list[int]]:
-    """The ids of every token: a word with its n-grams, a symbol, a CJK character with the n-grams it begins."""
+    """The ids of every token: a word with its n-grams, a symbol, a CJK character with the n-grams that it starts."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     low, high, cjk = source["ngram_min"], source["ngram_max"], source["cjk_max"]
     tokens: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""The text side of an exported model as ONNX: from padded ids to unit vectors, any number of texts of any length.
+"""The text side of an exported model as ONNX: padded ids to unit vectors, for any number of texts of any length.
 
 Shape suffixes: B texts, L tokens of the longest, D embedding.
 """
@@ -22,23 +22,23 @@ from ccr_cli.transformers_loading import transformers_loading
 NAME = "text.onnx"
 TOLERANCE = 1e-4
 _INLINE = 1_500_000_000
-"""Bytes of weights that one file holds; protobuf's limit is 2 GiB, and beyond this they lie in a file beside it."""
+"""Most bytes of weights in the file itself (protobuf's limit is 2 GiB); more go to a second file."""
 
 
 def require(kind: str) -> None:
-    """Checks that a text encoder can be written, before anything is done.
+    """Checks that a text encoder can be written as ONNX, before any work.
 
     Args:
-        kind: Of the text encoder, as a run's config.json has it.
+        kind: Kind of the text encoder in the run's config.json.
 
     Raises:
         UnavailableError: If a package is missing.
-        UsageError: If there is no network to write.
+        UsageError: If the text encoder is no transformers model.
     """
     if kind != "transformers":
         raise UsageError(
-            f"ONNX is for transformers text encoders, and this one is {kind}",
-            hint="leave --onnx out: encode.py, which is written anyway, takes numpy alone",
+            f"--onnx needs a transformers text encoder, not {kind}",
+            hint="leave --onnx out: the export's encode.py needs only numpy",
         )
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
     if missing:
@@ -46,12 +46,12 @@ def require(kind: str) -> None:
 
 
 def write(plain: Plain, folder: Path, texts: Sequence[str]) -> None:
-    """Writes `text.onnx` beside what `export_text` wrote, and compares its vectors with torch's.
+    """Writes `text.onnx` next to the exported text side, and compares its vectors with torch's.
 
     Args:
         plain: The dual encoder.
         folder: Where to.
-        texts: Some texts to compare on.
+        texts: Texts to compare on.
 
     Raises:
         CcrError: If the vectors differ, or torch cannot write the model.
@@ -77,7 +77,7 @@ def write(plain: Plain, folder: Path, texts: Sequence[str]) -> None:
                 verbose=False,
             )
     except torch.onnx.OnnxExporterError as error:
-        why = str(error).split("\n", 1)[0].split("\x1b", 1)[0].strip()  # what follows is coloured, and for programmers
+        why = str(error).split("\n", 1)[0].split("\x1b", 1)[0].strip()  # the rest is coloured, for programmers
         raise CcrError(f"torch cannot write this text encoder as ONNX: {why}", hint="leave --onnx out") from None
     finally:
         log.setLevel(level)
@@ -88,10 +88,12 @@ def write(plain: Plain, folder: Path, texts: Sequence[str]) -> None:
     size = sum(weight.numel() * weight.element_size() for weight in whole.parameters())
     program.save(folder / NAME, external_data=size > _INLINE)
     session = onnxruntime.InferenceSession(str(folder / NAME), providers=["CPUExecutionProvider"])
-    for first in (0, len(texts) - 1):  # all of them, and one alone
+    for first in (0, len(texts) - 1):  # the whole batch, and one text
         feeds = {"input_ids": ids_BL[first:].numpy(), "attention_mask": mask_BL[first:].numpy()}
         with torch.no_grad():
-            wanted_BD = whole(ids_BL[first:], mask_BL[first:]).numpy()
-        apart = float(np.abs(session.run(None, feeds)[0] - wanted_BD).max())
-        if not apart < TOLERANCE:
-            raise CcrError(f"the vectors of {NAME} differ from torch's by up to {apart:.2g}", hint="leave --onnx out")
+            torch_BD = whole(ids_BL[first:], mask_BL[first:]).numpy()
+        difference = float(np.abs(session.run(None, feeds)[0] - torch_BD).max())
+        if not difference < TOLERANCE:
+            raise CcrError(
+                f"the vectors of {NAME} differ from torch's by up to {difference:.2g}", hint="leave --onnx out"
+            )

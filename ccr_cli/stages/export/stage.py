@@ -1,4 +1,4 @@
-"""export: a run becomes a folder that works without ccr.
+"""export: writes a run as a folder that works without ccr.
 
 Shape suffixes: V visual items, T texts, D embedding.
 """
@@ -26,7 +26,7 @@ from ccr_cli.nets.plain import Plain, PlainText
 from ccr_cli.nets.text import GivenTextEncoder
 from ccr_cli.stages.export import onnx_text
 from ccr_cli.stages.export.encode import Encoder
-from ccr_cli.stages.export.model_card import Facts, Model, card, joint_card
+from ccr_cli.stages.export.model_card import CardFacts, DualEncoder, card, joint_card
 from ccr_cli.stages.export.text_side import tokenizer_of, write_layers, write_text
 from ccr_cli.stages.shared.embedding import encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, require_parent
@@ -37,9 +37,9 @@ from ccr_cli.transformers_loading import transformers_loading
 
 Array = npt.NDArray[np.float32]
 SAMPLE = 16
-"""Texts a language, and items, on which what was written is compared with the run."""
+"""Texts per language, and items, on which the export is compared with the run."""
 TOLERANCE = 1e-4
-"""How far a similarity may then differ."""
+"""Greatest difference of a similarity."""
 
 
 def export(
@@ -47,13 +47,13 @@ def export(
 ) -> base.Artifact:
     """Exports a run.
 
-    What was written is read back, and compared with the run on some of its data, before the artifact is complete.
+    The export is read back and compared with the run on some of its data before the artifact is complete.
 
     Args:
-        inputs: Where the run's parents are. Of its evaluations those given are in the model card, else all of the
-            workspace.
+        inputs: Where the run's parents are. The model card holds the run's evaluations among the inputs, or else all of
+            the workspace.
         trained: The run.
-        onnx: Write the text side as ONNX too.
+        onnx: Also write the text side as ONNX.
         name: Name of the artifact.
         force: Export again.
 
@@ -61,27 +61,30 @@ def export(
         The export.
 
     Raises:
-        ArtifactError: If what was written would not give the run's own similarities.
-        UnavailableError: If ONNX is asked for and its packages are not installed.
-        UsageError: If ONNX is asked for, and the text encoder is no transformers model; or the run has a visual tower.
+        ArtifactError: If the export does not reproduce the run's similarities.
+        UnavailableError: If ONNX needs packages that are not installed.
+        UsageError: If the run cannot be exported: the text encoder pools by itself, or is no transformers model for
+            ONNX, or the run has a visual tower.
     """
     settings = run.config(trained)
     if settings["text_encoder"].get("pooling") == "own":
         raise UsageError(
-            "a text encoder that pools by itself is not exported: sentence-transformers has no module for it",
+            "a text encoder with pooling=own cannot be exported: sentence-transformers has no module for it",
             hint="train with --set pooling=cls, mean, max or last",
         )
     if "visual_tower" in settings:
         raise UsageError(
-            f"{trained.name} has trained the encoder of its features too, and an export has no pictures as input yet",
-            hint="a run without finetune can be exported",
+            f"{trained.name} also trained its visual encoder, and an export cannot read pictures yet",
+            hint="export a run that was trained without finetune",
         )
     if onnx:
         onnx_text.require(settings["text_encoder"]["kind"])
-    for given in (a for a in inputs.given if a.kind == "evaluation"):
-        require_parent(given, trained)
-        if evaluation.run_id(given) != trained.id:
-            raise UsageError(f"{given.name} is of several runs as one", hint="an export is of one run")
+    for artifact in (a for a in inputs.given if a.kind == "evaluation"):
+        require_parent(artifact, trained)
+        if evaluation.run_id(artifact) != trained.id:
+            raise UsageError(
+                f"{artifact.name} evaluates several runs as one", hint="leave it out: an export is of one run"
+            )
     evaluations = inputs.all("evaluation", lambda a: evaluation.run_id(a) == trained.id)
     name = name or stem(trained.name + ("-onnx" if onnx else ""), {}, {})
 
@@ -98,7 +101,7 @@ def export(
 
 
 def _clear(folder: Path) -> None:
-    """Removes what a stopped attempt left: an export is written in one go."""
+    """Removes the files of an interrupted attempt: an export is written in one go."""
     for path in (p for p in folder.iterdir() if not p.name.startswith(".")):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -124,25 +127,25 @@ def _write(
         layout = write_text(plain, tokenizer, place)
         source = {"kind": "features", "dim": settings["visual_dim"], "encoder": facts.encoder, "what": _VISUAL}
         steps = write_layers(place, "visual", plain, source, {})
-        models.append(Model(number, len(plains), layout, steps, plain.dim))
+        models.append(DualEncoder(number, len(plains), layout, steps, plain.dim))
         (place / "README.md").write_text(card(facts, models[-1]), encoding="utf-8")
         text_TD.append(sample.text(place, plain, layout))
         visual_VD.append(Encoder(place).encode_visual(sample.rows))
         if onnx:
             onnx_text.write(plain, place, sample.texts)
-    found_VT = np.mean([visual @ text.T for visual, text in zip(visual_VD, text_TD, strict=True)], axis=0)
-    refuse_others(found_VT, sample.sim_VT, settings["method"])
+    exported_VT = np.mean([visual @ text.T for visual, text in zip(visual_VD, text_TD, strict=True)], axis=0)
+    check_similarities(exported_VT, sample.sim_VT, settings["method"])
     if len(plains) > 1:
         names = [place.name for place in folders]
         (folder / "README.md").write_text(joint_card(facts, models, names), encoding="utf-8")
     return {"models": len(plains), "dim": plains[0].dim, "results": len(facts.results)}
 
 
-_VISUAL = "A row a picture, or a row a frame or clip of a video, by the frozen encoder named here."
+_VISUAL = "One row per picture, or per frame or clip of a video, by the frozen encoder named here."
 
 
 class _Sample:
-    """Some of the run's data, and what the run makes of it."""
+    """Some of the run's data, and the run's similarities on it."""
 
     def __init__(
         self, method: Method, tokenizer: Tokenizer, data: dataset.Dataset, feats: base.Artifact, langs: Sequence[str]
@@ -154,7 +157,7 @@ class _Sample:
         if isinstance(encoder, GivenTextEncoder):
             self.features = encoder.table_TD[tokenizer.encode(self.texts).ids.long()].numpy()
         else:
-            self.texts.append(" ".join(self.texts))  # one that is cut
+            self.texts.append(" ".join(self.texts))  # a text that is too long
         index = features.read_index(feats)
         items = list(index[index["n_rows"] > 0]["item_id"].head(SAMPLE))
         visual, _ = read_visuals(feats, items, method.config.needs())
@@ -165,7 +168,7 @@ class _Sample:
             self.sim_VT: Array = (method.embed_visual(visual).float() @ text_TD.T).numpy()
 
     def text(self, folder: Path, plain: Plain, layout: bool) -> Array:
-        """The vectors of the texts by what lies in a folder."""
+        """The vectors of the texts by the model in a folder."""
         with transformers_loading():
             if not layout:
                 return Encoder(folder).encode(self.texts if self.features is None else self.features)
@@ -181,22 +184,22 @@ class _Sample:
         return out_TD
 
 
-def refuse_others(found_VT: Array, wanted_VT: Array, method: str) -> None:
-    """Refuses what finds other similarities than the run does.
+def check_similarities(exported_VT: Array, run_VT: Array, method: str) -> None:
+    """Checks that an export reproduces the run's similarities.
 
     Args:
-        found_VT: By what was written.
-        wanted_VT: By the run.
-        method: Its method, for the message.
+        exported_VT: Similarities by the export.
+        run_VT: Similarities by the run.
+        method: The run's method, for the message.
 
     Raises:
         ArtifactError: If they differ.
     """
-    apart = float(np.abs(found_VT - wanted_VT).max())
-    if not apart < TOLERANCE:
+    difference = float(np.abs(exported_VT - run_VT).max())
+    if not difference < TOLERANCE:
         raise ArtifactError(
-            f"what was written of {method} gives other similarities than the run: they differ by up to {apart:.2g}",
-            hint="a method whose vectors are not those of its encoder and heads says in `plain` what they are",
+            f"the export of {method} does not reproduce the run's similarities: they differ by up to {difference:.2g}",
+            hint="a method whose vectors do not come from its encoder and heads alone describes them in `plain`",
         )
 
 
@@ -208,12 +211,12 @@ def _facts(
     feats: base.Artifact,
     evaluations: list[base.Artifact],
     onnx: bool,
-) -> Facts:
+) -> CardFacts:
     links = [link for link in trained.parents if link.kind == "translation"]
-    translations = [each for link in links for each in _translators(workspace, workspace.linked(trained, link))]
+    translations = [entry for link in links for entry in _translators(workspace, workspace.linked(trained, link))]
     encoder, on_hub, licence = _text_encoder(trained, settings)
-    langs = dict.fromkeys([data.source_lang, *(str(each["lang"]) for each in translations)])
-    return Facts(
+    langs = dict.fromkeys([data.source_lang, *(str(translation["lang"]) for translation in translations)])
+    return CardFacts(
         run=trained,
         settings={**settings, "options": {**settings["options"], "text_encoder": encoder}},
         about_method=_about(settings["method"]),
@@ -228,8 +231,8 @@ def _facts(
         results=list(
             {
                 str(result["signature"]): result
-                for each in evaluations
-                for result in evaluation.results(each)
+                for artifact in evaluations
+                for result in evaluation.results(artifact)
                 if not (result.get("task") or result.get("corrupt"))
             }.values()
         ),
@@ -237,30 +240,30 @@ def _facts(
     )
 
 
-def _translators(workspace: Workspace, found: base.Artifact) -> list[dict[str, Any]]:
-    """What made a translation; where captions of another one were translated again, what made that one first."""
-    engine = (found.about.get("environment") or {}).get("engine.forward") or {}
-    own = {"engine": found.request["engine"], **engine, "lang": found.request["lang"]}
-    if "only" not in found.request:
+def _translators(workspace: Workspace, translation: base.Artifact) -> list[dict[str, Any]]:
+    """The engine of a translation; if it repairs another one, the engine of that one first."""
+    engine = (translation.about.get("environment") or {}).get("engine.forward") or {}
+    own = {"engine": translation.request["engine"], **engine, "lang": translation.request["lang"]}
+    if "only" not in translation.request:
         return [own]
     try:
-        before = _translators(workspace, workspace.parent(found, "translation"))
-    except ArtifactError:  # it is gone, and is known by what it was asked for alone
-        before = [{"engine": found.request["only"]["of"]["engine"], "lang": found.request["lang"]}]
+        before = _translators(workspace, workspace.parent(translation, "translation"))
+    except ArtifactError:  # it is gone: only its request is known
+        before = [{"engine": translation.request["only"]["of"]["engine"], "lang": translation.request["lang"]}]
     return [*before, own | {"again": True}]
 
 
 def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str, bool, str]:
-    """Its name without the path of a folder, whether it is the hub's, and its licence where that is known here."""
+    """Its name (of a folder, the last part), whether it is on the hub, and its licence if known."""
     name = str(settings["options"]["text_encoder"])
     if name in ("ngram", GIVEN):
         return name, False, ""
     local = str(trained.request["text_encoder"]).startswith("sha256:")
     try:
-        found = hub.find(name)
-    except CcrError:  # a folder that is gone, or was changed since
-        found = None
-    return (Path(name).name if local else name), not local, (hub.licence(found.folder) if found else None) or ""
+        model = hub.find(name)
+    except CcrError:  # a folder that is gone or has changed
+        model = None
+    return (Path(name).name if local else name), not local, (hub.licence(model.folder) if model else None) or ""
 
 
 def _about(method: str) -> str:
@@ -270,7 +273,7 @@ def _about(method: str) -> str:
 
 
 def _command(feats: base.Artifact) -> str:
-    """What encodes other pictures as these were, without the paths of this machine."""
+    """The command that encodes other pictures like these, without the paths of this machine."""
     command = features.command(feats, Path("datasets/DATA"))
     for part in features.parts(feats):
         for value in map(str, part.given.values()):

@@ -1,8 +1,8 @@
 """The text side of an exported model, and the files of plain layers.
 
-Two layouts. That of sentence-transformers, for a transformers model whose pooled tokens go through layers that this
-library has. For all else, `text.json`, `text.safetensors` and `encode.py`, which reads them: n-grams, features that
-texts came with, a Transformer block over tokens, a model that transformers loads by no `Auto` class.
+There are two layouts: that of sentence-transformers, for a transformers model whose pooled tokens go through layers
+that this library has; and `text.json` and `text.safetensors` with `encode.py`, which reads them, for all else (n-grams,
+given text features, a Transformer block over tokens, a model that no `Auto` class of transformers loads).
 
 Shape suffixes: B texts, D dimension.
 """
@@ -28,7 +28,7 @@ from ccr_cli.transformers_loading import transformers_loading
 
 TOWER = "tower"
 _ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5EncoderModel"}
-"""Encoders of encoder-decoder models that transformers, and sentence-transformers, load alone."""
+"""Encoders of encoder-decoder models that transformers and sentence-transformers load on their own."""
 _ACTIVATIONS = {nn.ReLU: "torch.nn.modules.activation.ReLU", nn.GELU: "torch.nn.modules.activation.GELU"}
 _IDENTITY = "torch.nn.modules.linear.Identity"
 _POOLINGS = {
@@ -43,7 +43,7 @@ def write_text(plain: Plain, tokenizer: Tokenizer, folder: Path) -> bool:
     """Writes the text side into a folder.
 
     Returns:
-        Whether it is in the layout of sentence-transformers.
+        Whether the layout is that of sentence-transformers.
     """
     encoder = plain.text_encoder
     tensors: dict[str, Tensor] = {}
@@ -51,7 +51,7 @@ def write_text(plain: Plain, tokenizer: Tokenizer, folder: Path) -> bool:
     if isinstance(encoder, TransformerTextEncoder):
         assert isinstance(tokenizer, HFTokenizer)
         loaded = _loaded(encoder.model)
-        if loaded is not None and _known(plain.text):
+        if loaded is not None and _supported(plain.text):
             _save_tower(loaded, tokenizer, encoder.pad_id, folder)
             _write_modules(encoder.dim, plain.text, tokenizer.max_length, folder)
             return True
@@ -89,17 +89,17 @@ _WHAT = {
 def write_layers(
     folder: Path, side: Literal["text", "visual"], plain: Plain, source: Mapping[str, Any], more: Mapping[str, Tensor]
 ) -> list[dict[str, Any]]:
-    """Writes one side as `SIDE.json` and `SIDE.safetensors`, with `encode.py` where a card's few lines will not do.
+    """Writes one side as `SIDE.json` and `SIDE.safetensors`, with `encode.py` if a few lines of torch cannot apply it.
 
     Args:
         folder: Where to.
-        side: Which one.
+        side: `text` or `visual`.
         plain: The dual encoder.
-        source: What goes into them.
-        more: Tensors that `source` names.
+        source: Describes the input.
+        more: Further tensors that `source` names.
 
     Returns:
-        The layers as the JSON file has them.
+        The layers as in the JSON file.
     """
     steps, tensors = described(getattr(plain, side))
     save_file({**tensors, **more}, folder / f"{side}.safetensors", metadata={"format": "pt"})
@@ -110,8 +110,8 @@ def write_layers(
     return steps
 
 
-def _known(layers: Sequence[nn.Module]) -> bool:
-    """Whether sentence-transformers has modules for layers."""
+def _supported(layers: Sequence[nn.Module]) -> bool:
+    """Whether sentence-transformers has modules for these layers."""
     if not isinstance(layers[0], Pool):
         return False
     after = [(type(one), type(two)) for one, two in pairwise(_kept(layers))]
@@ -125,7 +125,7 @@ def _kept(layers: Sequence[nn.Module]) -> list[nn.Module]:
 
 
 def _loaded(model: Any) -> Any:
-    """The model as transformers loads it from a folder by itself, of T5 within its encoder model; None for others."""
+    """The model as transformers loads it from a folder (T5 within its encoder model); None if it cannot."""
     with transformers_loading():
         import transformers
 
@@ -133,14 +133,14 @@ def _loaded(model: Any) -> Any:
             return model
         if model.config.model_type not in _ENCODERS:
             return None
-        with torch.device("meta"):  # its own weights are never made
+        with torch.device("meta"):  # without allocating weights
             whole = getattr(transformers, _ENCODERS[model.config.model_type])(model.config)
     whole.encoder, whole.shared = model, model.embed_tokens
     return whole
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """Loads the tokenizer that was written."""
+    """Loads the exported tokenizer."""
     from transformers import AutoTokenizer
 
     place = folder / TOWER
@@ -148,7 +148,7 @@ def tokenizer_of(folder: Path) -> Any:
 
 
 def _save_tower(model: Any, tokenizer: HFTokenizer, pad_id: int, folder: Path) -> None:
-    """Saves a model with a tokenizer that by itself does what the run did: its length, no other inputs, padding."""
+    """Saves a model with a tokenizer that has the run's length, inputs and padding by default."""
     with transformers_loading():
         from transformers import AutoTokenizer
 
@@ -163,7 +163,7 @@ def _save_tower(model: Any, tokenizer: HFTokenizer, pad_id: int, folder: Path) -
 
 
 def _write_modules(dim: int, layers: Sequence[nn.Module], max_tokens: int, folder: Path) -> None:
-    """Writes what sentence-transformers reads beside the model: pooling, dense layers, normalisation."""
+    """Writes the files of sentence-transformers: pooling, dense layers, normalisation."""
     modules = [("", "Transformer")]
 
     def add(kind: str, config: Mapping[str, Any] | None = None, tensors: Mapping[str, Tensor] | None = None) -> None:
@@ -185,7 +185,7 @@ def _write_modules(dim: int, layers: Sequence[nn.Module], max_tokens: int, folde
                     | {_POOLINGS[layer.how]: True},
                 )
             case nn.LayerNorm(normalized_shape=(width,)):
-                assert layer.eps == 1e-5, "sentence-transformers knows no other"
+                assert layer.eps == 1e-5, "sentence-transformers has no other"
                 add(
                     "LayerNorm",
                     {"dimension": width},
@@ -198,11 +198,11 @@ def _write_modules(dim: int, layers: Sequence[nn.Module], max_tokens: int, folde
                 add("Dense", {**config, "activation_function": function}, tensors)
             case Unit():
                 add("Normalize")
-    listed = [
+    modules_json = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(modules)
     ]
-    base.write_json(folder / "modules.json", listed)
+    base.write_json(folder / "modules.json", modules_json)
     base.write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
     about: dict[str, Any] = {"model_type": "SentenceTransformer", "prompts": {}, "default_prompt_name": None}
     base.write_json(folder / "config_sentence_transformers.json", {**about, "similarity_fn_name": "cosine"})

@@ -127,7 +127,7 @@ def test_poolings_without_sentence_transformers(pooling: str, space: Chain, mode
 def test_a_model_s_own_pooling_is_refused(space: Chain, models: Path) -> None:
     run = train(space, models / "bert", "infonce", "max_tokens=9", "pooling=own", name="bert-own")
     done = toy.ccr("export", run, workspace=space.root)
-    assert (done.code, done.out) == (2, "") and "pools by itself" in done.err
+    assert (done.code, done.out) == (2, "") and "pooling=own" in done.err
 
 
 @pytest.mark.parametrize("family", ["bert", "xlm-roberta", "t5", "clip"])
@@ -181,7 +181,7 @@ def test_a_tower_is_of_transformers_or_nothing(space: Chain, models: Path, tmp_p
     about = json.loads((folder / "text.json").read_text())
     about["input"]["class"] = "subprocess.Popen"
     (folder / "text.json").write_text(json.dumps(about))
-    with pytest.raises(ValueError, match="subprocess is no part of transformers"):
+    with pytest.raises(ValueError, match="subprocess"):
         Encoder(folder).encode(TEXTS)
 
 
