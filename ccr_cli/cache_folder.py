@@ -1,4 +1,4 @@
-"""The cache folder: what can be made again (converted models, translations of sentences); safe to delete."""
+"""The cache folder: converted models, translated sentences, decoded pictures. Safe to delete."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Returns `$CCR_CACHE`, else the user's cache directory; not necessarily there yet."""
-    if named := os.environ.get("CCR_CACHE"):
-        return Path(named).expanduser()
+    """Returns `$CCR_CACHE`, else the user's cache directory; it may not exist yet."""
+    if folder := os.environ.get("CCR_CACHE"):
+        return Path(folder).expanduser()
     import platformdirs
 
     return platformdirs.user_cache_path("ccr")

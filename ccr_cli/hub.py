@@ -1,10 +1,10 @@
-"""Where a transformers model lies: a folder, the hub's cache, else a download; if nowhere, said in seconds.
+"""Locating a transformers model: a folder, the hub's cache, else a download; fails within seconds without a network.
 
-`from_pretrained` takes 25 seconds to find out that there is no network, and its message then speaks of
-missing files. Here the cache is asked first, and the hub once, with a limit of a few seconds.
+`from_pretrained` needs 25 seconds to notice that there is no network, and then complains about missing files. This
+module looks into the cache first and contacts the hub once, with a limit of a few seconds.
 
-Weights are read from safetensors alone: a `.bin` is a pickle. Where `main` has nothing else, the pull request
-serves in which the hub's own bot converted it (transformers follows it too); none is ever asked for.
+Weights are only read from safetensors: a `.bin` is a pickle. If `main` has nothing else, the pull request with the
+conversion by the hub's own bot is used (as transformers does); a conversion is never requested.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ LOCAL = "local folder"
 _WEIGHTS = "model.safetensors"
 _PICKLES = "pytorch_model*.bin"
 _OTHER_FILES = ["*.json", "*.txt", "*.model", "*.spm", "*.jinja"]
-_WANTED = [*_OTHER_FILES, "*.safetensors", "README.md"]
-"""The last is the model's card: it says the licence, and changes nothing."""
+_FILES = [*_OTHER_FILES, "*.safetensors", "README.md"]
+"""Files to download. README.md is the model's card, which names the licence."""
 _CONVERTER = "SFconvertbot"
 _CONVERSION = "Adding `safetensors` variant of this model"
 _CONVERTED = "ccr/safetensors"
-"""Ref of the cache, written here: the commit of the conversion that stands for `main`, found without a network."""
+"""A ref that ccr writes into the cache: the commit of the conversion that replaces `main`, for use offline."""
 
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)^---$", re.DOTALL | re.MULTILINE)
 _LICENCE = re.compile(r"^license:\s*(?:- +)?['\"]?([\w.+-]+)", re.MULTILINE)
@@ -45,60 +45,60 @@ class Located:
     """A complete model on this machine."""
 
     name: str
-    """As the user gave it."""
+    """The user's name for it."""
     folder: Path
     """Holds config.json and the weights."""
     revision: str
     """Commit on the hub, or `LOCAL`."""
     weights: tuple[Path, ...]
-    """The files of weights."""
+    """Files of weights."""
 
     @property
     def label(self) -> str:
-        """What results call it: its name on the hub, or its folder's own name, wherever that lies."""
+        """Returns its name in results: the name on the hub, or the folder's own name."""
         return self.folder.resolve().name if self.revision == LOCAL else self.name
 
 
 def locate(model: str, revision: str, alternatives: str = "") -> Located:
-    """Finds a model, downloading it where the hub can be reached.
+    """Finds a model, downloading it if necessary.
 
     Args:
         model: A folder, or a name on the hub such as `openai/clip-vit-base-patch32`.
-        revision: Branch, tag or commit on the hub. For `main` without safetensors the hub's own conversion is taken.
+        revision: Branch, tag or commit on the hub. For `main` without safetensors the hub's own conversion is used.
         alternatives: What else the user could do, for the hint.
 
     Raises:
         ArtifactError: If a folder of that name has no complete model.
-        UsageError: If it is neither a folder nor a possible name.
-        UnavailableError: If the model is not here and the hub does not give it, within seconds, or has no safetensors.
+        UsageError: If it is neither a folder nor a valid name.
+        UnavailableError: If the model is neither on this machine nor available from the hub, or has no safetensors.
     """
     conversion = None
     try:
-        if found := find(model, revision):
-            return found
-        _ask_hub(model, revision, alternatives)
+        if located := find(model, revision):
+            return located
+        _check_hub(model, revision, alternatives)
     except _PickledError:
         if revision == "main" and not Path(model).expanduser().is_dir():
             conversion = _conversion(model)
         if conversion is None:
             raise
-        say(f"{model} has no safetensors on main: taking revision {conversion}, the hub's own conversion of it")
+        say(f"{model} has no safetensors on main: using revision {conversion}, the hub's own conversion of it")
     folder = _download(model, conversion or revision, alternatives)
     if conversion:
         ref = folder.parents[1] / "refs" / _CONVERTED
-        with suppress(OSError):  # a shared cache may be read only
+        with suppress(OSError):  # a shared cache may be read-only
             ref.parent.mkdir(parents=True, exist_ok=True)
             ref.write_text(folder.name, encoding="utf-8")
     return Located(model, folder, folder.name, weights_of(folder))
 
 
 def find(model: str, revision: str = "main") -> Located | None:
-    """Finds a model on this machine; None where it would have to be downloaded.
+    """Finds a model on this machine; None if it would have to be downloaded.
 
     Raises:
         ArtifactError: If a folder of that name has no complete model.
-        UsageError: If it is neither a folder nor a possible name.
-        UnavailableError: If it is here without safetensors.
+        UsageError: If it is neither a folder nor a valid name.
+        UnavailableError: If it is on this machine without safetensors.
     """
     folder = Path(model).expanduser()
     local = folder.is_dir()
@@ -115,22 +115,22 @@ def find(model: str, revision: str = "main") -> Located | None:
 
 
 def _cached(model: str, revision: str) -> Path | None:
-    """A revision's folder in the hub's cache, where all is there that is read."""
+    """A revision's folder in the hub's cache, if it is complete."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=_WANTED, local_files_only=True))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_FILES, local_files_only=True))
     except HFValidationError:
-        raise UsageError(f"{model!r} is neither a folder nor a model's name (owner/name)") from None
+        raise UsageError(f"{model!r} is neither a folder nor the name of a model (owner/name)") from None
     except LocalEntryNotFoundError:
         return None
 
 
 def identity(model: str) -> dict[str, str]:
-    """What a request records of a model beside its name: for a folder the digest of what a model is read from.
+    """Returns what a request records instead of a model's folder: the digest of its files.
 
-    Nothing for a name on the hub: there `revision` says which, and what it led to is recorded with the results.
+    Nothing for a name on the hub: the request has its `revision`, and results record the commit.
     """
     if not model or not Path(model).expanduser().is_dir():
         return {}
@@ -146,37 +146,39 @@ def identity(model: str) -> dict[str, str]:
 
 @cache
 def _digest(path: Path, size: int, changed: int) -> str:
-    """A file's digest; read once as long as its size and time of change stay."""
+    """A file's digest, read again only if its size or modification time changes."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def missing(model: str) -> tuple[str, str] | None:
-    """Says what is wrong with a model on this machine and how to get it, for `ccr doctor`; None where nothing is."""
+    """Returns what a model lacks on this machine and how to get it, for `ccr doctor`; None if nothing."""
     try:
-        found = find(model)
+        located = find(model)
     except (ArtifactError, UnavailableError) as error:
         return error.message, error.hint or ""
-    return None if found else (f"the default model {model} is not on this machine", f"hf download {model}")
+    return None if located else (f"the default model {model} is not on this machine", f"hf download {model}")
 
 
 def licence(folder: Path) -> str | None:
-    """Returns the licence that a model's card (README.md) names; None where it has no card, or that names none."""
+    """Returns the licence in a model's card (README.md), or None."""
     card = folder / "README.md"
     front = _FRONT_MATTER.match(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
-    found = _LICENCE.search(front[1]) if front else None
-    return (found[1].upper() if found[1].lower().startswith("cc") else found[1]) if found else None
+    match = _LICENCE.search(front[1]) if front else None
+    if not match:
+        return None
+    return match[1].upper() if match[1].lower().startswith("cc") else match[1]
 
 
 def weights_of(folder: Path) -> tuple[Path, ...]:
-    """Returns the files of weights of a model, none where the model is not complete or has no safetensors."""
+    """Returns a model's files of weights; none if the model is incomplete or has no safetensors."""
     single, index = folder / _WEIGHTS, folder / f"{_WEIGHTS}.index.json"
     weights = (single,)
     if index.is_file() and not single.is_file():
         try:
             table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
             weights = tuple(folder / name for name in sorted(set(table.values())))
-        except (AttributeError, LookupError, TypeError, ValueError):  # the file is damaged, or says something else
+        except (AttributeError, LookupError, TypeError, ValueError):  # the file is damaged
             return ()
     return weights if all(path.is_file() for path in (folder / "config.json", *weights)) else ()
 
@@ -184,28 +186,28 @@ def weights_of(folder: Path) -> tuple[Path, ...]:
 class _PickledError(UnavailableError):
     def __init__(self, model: str) -> None:
         super().__init__(
-            f"{model} has its weights as a pickle (.bin) alone, which is never opened; ccr reads safetensors",
-            hint="--set revision=refs/pr/N where its page on the hub offers a conversion, or convert it once: "
+            f"{model} has its weights only as a pickle (.bin), which ccr does not open; it reads safetensors",
+            hint="--set revision=refs/pr/N if its page on the hub offers a conversion, or convert it once: "
             "docs/troubleshooting.md, 'A model without safetensors'",
         )
 
 
-def _in_time(ask: Callable[[], Any]) -> Any:
-    """Asks in a thread, as no timeout of a client covers name resolution; raises what `ask` does, or TimeoutError."""
-    answer: Future[Any] = Future()
+def _in_time(call: Callable[[], Any]) -> Any:
+    """Calls in a thread, as no timeout of a client covers name resolution; raises what `call` does, or TimeoutError."""
+    reply: Future[Any] = Future()
 
     def run() -> None:
         try:
-            answer.set_result(ask())
-        except Exception as error:  # network, proxy, TLS, refusal: for the caller to tell apart
-            answer.set_exception(error)
+            reply.set_result(call())
+        except Exception as error:  # network, proxy, TLS, refusal: the caller distinguishes them
+            reply.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return answer.result(PROBE_SECONDS)
+    return reply.result(PROBE_SECONDS)
 
 
-def _ask_hub(model: str, revision: str, alternatives: str) -> None:
-    """Asks whether the hub has the model, with weights that can be read."""
+def _check_hub(model: str, revision: str, alternatives: str) -> None:
+    """Checks that the hub has the model, with weights in safetensors."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -214,7 +216,7 @@ def _ask_hub(model: str, revision: str, alternatives: str) -> None:
         suffixes = {Path(entry.rfilename).suffix for entry in info.siblings or []}
     except Exception as error:  # whatever the client raises
         if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code < 500:
-            reason = f"the hub answered {error.response.status_code} (no such model or revision, or not for you)"
+            reason = f"the hub answered {error.response.status_code} (no such model or revision, or no access)"
         else:
             reason = f"the hub cannot be reached ({type(error).__name__})"
         raise _unavailable(model, revision, reason, alternatives) from error
@@ -223,33 +225,34 @@ def _ask_hub(model: str, revision: str, alternatives: str) -> None:
 
 
 def _conversion(model: str) -> str | None:
-    """The newest pull request in which the hub's bot put safetensors beside a pickle; anybody else's is refused."""
+    """The newest pull request with safetensors by the hub's own bot; those of others are not used."""
     from huggingface_hub import HfApi
 
     pulls = HfApi().get_repo_discussions(model, author=_CONVERTER, discussion_type="pull_request")
     try:
-        found = _in_time(lambda: list(pulls))
-    except Exception:  # no network, a mirror without pull requests, or they are closed there: none is known
+        candidates = _in_time(lambda: list(pulls))
+    except Exception:  # no network, a mirror without pull requests, or they are disabled
         return None
-    ours = [p for p in found if p.author == _CONVERTER and p.title == _CONVERSION and p.status in ("open", "merged")]
-    return max(ours, key=lambda pull: pull.num).git_reference if ours else None
+    own = [p for p in candidates if p.author == _CONVERTER and p.title == _CONVERSION]
+    usable = [p for p in own if p.status in ("open", "merged")]
+    return max(usable, key=lambda pull: pull.num).git_reference if usable else None
 
 
 def _download(model: str, revision: str, alternatives: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(model, revision=revision, allow_patterns=_WANTED))
-    except Exception as error:  # whatever the client raises; a second run goes on where this one stopped
+        folder = Path(snapshot_download(model, revision=revision, allow_patterns=_FILES))
+    except Exception as error:  # whatever the client raises; a second run resumes the download
         raise _unavailable(model, revision, f"its download stopped ({redact(str(error))})", alternatives) from error
     if not weights_of(folder):
-        raise UnavailableError(f"{model} on the hub has no weights that transformers reads", alternatives or None)
+        raise UnavailableError(f"{model} on the hub has no weights that transformers can read", alternatives or None)
     return folder
 
 
 def _unavailable(model: str, revision: str, reason: str, alternatives: str) -> UnavailableError:
     command = f"hf download {model}" + (f" --revision {revision}" if revision != "main" else "")
-    hint = f"where there is a network: {command}" + (f"; {alternatives}" if alternatives else "")
+    hint = f"on a machine with a network: {command}" + (f"; {alternatives}" if alternatives else "")
     return UnavailableError(
-        f"there is no folder {model}, nor a model of that name in the hub's cache, and {reason}", hint
+        f"there is no folder {model} and no model of that name in the hub's cache, and {reason}", hint
     )

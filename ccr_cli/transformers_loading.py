@@ -9,15 +9,15 @@ from contextlib import contextmanager
 
 @contextmanager
 def transformers_loading() -> Iterator[None]:
-    """Goes around every import of transformers and every `from_pretrained`.
+    """Wraps every import of transformers and every `from_pretrained`.
 
-    Where torchvision is installed, transformers imports it, and where it does not fit torch (a CUDA build beside
-    a CPU build of torch) even a text model then fails to import. Nothing here needs it, so transformers is told
-    that there is none, unless the program itself has loaded it already.
+    If torchvision is installed, transformers imports it, and if it does not match torch (a CUDA build beside a CPU
+    build of torch), even a text model then fails to import. ccr does not need it, so it is hidden from transformers,
+    unless the program itself has loaded it already.
     """
     hidden = "torchvision" not in sys.modules
     if hidden:
-        sys.modules["torchvision"] = None  # type: ignore[assignment]  # find_spec then says: not installed
+        sys.modules["torchvision"] = None  # type: ignore[assignment]  # find_spec then reports it as not installed
     try:
         from transformers.utils import import_utils, logging
 

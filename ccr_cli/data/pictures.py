@@ -1,4 +1,4 @@
-"""A picture as a viewer shows it: what is encoded, and what is shown of it."""
+"""Pictures as a viewer shows them, for encoders and report pages."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from PIL import Image, ImageOps
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """Returns the picture as a viewer shows it: turned as its EXIF data say, as RGB, laid on white.
+    """Returns the picture as a viewer shows it: rotated by its EXIF orientation, as RGB, on white.
 
-    EXIF data that cannot be read say nothing; the picture itself may be whole.
+    Unreadable EXIF data are ignored, as the picture itself may be intact.
     """
-    with suppress(Exception):  # Pillow raises anything there, SyntaxError for one
+    with suppress(Exception):  # Pillow can raise anything here, even SyntaxError
         image = ImageOps.exif_transpose(image)
     return rgb_on_white(image)
 
 
 def rgb_on_white(image: Image.Image) -> Image.Image:
-    """Returns the picture as RGB; one with transparency is laid on white, as on a page.
+    """Returns the picture as RGB, with transparency on white.
 
-    A plain `convert("RGB")` would show whatever colour hides under the transparent pixels, mostly black.
-    16-bit grey (modes `I` and `I;16...`) is scaled to 8 bits, where Pillow would clip it.
+    A plain `convert("RGB")` would show the colour under transparent pixels, mostly black. 16-bit grey (modes `I` and
+    `I;16...`) is scaled to 8 bits, because Pillow would clip it.
     """
     if image.mode.startswith("I"):
         image = image.convert("I").point(lambda value: value / 256).convert("L")

@@ -1,6 +1,6 @@
-"""Which moments of a video are encoded: frames at a rate or evenly, one by one or as clips.
+"""Which moments of a video are encoded: at a rate or evenly spaced, as single frames or as clips.
 
-Pure arithmetic on times; `data/video.py` finds the frames that are shown then.
+Pure arithmetic on times; `data/video.py` finds the frames shown at these times.
 
 Shape suffixes: F frames of the file, N moments of the video, C clips, L moments of a clip.
 """
@@ -22,55 +22,55 @@ T = TypeVar("T")
 _MOST = 100_000
 _FASTEST = 1000.0
 MOST_FRAMES = 4_000_000
-"""Of one video, in all its clips: 44 hours at 25 a second, where clips touch."""
+"""Per video, over all its clips: 44 hours at 25 per second if clips are adjacent."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """Moments first, then clips of them.
+    """Chooses moments, then forms clips of them.
 
-    Every moment is the middle of a stretch of the video, of 1 / `fps` seconds or of one `frames`-th (the middle of
-    segments, as TSN does at test: Wang et al., ECCV 2016). So a file of 25 frames a second read at 25 gives every
-    frame once, however its time stamps are rounded, and other rates are resampled by time, whether the file's
-    own rate is constant or not.
+    Each moment is the middle of a segment of the video, which lasts 1 / `fps` seconds or one `frames`-th of the whole
+    (as TSN does at test time: Wang et al., ECCV 2016). So a file with 25 frames per second sampled at 25 gives every
+    frame once, however its time stamps are rounded, and other rates are resampled by time, whether the file's own
+    rate is constant or not.
     """
 
     fps: float = 1.0
-    """Moments a second, those whose middle lies within the video, at least one; 0: every frame of the file."""
+    """Moments per second, at least one per video; 0: every frame of the file."""
 
     frames: int = 0
-    """So many moments, evenly over the whole video, in place of `fps`; 0: by `fps`."""
+    """This many moments, evenly over the whole video, instead of `fps`; 0: use `fps`."""
 
     clip_frames: int = 1
-    """Moments in a clip, L; 1: single frames. I3D takes 16 or 64 at fps=25."""
+    """L, moments in a clip; 1: single frames. I3D takes 16 or 64 at fps=25."""
 
     clip_stride: int = 0
-    """Moments from the start of a clip to that of the next; 0: `clip_frames`, clips that touch."""
+    """Moments from the start of one clip to the start of the next; 0: `clip_frames`, adjacent clips."""
 
     def __post_init__(self) -> None:
         """Checks the values.
 
         Raises:
-            UsageError: If one of them is out of its range.
+            UsageError: If a value is out of range.
         """
         if not (math.isfinite(self.fps) and 0 <= self.fps <= _FASTEST):
-            raise UsageError(f"fps={self.fps} is not within 0 and {_FASTEST:g}", hint="--set fps=25")
+            raise UsageError(f"fps={self.fps} is not between 0 and {_FASTEST:g}", hint="--set fps=25")
         for name, least in (("frames", 0), ("clip_frames", 1), ("clip_stride", 0)):
             if not least <= getattr(self, name) <= _MOST:
-                raise UsageError(f"{name}={getattr(self, name)} is not within {least} and {_MOST}")
+                raise UsageError(f"{name}={getattr(self, name)} is not between {least} and {_MOST}")
 
     def moments(self, duration_s: float, shown_F: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Seconds (N,) after the first frame, ascending, none before 0 or after the end.
+        """Returns the moments (N,) in seconds after the first frame, ascending, within the video.
 
-        N is `frames`, or the number of k = 0, 1, ... with (k + 0.5) / `fps` before the end, or F with fps=0; at
-        least one: the middle of a video that is shorter than half a stretch.
+        N is `frames`, or the number of k = 0, 1, ... with (k + 0.5) / `fps` before the end, or F if fps is 0. It is at
+        least one: the middle of a video shorter than half a segment.
 
         Args:
-            duration_s: Of the video, from the first frame to the end of the last.
+            duration_s: Seconds from the first frame to the end of the last.
             shown_F: When each frame appears, seconds after the first.
 
         Raises:
-            TooLarge: If there are more than `MOST_FRAMES`: a few bytes can pretend to last for days.
+            TooLarge: If there are more than `MOST_FRAMES`: a small file can claim to last for days.
         """
         if not self.frames and not self.fps:
             _check(len(shown_F))
@@ -84,18 +84,18 @@ class Sampling:
         return np.minimum(_middles(count) / self.fps, duration_s)
 
     def clips(self, duration_s: float, shown_F: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Seconds (C, L) of the moments of every clip.
+        """Returns the moments (C, L) of every clip in seconds.
 
-        Clips start at every `clip_stride`-th moment for as long as one begins before the end and has a moment that
-        the clip before it lacks. So no moment is lost (but for the gaps of a stride longer than a clip): a clip
-        that reaches past the end repeats the last moment.
+        A clip starts at every `clip_stride`-th moment, as long as it contains a moment that the clip before it lacks.
+        So no moment is lost, except in the gaps of a stride longer than a clip. A clip that reaches past the end
+        repeats the last moment.
 
         Args:
-            duration_s: Of the video, from the first frame to the end of the last.
+            duration_s: Seconds from the first frame to the end of the last.
             shown_F: When each frame appears, seconds after the first.
 
         Raises:
-            TooLarge: If they have more than `MOST_FRAMES` together.
+            TooLarge: If together they have more than `MOST_FRAMES`.
         """
         moment_N = self.moments(duration_s, shown_F)
         length, stride = self.clip_frames, self.clip_stride or self.clip_frames
@@ -116,14 +116,14 @@ def _check(count: int) -> None:
 
 
 def gather(frames: Iterable[T], number_CL: npt.NDArray[np.int64]) -> Iterator[list[T]]:
-    """Clips of a stream of frames; holds no frame that no clip still to come needs.
+    """Forms clips from a stream of frames, holding only frames that a later clip needs.
 
     Args:
-        frames: One (pixels, or what was made of them) for each of `np.unique(number_CL)`, in that order.
-        number_CL: Numbers of the frames of every clip: ascending within a clip, and no clip starts before the last.
+        frames: One frame (pixels, or anything made of them) per number in `np.unique(number_CL)`, in that order.
+        number_CL: Frame numbers of every clip: ascending within a clip, and by their first from clip to clip.
 
     Yields:
-        L frames for each clip; a number that is repeated gives the same object again.
+        L frames per clip; a repeated number gives the same object again.
     """
     source = zip(np.unique(number_CL).tolist(), frames, strict=True)
     held: dict[int, T] = {}

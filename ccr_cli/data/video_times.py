@@ -1,4 +1,4 @@
-"""The times of a video's frames as its packets give them, and what is made of times that cannot be right.
+"""The times of a video's frames, from its packets; repairs times that cannot be right.
 
 Shape suffixes: F frames of the file, K keyframes.
 """
@@ -19,7 +19,7 @@ _FEW = 0.25
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet of video, which gives one frame."""
+    """A packet of video, which decodes to one frame."""
 
     pts: int | None
     dts: int | None
@@ -40,21 +40,21 @@ class Times:
     last_s: float
     """How long the last frame is shown."""
     counted: bool
-    """Times tell no frame: which one is which is its place in the order in which the decoder gives them."""
+    """The decoder's times do not identify frames; their order of decoding does."""
 
 
 def times_of(
     packets: Sequence[Packet], base: Fraction, rate: Fraction, *, misordered: bool, discontinuous: bool
 ) -> Times:
-    """Reads the times of packets.
+    """Computes the times of frames from their packets.
 
     Args:
-        packets: All that give frames, in the order of the file.
+        packets: All packets that decode to frames, in the order of the file.
         base: Unit of their times, in seconds.
-        rate: Frames a second, where packets do not say.
-        misordered: Their presentation times are in the order of decoding; those of decoding count.
-        discontinuous: The format is one in which clocks may jump (MPEG-TS, MPEG-PS). Jumps are closed, and
-            frames with the time of the one before lie evenly until the next.
+        rate: Frames per second, for packets without a duration.
+        misordered: Their presentation times are in the order of decoding, so their decoding times are used.
+        discontinuous: Clocks may jump in this format (MPEG-TS, MPEG-PS). Jumps are closed, and frames with the time
+            of the one before are spread evenly until the next.
     """
     if any(packet.pts is None for packet in packets):
         count = len(packets)
@@ -66,25 +66,27 @@ def times_of(
         packets, counted = joined, True
     pts_F = np.sort(np.array([packet.pts for packet in packets], dtype=np.int64))
     distinct_F = np.unique(pts_F)
-    if discontinuous and len(pts_F) * (1 - _FEW) < len(distinct_F) < len(pts_F):  # many: two fields of a frame
+    if discontinuous and len(pts_F) * (1 - _FEW) < len(distinct_F) < len(
+        pts_F
+    ):  # if there were more, they would be the two fields of a frame
         pts_F, counted = _spread(pts_F), True
     else:
         pts_F = distinct_F
     last = max(packets, key=lambda packet: packet.pts or 0)
     last_s = float(last.duration * base) if last.duration else float(1 / rate)
-    if misordered:  # their durations are those of places, and some places are empty
+    if misordered:  # their durations belong to places, some of which are empty
         last_s = float(int(pts_F[-1] - pts_F[-2]) * base)
     key_K = np.unique(np.array([packet.pts for packet in packets if packet.key], dtype=np.int64))
     return Times(pts_F, base, key_K, last_s, counted)
 
 
 def ascend(times: Sequence[int | None]) -> bool:
-    """Whether all are there, each later than the one before."""
+    """Returns whether no time is None and they ascend strictly."""
     return None not in times and all(a < b for a, b in pairwise(times))  # type: ignore[operator]
 
 
 def _joined(packets: Sequence[Packet], most: int) -> list[Packet] | None:
-    """Stretches of a clock one after the other; None where it never goes back, nor on by more than `most`."""
+    """The packets with a continuous clock; None if it never goes back or ahead by more than `most`."""
     joined, shift, step = [], 0, 0
     before: int | None = None
     for packet in packets:
@@ -100,7 +102,7 @@ def _joined(packets: Sequence[Packet], most: int) -> list[Packet] | None:
 
 
 def _spread(pts_F: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Places frames of equal times evenly before the next later time; those of the last take the step before."""
+    """Spreads frames of equal times evenly until the next time; those of the last time use the step before."""
     distinct, first, count = np.unique(pts_F, return_index=True, return_counts=True)
     width = np.diff(distinct)
     if count[-1] > 1:

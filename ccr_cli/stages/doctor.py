@@ -1,4 +1,4 @@
-"""doctor: what this machine can do, and how to get what is missing."""
+"""doctor: what works on this machine, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _OPTIONAL = {
     "uvicorn": (_SERVE, "pip install --force-reinstall uvicorn"),
     "torchvision": ("", "pip uninstall torchvision"),
 }
-"""Packages that ccr works without, in part: what installs each, and what to do with one that does not import."""
+"""Optional packages: the command that installs each, and the remedy for one that does not import."""
 _DISTRIBUTION = {"faiss": "faiss-cpu"}
-"""Where it has another name than the package."""
+"""Name on the package index, if it differs."""
 
 Row = tuple[str, str, str]
 
@@ -49,7 +49,7 @@ def examine(workspace: Workspace) -> list[Row]:
     """Examines the machine.
 
     Returns:
-        Rows of what, its state, and the command that mends it (empty where nothing is wrong).
+        Rows of a subject, its state, and the command that fixes it (empty if nothing is wrong).
     """
     rows: list[Row] = [("ccr", ccr_cli.__version__, ""), ("python", platform.python_version(), "")]
     rows += [(name, _version(name), "" if _version(name) != "missing" else f"pip install {name}") for name in _PACKAGES]
@@ -58,8 +58,8 @@ def examine(workspace: Workspace) -> list[Row]:
     rows += [(f"encoder {name}", *_check("encoders", name)) for name in registry.names("encoders")]
     rows += [(f"engine {name}", *_check("translators", name)) for name in registry.names("translators")]
     for group in ("methods", "judges"):
-        found, broken = registry.loaded(group)
-        rows.append((group, ", ".join(found), ""))
+        working, broken = registry.loaded(group)
+        rows.append((group, ", ".join(working), ""))
         rows += [(f"{group[:-1]} {name}", *_broken(error)) for name, error in broken.items()]
     rows.append(_fonts())
     rows += _space(workspace)
@@ -88,39 +88,38 @@ def _devices() -> list[Row]:
 
 
 def _optional(package: str) -> tuple[str, str]:
-    """Tries an import; a broken binary raises anything, so everything is caught."""
-    install, mend = _OPTIONAL[package]
+    """Tries an import; a broken binary can raise anything."""
+    install, remedy = _OPTIONAL[package]
     try:
         importlib.import_module(package)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == package:
             return "not installed", install
-        why = next(iter(str(error).splitlines()), "")[:120]
-        return f"{_version(package)}, broken: {type(error).__name__}: {why}", mend
+        reason = next(iter(str(error).splitlines()), "")[:120]
+        return f"{_version(package)}, broken: {type(error).__name__}: {reason}", remedy
     return _version(_DISTRIBUTION.get(package, package)), ""
 
 
 def _check(group: str, name: str) -> tuple[str, str]:
-    """Asks a plug-in whether it could work here, where it can say so without a model."""
+    """Checks what a plug-in is missing, if it can report that."""
     try:
         module = registry.load(group, name)
     except registry.BrokenError as error:
         return _broken(error)
     missing: Callable[[], tuple[str, str] | None] | None = getattr(module, "missing", None)
-    found = missing() if missing else None
-    return found if found else ("available", "")
+    return (missing and missing()) or ("available", "")
 
 
 def _broken(error: registry.BrokenError) -> tuple[str, str]:
-    return f"broken, {error.reason}", f"mend {error.path}"
+    return f"broken, {error.reason}", f"fix {error.path}"
 
 
 def _fonts() -> Row:
     """Whether figures can show captions in Chinese, Japanese and Korean."""
     from ccr_cli.report.figures.canvas import INSTALL, cjk_fonts
 
-    found = cjk_fonts()
-    return ("fonts zh, ja, ko", *((found[0], "") if found else ("none: boxes in figures", INSTALL)))
+    fonts = cjk_fonts()
+    return ("fonts zh, ja, ko", *((fonts[0], "") if fonts else ("none: boxes in figures", INSTALL)))
 
 
 def _space(workspace: Workspace) -> list[Row]:

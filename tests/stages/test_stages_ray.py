@@ -196,7 +196,7 @@ def test_an_error_of_the_users_is_not_tried_again(root: Path, monkeypatch: pytes
     [
         (("--executor", "spark"), "--executor is local or ray, not 'spark'"),
         (("--parts", "3"), "--parts goes with --executor ray"),
-        (("--executor", "ray", "--shard", "1/2"), "--shard shares the work, and so does --executor ray"),
+        (("--executor", "ray", "--shard", "1/2"), "--shard and --executor ray"),
     ],
 )
 def test_what_does_not_go_together(

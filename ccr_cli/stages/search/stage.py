@@ -31,7 +31,7 @@ from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
 from ccr_cli.stages.shared.load_run import load_method
-from ccr_cli.stages.shared.pixels import Eye, eye_of
+from ccr_cli.stages.shared.pixels import EncoderInput, encoder_input
 from ccr_cli.stages.shared.triplets import read_visuals
 
 FINDS = ("items", "captions")
@@ -294,10 +294,10 @@ class Searcher:
         return next(self._answers([name], query_1D, top, picture=True))
 
     @cached_property
-    def encoder(self) -> PictureEncoder | Eye:
+    def encoder(self) -> PictureEncoder | EncoderInput:
         """Encodes pictures as the run's features were; for a run that reads pictures itself, prepares them."""
         if "media" in self._method.config.needs():
-            return eye_of(self.features)
+            return encoder_input(self.features)
         return PictureEncoder(self.features, self._device)
 
     def image(self, item_id: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""Items that failed: recorded one by one, never stopping a run unless there are too many."""
+"""Failed items: recorded one by one; they only stop a stage if they are too many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def failure(item: str, stage: str, error: str, message: str, attempt: int = 1) -
 
 
 def write_failures(folder: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Writes `failures.jsonl`, or removes it where nothing failed."""
+    """Writes `failures.jsonl`, or removes it if nothing failed."""
     path = folder / FAILURES
     if not records:
         path.unlink(missing_ok=True)
@@ -27,7 +27,7 @@ def write_failures(folder: Path, records: Sequence[dict[str, Any]]) -> None:
 
 
 def read_failures(folder: Path) -> list[dict[str, Any]]:
-    """Reads the failures that a folder records."""
+    """Reads the failures recorded in a folder."""
     path = folder / FAILURES
     if not path.is_file():
         return []
@@ -35,13 +35,20 @@ def read_failures(folder: Path) -> list[dict[str, Any]]:
 
 
 def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str) -> None:
-    """Stops a stage most of whose items fail, since the cause is then not in the items.
+    """Stops a stage if too many items fail: the cause is then not in the items.
+
+    Args:
+        failed: How many failed.
+        total: Of how many.
+        limit: Fraction that may fail.
+        what: Their plural noun, for the message.
+        first: The first error.
 
     Raises:
-        CcrError: If more than the share `limit` of the items failed.
+        CcrError: If more than `limit` of the items failed.
     """
     if total and failed / total > limit:
         raise CcrError(
             f"{failed} of {total} {what} failed, more than --max-failed {limit:g}; the first: {first}",
-            hint="mend the cause and run the command again (what succeeded is kept), or raise --max-failed",
+            hint="fix the cause and run the command again (successful items are kept), or raise --max-failed",
         )

@@ -1,7 +1,7 @@
 """Media as pixels, for a run that trains the encoder of its features: decoded once, kept in the cache.
 
-What a run reads in place of features is what their encoder was shown: the same pictures, or frames of a video,
-prepared in the same way, as 8-bit levels. The network scales them.
+Instead of features, such a run reads the input of their encoder: the same pictures or video frames, prepared in the
+same way, as 8-bit levels. The network scales them.
 
 Shape suffixes: V items, N pictures of all of them, C colours, H height, W width, D feature.
 """
@@ -38,16 +38,16 @@ from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
 
 CHECKED = 8
-"""Items on which the network is held against the features."""
+"""Items on which the network is compared with the features."""
 ALIKE = 0.99
-"""Least cosine of what it makes of them; features are in half precision, and may have been computed so."""
+"""Lowest cosine between its vectors and the features, which are in half precision."""
 AHEAD = 64
-"""Pictures that wait to be written."""
+"""Pictures that may wait to be written."""
 
 
 @dataclass(frozen=True)
-class Eye:
-    """What an encoder is shown of a medium."""
+class EncoderInput:
+    """How an encoder's input is made from a medium."""
 
     recipe: Recipe
     """How a picture becomes levels."""
@@ -56,7 +56,7 @@ class Eye:
 
     @property
     def stills(self) -> bool:
-        """Whether it is shown pictures, and not clips of videos alone."""
+        """Whether the encoder takes pictures, and not only clips of videos."""
         return self.sampling.clip_frames == 1
 
     def preprocess(self, image: Image.Image) -> Tensor:
@@ -74,33 +74,32 @@ class Eye:
         try:
             levels_NCHW = torch.stack(list(MediaReader(real.parent, self).read(medium)))
         except MediaError as error:
-            raise UsageError(f"{path} cannot be searched with: {error}") from None
+            raise UsageError(f"{path} cannot be used as a query: {error}") from None
         return Frames(levels_NCHW, torch.tensor([0, len(levels_NCHW)]))
 
     def image(self, image: Image.Image) -> Frames:
-        """A picture that is open, as one item; where `stills`."""
+        """Returns an open picture as one item; for an encoder with `stills`."""
         return Frames.single(self.preprocess(image)[None])
 
 
 def load_tower(feats: base.Artifact, frozen_layers: int) -> VisualTower:
-    """The network that encoded features, ready to be trained.
+    """Loads the network that encoded features, ready for training.
 
     Args:
         feats: The features.
-        frozen_layers: Its lowest layers that are not trained.
+        frozen_layers: How many of its lowest layers stay frozen.
 
     Raises:
-        ArtifactError: If ccr did not encode the features, or the encoder is here another one.
-        UnavailableError: If it is not here.
-        UsageError: If it is none that can be trained.
+        ArtifactError: If ccr did not encode the features, or the encoder on this machine differs.
+        UnavailableError: If the encoder is not on this machine.
+        UsageError: If the encoder cannot be trained.
     """
     module, config = _encoder(feats)
     _require_model(feats, module, config)
     encoder = module.Encoder(config, torch.device("cpu"), torch.float32)
-    told, here = base.read_json(feats.file("encoder.json"))["weights_sha256"], encoder.describe()["weights_sha256"]
-    if here != told:
+    if encoder.describe()["weights_sha256"] != base.read_json(feats.file("encoder.json"))["weights_sha256"]:
         raise ArtifactError(
-            f"the weights of {config.model} are here others than those that made {feats.path}",
+            f"the weights of {config.model} on this machine are not those that made {feats.path}",
             hint=f"extract again: {features.command(feats, feats.path.parent)} --force",
         )
     tower: VisualTower = encoder.tower
@@ -108,78 +107,80 @@ def load_tower(feats: base.Artifact, frozen_layers: int) -> VisualTower:
 
 
 def require_same(tower: VisualTower, pictures: Frames, feats: base.Artifact, item_ids: list[str]) -> None:
-    """Compares what a network makes of some pictures with the features of these items.
+    """Compares a network's vectors of some pictures with the features of these items.
 
     Raises:
-        ArtifactError: If they differ: then the media are not those that were encoded.
+        ArtifactError: If they differ, because the media have changed.
     """
     some = pictures.select(torch.arange(min(CHECKED, len(pictures))))
-    wanted_VD, _, _ = features.read_rows(feats, item_ids[: len(some)], pooled=True)
+    stored_VD, _, _ = features.read_rows(feats, item_ids[: len(some)], pooled=True)
     with torch.no_grad():
         tower.eval()
-        seen = tower(some.rows_ND).float()
-        rows_ND = seen if seen.ndim == 2 else seen.mean(1)
-        found_VD = mean_rows(rows_ND, some.offsets_V1)
-    alike = torch.cosine_similarity(found_VD, torch.from_numpy(wanted_VD)).min().item()
-    if not alike >= ALIKE:
+        output = tower(some.rows_ND).float()
+        rows_ND = output if output.ndim == 2 else output.mean(1)
+        computed_VD = mean_rows(rows_ND, some.offsets_V1)
+    cosine = torch.cosine_similarity(computed_VD, torch.from_numpy(stored_VD)).min().item()
+    if not cosine >= ALIKE:
         raise ArtifactError(
-            f"the media are not those that {feats.path} were made of: their vectors have a cosine of {alike:.2f}",
+            f"the media are not those of {feats.path}: the cosine of their vectors is {cosine:.2f}",
             hint=f"extract again: {features.command(feats, feats.path.parent)} --force",
         )
 
 
-def eye_of(feats: base.Artifact) -> Eye:
-    """What the encoder of features was shown; features say it themselves, unless they were merged without the model.
+def encoder_input(feats: base.Artifact) -> EncoderInput:
+    """Returns how the input of the encoder of features was made.
+
+    It is recorded with the features, unless they were merged on a machine without the model: then the model is read.
 
     Raises:
-        ArtifactError: If ccr did not encode the features, or the encoder is asked and is here another one.
-        UnavailableError: If it is asked and not here.
-        UsageError: If it is none that can be trained.
+        ArtifactError: If ccr did not encode the features, or the encoder on this machine differs.
+        UnavailableError: If the encoder has to be read and is not on this machine.
+        UsageError: If the encoder cannot be trained.
     """
     module, config = _encoder(feats)
-    told = (feats.about.get("environment") or {}).get("recipe")
-    if told:
-        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in told.items()}
+    recorded = (feats.about.get("environment") or {}).get("recipe")
+    if recorded:
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in recorded.items()}
         recipe = Recipe(**values)
     else:
         _require_model(feats, module, config)
         recipe = module.recipe(config)
-    return Eye(recipe, config.sampling)
+    return EncoderInput(recipe, config.sampling)
 
 
 def _encoder(feats: base.Artifact) -> tuple[Any, Any]:
-    """The plug-in that encoded features, and its options."""
+    """The plug-in that encoded features, and its Config."""
     parts = features.parts(feats)
     name = str(parts[0].request["encoder"])
     if len(parts) > 1 or features.FROM in parts[0].request or name == features.GIVEN:
         raise ArtifactError(
-            f"{feats.path} are not of one encoder of ccr's, so there is none to be trained",
+            f"{feats.path} were not made by one encoder of ccr, so there is no encoder to train",
             hint="ccr extract --encoder clip, or leave finetune out",
         )
     module = registry.load("encoders", name)
     if not hasattr(module, "recipe"):
         raise UsageError(f"the encoder {name} cannot be trained", hint="ccr extract --encoder clip, or vision")
-    request, given = parts[0].request, parts[0].given
-    options = {k: v for k, v in {**request, **given}.items() if k not in ("encoder", "dtype", "pool")}
+    values = {**parts[0].request, **parts[0].given}
+    options = {key: value for key, value in values.items() if key not in ("encoder", "dtype", "pool")}
     return module, configure(module.Config, options, f"encoder {name}")
 
 
 def _require_model(feats: base.Artifact, module: Any, config: Any) -> None:
-    """Refuses a model's folder that is another one than when the features were made."""
+    """Refuses a model folder that has changed since the features were made."""
     recorded = features.parts(feats)[0].request["model"]
     if module.identity(config).get("model", config.model) != recorded:
-        state = "is not what it was" if Path(config.model).expanduser().is_dir() else "is not there any more, as it was"
+        state = "has changed since" if Path(config.model).expanduser().is_dir() else "no longer exists as"
         raise ArtifactError(
-            f"{config.model} {state} when {feats.path} were made with it",
+            f"{config.model} {state} {feats.path} were made with it",
             hint=f"extract again: {features.command(feats, feats.path.parent)} --force",
         )
 
 
 def read_pixels(feats: base.Artifact, item_ids: list[str]) -> tuple[Frames, list[str]]:
-    """Reads the pictures of items; they are decoded when a data set's are asked for the first time.
+    """Reads the pictures of items; the first call decodes those of the whole data set.
 
     Args:
-        feats: Features, whose encoder says how pictures are prepared.
+        feats: Features; their encoder determines how pictures are prepared.
         item_ids: Which items, in which order.
 
     Returns:
@@ -187,7 +188,7 @@ def read_pixels(feats: base.Artifact, item_ids: list[str]) -> tuple[Frames, list
 
     Raises:
         ArtifactError: If a medium cannot be read, or none has features.
-        ResourceError: If there is no room for them.
+        ResourceError: If there is too little disk space.
     """
     folder = cache_folder() / "pixels"
     folder.mkdir(parents=True, exist_ok=True)
@@ -200,20 +201,20 @@ def read_pixels(feats: base.Artifact, item_ids: list[str]) -> tuple[Frames, list
     number = {item: v for v, item in enumerate(about["items"])}
     kept = [item for item in item_ids if item in number]
     if not kept:
-        raise ArtifactError(f"{feats.path} has features of none of the {len(item_ids)} items asked for")
+        raise ArtifactError(f"{feats.path} has features of none of the {len(item_ids)} items")
     levels_NCHW = torch.from_numpy(np.memmap(table, np.uint8, "c", shape=tuple(about["shape"])))
     return Frames(levels_NCHW, torch.tensor(about["offsets"])).only(torch.tensor([number[item] for item in kept])), kept
 
 
 def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
-    """Writes the pictures of all items that have features."""
-    eye = eye_of(feats)
+    """Writes the pictures of all items with features."""
+    preparation = encoder_input(feats)
     media = _media(feats)
     root = _root(feats)
     say(f"decoding {len(media)} media of {feats.path.parent.name}, once, into {table}")
     index.unlink(missing_ok=True)
     items = list(media)
-    reader = MediaReader(root, eye)
+    reader = MediaReader(root, preparation)
 
     def read(item: str) -> Iterator[Tensor]:
         return reader.read(media[item])
@@ -246,26 +247,26 @@ def _refuse(item: str, error: Exception) -> None:
     if not isinstance(error, MediaError):
         raise error
     raise ArtifactError(
-        f"{item} has features, and its medium cannot be read any more: {error}",
-        hint="CCR_MEDIA_ROOT=FOLDER says where the media are",
+        f"{item} has features, but its medium can no longer be read: {error}",
+        hint="set the folder of the media: CCR_MEDIA_ROOT=FOLDER",
     )
 
 
 def _media(feats: base.Artifact) -> dict[str, Medium]:
-    """The media of the items that have features."""
-    found = features.read_index(feats)
-    there = set(found["item_id"][found["n_rows"] > 0])
+    """The media of the items with features."""
+    index = features.read_index(feats)
+    encoded = set(index["item_id"][index["n_rows"] > 0])
     items = dataset.read(_data(feats)).items
     rows = zip(items["item_id"], items["kind"], items["media"], strict=True)
-    return {item: Medium(kind, media) for item, kind, media in rows if item in there}
+    return {item: Medium(kind, media) for item, kind, media in rows if item in encoded}
 
 
 def _root(feats: base.Artifact) -> Path:
-    named = os.environ.get("CCR_MEDIA_ROOT")
-    root = Path(named) if named else dataset.media_root(_data(feats))
+    variable = os.environ.get("CCR_MEDIA_ROOT")
+    root = Path(variable) if variable else dataset.media_root(_data(feats))
     if root is None or not root.is_dir():
-        where = f"its media root {root} is not there" if root else "no media lie beside it"
-        raise ArtifactError(f"{feats.path.parent.name} has no media: {where}", hint="say where: CCR_MEDIA_ROOT=FOLDER")
+        reason = f"its media root {root} does not exist" if root else "it names no media root"
+        raise ArtifactError(f"{feats.path.parent.name} has no media: {reason}", hint="set it: CCR_MEDIA_ROOT=FOLDER")
     return root.resolve()
 
 

@@ -1,10 +1,10 @@
-"""Sharing work among processes: the parts of a schedule's array (`--shard 3/64`), or those that `torchrun` started."""
+"""Sharing work between processes: parts of a job array (`--shard 3/64`), or the processes of `torchrun`."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,45 +14,43 @@ from ccr_cli.errors import CcrError, UnavailableError, UsageError
 
 T = TypeVar("T")
 _PATIENCE = timedelta(days=30)
-"""How long a process waits for the slowest; one that dies is noticed by `torchrun` at once."""
+"""How long a process waits for the slowest; `torchrun` itself notices one that dies."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Which of the groups of work a worker takes."""
+    """One part of the work: every `of`-th group, from number `number`."""
 
     number: int = 0
     of: int = 1
 
-    def take(self, groups: list[T]) -> list[T]:
-        """The worker's own groups."""
-        return groups[self.number :: self.of]
+    def take(self, groups: Sequence[T]) -> list[T]:
+        """Returns the groups of this part."""
+        return list(groups[self.number :: self.of])
 
     def __str__(self) -> str:
         return f"part {self.number + 1} of {self.of}"
 
 
 def parse_part(shard: str) -> Part:
-    """`3/64` is the third of 64.
+    """Parses a part such as `3/64`, the third of 64.
 
     Raises:
-        UsageError: If there is no such part, or `torchrun` shares the work already.
+        UsageError: If it is invalid, or `torchrun` shares the work already.
     """
     if rank_and_size()[1] > 1:
-        raise UsageError("torchrun shares the work among its processes by itself", hint="leave --shard out")
-    found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
-    if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise UsageError(
-            f"--shard {shard}: there is no such part", hint="--shard 1/4 is the first of four, 4/4 the last"
-        )
-    return Part(int(found[1]) - 1, int(found[2]))
+        raise UsageError("torchrun already shares the work between its processes", hint="leave --shard out")
+    match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise UsageError(f"invalid --shard {shard}", hint="--shard 1/4 is the first of four parts, 4/4 the last")
+    return Part(int(match[1]) - 1, int(match[2]))
 
 
 def on_ray(executor: str, parts: int | None, shard: str | None) -> bool:
-    """Whether a Ray cluster is to do the work.
+    """Returns whether a Ray cluster does the work.
 
     Raises:
-        UsageError: If there is no such executor, or other options say how the work is shared.
+        UsageError: If the executor is unknown, or other options share the work too.
     """
     if executor not in ("local", "ray"):
         raise UsageError(f"--executor is local or ray, not {executor!r}")
@@ -62,21 +60,21 @@ def on_ray(executor: str, parts: int | None, shard: str | None) -> bool:
         return False
     if shard is not None or rank_and_size()[1] > 1:
         other = "torchrun" if shard is None else "--shard"
-        raise UsageError(f"{other} shares the work, and so does --executor ray", hint="one of the two")
+        raise UsageError(f"{other} and --executor ray both share the work", hint="use one of the two")
     return True
 
 
 def rank_and_size() -> tuple[int, int]:
-    """This process's number and how many there are, as `torchrun` says in the environment; (0, 1) without it."""
-    found = {name: os.environ.get(name, usual) for name, usual in (("RANK", "0"), ("WORLD_SIZE", "1"))}
-    rank, size = (int(value) if value.isdecimal() else -1 for value in found.values())
+    """Returns this process's rank and their number, which `torchrun` sets in the environment; (0, 1) without it."""
+    variables = {"RANK": os.environ.get("RANK", "0"), "WORLD_SIZE": os.environ.get("WORLD_SIZE", "1")}
+    rank, size = (int(value) if value.isdecimal() else -1 for value in variables.values())
     if not 0 <= rank < size:
-        raise UsageError(f"the environment says {found}: there is no such rank", hint="unset RANK WORLD_SIZE")
+        raise UsageError(f"invalid rank in the environment: {variables}", hint="unset RANK WORLD_SIZE")
     return rank, size
 
 
 def own_device(device: str) -> str:
-    """The GPU of this process, where `torchrun` started several on a machine."""
+    """Returns the GPU of this process, if `torchrun` started several on one machine."""
     import torch
 
     if device not in ("auto", "cuda") or not torch.cuda.is_available():
@@ -86,15 +84,15 @@ def own_device(device: str) -> str:
 
 @contextmanager
 def joined(backend: str | None, patience: timedelta) -> Iterator[None]:
-    """Joins the processes that `torchrun` started.
+    """Connects the processes of `torchrun`.
 
     Args:
-        backend: Of torch.distributed; None: NCCL for what is on GPUs, gloo for the rest.
-        patience: How long one waits for another.
+        backend: Of torch.distributed; None: NCCL for tensors on GPUs, gloo for the rest.
+        patience: How long a process waits for another.
 
     Raises:
-        UsageError: If the environment is not `torchrun`'s.
-        UnavailableError: If they do not find each other.
+        UsageError: If the environment was not set by `torchrun`.
+        UnavailableError: If the processes cannot connect.
     """
     from torch import distributed
 
@@ -102,11 +100,11 @@ def joined(backend: str | None, patience: timedelta) -> Iterator[None]:
         distributed.init_process_group(backend, timeout=patience)
     except ValueError as error:  # RANK without MASTER_ADDR, or the like
         hint = "unset RANK WORLD_SIZE, or start it with torchrun"
-        raise UsageError(f"the environment is not torchrun's: {error}", hint=hint) from None
-    except RuntimeError as error:  # torch's own errors of the network: the port is taken, nobody answers
+        raise UsageError(f"the environment was not set by torchrun: {error}", hint=hint) from None
+    except RuntimeError as error:  # torch's network errors: the port is taken, nobody answers
         first = str(error).strip().split("\n", 1)[0]
         hint = "torchrun --master-port N, or --standalone on one machine"
-        raise UnavailableError(f"the processes of torchrun do not find each other: {first}", hint=hint) from None
+        raise UnavailableError(f"the processes of torchrun cannot connect: {first}", hint=hint) from None
     try:
         yield
     finally:
@@ -115,16 +113,16 @@ def joined(backend: str | None, patience: timedelta) -> Iterator[None]:
 
 @contextmanager
 def meeting() -> Iterator[Callable[[], None]]:
-    """Joins the processes as `joined` does; yields what returns when all of them have called it."""
+    """Connects the processes as `joined` does; yields a function that returns when all of them have called it."""
     from torch import distributed
 
     with joined("gloo", _PATIENCE):
-        yield lambda: _wait(distributed.barrier)
 
+        def wait() -> None:
+            try:
+                distributed.barrier()
+            except RuntimeError:  # gloo's, for a closed connection
+                message = "another process of torchrun ended before its part was done; see its messages"
+                raise CcrError(message, hint="the same command resumes: finished work is kept") from None
 
-def _wait(barrier: Callable[[], object]) -> None:
-    try:
-        barrier()
-    except RuntimeError:  # gloo's, of a connection that is closed
-        message = "another process of torchrun ended before its part was done; why, it says itself"
-        raise CcrError(message, hint="the same command goes on: what succeeded is kept") from None
+        yield wait

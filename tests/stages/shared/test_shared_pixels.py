@@ -21,7 +21,7 @@ from ccr_cli.data.sampling import Sampling
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.stages.shared.load_run import load_method
-from ccr_cli.stages.shared.pixels import eye_of, load_tower, read_pixels
+from ccr_cli.stages.shared.pixels import encoder_input, load_tower, read_pixels
 from ccr_cli.stages.shared.triplets import read_visuals
 from ccr_cli.stages.train import loop
 
@@ -79,7 +79,7 @@ def test_the_network_begins_where_the_features_end(place: Chain) -> None:
     ids = list(features.read_index(feats)["item_id"])
     assert alike(feats, ids[::-1]) >= 0.99999
     pictures, _ = read_visuals(feats, ids[3:5], frozenset({"media"}))
-    one = eye_of(feats).file(place.folder / "media" / f"{ids[4]}.png")
+    one = encoder_input(feats).file(place.folder / "media" / f"{ids[4]}.png")
     assert torch.equal(pictures.select(torch.tensor([1])).rows_ND, one.rows_ND)
 
 
@@ -189,7 +189,7 @@ def test_frames_of_videos(tmp_path: Path, model: Path) -> None:
     toy.ok("data", "import", media.parent, workspace=root)
     call = ("extract", "--encoder", "clip", "--set", f"model={model}", "--set", "fps=5", "--device", "cpu")
     feats = toy.ok(*call, workspace=root).made
-    assert eye_of(feats).sampling == Sampling(fps=5.0)
+    assert encoder_input(feats).sampling == Sampling(fps=5.0)
     pictures, ids = read_pixels(feats, ["short", "long"])
     counts = features.read_index(feats).set_index("item_id")["n_rows"]
     assert pictures.offsets_V1.diff().tolist() == [counts["short"], counts["long"]] and counts["long"] > counts["short"]
@@ -200,22 +200,22 @@ def test_what_cannot_be_trained_is_refused(
     place: Chain, sources: Chain, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feats = place.find("features")
-    with pytest.raises(UsageError, match="the encoder efficientnet-lite0 cannot be trained"):
+    with pytest.raises(UsageError, match="efficientnet-lite0"):
         load_tower(sources.find("features"), 0)
     media = tmp_path / "media"
     monkeypatch.setenv("CCR_MEDIA_ROOT", str(media))
-    with pytest.raises(ArtifactError, match="has no media"):
+    with pytest.raises(ArtifactError, match="no media"):
         read_pixels(feats, ["red-circle"])
     media.mkdir()
-    with pytest.raises(ArtifactError, match=r"red-circle has features.*FileNotFound"):
+    with pytest.raises(ArtifactError, match=r"red-circle .*FileNotFound"):
         read_pixels(feats, ["red-circle"])
     for path in (place.folder / "media").iterdir():
         toy.draw("black-square" if path.stem != "black-square" else "red-ring").save(media / path.name)
     refused = toy.ccr(*TRAIN, workspace=place.root)
-    assert refused.code == 4 and "the media are not those that" in refused.err
+    assert refused.code == 4 and "cosine" in refused.err
     moved = model.rename(model.with_name("elsewhere"))
     try:
-        with pytest.raises(ArtifactError, match="is not there any more"):
+        with pytest.raises(ArtifactError, match="no longer exists"):
             load_tower(feats, 0)
     finally:
         moved.rename(model)

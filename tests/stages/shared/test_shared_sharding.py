@@ -17,6 +17,6 @@ def test_a_port_that_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         found = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": taken.getsockname()[1]}
         for name, value in found.items():
             monkeypatch.setenv(name, str(value))
-        with pytest.raises(UnavailableError, match="do not find each other") as caught, meeting():
+        with pytest.raises(UnavailableError, match="torchrun") as caught, meeting():
             pass
     assert "--master-port" in (caught.value.hint or "")

@@ -81,7 +81,7 @@ def test_what_fails_in_a_part_is_left_to_the_artifact(root: Path, engine: Engine
 @pytest.mark.parametrize("shard", ["0/4", "5/4", "1", "1/0", "-1/4", "a/b", "1/4/2", ""])
 def test_parts_that_are_none(shard: str, root: Path) -> None:
     done = toy.ccr(*ALL, f"--shard={shard}", workspace=root)
-    assert (done.code, done.out) == (2, "") and "there is no such part" in done.err
+    assert (done.code, done.out) == (2, "") and "--shard" in done.err
 
 
 def test_parts_meet_in_the_cache(root: Path) -> None:
@@ -146,8 +146,8 @@ def test_groups_are_those_of_the_data_sets_order(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "there is no such rank"),
-        ({"RANK": "x", "WORLD_SIZE": "2"}, "there is no such rank"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK"),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK"),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "the environment is not torchrun's"),
     ],
 )
