@@ -10,7 +10,7 @@ from ccr_cli.commands import common as c
 
 @c.guarded
 def doctor(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> None:
-    """Say what this machine can do: versions, devices, engines, encoders, and why something is missing."""
+    """Check this machine: versions, devices, engines, encoders, and how to get what is missing."""
     c.setup(False, 0)
     from ccr_cli.stages.doctor import examine
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
 
@@ -17,7 +18,7 @@ def extract(
     artifacts: c.Artifacts = None,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", help=c.option_help("encoders"), show_default="the manifest's, else clip"),
+        typer.Option("--encoder", help=c.option_help("encoders"), show_default="the data set's, else clip"),
     ] = None,
     options: c.Set = None,
     media_root: Annotated[
@@ -25,7 +26,7 @@ def extract(
         typer.Option(
             "--media-root",
             envvar="CCR_MEDIA_ROOT",
-            help="Where the media lie.",
+            help="Folder of the media.",
             show_default="the data set's",
         ),
     ] = None,
@@ -34,8 +35,8 @@ def extract(
         typer.Option(
             "--from",
             metavar="FILE_OR_FOLDER",
-            help="Encode nothing; take ready-made features: .npy, .npz, HDF5, .mat, a BigFile or a folder of .npy. "
-            "Repeat for more.",
+            help="Import ready-made features instead of encoding: .npy, .npz, HDF5, .mat, a BigFile or a folder of "
+            ".npy files. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -44,7 +45,7 @@ def extract(
         typer.Option(
             "--ids",
             metavar="FILE",
-            help="With --from: the ids of a .npy or .mat, one a line; one list for each, in their order.",
+            help="With --from: file with the ids of a .npy or .mat, one per line. Repeatable, in the order of --from.",
             show_default=False,
         ),
     ] = None,
@@ -52,7 +53,7 @@ def extract(
         str | None,
         typer.Option(
             "--encoder-name",
-            help="With --from: who encoded them. Data sets with one name can be compared (zero-shot).",
+            help="With --from: name of the encoder. Features with the same name are comparable (zero-shot).",
             show_default=False,
         ),
     ] = None,
@@ -60,28 +61,28 @@ def extract(
         bool,
         typer.Option(
             "--concat",
-            help="Encode nothing; join the rows of the features artifacts given, in their order, side by side.",
+            help="Join the named features artifacts side by side, in their order, instead of encoding.",
         ),
     ] = False,
     pool: Annotated[
-        str, typer.Option("--pool", help="none: a row for each frame or clip of a video; mean: their mean.")
+        str, typer.Option("--pool", help="Rows of a video: none keeps one per frame or clip, mean their mean.")
     ] = "none",
     batch_size: Annotated[
-        str, typer.Option("--batch-size", help="Pictures or clips at once; auto: as many as fit into memory.")
+        str, typer.Option("--batch-size", help="Pictures or clips per batch; auto: as many as fit into memory.")
     ] = "auto",
     workers: Annotated[
         int | None,
-        typer.Option("--workers", min=1, help="Threads that decode.", show_default="by the processors"),
+        typer.Option("--workers", min=1, help="Decoding threads.", show_default="by the processors"),
     ] = None,
     compiled: Annotated[
-        bool, typer.Option("--compile", help="Let torch.compile make the encoder faster, which takes a minute first.")
+        bool, typer.Option("--compile", help="Compile the encoder with torch.compile (takes about a minute).")
     ] = False,
     shard: Annotated[
         str | None,
         typer.Option(
             "--shard",
             metavar="I/N",
-            help="Encode part I of N (from 1), for many machines; the command without it then makes the artifact.",
+            help="Encode part I of N (from 1), e.g. in a job array; then run without --shard to make the artifact.",
             show_default=False,
         ),
     ] = None,
@@ -101,9 +102,9 @@ def extract(
 ) -> None:
     """Turn media into features with a frozen encoder.
 
-    Reads a dataset and writes features in float16. Items that cannot be decoded are recorded in failures.jsonl and
-    the exit code is 3. With --from, features that others extracted are joined with the items by their ids; with
-    --concat, features artifacts of one data set are joined side by side.
+    Reads a dataset and writes features in float16. Items that cannot be decoded are recorded in failures.jsonl, and
+    the exit code is 3. --from imports ready-made features, matched by item id; --concat joins features artifacts of one
+    data set side by side.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
@@ -111,7 +112,7 @@ def extract(
         _refuse_others(context, "--concat", _ALWAYS)
         from ccr_cli.stages.extract.concat import extract_concat
 
-        made = extract_concat(inputs, max_failed=max_failed, name=name, force=force)
+        made: Artifact | None = extract_concat(inputs, max_failed=max_failed, name=name, force=force)
     elif from_:
         _refuse_others(context, "--from", _ALWAYS | _OF_FROM)
         from ccr_cli.stages.extract.from_files import extract_from
@@ -144,23 +145,22 @@ def extract(
         ray = on_ray(executor, parts, shard)
         part = None if shard is None else parse_part(shard)
         if part is not None and not dry_run:
-            done = extract_part(inputs, choices, part)
+            counts = extract_part(inputs, choices, part)
             if json:
                 read = [*map(c._facts, inputs.read)]
-                c.show_json({"read": read, "made": [], "shard": shard, "extracted": done})
+                c.show_json({"read": read, "made": [], "shard": shard, "extracted": counts})
             return
         if ray:
             from ccr_cli.stages.ray_executor import extract_on_ray
 
-            found = extract_on_ray(inputs, choices, parts)
+            made = extract_on_ray(inputs, choices, parts)
         else:
-            found = stage(inputs, choices)
-        if found is None:
-            return
-        made = found
-    passed = [a for a in inputs.given if a.id != made.id]
-    for artifact in passed:
-        inputs.note(artifact)
+            made = stage(inputs, choices)
+    if made is None:  # this process is not the first of torchrun
+        return
+    for artifact in inputs.given:
+        if artifact.id != made.id:
+            inputs.note(artifact)
     c.emit(inputs, [made], json)
 
 
@@ -171,18 +171,18 @@ _OF_FROM = frozenset(("from_", "ids", "encoder_name", "media_root", "device", "b
 
 
 def _refuse_others(context: typer.Context, mode: str, known: frozenset[str]) -> None:
-    """Refuses options on the command line that would have no effect; the environment may say what it likes."""
+    """Refuses options on the command line that would have no effect; variables of the environment are ignored."""
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if parameter.name not in known and source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"{parameter.opts[0]} does not go with {mode}, which encodes nothing")
+            raise UsageError(f"{parameter.opts[0]} has no effect with {mode}, which encodes nothing")
 
 
 def _batch_size(text: str) -> int | None:
     if text == "auto":
         return None
     if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
-        raise UsageError(f"--batch-size is a whole number from 1, or auto, not {text!r}")
+        raise UsageError(f"--batch-size is a positive whole number or auto, not {text!r}")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Ready-made features: a reader a file format, and which reads what."""
+"""Ready-made features: one reader per file format."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ NAMED = {".npz": npz.opened, **dict.fromkeys((".h5", ".hdf5", ".hdf", ".h5py"), 
 
 
 def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path, Path | None]]:
-    """Gives each file that holds no ids its list, in the order of both; the formats are known by name.
+    """Pairs each file without ids with its list, in the order of both; names determine the formats.
 
     Raises:
-        ArtifactError: If a source is not there, or of no known format.
-        UsageError: If there are more lists than such files, or fewer.
+        ArtifactError: If a source does not exist or has an unknown format.
+        UsageError: If there are more or fewer lists than such files.
     """
     for source in sources:
         _known(source)
     bare = [source for source in sources if _listed(source)]
     if len(ids) < len(bare):
         raise UsageError(
-            f"{bare[len(ids)]} holds no ids, and an order is never guessed",
-            hint="name the list of its ids, one a line in its order: --ids FILE",
+            f"{bare[len(ids)]} holds no ids, and ccr does not guess an order",
+            hint="pass a list of its ids, one per line in its order: --ids FILE",
         )
     if len(ids) > len(bare):
         raise UsageError(f"--ids {ids[len(bare)]} is for .npy and .mat; the other formats hold their own ids")
@@ -37,7 +37,7 @@ def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path,
 
 
 def content(source: Path) -> list[Path]:
-    """The files that a source's features are in."""
+    """Returns the files of a source."""
     if not source.is_dir():
         return [source]
     if (source / bigfile.BIN).is_file():
@@ -46,7 +46,7 @@ def content(source: Path) -> list[Path]:
 
 
 def opened(source: Path, ids: Path | None) -> AbstractContextManager[Table]:
-    """Opens a source that `with_lists` took."""
+    """Opens a source from `with_lists`."""
     if source.is_dir():
         return bigfile.opened(source) if (source / bigfile.BIN).is_file() else npy.opened_folder(source)
     suffix = source.suffix.lower()
@@ -65,9 +65,9 @@ def _known(source: Path) -> None:
         if not content(source):
             raise ArtifactError(f"{source} holds neither {bigfile.BIN} nor .npy files")
     elif not source.exists():
-        raise ArtifactError(f"there is no {source}")
+        raise ArtifactError(f"{source} does not exist")
     elif source.name == bigfile.BIN:
-        raise ArtifactError(f"{source} is one file of a BigFile", hint=f"name its folder: --from {source.parent}")
+        raise ArtifactError(f"{source} is one file of a BigFile", hint=f"pass its folder: --from {source.parent}")
     elif source.suffix.lower() not in {*LISTED, *NAMED}:
         known = ", ".join((*LISTED, *NAMED))
-        raise ArtifactError(f"{source} is of no known format; known are {known}, and folders of .npy or BigFile")
+        raise ArtifactError(f"{source} has an unknown format; known: {known}, and folders of .npy or BigFile")

@@ -1,4 +1,4 @@
-"""What a reader of ready-made features gives, and the join of its entries with the items of a data set.
+"""The table that a reader of ready-made features returns, and the matching of its entries with items.
 
 Shape suffixes: T rows of an item, D feature.
 """
@@ -19,30 +19,30 @@ from ccr_cli.errors import ArtifactError
 
 @dataclass(frozen=True)
 class Table:
-    """Features by id. Nothing but the ids is in memory before it is asked for."""
+    """Features by id. Only the ids are in memory; rows are read on demand."""
 
     path: Path
     ids: Sequence[str]
     """In the order of the file."""
     rows: Callable[[int], npt.NDArray[Any]]
-    """The rows (T, D) of an entry, by its number, in the precision in which they are stored."""
+    """Reads the rows (T, D) of an entry by its number, in their stored precision."""
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Which entry of which table each item has."""
+    """The entry of every item."""
 
     places: list[tuple[int, int] | None]
-    """Table and entry of every item in order; None where there is none."""
+    """Table and entry of every item, in order; None if it has none."""
     left: list[str]
-    """Ids of entries that are of no item."""
+    """Ids of entries that match no item."""
 
 
 def join(items: Sequence[str], tables: Sequence[Table]) -> Joined:
-    """Finds each item by its exact id, or else by what is left of both ids without the ending of a media file.
+    """Matches items and entries by exact id, or else by both ids without the suffix of a media file.
 
     Raises:
-        ArtifactError: If an id occurs twice, or an item and an entry cannot be paired without guessing.
+        ArtifactError: If an id occurs twice, or a match is ambiguous.
     """
     where: dict[str, tuple[int, int]] = {}
     for t, table in enumerate(tables):
@@ -52,27 +52,27 @@ def join(items: Sequence[str], tables: Sequence[Table]) -> Joined:
                 both = f"twice in {table.path}" if other == table.path else f"both in {other} and in {table.path}"
                 raise ArtifactError(f"the id {name!r} is {both}")
             where[name] = (t, i)
-    found = {item: item for item in items if item in where}
+    matches = {item: item for item in items if item in where}
     bare: dict[str, list[str]] = {}
     for name in where:
-        if name not in found:
+        if name not in matches:
             bare.setdefault(stem(name), []).append(name)
     owner: dict[str, str] = {}
     for item in items:
-        names = [] if item in found else bare.get(stem(item), [])
+        names = [] if item in matches else bare.get(stem(item), [])
         if len(names) > 1:
             raise ArtifactError(f"both {names[0]!r} and {names[1]!r} could be the features of the item {item!r}")
         for name in names:
             if name in owner:
                 raise ArtifactError(f"{name!r} could be the features of the items {owner[name]!r} and {item!r}")
-            owner[name], found[item] = item, name
-    used = set(found.values())
-    places = [where[found[item]] if item in found else None for item in items]
+            owner[name], matches[item] = item, name
+    used = set(matches.values())
+    places = [where[matches[item]] if item in matches else None for item in items]
     return Joined(places, [name for name in where if name not in used])
 
 
 def as_rows(value: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
-    """Takes an array (T, D), (1, T, D) or (D,) as rows (T, D).
+    """Returns an array (T, D), (1, T, D) or (D,) as rows (T, D).
 
     Raises:
         ArtifactError: If it has another shape or holds no numbers.
@@ -86,15 +86,15 @@ def as_rows(value: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def read_text(path: Path) -> str:
-    """Reads UTF-8, else Latin-1, in which older collections write ids.
+    """Reads UTF-8, else Latin-1, which older collections use for ids.
 
     Raises:
-        ArtifactError: If the file is not there.
+        ArtifactError: If the file does not exist.
     """
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise ArtifactError(f"there is no {path}") from None
+        raise ArtifactError(f"{path} does not exist") from None
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -102,5 +102,5 @@ def read_text(path: Path) -> str:
 
 
 def by_number(ids: Sequence[str], values: npt.NDArray[Any], path: Path) -> Table:
-    """A table of an array in memory or mapped: entry i is `values[i]`."""
+    """Returns a table of an array, in memory or mapped: entry i is `values[i]`."""
     return Table(path, ids, lambda i: as_rows(np.asarray(values[i]), f"{ids[i]!r} in {path}"))

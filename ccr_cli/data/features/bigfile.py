@@ -1,8 +1,8 @@
-"""Reading BigFile, the folder in which NRCCR, HGR and Dual Encoding keep features.
+"""Reading BigFile, the folder format of features in NRCCR, HGR and Dual Encoding.
 
-`feature.bin` is float32, row by row; `shape.txt` holds `N D`; `id.txt` the N ids of the rows, between white space.
-Where `video2frames.txt` is there, rows are frames: it holds a Python dict from each video to the list of its frames'
-ids, and the frames of a video are taken in that order. It is read as a literal, never run.
+`feature.bin` is float32, row by row; `shape.txt` holds `N D`; `id.txt` the N ids of the rows, separated by white
+space. If `video2frames.txt` exists, rows are frames: it holds a Python dict from each video to the list of its frames'
+ids, in their order. It is read as a literal, never run.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def opened(path: Path) -> Iterator[Table]:
     count, dim = _shape(path)
     ids = read_text(path / "id.txt").split()
     if len(ids) != count:
-        raise ArtifactError(f"{path / 'id.txt'} has {len(ids)} ids, and shape.txt says {count} rows")
-    have, wanted = (path / BIN).stat().st_size, count * dim * 4
-    if have != wanted:
-        raise ArtifactError(f"{path / BIN} has {have} bytes; {count} x {dim} numbers of shape.txt are {wanted}")
+        raise ArtifactError(f"{path / 'id.txt'} has {len(ids)} ids, but shape.txt has {count} rows")
+    size, expected = (path / BIN).stat().st_size, count * dim * 4
+    if size != expected:
+        raise ArtifactError(f"{path / BIN} has {size} bytes; {count} x {dim} numbers of shape.txt are {expected}")
     row_ND = np.asarray(np.memmap(path / BIN, dtype="<f4", mode="r", shape=(count, dim)))
     if not (path / FRAMES).is_file():
         yield Table(path, ids, lambda i: row_ND[i : i + 1])
@@ -61,7 +61,7 @@ def _shape(path: Path) -> tuple[int, int]:
 
 
 def _frames(path: Path, ids: Sequence[str]) -> tuple[list[str], list[npt.NDArray[np.int64]]]:
-    """The videos, and the rows of each."""
+    """The videos and their rows."""
     where = {name: i for i, name in enumerate(ids)}
     if len(where) != len(ids):
         twice = next(name for i, name in enumerate(ids) if where[name] != i)
@@ -79,13 +79,13 @@ def _frames(path: Path, ids: Sequence[str]) -> tuple[list[str], list[npt.NDArray
 
 
 def read_dict(path: Path) -> list[tuple[Any, Any]]:
-    """Reads a file with the literal of a Python dict as its pairs, so that a key that is there twice is seen.
+    """Reads a file with a literal Python dict as pairs, so that a repeated key is noticed.
 
     Raises:
         ArtifactError: If it holds anything else.
     """
     text = read_text(path)
-    if '"' not in text and "\\" not in text:  # single quotes alone: JSON but for these, and read 30 times as fast
+    if '"' not in text and "\\" not in text:  # only single quotes: almost JSON, which is read 30 times as fast
         try:
             pairs = json.loads(text.replace("'", '"'), object_pairs_hook=list)
             if text.lstrip().startswith("{"):

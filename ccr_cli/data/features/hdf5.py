@@ -1,4 +1,4 @@
-"""Reading HDF5: a dataset (T, D), (1, T, D) or (D,) an item, under its id (HGR's files of frames and regions)."""
+"""Reading HDF5: one dataset (T, D), (1, T, D) or (D,) per item, under its id (HGR's files of frames and regions)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ccr_cli.errors import ArtifactError, UnavailableError
 
 @contextmanager
 def opened(path: Path) -> Iterator[Table]:
-    """Opens a file; a dataset is read when it is asked for. In groups, the id is the path: `group/name`.
+    """Opens a file; datasets are read on demand. In groups, the id is the path: `group/name`.
 
     Raises:
-        ArtifactError: If it is damaged, or a dataset's content lies in another file.
+        ArtifactError: If it is damaged, or a dataset refers to another file.
         UnavailableError: If h5py is not installed.
     """
     try:
@@ -29,7 +29,7 @@ def opened(path: Path) -> Iterator[Table]:
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
-        raise ArtifactError(f"{path} is damaged, or no HDF5: {error}") from None
+        raise ArtifactError(f"{path} is damaged or not HDF5: {error}") from None
     with file:
         try:
             ids = list(_datasets(file))
@@ -46,7 +46,7 @@ def opened(path: Path) -> Iterator[Table]:
                     raise ArtifactError(f"{what} refers to another file")
                 return as_rows(np.asarray(value[()]), what)
             except MemoryError:
-                raise ArtifactError(f"{what} says that it is larger than memory") from None
+                raise ArtifactError(f"{what} claims to be larger than memory") from None
             except (KeyError, OSError, RuntimeError) as error:
                 raise ArtifactError(f"{what} is damaged: {error}") from None
 
@@ -54,9 +54,9 @@ def opened(path: Path) -> Iterator[Table]:
 
 
 def _datasets(group: Any, path: str = "", seen: set[int] | None = None) -> Iterator[str]:
-    """The paths of all datasets, under every name that a link gives them; what lies in a group under one of its names.
+    """The paths of all datasets, under every link to them; a group with several names is visited once.
 
-    Links into other files are among them, and are refused when they are asked for.
+    Links to other files are included; reading them is refused.
     """
     import h5py
 

@@ -1,7 +1,7 @@
-"""Reading a MATLAB file: one matrix with a column or a row an item, beside a list of their ids.
+"""Reading a MATLAB file: one matrix with a column or a row per item, and a list of their ids.
 
-Which of the two it is follows from the number of ids (Karpathy's `vgg_feats.mat` has columns), so a square matrix is
-refused. scipy reads the file; nothing is unpickled or run.
+The number of ids shows which of the two it is (Karpathy's `vgg_feats.mat` has columns), so a square matrix is refused.
+ scipy reads the file; nothing is unpickled or run.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ _NUMBERS = {"double", "single", "int8", "uint8", "int16", "uint16", "int32", "ui
 
 @contextmanager
 def opened(path: Path, ids: Path) -> Iterator[Table]:
-    """Reads the matrix, which is in memory as a whole.
+    """Reads the whole matrix into memory.
 
     Args:
         path: The file.
-        ids: The list of ids, one a line, in the order of the columns or rows.
+        ids: The list of ids, one per line, in the order of the columns or rows.
 
     Raises:
-        ArtifactError: If it is no MATLAB file, or has not exactly one matrix that fits the ids.
+        ArtifactError: If it is not a MATLAB file, or does not have exactly one matrix that fits the ids.
     """
-    from scipy.io import loadmat, whosmat  # half a second, for this format alone
+    from scipy.io import loadmat, whosmat  # takes half a second, only for this format
 
     names = read_ids(ids, latin1=True)
-    found = {
+    matrices = {
         name: shape
         for name, shape, kind in read_matlab(path, whosmat)
         if kind in _NUMBERS and len(shape) == 2 and min(shape) > 1 and len(names) in shape
     }
-    if len(found) != 1:
-        which = f"several, {', '.join(found)}" if found else "none"
+    if len(matrices) != 1:
+        candidates = f"several: {', '.join(matrices)}" if matrices else "none"
         raise ArtifactError(
-            f"{path}: one matrix with a column or a row for each of {len(names)} ids is expected; {which}"
+            f"{path}: expected one matrix with a column or a row for each of {len(names)} ids, found {candidates}"
         )
-    (name, shape), *_ = found.items()
+    (name, shape), *_ = matrices.items()
     if shape[0] == shape[1]:
         raise ArtifactError(
-            f"{path}: {name} is square, so columns or rows may be items", hint="save it as .npy, a row an item"
+            f"{path}: {name} is square, so items may be columns or rows", hint="save it as .npy with one row per item"
         )
     matrix = read_matlab(path, lambda file: loadmat(file, variable_names=[name]))[name]
     yield by_number(names, matrix.T if shape[1] == len(names) else matrix, path)

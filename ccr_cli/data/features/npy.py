@@ -1,8 +1,8 @@
-"""Reading `.npy`: one array of all items beside a list of their ids, or a folder with a file an item.
+"""Reading `.npy`: one array of all items with a list of their ids, or a folder with one file per item.
 
-The array is (N, D), or (N, R, D) with R regions each (SCAN's `*_ims.npy`: R = 36, D = 2048). Collections with five
-captions an image keep some such arrays with a row a caption, so that every image is there five times in a row, or
-keep a list of ids with a line a caption. Where the list repeats every id equally often, one row of each is taken.
+The array is (N, D), or (N, R, D) with R regions per item (SCAN's `*_ims.npy`: R = 36, D = 2048). Some collections with
+five captions per image publish arrays with one row per caption, so each image occurs five times in a row, or a list of
+ids with one line per caption. If the list repeats every id equally often, one row of each is used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ccr_cli.errors import ArtifactError
 
 @contextmanager
 def opened(path: Path, ids: Path) -> Iterator[Table]:
-    """Opens one array, by memory map.
+    """Memory-maps one array.
 
     Args:
         path: The array.
-        ids: The list of ids, one a line, in the order of the rows.
+        ids: The list of ids, one per line, in the order of the rows.
 
     Raises:
         ArtifactError: If the file is damaged or pickled, or the list does not fit.
@@ -51,12 +51,12 @@ def _table(path: Path, ids: Path, values: npt.NDArray[Any], names: list[str]) ->
     if len(values) == len(starts):
         return by_number([names[i] for i in starts], values, path)
     if len(values) != len(names):
-        raise ArtifactError(f"{path} has {len(values)} rows, and {ids} has {len(names)} ids")
+        raise ArtifactError(f"{path} has {len(values)} rows, but {ids} has {len(names)} ids")
 
     def first(i: int) -> npt.NDArray[Any]:
         same: npt.NDArray[Any] = values[i * times : (i + 1) * times]
         if len({row.tobytes() for row in same}) > 1:
-            raise ArtifactError(f"{ids} names {names[i * times]!r} {times} times, and {path} has different rows there")
+            raise ArtifactError(f"{ids} has {names[i * times]!r} {times} times, but {path} has different rows there")
         return np.asarray(same[0])
 
     return Table(path, [names[i] for i in starts], first)
@@ -64,13 +64,13 @@ def _table(path: Path, ids: Path, values: npt.NDArray[Any], names: list[str]) ->
 
 @contextmanager
 def opened_folder(path: Path) -> Iterator[Table]:
-    """Opens a folder of arrays (T, D), (1, T, D) or (D,), each named by its item: `ID.npy`."""
+    """Opens a folder of arrays (T, D), (1, T, D) or (D,), named by item: `ID.npy`."""
     files = files_of(path)
     yield Table(path, [file.stem for file in files], lambda i: as_rows(mapped(files[i]), str(files[i])))
 
 
 def files_of(path: Path) -> list[Path]:
-    """The arrays of a folder, by name."""
+    """Returns the arrays of a folder, sorted by name."""
     with os.scandir(path) as entries:
         names = [e.name for e in entries if e.name.endswith(".npy") and not e.name.startswith(".") and e.is_file()]
     return [path / name for name in sorted(names, key=os.fsencode)]

@@ -1,4 +1,4 @@
-"""Reading `.npz`: an array (T, D), (1, T, D) or (D,) an item, under its id."""
+"""Reading `.npz`: one array (T, D), (1, T, D) or (D,) per item, under its id."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ccr_cli.errors import ArtifactError
 
 @contextmanager
 def opened(path: Path) -> Iterator[Table]:
-    """Opens an archive; an array is read when it is asked for.
+    """Opens an archive; arrays are read on demand.
 
     Raises:
         ArtifactError: If it is damaged, or an array is pickled.
@@ -28,7 +28,7 @@ def opened(path: Path) -> Iterator[Table]:
         try:
             archive = np.lib.npyio.NpzFile(handle, allow_pickle=False)
         except (zipfile.BadZipFile, OSError) as error:
-            raise ArtifactError(f"{path} is damaged, or no .npz: {error}") from None
+            raise ArtifactError(f"{path} is damaged or not .npz: {error}") from None
         ids = list(archive.files)
 
         def rows(i: int) -> npt.NDArray[Any]:
@@ -40,11 +40,11 @@ def opened(path: Path) -> Iterator[Table]:
                     raise ArtifactError(f"{what} {PICKLED}", hint=UNPICKLE) from None
                 raise ArtifactError(f"{what} is damaged: {error}") from None
             except MemoryError:
-                raise ArtifactError(f"{what} says that it is larger than memory") from None
+                raise ArtifactError(f"{what} claims to be larger than memory") from None
             except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
                 raise ArtifactError(f"{what} is damaged: {error}") from None
             if not isinstance(value, np.ndarray):
-                raise ArtifactError(f"{what} is no array")
+                raise ArtifactError(f"{what} is not an array")
             return as_rows(value, what)
 
         yield Table(path, ids, rows)

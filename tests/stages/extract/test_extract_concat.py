@@ -237,7 +237,7 @@ def test_options_that_do_not_go_together(option: Any, sources: Chain) -> None:
     name = option.opts[0]
     done = concat(sources, name, *([] if option.is_flag else ["1"]))
     assert (done.code, done.out) == (2, "")
-    assert f"{name} does not go with --concat" in done.err
+    assert f"{name} has no effect with --concat" in done.err
 
 
 def test_the_environment_may_name_what_is_of_no_use(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,12 +224,12 @@ def test_names_of_files_that_are_no_text(workspace: Chain, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--from", "f.npz", "--encoder", "clip"), "--encoder does not go with --from"),
-        (("--from", "f.npz", "--dtype", "float16"), "--dtype does not go with --from"),
-        (("--from", "f.npz", "--set", "a=1"), "--set does not go with --from"),
-        (("--from", "f.npz", "--retry-failed"), "--retry-failed does not go with --from"),
-        (("--from", "f.npz", "--ids", "ids"), "hold their own ids"),
-        (("--from", "f.npy"), "holds no ids, and an order is never guessed"),
+        (("--from", "f.npz", "--encoder", "clip"), "--encoder has no effect with --from"),
+        (("--from", "f.npz", "--dtype", "float16"), "--dtype has no effect with --from"),
+        (("--from", "f.npz", "--set", "a=1"), "--set has no effect with --from"),
+        (("--from", "f.npz", "--retry-failed"), "--retry-failed has no effect with --from"),
+        (("--from", "f.npz", "--ids", "ids"), "--ids ids"),
+        (("--from", "f.npy"), "f.npy holds no ids"),
         (("--from", "f.npz", "--encoder-name", " "), "--encoder-name is empty"),
         (("--ids", "ids"), "--ids goes with --from"),
         (("--encoder-name", "i3d"), "--encoder-name goes with --from"),

@@ -148,7 +148,7 @@ def test_groups_are_those_of_the_data_sets_order(monkeypatch: pytest.MonkeyPatch
     [
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK"),
         ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK"),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, "the environment is not torchrun's"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR"),
     ],
 )
 def test_an_environment_that_is_not_torchruns(
