@@ -74,7 +74,7 @@ def test_doctor_lists_broken_plugins_beside_the_others(folder: Path, tmp_path: P
     rows = {what: (state, mend) for what, state, mend in examine(Workspace(tmp_path))}
     for group, label in zip(GROUPS, ("method", "judge", "encoder", "engine"), strict=True):
         path = folder / group / "zz_syntax.py"
-        assert rows[f"{label} zz-syntax"] == ("broken, line 2: invalid syntax", f"mend {path}")
+        assert rows[f"{label} zz-syntax"] == ("broken, line 2: invalid syntax", f"fix {path}")
     assert rows["methods"] == ("", "")
 
 
