@@ -1,4 +1,4 @@
-"""What was asked of an artifact, in a few words; and what tells several of one kind apart."""
+"""The options of an artifact in a few words, and what distinguishes several of one kind."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ccr_cli.artifacts.base import Artifact, canonical_json, sha256_text
 from ccr_cli.artifacts.diagnosis import WITHOUT_SIDE
 
 _PLUGINS = ("method", "engine", "encoder", "judge", "type")
-"""What decides which further options there are."""
+"""Options that choose a plug-in, and with it the further options."""
 _OWN = ("lang", "langs", "noise", "seed", "pairs", "preset", "select_on", "epochs", "split", "find", "only")
-"""What a person chooses whatever the plug-in: said wherever it differs."""
+"""Options of every plug-in: named wherever they differ."""
 _SHOWN: dict[str, tuple[str, ...]] = {
     "translation": ("lang", "engine", "split", "back", "queries", "only"),
     "noise": ("ratio", "style", "target", "seed"),
@@ -25,25 +25,25 @@ _SHOWN: dict[str, tuple[str, ...]] = {
     "report": ("title",),
     "index": ("split", "find", "lang", "type"),
 }  # fmt: skip
-"""What is said of each kind, in this order."""
+"""The options that describe each kind, in this order."""
 _USUAL: dict[str, Any] = {
     "noise": None, "preset": None, "pairs": None, "select_on": "mt", "langs": [], "zero_shot": False,
     "protocol": "full", "task": "visual", "caption_set": None, "share": None, "title": None, "back": False,
     "queries": False, "judge_side": "cross_lingual",
 }  # fmt: skip
-"""What is not said."""
+"""Values that are left out."""
 _BARE = {
     *_PLUGINS, "lang", "langs", "split", "protocol", "corruption", "style", "target", "title", "find", "judge_side",
 }  # fmt: skip
-"""What is said without its name."""
+"""Options whose value needs no name."""
 _BOTH = {"back": ("without back-translations", "with back-translations")}
-"""What is said of both where they differ: without, and with."""
+"""Options named on both sides where they differ: without, and with."""
 _BY_NAME = ("dataset", "translation", "features", "run")
 
 
 def short(artifact: Artifact) -> str:
-    """What was asked of an artifact, such as `uml, es, noise 0.4, seed 0, epochs 12`; what is usual is left out."""
-    told = []
+    """The main options of an artifact, such as `uml, es, noise 0.4, seed 0, epochs 12`; the usual ones are left out."""
+    parts = []
     for key in (key for key in _SHOWN.get(artifact.kind, ()) if key in artifact.request):
         value = artifact.request[key]
         if key == "split" and artifact.kind != "index" and value == "all":
@@ -53,36 +53,36 @@ def short(artifact: Artifact) -> str:
         if (key in _USUAL and value == _USUAL[key]) or (value is None and key != "split"):
             continue
         words = _value(key, artifact.request)
-        told.append(_name(key) if value is True else words if key in _BARE else f"{_name(key)} {words}")
-    return ", ".join(told)
+        parts.append(_name(key) if value is True else words if key in _BARE else f"{_name(key)} {words}")
+    return ", ".join(parts)
 
 
 def apart(artifacts: Sequence[Artifact]) -> list[str]:
-    """What tells artifacts of one kind apart, of each in words: `method uml, noise 0.4`; what all share is left out.
+    """The options in which each of several artifacts of one kind differs from the others: `method uml, noise 0.4`.
 
-    What follows from the plug-in, as options that another one does not have, is left out too.
+    Options that follow from the plug-in are left out.
     """
     requests = [artifact.request for artifact in artifacts]
-    told: list[list[str]] = [[] for _ in artifacts]
+    parts: list[list[str]] = [[] for _ in artifacts]
     plugin = next((key for key in _PLUGINS if all(key in request for request in requests)), "")
     for key in dict.fromkeys(key for request in requests for key in request):
         values = [canonical_json(request.get(key)) for request in requests]
         pairs = {(str(request.get(plugin)), value) for request, value in zip(requests, values, strict=True)}
         follows = key not in (plugin, *_OWN) and 1 < len({name for name, _ in pairs}) == len(pairs)
         if len(set(values)) > 1 and not follows:
-            for words, request in zip(told, requests, strict=True):
+            for words, request in zip(parts, requests, strict=True):
                 if key in request or key in ("pairs", "langs"):
                     both = _BOTH.get(key)
                     words.append(both[bool(request.get(key))] if both else f"{_name(key)} {_value(key, request)}")
     for kind in _BY_NAME:
         names = [[PurePosixPath(p.path).name for p in a.parents if p.kind == kind] for a in artifacts]
-        said = all(name in a.name for a, each in zip(artifacts, names, strict=True) for name in each)
-        if len({tuple(each) for each in names}) > 1 and not said:
-            for words, each in zip(told, names, strict=True):
-                words += [f"{kind} {'+'.join(each)}"] if each else []
-    if not any(told):
-        told = [[f"made {artifact.about.get('created') or 'at an unknown time'}"] for artifact in artifacts]
-    return [", ".join(words) for words in told]
+        in_name = all(parent in a.name for a, own in zip(artifacts, names, strict=True) for parent in own)
+        if len({tuple(own) for own in names}) > 1 and not in_name:
+            for words, own in zip(parts, names, strict=True):
+                words += [f"{kind} {'+'.join(own)}"] if own else []
+    if not any(parts):
+        parts = [[f"made {artifact.about.get('created') or 'at an unknown time'}"] for artifact in artifacts]
+    return [", ".join(words) for words in parts]
 
 
 def _name(key: str) -> str:

@@ -20,26 +20,27 @@ def report(
         typer.Option(
             "--searches",
             min=0,
-            help="Show so many example searches a language, with the run that is best on validation.",
+            help="Number of example searches per language, by the run with the best validation.",
         ),
     ] = 0,
     map_: Annotated[
         int,
-        typer.Option("--map", min=0, help="Draw so many items with their captions as a map (t-SNE)."),
+        typer.Option("--map", min=0, help="Number of items in a map of embeddings with their captions (t-SNE)."),
     ] = 0,
     inside: Annotated[
         int,
-        typer.Option("--inside", min=0, help="Show so many picture queries, soft targets and attention maps."),
+        typer.Option("--inside", min=0, help="Number of picture queries, soft targets and attention maps."),
     ] = 0,
     split: Annotated[
         str,
         typer.Option(
-            "--split", help="Whose items --searches, --map and --inside show: train, val, test, val-select, val-report."
+            "--split",
+            help="Split of the items for --searches, --map and --inside: train, val, test, val-select, val-report.",
         ),
     ] = "test",
     published: Annotated[
         bool,
-        typer.Option("--published", help="Set the results beside those that papers print, and say what differs."),
+        typer.Option("--published", help="Compare the results with published ones, and list what differs."),
     ] = False,
     device: c.Device = "auto",
     name: c.Name = None,
@@ -52,33 +53,18 @@ def report(
 ) -> None:
     """Make tables, figures and one self-contained HTML page from evaluations, diagnoses and translations.
 
-    With none named, from all of the workspace; translations alone make a page too. The tables are shown on standard
-    error. The example queries are human captions drawn by a fixed seed.
+    Without arguments, ccr reports on the whole workspace; translations alone make a page too. The tables also go to
+    standard error. A fixed seed draws the example queries from the human captions.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_report
-    from ccr_cli.data.splits import refuse_unknown
-    from ccr_cli.report.page.compose import overview
-    from ccr_cli.stages.report.embedding_maps import sample_maps
-    from ccr_cli.stages.report.model_internals import sample_inside
-    from ccr_cli.stages.report.sample_searches import sample_searches
-    from ccr_cli.stages.report.stage import gather, write
+    from ccr_cli.stages.report.stage import ReportOptions
+    from ccr_cli.stages.report.stage import report as stage
 
-    refuse_unknown(split)
-    shown, maps, within = [], [], None
-    if searches:
-        console.say(f"example searches: {searches} a language")
-        shown = sample_searches(inputs, searches, split=split, device=device)
-    if map_:
-        console.say(f"a map of {map_} items")
-        maps = sample_maps(inputs, map_, split=split, device=device)
-    if inside:
-        console.say(f"what models do within: {inside} examples")
-        within = sample_inside(inputs, inside, split=split, device=device)
-    material, parents = gather(inputs, title, shown, published, maps, within)
-    made = write(inputs, material, parents, name=name, force=force)
-    show_report(overview(material))
+    options = ReportOptions(title, searches, map_, inside, split, published, device)
+    made, overview = stage(inputs, options, name=name, force=force)
+    show_report(overview)
     c.emit(inputs, [made], json)
     console.say(f"the page: {made.path / 'report.html'}")
 

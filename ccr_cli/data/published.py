@@ -1,4 +1,4 @@
-"""What papers print in their tables: `data_manifests/published`, described in its README."""
+"""The tables of papers: `data_manifests/published`, described in its README."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ PROTOCOLS = (
     "coco-cn-1k",
     "text-to-text",
 )
-"""How a published table may have been measured."""
+"""The protocols of published tables."""
 UNTRAINED = "untrained"
-"""How the note of a pre-trained model begins that saw no training data of the benchmark."""
+"""Start of the note on a pre-trained model that saw no training data of the benchmark."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """The tables, as frames of texts; a text that is not there is empty."""
+    """The tables as frames of texts; a missing text is empty."""
 
     figures: pd.DataFrame
-    """A row a figure: `COLUMNS`, with `noise` (0 without) and `value` as numbers."""
+    """A row per figure: `COLUMNS`, with `noise` (0 without) and `value` as numbers."""
     tables: pd.DataFrame
     """How each table was measured, a row for each of its data sets and languages."""
     papers: pd.DataFrame
@@ -59,7 +59,7 @@ class Published:
 
 
 def folder() -> Path:
-    """Where the tables lie."""
+    """The folder of the tables."""
     return bundled_root() / "published"
 
 
@@ -80,5 +80,5 @@ def _read(path: Path) -> pd.DataFrame:
 
 
 def row_name(data: str, noise: float, backbone: str, method: str) -> str:
-    """What `misprints.csv` calls a row of a table: `flickr30k / 0.2 / SGRAF / DisNCL`."""
+    """The name of a row of a table in `misprints.csv`: `flickr30k / 0.2 / SGRAF / DisNCL`."""
     return " / ".join(part for part in (data, f"{noise:g}" if noise else "", backbone, method) if part)

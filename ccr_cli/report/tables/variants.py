@@ -1,4 +1,4 @@
-"""What tells runs of one method apart in a table: their languages, their options, and whether people wrote for them."""
+"""Labels that distinguish runs of one method in a table: by languages, options and human captions."""
 
 from __future__ import annotations
 
@@ -9,50 +9,54 @@ from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import HUMAN
 
 DTYPE = "float32"
-"""What a run was trained in where its config does not say."""
+"""Precision of the training of a run whose config does not name it."""
 
 
 def variant_labels(
     runs: Mapping[str, tuple[Label, Mapping[str, Any]]], defaults: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Label]:
-    """Tells runs apart that bear one label, on one data set and language, but were trained with other options.
+    """Distinguishes runs with the same label, data set and language that were trained with other options.
 
     Args:
         runs: By id, the label and the run's config.json.
         defaults: By id, the options that the label stands for.
 
     Returns:
-        By id, the label, followed by the languages where they are several, and the options that vary among the runs of
-        one label and are not the default, e.g. `uml [lang=de+fr, beta=0.5]`: of that label, or of another one on the
-        same data set and language, so that what one label says no other leaves out; and always by `captions=human`
-        where people wrote what was trained on in the target language, `select=human` where that chose the epoch, and
-        `mended=1a2b3c` where captions on that list were translated again.
+        By id, the label, followed by several languages and by the options that vary among the runs of that label, or
+        of another one on the same data set and language, and are not the default: `uml [lang=de+fr, beta=0.5]`. Labels
+        always name `captions=human` if human captions in the target language were trained on, `select=human` if they
+        chose the epoch, and `mended=1a2b3c` if the captions on that list were translated again.
     """
-    out = {}
+    labels = {}
     usual = {run: {f"options.{k}": v for k, v in ((defaults or {}).get(run) or {}).items()} for run in runs}
     settings = {run: usual[run] | _settings(config) for run, (_, config) in runs.items()}
     groups = _one_table(runs)
     varying = [_varying([settings[run] for run in members]) for _, members in groups]
-    for (label, members), own_keys in zip(groups, varying, strict=True):
-        others = {key for (_, m), keys in zip(groups, varying, strict=True) if _meet(runs, members, m) for key in keys}
-        borne = {key for key in others - own_keys if key == "preset" or _short(key) in label.terms}
+    for (label, members), keys in zip(groups, varying, strict=True):
+        elsewhere = {
+            key for (_, m), other in zip(groups, varying, strict=True) if _meet(runs, members, m) for key in other
+        }
+        in_label = {key for key in elsewhere - keys if key == "preset" or _short(key) in label.terms}
         for run in members:
-            own, known = settings[run], usual[run] | {"dtype": DTYPE}
-            there = sorted(own_keys | (others - borne) & set(own))
-            told = [k for k in there if k not in known or own.get(k) != known[k]]
-            parts = several(runs[run][1]) + _translations(runs[run][1], [runs[other][1] for other in members])
-            parts += [f"{_short(key)}={own.get(key)}" for key in told]
-            parts += [f"mended={runs[run][1].get('mended')}"] * bool(runs[run][1].get("mended"))
-            parts += [f"captions={HUMAN}"] * bool(runs[run][1].get("human"))
-            parts += [f"select={HUMAN}"] * (runs[run][1].get("select") == HUMAN)
-            out[run] = label.with_options(parts) if parts else label
-    return out
+            config, values, known = runs[run][1], settings[run], usual[run] | {"dtype": DTYPE}
+            candidates = sorted(keys | (elsewhere - in_label) & set(values))
+            parts = several(config) + _translations(config, [runs[other][1] for other in members])
+            parts += [
+                f"{_short(key)}={values.get(key)}"
+                for key in candidates
+                if key not in known or values.get(key) != known[key]
+            ]
+            parts += [f"mended={config['mended']}"] if config.get("mended") else []
+            parts += [f"captions={HUMAN}"] if config.get("human") else []
+            parts += [f"select={HUMAN}"] if config.get("select") == HUMAN else []
+            labels[run] = label.with_options(parts) if parts else label
+    return labels
 
 
 def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
     """The options in which runs differ."""
-    keys = {key for each in settings for key in each}
-    return {key for key in keys if len({repr(each.get(key)) for each in settings}) > 1}
+    keys = {key for values in settings for key in values}
+    return {key for key in keys if len({repr(values.get(key)) for values in settings}) > 1}
 
 
 def _short(key: str) -> str:
@@ -60,7 +64,7 @@ def _short(key: str) -> str:
 
 
 def _meet(runs: Mapping[str, tuple[Label, Mapping[str, Any]]], some: Sequence[str], others: Sequence[str]) -> bool:
-    """Says whether two groups of runs may stand in one table: of one data set, and a language of both."""
+    """Whether two groups of runs may share a table: they have one data set, and a language in common."""
     (data, langs), (other_data, other_langs) = (
         (runs[group[0]][1].get("data"), {lang for run in group for lang in _langs(runs[run][1])})
         for group in (some, others)
@@ -69,16 +73,16 @@ def _meet(runs: Mapping[str, tuple[Label, Mapping[str, Any]]], some: Sequence[st
 
 
 def _one_table(runs: Mapping[str, tuple[Label, Mapping[str, Any]]]) -> list[tuple[Label, list[str]]]:
-    """Groups runs of one label that may stand in one table: of one data set and language, or several with it."""
+    """Groups runs with one label that may share a table: with one data set and language, or several that overlap."""
     groups: dict[tuple[Label, Any], list[tuple[set[str], list[str]]]] = {}
     for run, (label, config) in runs.items():
-        found = groups.setdefault((label, config.get("data")), [])
-        own, members = set(_langs(config)), [run]
-        for other in [each for each in found if each[0] & own]:
-            found.remove(other)
-            own, members = own | other[0], other[1] + members
-        found.append((own, members))
-    return [(label, members) for (label, _), found in groups.items() for _, members in found]
+        of_label = groups.setdefault((label, config.get("data")), [])
+        langs, members = set(_langs(config)), [run]
+        for other in [group for group in of_label if group[0] & langs]:
+            of_label.remove(other)
+            langs, members = langs | other[0], other[1] + members
+        of_label.append((langs, members))
+    return [(label, members) for (label, _), of_label in groups.items() for _, members in of_label]
 
 
 def _langs(config: Mapping[str, Any]) -> list[str]:
@@ -87,17 +91,17 @@ def _langs(config: Mapping[str, Any]) -> list[str]:
 
 
 def several(config: Mapping[str, Any]) -> list[str]:
-    """What a label says of the languages of a run; nothing of one alone."""
+    """The languages of a run in its label; nothing for a single one."""
     langs = _langs(config)
     drawn = ", drawn" if config.get("langs") == "draw" else ""
     return [f"lang={'+'.join(langs)}{drawn}"] if len(langs) > 1 else []
 
 
 def _translations(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a label says of the translations into several languages, where others are of other ones into the same."""
+    """The translations of a run in its label, where other runs have others into the same language."""
     known = {lang: {str((other.get("translations") or {}).get(lang)) for other in others} for lang in _langs(config)}
-    made = config.get("translations") or {}
-    return [f"{lang}={made[lang]}" for lang in made if len(known[lang] - {"None"}) > 1]
+    translations = config.get("translations") or {}
+    return [f"{lang}={translations[lang]}" for lang in translations if len(known[lang] - {"None"}) > 1]
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The translations that a report shows, with their English, their way back and what people wrote."""
+"""The translations of a report, with source, back-translation and human references of every caption."""
 
 from __future__ import annotations
 
@@ -22,52 +22,58 @@ _TEXTS = ["source_caption_id", "split", "direction", "text"]
 def gather_translations(
     inputs: Inputs, runs: Iterable[base.Artifact]
 ) -> tuple[list[ReportTranslation], list[base.Artifact]]:
-    """Takes the translations given, and those that runs were trained on; with nothing given, all of the workspace.
+    """Reads the given translations and those of runs; without given artifacts, all of the workspace.
 
     Args:
-        inputs: What was given.
-        runs: The runs that the report is on.
+        inputs: The given artifacts.
+        runs: The runs of the report.
 
     Returns:
-        What to show, and the artifacts that it is from.
+        The translations, and their artifacts.
 
     Raises:
-        ArtifactError: If one that was given does not fit its data set any more.
+        ArtifactError: If a given one does not fit its data set any more.
     """
-    found = {a.id: a for a in inputs.given if a.kind == "translation"}
-    given = set(found)
+    chosen = {a.id: a for a in inputs.given if a.kind == "translation"}
+    explicit = set(chosen)
     if not inputs.given:
-        found |= {a.id: a for a in inputs.all("translation")}
+        chosen |= {a.id: a for a in inputs.all("translation")}
     for run in runs:
         for link in run.parents:
-            if link.kind == "translation" and link.id not in found:
+            if link.kind == "translation" and link.id not in chosen:
                 try:
-                    found[link.id] = inputs.workspace.linked(run, link)
+                    chosen[link.id] = inputs.workspace.linked(run, link)
                 except ArtifactError as error:
                     warn(f"{link.path} is left out: {error.message}")
-    made, kept = [], []
-    for artifact in sorted(found.values(), key=lambda a: a.path):
+    translations, artifacts = [], []
+    for artifact in sorted(chosen.values(), key=lambda a: a.path):
         try:
-            made.append(_translation(inputs, artifact))
+            translations.append(_translation(inputs, artifact))
         except ArtifactError as error:
-            if artifact.id in given:
+            if artifact.id in explicit:
                 raise
             warn(f"{artifact.name} is left out: {error.message}")
             continue
         inputs.note(artifact)
-        kept.append(artifact)
-    made = sorted(_told_apart(made, kept), key=lambda each: (each.data, each.lang, each.label))
-    return made, kept
+        artifacts.append(artifact)
+    names = [(t.data, t.lang, t.label) for t in translations]
+    unique = [
+        replace(t, label=f"{t.label} [{artifact.name}]") if names.count(name) > 1 else t
+        for t, name, artifact in zip(translations, names, artifacts, strict=True)
+    ]
+    return sorted(unique, key=lambda t: (t.data, t.lang, t.label)), artifacts
 
 
 def _translation(inputs: Inputs, artifact: base.Artifact) -> ReportTranslation:
     if not translation.has_quality(artifact):
         raise ArtifactError(
-            f"{artifact.path} was made before ccr said of every caption what is wrong with it",
+            f"{artifact.path} was made by an older ccr, which did not measure quality",
             hint="make it again: ccr translate --force",
         )
     source = inputs.parent(artifact, "dataset")
-    engine, model = str(artifact.request["engine"]), _model(artifact)
+    engine = str(artifact.request["engine"])
+    environment = (artifact.about.get("environment") or {}).get("engine.forward") or {}
+    model = str(environment.get("model") or "")
     label = model if engine == "recorded" and model else f"{engine} {model}".strip()
     rounds = int(artifact.request.get("rounds", 1))
     label += f" ({rounds} rounds)" if rounds > 1 else ""
@@ -77,7 +83,7 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> ReportTranslation:
 
 
 def _texts(artifact: base.Artifact) -> dict[str, str]:
-    """What the forward captions of each split hash to."""
+    """Hash of the forward captions of each split."""
     frame = artifact_table(artifact, "captions.parquet", translation.CAPTIONS, _TEXTS)
     rows = frame[frame["direction"] == "forward"].sort_values("source_caption_id")
     return {
@@ -86,30 +92,15 @@ def _texts(artifact: base.Artifact) -> dict[str, str]:
     }
 
 
-def _model(artifact: base.Artifact) -> str:
-    """The model that made the forward translation, as the engine named it."""
-    told = (artifact.about.get("environment") or {}).get("engine.forward") or {}
-    return str(told.get("model") or "")
-
-
-def _told_apart(made: list[ReportTranslation], artifacts: list[base.Artifact]) -> list[ReportTranslation]:
-    """Adds the artifact's name where two of one data set and language are called the same."""
-    names = [(each.data, each.lang, each.label) for each in made]
-    return [
-        replace(each, label=f"{each.label} [{artifact.name}]") if names.count(name) > 1 else each
-        for each, name, artifact in zip(made, names, artifacts, strict=True)
-    ]
-
-
 def _captions(artifact: base.Artifact, data: base.Artifact) -> pd.DataFrame:
-    """The forward captions as `material.Translation.load` gives them."""
+    """The forward captions as `ReportTranslation.load` returns them."""
     source = dataset.read(data)
     frame = translation.read(artifact)
     back = frame[frame["direction"] == "back"].set_index("source_caption_id")["text"]
     rows = frame[frame["direction"] == "forward"].merge(translation.read_quality(artifact), on="caption_id")
     human, _ = references(source, source.source_lang, translation.language(artifact))
-    wrote = {caption: texts[0] for each in human for caption, texts in each.of.items()}
+    reference_of = {caption: texts[0] for known in human for caption, texts in known.of.items()}
     text_of = source.captions.set_index("caption_id")["text"]
-    known = {"back": rows["caption_id"].map(back), "human": rows["source_caption_id"].map(wrote)}
-    texts = {name: each.astype(object).where(each.notna(), None) for name, each in known.items()}
+    known = {"back": rows["caption_id"].map(back), "human": rows["source_caption_id"].map(reference_of)}
+    texts = {name: column.astype(object).where(column.notna(), None) for name, column in known.items()}
     return rows.assign(source=rows["source_caption_id"].map(text_of), **texts)

@@ -14,8 +14,7 @@ from toy import Chain
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
-from ccr_cli.stages.report.embedding_maps import sample_maps
-from ccr_cli.stages.report.sample_searches import sample_searches
+from ccr_cli.stages.report.examples import sample_maps, sample_searches
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
 

@@ -7,6 +7,7 @@ import hashlib
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import fakes as fake
 import pytest
@@ -16,7 +17,7 @@ from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import ExampleHit, ExampleSearch
-from ccr_cli.stages.report.stage import report, summary
+from ccr_cli.stages.report.stage import gather, summary, write
 from ccr_cli.stages.shared.inputs import Inputs
 
 METHODS = ("infonce", "uml", "infonce (oracle)")
@@ -81,6 +82,11 @@ class Page(HTMLParser):
                 self.ids.append(str(value))
             if name.startswith("on"):
                 self.handlers.append(name)
+
+
+def report(inputs: Inputs, *, name: str | None = None, force: bool = False, **shown: Any) -> base.Artifact:
+    """Writes a report."""
+    return write(inputs, *gather(inputs, **shown), name=name, force=force)
 
 
 def test_the_report_is_complete_and_names_its_parents(workspace: Workspace) -> None:
@@ -164,7 +170,7 @@ def test_without_an_evaluation_the_error_says_what_to_type(tmp_path: Path, works
         report(Inputs(Workspace(tmp_path / "empty")))
     assert caught.value.exit_code == 4 and "ccr evaluate" in str(caught.value.hint)
     shutil.rmtree(workspace.root / "evaluations")
-    with pytest.raises(ArtifactError, match="no evaluation of the runs given"):
+    with pytest.raises(ArtifactError, match="no evaluation of the given runs"):
         report(Inputs.from_paths(workspace, ["runs/toy-emoji-es-uml-noise0.4-seed0"]))
 
 
@@ -201,14 +207,15 @@ def test_a_lost_data_set_costs_only_its_pictures(workspace: Workspace, capsys: p
 
 
 def test_a_picture_outside_the_media_root_is_never_shown(workspace: Workspace, tmp_path: Path) -> None:
-    from ccr_cli.stages.report.stage import _image
+    from ccr_cli.stages.report.examples import media_finder
 
     root = workspace.root / "datasets/toy-emoji/media"
     (tmp_path / "secret.png").write_bytes((root / "1.png").read_bytes())
     (root / "link.png").symlink_to(tmp_path / "secret.png")
     media: dict[str, str | None] = {"a": "1.png", "b": "../../../../secret.png", "c": "link.png", "d": None}
-    assert [_image(root, media, i) is not None for i in "abcde"] == [True, False, False, False, False]
-    assert _image(None, media, "a") is None
+    find = media_finder(root, media)
+    assert [find(item) is not None for item in "abcde"] == [True, False, False, False, False]
+    assert media_finder(None, media)("a") is None
 
 
 def test_runs_with_other_options_stand_apart(workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.results import is_oracle
-from ccr_cli.stages.report.sample_searches import best_runs
+from ccr_cli.stages.report.examples import best_runs
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.labels import default_options, knows_truth, method_label
 

@@ -21,7 +21,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.metrics.detection import detection
 from ccr_cli.report.tables.results import results_frame
 from ccr_cli.report.tables.table import Table, to_csv
-from ccr_cli.stages.report.sample_searches import best_runs
+from ccr_cli.stages.report.examples import best_runs
 from ccr_cli.stages.report.stage import gather, summary
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs

@@ -1,0 +1,316 @@
+"""Examples for a report, by the best run of each language: searches, maps of embeddings, and the inside of models.
+
+Nobody picks the examples: a fixed seed draws them without a look at the results.
+
+Shape suffixes: B pairs of a batch, D embedding, V items, T captions, L tokens of a caption, M of its translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, run, translation
+from ccr_cli.artifacts.parquet import artifact_table
+from ccr_cli.data.seeds import derive
+from ccr_cli.data.splits import items_of
+from ccr_cli.errors import ArtifactError
+from ccr_cli.report.content import CrossAttention, EmbeddingMap, ExampleHit, ExampleSearch, ModelInternals
+from ccr_cli.stages.search.stage import Searcher, SearchOptions, search
+from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.labels import knows_truth
+from ccr_cli.stages.shared.load_run import load_method, translations_of
+from ccr_cli.stages.shared.triplets import gallery, read_visuals, without
+
+TOP = 5
+"""Results of an example search."""
+FEWEST, LONGEST = 2, 10
+"""Tokens of a text whose attention is shown."""
+SELECTED_BY = {"mt": 2, "human": 1}
+"""Preference among the validation queries that chose the epoch: their figures cannot be compared with each other."""
+
+
+def best_runs(inputs: Inputs) -> list[tuple[str, base.Artifact]]:
+    """The best run of each language and data set.
+
+    Best is the highest SumR on validation among runs selected by the same kind of queries: machine-translated ones if
+    there are any, else human ones. A run trained on categories is taken, by mAP, where there is no other; one whose
+    judge knows the truth is never taken.
+    """
+    best: dict[tuple[str, str], tuple[tuple[bool, int, float], base.Artifact]] = {}
+    for artifact in inputs.all("run"):
+        config = run.config(artifact)
+        if knows_truth(config):
+            continue
+        for lang in run.langs(config):
+            key = (lang, artifact.parent("dataset").id)
+            reached = _validation(artifact, config["select"], config.get("criterion", "SumR"), lang)
+            if key not in best or reached > best[key][0]:
+                best[key] = (reached, artifact)
+    chosen = [(lang, artifact) for (lang, _), (_, artifact) in best.items()]
+    return sorted(chosen, key=lambda pair: (pair[0], pair[1].name))
+
+
+def _validation(artifact: base.Artifact, select: str, criterion: str, lang: str) -> tuple[bool, int, float]:
+    """How good a run is in a language, after the epoch that was kept."""
+    history, figure = run.history(artifact), f"val.{criterion}"
+    if figure not in history or history[figure].isna().all():
+        return criterion == "SumR", 0, 0.0
+    kept: Any = history.iloc[int(np.nanargmax(history[figure]))]
+    value = float(kept.get(f"val.langs.{lang}.{criterion}", kept[figure]))
+    return criterion == "SumR", SELECTED_BY.get(select, 0), value
+
+
+def image_finder(data: base.Artifact) -> Callable[[str], Path | None]:
+    """A function from the id of an item to its picture; nothing outside the media root is ever read."""
+    items = artifact_table(data, "items.parquet", dataset.ITEMS, ["item_id", "media"])
+    return media_finder(dataset.media_root(data), dict(zip(items["item_id"], items["media"], strict=True)))
+
+
+def media_finder(root: Path | None, media: Mapping[str, str | None]) -> Callable[[str], Path | None]:
+    """Likewise, from the media root and the path of each item relative to it."""
+
+    def find(item_id: str) -> Path | None:
+        path = dataset.media_path(root, media.get(item_id))
+        return path if path is not None and path.is_file() else None
+
+    return find
+
+
+@dataclass(frozen=True)
+class _Captions:
+    """The captions of the items of a split, and the glosses of items."""
+
+    frame: pd.DataFrame
+    source_lang: str
+    gloss_of: pd.Series[Any]
+    """By item, its first caption in the source language."""
+
+    def of(self, lang: str, k: int | None = None) -> pd.DataFrame:
+        """The captions in a language; with `k` only the k-th of each item."""
+        frame = self.frame[self.frame["lang"] == lang]
+        return frame if k is None else frame[frame["k"] == k]
+
+    def gloss(self, item_id: str) -> str | None:
+        """A caption of an item in the source language."""
+        return self.gloss_of.get(item_id)
+
+
+def _captions(inputs: Inputs, trained: base.Artifact, split: str) -> _Captions:
+    data = dataset.read(inputs.parent(trained, "dataset"))
+    items = set(items_of(data.items, split)["item_id"])
+    source = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
+    glosses = source.drop_duplicates("item_id").set_index("item_id")["text"]
+    return _Captions(data.captions[data.captions["item_id"].isin(items)], data.source_lang, glosses)
+
+
+def _draw(what: str, lang: str, number: int, count: int) -> np.ndarray:
+    """`count` of `number` places in order, drawn by a fixed seed."""
+    return np.sort(np.random.default_rng(derive(0, what, lang)).permutation(number)[:count])
+
+
+def sample_searches(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[ExampleSearch]:
+    """Searches with the best run of each data set and language; the queries are short human captions (k = 0).
+
+    Args:
+        inputs: The runs given, else those of the workspace.
+        count: Queries per language.
+        split: Items to search.
+        device: `auto`, `cpu` or `cuda`.
+
+    Returns:
+        The searches, by data set and language; none where there is no run with human queries.
+    """
+    examples = []
+    for lang, trained in best_runs(inputs):
+        captions = _captions(inputs, trained, split)
+        queries = captions.of(lang, k=0)
+        queries = queries.iloc[_draw("sample searches", lang, len(queries), count)]
+        if queries.empty:
+            continue
+        glosses = captions.of(captions.source_lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
+        answers = search(inputs, trained, list(queries["text"]), split=split, top=TOP, device=device)
+        for answer, item in zip(answers, queries["item_id"], strict=True):
+            hits = [ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits]
+            gloss_lang = captions.source_lang if item in glosses.index else ""
+            examples.append(
+                ExampleSearch(
+                    query=answer.query,
+                    lang=lang,
+                    results=hits,
+                    gloss=glosses.get(item),
+                    run=trained.name,
+                    uncertainty=answer.uncertainty,
+                    gloss_lang=gloss_lang,
+                )
+            )
+    return examples
+
+
+@torch.no_grad()
+def sample_maps(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[EmbeddingMap]:
+    """Maps by the best run of each data set and language.
+
+    Args:
+        inputs: The runs given, else those of the workspace.
+        count: Items of a map, drawn by a fixed seed among those with captions.
+        split: Of which items.
+        device: `auto`, `cpu` or `cuda`.
+
+    Returns:
+        The maps; none of a language without human captions of these items.
+    """
+    maps, on = [], choose_device(device)
+    for lang, trained in best_runs(inputs):
+        source = inputs.parent(trained, "dataset")
+        method, tokenizer = load_method(trained, on)
+        data = without(dataset.read(source), getattr(method.config, "left_out", ""))
+        captions = data.captions[data.captions["lang"] == lang]
+        try:
+            shown = gallery(data, inputs.parent(trained, "features"), split, captions, lang, method.config.needs())
+        except ArtifactError:
+            continue
+        described = np.unique(shown.item_T)
+        rows = np.sort(np.random.default_rng(derive(0, "map", lang)).permutation(described)[:count])
+        drawn_T = np.isin(shown.item_T, rows)
+        visual = embed_visuals(method, shown.visual, on, torch.from_numpy(rows))
+        texts = encode_and_embed(method, tokenizer, [shown.texts[i] for i in np.flatnonzero(drawn_T)], on)
+        maps.append(
+            EmbeddingMap(
+                run=trained.name,
+                lang=lang,
+                item_ids=[shown.item_ids[row] for row in rows],
+                item_VD=visual.cpu().numpy(),
+                text_TD=texts.float().cpu().numpy(),
+                item_T=np.searchsorted(rows, shown.item_T[drawn_T]),
+                image=image_finder(source),
+            )
+        )
+    return maps
+
+
+def sample_internals(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> ModelInternals:
+    """Examples from inside models: of each method that has some, the run with the least noise and the lowest seed.
+
+    Picture queries are searched with the best runs.
+
+    Args:
+        inputs: The runs given, else those of the workspace.
+        count: Examples of each kind.
+        split: Of which items.
+        device: `auto`, `cpu` or `cuda`.
+    """
+    on = choose_device(device)
+    with_targets, with_attention = _first_able(inputs, "soft_targets"), _first_able(inputs, "attention")
+    return ModelInternals(
+        pictures=[s for lang, best in best_runs(inputs) for s in _pictures(inputs, best, lang, count, split, device)],
+        targets=_targets(inputs, with_targets, count, split, on) if with_targets else (),
+        attention=_attention(inputs, with_attention, count, split, on) if with_attention else (),
+    )
+
+
+def _first_able(inputs: Inputs, ability: str) -> base.Artifact | None:
+    """The run that shows an ability of its method."""
+    able = []
+    for artifact in inputs.all("run"):
+        config = run.config(artifact)
+        if hasattr(registry.load("methods", config["method"]).Method, ability) and not knows_truth(config):
+            ratio = float((config["noise"] or {}).get("ratio", 0.0))
+            able.append((ratio, int(config["seed"]), artifact.name, artifact))
+    return min(able, key=lambda entry: entry[:3])[3] if able else None
+
+
+@torch.no_grad()
+def _targets(
+    inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device
+) -> list[ExampleSearch]:
+    """Captions with the shares that soft targets give to the pictures of a batch, from the surest to the least sure.
+
+    The batch has a caption per item.
+    """
+    source, lang = inputs.parent(trained, "dataset"), run.langs(run.config(trained))[0]
+    captions = _captions(inputs, trained, split)
+    text_of = captions.of(lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
+    method: Any
+    method, tokenizer = load_method(trained, device)
+    visual, ids = read_visuals(inputs.parent(trained, "features"), list(text_of.index), method.config.needs())
+    if len(ids) < 2:
+        return []
+    rows = _draw("soft targets", lang, len(ids), method.config.batch_size)
+    items = [ids[row] for row in rows]
+    image = image_finder(source)
+    visual_BD = embed_visuals(method, visual, device, torch.from_numpy(rows))
+    text_BD = encode_and_embed(method, tokenizer, [text_of[item] for item in items], device)
+    share_BB = method.soft_targets(visual_BD, text_BD).cpu().numpy()
+    surest = np.argsort(-share_BB.diagonal(), kind="stable")
+    shown = surest[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]
+    examples = []
+    for row in shown.tolist():
+        hits = [
+            ExampleHit(items[i], captions.gloss(items[i]) or "", float(share_BB[row, i]), image(items[i]), i == row)
+            for i in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()
+        ]
+        gloss = captions.gloss(items[row])
+        query = str(text_of[items[row]])
+        examples.append(ExampleSearch(query, lang, hits, gloss, trained.name, gloss_lang=captions.source_lang))
+    return examples
+
+
+@torch.no_grad()
+def _attention(
+    inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device
+) -> list[CrossAttention]:
+    """Captions of a readable length with the translations that the run was trained on."""
+    captions = _captions(inputs, trained, split)
+    method: Any
+    method, tokenizer = load_method(trained, device)
+    translations, _ = translations_of(inputs.workspace, trained)
+    if not translations:
+        return []
+    lang, artifact = next(iter(translations.items()))
+    table = translation.read(artifact)
+    table = table[(table["direction"] == "forward") & (table["status"] == "ok")]
+    text_of = dict(zip(table["source_caption_id"], table["text"], strict=True))
+    pairs = captions.of(captions.source_lang)
+    pairs = pairs[pairs["caption_id"].isin(set(text_of))]
+    examples: list[CrossAttention] = []
+    for row in np.random.default_rng(derive(0, "attention", lang)).permutation(len(pairs)):
+        texts = str(pairs["text"].iloc[row]), text_of[pairs["caption_id"].iloc[row]]
+        tokens = [tokenizer.words(text) for text in texts]
+        if len(examples) < count and all(FEWEST <= len(words) <= LONGEST for words in tokens):
+            source, target = (tokenizer.encode([text]).select(torch.tensor([0])).to(device) for text in texts)
+            share_LM = method.attention(source, target)[0].float().cpu().numpy()
+            examples.append(CrossAttention(trained.name, lang, tokens[0], tokens[1], share_LM))
+    return examples
+
+
+def _pictures(
+    inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str
+) -> list[ExampleSearch]:
+    """Pictures of items with human captions, and the captions found for them."""
+    captions = _captions(inputs, trained, split)
+    ids = list(dict.fromkeys(captions.of(lang)["item_id"]))
+    if not ids:
+        return []
+    chosen = [ids[row] for row in _draw("pictures", lang, len(ids), count)]
+    searcher = Searcher(inputs, trained, SearchOptions(split, "captions", lang, device))
+    needs = load_method(trained, choose_device(device))[0].config.needs()
+    visual, known = read_visuals(inputs.parent(trained, "features"), chosen, needs)
+    examples = []
+    for row, item in enumerate(known):
+        answer = searcher.picture(visual.select(torch.tensor([row])), item, TOP)
+        hits = [
+            ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, captions.gloss(h.item_id))
+            for h in answer.hits
+        ]
+        image = searcher.image(item)
+        examples.append(ExampleSearch(item, lang, hits, None, trained.name, answer.uncertainty, image))
+    return examples
