@@ -96,7 +96,7 @@ def _first_above(reached_rQ: IntArray, at_r: IntArray) -> IntArray:
     return found
 
 
-class Gallery:
+class RankedGallery:
     """The queries of both directions of one gallery, as sums over items."""
 
     def __init__(self, t2v: RankedQueries, v2t: RankedQueries) -> None:
@@ -163,7 +163,7 @@ class Interval:
 
 
 def intervals(
-    folds: Sequence[Gallery], *, seed: int = 0, samples: int = SAMPLES, level: float = LEVEL
+    folds: Sequence[RankedGallery], *, seed: int = 0, samples: int = SAMPLES, level: float = LEVEL
 ) -> dict[str, Interval]:
     """The interval of every figure, or of its mean over folds.
 

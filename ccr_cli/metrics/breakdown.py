@@ -1,7 +1,6 @@
-"""Figures of groups of queries: short and long ones, and those that were translated well or badly.
+"""Figures of groups of queries: by length, and by the quality of their translation.
 
-Borders depend on the queries alone, never on how they were answered: two runs that were asked the same have the same
-groups.
+Borders depend on the queries alone, never on their ranks: two runs with the same queries have the same groups.
 
 Shape legend: Q queries.
 """
@@ -24,15 +23,15 @@ GROUPS = 5
 
 
 def lengths(texts: Sequence[str], lang: str) -> tuple[FloatArray, str]:
-    """How long queries are: in words, in languages without spaces between words in characters; and which it is.
+    """Length of each query and its unit: words, or characters in languages without spaces between words.
 
     >>> lengths(["a red dog"], "en"), lengths(["两只 狗"], "zh")
     ((array([3.]), 'words'), (array([3.]), 'characters'))
     """
     words = [text.split() for text in texts]
     if has_spaces(lang):
-        return np.array([len(each) for each in words], dtype=np.float64), "words"
-    return np.array([len("".join(each)) for each in words], dtype=np.float64), "characters"
+        return np.array([len(query) for query in words], dtype=np.float64), "words"
+    return np.array([len("".join(query)) for query in words], dtype=np.float64), "characters"
 
 
 def split(value_Q: FloatArray, groups: int = GROUPS) -> list[NDArray[np.bool_]]:
@@ -49,9 +48,9 @@ def split(value_Q: FloatArray, groups: int = GROUPS) -> list[NDArray[np.bool_]]:
 def figures(rank_Q: FloatArray, ap_Q: FloatArray, member_Q: NDArray[np.bool_]) -> dict[str, Any]:
     """The figures of a group: number and share of its queries, R@K, MedR and mAP."""
     rank, ap = rank_Q[member_Q], ap_Q[member_Q]
-    told: dict[str, Any] = {"queries": len(rank), "share": len(rank) / max(len(rank_Q), 1)}
-    told |= {f"R@{k}": 100 * float((rank <= k).mean()) if len(rank) else None for k in KS}
-    return told | {
+    out: dict[str, Any] = {"queries": len(rank), "share": len(rank) / max(len(rank_Q), 1)}
+    out |= {f"R@{k}": 100 * float((rank <= k).mean()) if len(rank) else None for k in KS}
+    return out | {
         "MedR": float(np.median(rank)) if len(rank) else None,
         "mAP": 100 * float(ap.mean()) if len(rank) else None,
     }
@@ -61,7 +60,7 @@ def by_value(value_Q: FloatArray, rank_Q: FloatArray, ap_Q: FloatArray, groups: 
     """The figures of groups of rising values, each with its lowest and highest value.
 
     Args:
-        value_Q: What tells queries apart; nan: not known.
+        value_Q: What queries are grouped by; nan: not known.
         rank_Q: Rank of the best positive of each.
         ap_Q: Average precision of each.
         groups: Most groups.

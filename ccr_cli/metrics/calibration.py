@@ -1,8 +1,8 @@
 """Does the stated uncertainty of a query know when retrieval fails?
 
 A query *fails* if its best positive is not first (rank above 1, under the caller's tie rule). Queries without a
-positive (rank nan) are left out. Queries of equal uncertainty cannot be told apart, so they stand in every order
-equally: the curve takes the expectation, and a constant uncertainty gives a flat curve at the overall failure rate.
+positive (rank nan) are left out. Queries of equal uncertainty have no order, so the curve takes the expectation
+over all orders, and a constant uncertainty gives a flat curve at the overall failure rate.
 
 Shape legend: Q queries, B bins.
 """

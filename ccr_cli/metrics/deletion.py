@@ -46,27 +46,29 @@ class Deletion:
 
 
 def delete(
-    sim_QG: Tensor, doubt_QG: Tensor, positives: Positives, threshold: float | None, *, tie: str = "mid"
+    sim_QG: Tensor, unc_QG: Tensor, positives: Positives, threshold: float | None, *, tie: str = "mid"
 ) -> Deletion:
-    """Deletes every pair whose doubt exceeds the threshold, and ranks what is left.
+    """Deletes every pair whose uncertainty exceeds the threshold, and ranks what is left.
 
     Average precision is over the right answers that are kept.
 
     Args:
         sim_QG: Similarities, float32 or float64, shape (Q, G).
-        doubt_QG: What decides, higher means worse: uncertainty, or similarity negated; shape (Q, G).
+        unc_QG: Uncertainty, or similarity negated; higher means worse; shape (Q, G).
         positives: The right answers of each query in the gallery.
-        threshold: On the scale of the doubt, or None to delete nothing.
+        threshold: On the scale of the uncertainty, or None to delete nothing.
         tie: mid, optimistic or pessimistic.
 
     Raises:
-        ValueError: If shapes do not fit or a doubt is NaN.
+        ValueError: If shapes do not fit or an uncertainty is NaN.
     """
-    if doubt_QG.shape != sim_QG.shape or len(positives) != len(sim_QG):
-        raise ValueError(f"doubt {tuple(doubt_QG.shape)}, similarities {tuple(sim_QG.shape)}, {len(positives)} queries")
-    if bool(doubt_QG.isnan().any()):
-        raise ValueError("NaN among what decides on deletion")
-    kept_QG = torch.ones_like(doubt_QG, dtype=torch.bool) if threshold is None else doubt_QG <= threshold
+    if unc_QG.shape != sim_QG.shape or len(positives) != len(sim_QG):
+        raise ValueError(
+            f"uncertainties {tuple(unc_QG.shape)}, similarities {tuple(sim_QG.shape)}, {len(positives)} queries"
+        )
+    if bool(unc_QG.isnan().any()):
+        raise ValueError("NaN among the uncertainties")
+    kept_QG = torch.ones_like(unc_QG, dtype=torch.bool) if threshold is None else unc_QG <= threshold
     row = np.repeat(np.arange(len(positives)), positives.counts)
     there = kept_QG.cpu().numpy()[row, positives.index]
     left = Positives(
@@ -76,7 +78,7 @@ def delete(
     # what is deleted stands below everything, so it competes with nothing that is kept
     sim = matrix_sim(sim_QG.masked_fill(~kept_QG, -torch.inf))
     ap_Q = rank_queries(sim, len(sim_QG), sim_QG.shape[1], left).ap(tie)
-    answered_Q, asked = left.counts > 0, int((positives.counts > 0).sum())
+    answered_Q, answerable = left.counts > 0, int((positives.counts > 0).sum())
     pairs = int(kept_QG.sum())
     return Deletion(
         threshold=threshold,
@@ -85,20 +87,20 @@ def delete(
         positives=int(left.counts.sum()),
         queries=int(answered_Q.sum()),
         map_kept=100 * float(ap_Q[answered_Q].mean()) if answered_Q.any() else None,
-        map_all=100 * float(ap_Q[answered_Q].sum()) / asked if asked else None,
+        map_all=100 * float(ap_Q[answered_Q].sum()) / answerable if answerable else None,
     )
 
 
 def deletion_curve(
-    sim_QG: Tensor, doubt_QG: Tensor, positives: Positives, rates: Sequence[float] = RATES, *, tie: str = "mid"
+    sim_QG: Tensor, unc_QG: Tensor, positives: Positives, rates: Sequence[float] = RATES, *, tie: str = "mid"
 ) -> list[Deletion]:
-    """Deletes growing shares of the pairs, the most doubtful first.
+    """Deletes growing shares of the pairs, the most uncertain first.
 
-    Pairs of equal doubt stay together, so the share deleted may be smaller than was asked for.
+    Pairs of equal uncertainty stay together, so a smaller share than the rate may be deleted.
 
     Args:
         sim_QG: As in `delete`.
-        doubt_QG: As in `delete`.
+        unc_QG: As in `delete`.
         positives: As in `delete`.
         rates: Shares to delete, each in [0, 1).
         tie: As in `delete`.
@@ -108,10 +110,10 @@ def deletion_curve(
     """
     if not all(0 <= rate < 1 for rate in rates):
         raise ValueError(f"deletion rates {tuple(rates)} do not lie in [0, 1)")
-    sorted_N: NDArray[np.float64] = np.sort(doubt_QG.double().cpu().numpy(), axis=None)
+    sorted_N: NDArray[np.float64] = np.sort(unc_QG.double().cpu().numpy(), axis=None)
     curve = []
     for rate in rates:
         keep = math.ceil((1 - rate) * len(sorted_N) - 1e-9)
         threshold = None if keep >= len(sorted_N) else float(sorted_N[keep - 1])
-        curve.append(delete(sim_QG, doubt_QG, positives, threshold, tie=tie))
+        curve.append(delete(sim_QG, unc_QG, positives, threshold, tie=tie))
     return curve

@@ -119,9 +119,9 @@ def belief_calibration(p_clean: ArrayLike, is_noisy: ArrayLike, *, bins: int = 1
         bins: Bins of equal width over [0, 1]; empty ones are left out.
 
     Returns:
-        `brier`, the mean square of probability less truth; `brier_constant`, that of the true share told of every
-        pair; `ece`, the mean gap between probability and share over the bins, weighted by their pairs; and the `bins`
-        with `p_clean` (mean), `clean` (share) and `pairs`. None where there is no pair.
+        `brier`, the mean square of probability less truth; `brier_constant`, that of the true share as the probability
+        of every pair; `ece`, the mean gap between probability and share over the bins, weighted by their pairs; and
+        the `bins` with `p_clean` (mean), `clean` (share) and `pairs`. None where there is no pair.
 
     Raises:
         ValueError: If the lengths differ, or a probability is NaN or lies outside [0, 1].
@@ -134,14 +134,15 @@ def belief_calibration(p_clean: ArrayLike, is_noisy: ArrayLike, *, bins: int = 1
     intact_N = ~noisy_N
     bin_N = np.minimum((clean_N * bins).astype(int), bins - 1)
     filled, code_N, pairs = np.unique(bin_N, return_inverse=True, return_counts=True)
-    told, true = (np.bincount(code_N, weights=each, minlength=len(filled)) / pairs for each in (clean_N, intact_N))
+    stated, true = (np.bincount(code_N, weights=w, minlength=len(filled)) / pairs for w in (clean_N, intact_N))
     share = float(intact_N.mean())
     return {
         "brier": float(((clean_N - intact_N) ** 2).mean()),
         "brier_constant": share * (1 - share),
-        "ece": float((pairs * np.abs(told - true)).sum() / pairs.sum()),
+        "ece": float((pairs * np.abs(stated - true)).sum() / pairs.sum()),
         "bins": [
-            {"p_clean": float(p), "clean": float(t), "pairs": int(n)} for p, t, n in zip(told, true, pairs, strict=True)
+            {"p_clean": float(p), "clean": float(t), "pairs": int(n)}
+            for p, t, n in zip(stated, true, pairs, strict=True)
         ],
     }
 

@@ -75,18 +75,18 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What can be said of each caption."""
+    """Evidence about each caption."""
 
     length_ratio: FloatArray
     """(N,) characters of the target by those of the source; nan where one of them is empty, or there is none"""
     length_z: FloatArray
-    """(N,) how unusual that is, in standard deviations; nan where it cannot be said"""
+    """(N,) how unusual that is, in standard deviations; nan where it is not known"""
     sources: IntArray
     """(N,) how many different sources have this translation; 0 where there is none"""
     left_in: IntArray
     """(N,) words of the source that stand in the target as they were, and are not known as words of its language"""
     flags: dict[str, BoolArray | None]
-    """(N,) each, by the names of `FLAGS`; None where it cannot be said of this language or of so few captions"""
+    """(N,) each, by the names of `FLAGS`; None where it is not known for this language or too few captions"""
     lengths: Lengths | None
 
 
@@ -97,7 +97,7 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
 
     Args:
         sources: (N,) what was translated.
-        targets: (N,) its translations; None where it failed: of that nothing is said, and nothing is flagged.
+        targets: (N,) its translations; None where it failed; a failed caption has no evidence and is not flagged.
         source_lang: BCP 47 tag.
         target_lang: BCP 47 tag.
 

@@ -46,12 +46,12 @@ def tokenizer(lang: str) -> tuple[str, str]:
     from sacrebleu.metrics.bleu import BLEU
 
     code = lang.lower().replace("_", "-").partition("-")[0]
-    wanted = _TOKENIZERS.get(code, "13a")
+    tokenizer = _TOKENIZERS.get(code, "13a")
     try:
-        BLEU(tokenize=wanted)
+        BLEU(tokenize=tokenizer)
     except RuntimeError:  # what sacrebleu raises if the tokeniser's package is not installed
-        return "char", f"BLEU of characters, since {wanted} is not installed: pip install 'sacrebleu[{code}]'"
-    return wanted, ""
+        return "char", f"BLEU of characters, since {tokenizer} is not installed: pip install 'sacrebleu[{code}]'"
+    return tokenizer, ""
 
 
 def corpus_scores(

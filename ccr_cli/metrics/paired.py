@@ -4,8 +4,8 @@ The interval is that of the difference, both systems weighted by the same resamp
 randomisation) asks how often a difference as large arises if each item had answered for the two systems with their
 names swapped by a coin: the sign of its part in the difference is flipped, its queries of both directions together.
 
-Several seeds of a system count as the mean of their figures. Interval and test then speak of these trained models on
-other items, not of other seeds: their deviation stands beside.
+Several seeds of a system count as the mean of their figures. Interval and test then describe these trained models on
+other items, not other seeds.
 
 Shape legend: I items, R resamples or flips, C figures, K means of one direction.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.bootstrap import FIGURES, LEVEL, OF_DIRECTION, ROOM, FloatArray, Gallery, combined, ends
+from ccr_cli.metrics.bootstrap import FIGURES, LEVEL, OF_DIRECTION, ROOM, FloatArray, RankedGallery, combined, ends
 
 SAMPLES = 2000
 FLIPS = 10_000
@@ -40,7 +40,7 @@ class Difference:
     """of the sign-flip test, two-sided; None for a median, which has no parts to flip, and where none was made"""
 
 
-System = Sequence[Sequence[Gallery]]
+System = Sequence[Sequence[RankedGallery]]
 """A system: of each seed the folds, each a gallery with the same items and queries in the same order."""
 
 
@@ -50,7 +50,7 @@ def differences(
     """Every figure of the second system minus that of the first, or the mean of this over folds.
 
     Args:
-        first: What the other is held against.
+        first: The system to compare with.
         second: What may be better.
         seed: Of resampling and flipping.
         samples: Resamples of the items, inside their fold.
@@ -91,7 +91,7 @@ def interval(
     It takes no longer for many seeds than for one: what they add to the difference is averaged item by item.
 
     Args:
-        first: What the other is held against.
+        first: The system to compare with.
         second: What may be better.
         figure: A name in `bootstrap.FIGURES` that is a mean, `SumR` or `mAP`; no median.
         seed: Of the resampling.
@@ -107,7 +107,7 @@ def interval(
     gaps = _gaps(first, second)
     for fold, gap in zip(first[0], gaps, strict=True):
 
-        def drawn(weight_RI: NDArray[np.int64], fold: Gallery = fold, gap: list[FloatArray] = gap) -> FloatArray:
+        def drawn(weight_RI: NDArray[np.int64], fold: RankedGallery = fold, gap: list[FloatArray] = gap) -> FloatArray:
             with np.errstate(invalid="ignore", divide="ignore"):
                 parts = zip(fold.sides, gap, strict=True)
                 means = [(weight_RI @ gap_IK) / (weight_RI @ side.count_I)[:, None] for side, gap_IK in parts]
@@ -156,7 +156,7 @@ def _flipped(first: System, second: System, rng: np.random.Generator, flips: int
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """P values of several comparisons, corrected so that none is wrongly called with more than the level asked for.
+    """P values of several comparisons, corrected for the family-wise error rate.
 
     Holm's step-down: the smallest is multiplied by their number, the next by one less, and so on; none falls below
     one before it.
@@ -172,14 +172,14 @@ def holm(p: Sequence[float]) -> list[float]:
     return out
 
 
-def _check(runs: Sequence[Sequence[Gallery]]) -> None:
-    def shape(run: Sequence[Gallery]) -> list[NDArray[np.float64]]:
+def _check(runs: Sequence[Sequence[RankedGallery]]) -> None:
+    def shape(run: Sequence[RankedGallery]) -> list[NDArray[np.float64]]:
         return [side.count_I for fold in run for side in fold.sides]
 
     for run in runs[1:]:
         same = [np.array_equal(a, b) for a, b in zip(shape(runs[0]), shape(run), strict=False)]
         if len(run) != len(runs[0]) or not all(same):
-            raise ValueError("what is compared must have been asked the same queries")
+            raise ValueError("the compared systems have different queries")
 
 
 assert OF_DIRECTION[-1] == "MedR"  # `combined` takes directions with and without their last column

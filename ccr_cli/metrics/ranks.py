@@ -72,7 +72,7 @@ class Ranks:
     average_precision_pessimistic: FloatArray
     """(Q,) AP with tied competitors above"""
     precision: FloatArray
-    """(Q, 11) interpolated precision in [0, 1] at the recalls 0, 0.1, ... 1; (Q, 0) where it was not asked for"""
+    """(Q, 11) interpolated precision in [0, 1] at the recalls 0, 0.1, ... 1; (Q, 0) without a `curve`"""
     positives: IntArray
     """(Q,) number of right answers"""
     gallery: int
@@ -138,7 +138,7 @@ def rank_queries(
         n_queries: Q.
         n_gallery: G.
         positives: The right answers; a query may have none (nan) or several.
-        block: Most queries and most gallery entries asked for at once.
+        block: Most queries and most gallery entries per block.
         keep: Most similarities kept between the passes.
         curve: The tie rule of `Ranks.precision`; empty leaves it out.
 
@@ -146,7 +146,7 @@ def rank_queries(
         ValueError: If a similarity is NaN, half precision or of the wrong shape, or positives do not fit.
     """
     if len(positives) != n_queries:
-        raise ValueError(f"positives are given for {len(positives)} queries, there are {n_queries}")
+        raise ValueError(f"{len(positives)} queries have positives, and there are {n_queries}")
     rows = _Side(positives, n_gallery, block)
     _sweep(sim, n_queries, n_gallery, rows, None, block, keep)
     return rows.ranks(curve)
@@ -180,7 +180,7 @@ def rank_both(
         ValueError: As `rank_queries`.
     """
     if len(visual_of_text) != n_texts:
-        raise ValueError(f"positives are given for {len(visual_of_text)} queries, there are {n_texts}")
+        raise ValueError(f"{len(visual_of_text)} queries have positives, and there are {n_texts}")
     texts = _Side(visual_of_text, n_visual, block)
     visual = _Side(visual_of_text.reversed(n_visual), n_texts, block)
     _sweep(sim_VT, n_visual, n_texts, visual, texts, block, keep)
@@ -192,7 +192,7 @@ def _sweep(
 ) -> None:
     """Shows every block of the matrix to its rows as queries, and to its columns where these ask too.
 
-    Whatever is asked twice is asked for by the same slices, and so rounded in the same way.
+    A block that is computed twice is computed from the same slices, and so rounded in the same way.
     """
     kept: dict[tuple[int, int], Tensor] = {}
     sides = [side for side in (rows, columns) if side]
@@ -276,7 +276,7 @@ class _Strip:
         """Greater and tied competitors of each positive, in the positives' order."""
         if self.order_qM is None:
             return np.zeros(len(self.index)), np.zeros(len(self.index))
-        # back from ascending score to the order in which the positives were given
+        # back from ascending score to the order of the positives
         both = (torch.empty_like(x).scatter_(1, self.order_qM, x).cpu() for x in (self.greater_qM, self.equal_qM))
         greater, equal = (x.numpy()[self.row, self.column] for x in both)
         return greater, equal

@@ -1,4 +1,4 @@
-"""Similarities asked for block by block, so that nobody has to build the full matrix.
+"""Similarities block by block, so that the full matrix is never built.
 
 A `SimBlock` is called with two slices, of queries and of gallery entries, and returns that part of the
 similarity matrix, higher meaning more alike. Everything in `ranks` reads similarities through it.
@@ -94,7 +94,7 @@ def fused(target: SimBlock, translated: SimBlock, beta: float) -> SimBlock:
     beta = 1 is `target` itself, bit for bit.
 
     Args:
-        target: Similarities of the query as it was asked.
+        target: Similarities of the query itself.
         translated: Those of its translation, same shape. Pass both through `minmax` for NRCCR's code.
         beta: Weight in [0, 1]. It is never chosen on test data.
 

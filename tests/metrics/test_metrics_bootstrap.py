@@ -12,14 +12,14 @@ from ranked import problem, ranked, slow
 from scipy import stats
 
 from ccr_cli.metrics import bootstrap
-from ccr_cli.metrics.bootstrap import FIGURES, Gallery, RankedQueries, intervals
+from ccr_cli.metrics.bootstrap import FIGURES, RankedGallery, RankedQueries, intervals
 
 Array = npt.NDArray[np.float64]
 
 
-def of_queries(item_Q: Any, rank_Q: Any) -> Gallery:
+def of_queries(item_Q: Any, rank_Q: Any) -> RankedGallery:
     """A gallery in which the second direction is as good as it can be."""
-    return Gallery(ranked(item_Q, rank_Q), ranked(np.unique(item_Q), np.ones(len(np.unique(item_Q)))))
+    return RankedGallery(ranked(item_Q, rank_Q), ranked(np.unique(item_Q), np.ones(len(np.unique(item_Q)))))
 
 
 def resampled(sides: tuple[RankedQueries, RankedQueries], rng: np.random.Generator) -> Array:
@@ -40,7 +40,7 @@ def test_every_interval_is_that_of_queries_written_out(
 ) -> None:
     monkeypatch.setattr(bootstrap, "ROOM", room)  # 50: several blocks of resamples
     folds = [problem(n, 9 + n) for n in range(n_folds)]
-    found = intervals([Gallery(*fold) for fold in folds], seed=3, samples=200)
+    found = intervals([RankedGallery(*fold) for fold in folds], seed=3, samples=200)
     rng = np.random.default_rng(3)
     values = np.mean([[resampled(fold, rng) for _ in range(200)] for fold in folds], axis=0)
     low, high = np.percentile(values, [2.5, 97.5], axis=0)
@@ -72,7 +72,7 @@ def test_drawing_items_widens_the_interval_when_their_captions_agree() -> None:
 
 
 def test_sum_r_draws_the_same_items_in_both_directions() -> None:
-    both = Gallery(ranked(np.arange(20) // 10, [1] * 10 + [50] * 10), ranked([0, 1], [1, 50]))
+    both = RankedGallery(ranked(np.arange(20) // 10, [1] * 10 + [50] * 10), ranked([0, 1], [1, 50]))
     found = intervals([both], samples=300)["SumR"]
     assert (found.estimate, found.low, found.high) == (300.0, 0.0, 600.0)  # both items good, or both bad
 
@@ -88,10 +88,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
         rank_V = np.ceil(np.exp(hard_V + rng.normal(0, 0.7, n_items)))
         return ranked(np.repeat(np.arange(n_items), 3), rank_T), ranked(np.arange(n_items), rank_V)
 
-    truth = dict(zip(FIGURES, Gallery(*sides(200_000)).figures()[0], strict=True))
+    truth = dict(zip(FIGURES, RankedGallery(*sides(200_000)).figures()[0], strict=True))
     held = dict.fromkeys(names, 0)
     for n in range(150):
-        found = intervals([Gallery(*sides(80))], seed=n, samples=300)
+        found = intervals([RankedGallery(*sides(80))], seed=n, samples=300)
         for name in names:
             held[name] += found[name].low <= truth[name] <= found[name].high
     # 95 % of 150 are 142.5; percentile intervals of 80 items are a little narrow; three sd are 8
@@ -99,11 +99,11 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_a_direction_without_queries_says_nothing() -> None:
-    found = intervals([Gallery(ranked([1, 2, 2], [1, 5, 9]), ranked([], []))], samples=50)
+    found = intervals([RankedGallery(ranked([1, 2, 2], [1, 5, 9]), ranked([], []))], samples=50)
     assert not math.isnan(found["t2v.MedR"].low) and math.isnan(found["v2t.MedR"].low)
     assert math.isnan(found["SumR"].estimate) and math.isnan(found["mAP"].high)
     # two items, one of which is asked for by pictures alone: a quarter of the resamples has no caption
-    some = intervals([Gallery(ranked([1], [3]), ranked([1, 2], [1, 1]))], samples=50)["t2v.MedR"]
+    some = intervals([RankedGallery(ranked([1], [3]), ranked([1, 2], [1, 1]))], samples=50)["t2v.MedR"]
     assert (some.estimate, some.low, some.high) == (3.0, 3.0, 3.0)
 
 
@@ -112,4 +112,4 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         with pytest.raises(ValueError, match="bootstrap"):
             intervals([of_queries([0, 1], [1, 2])], **options)
     with pytest.raises(ValueError, match="no query"):
-        Gallery(ranked([], []), ranked([], []))
+        RankedGallery(ranked([], []), ranked([], []))

@@ -10,7 +10,7 @@ import pytest
 from ranked import problem, ranked, slow
 from scipy import stats
 
-from ccr_cli.metrics.bootstrap import FIGURES, Gallery, RankedQueries
+from ccr_cli.metrics.bootstrap import FIGURES, RankedGallery, RankedQueries
 from ccr_cli.metrics.paired import differences, holm, interval
 
 Array = npt.NDArray[np.float64]
@@ -46,7 +46,7 @@ def written_out(sides: Sides, drawn: list[int]) -> Sides:
 def test_the_interval_is_that_of_queries_written_out(n_folds: int, seeds: tuple[int, int]) -> None:
     folds = [problem(n, 10) for n in range(n_folds)]
     one, two = ([[again(f, 10 * s + side) for f in folds] for s in range(seeds[side])] for side in (0, 1))
-    first, second = ([[Gallery(*f) for f in run] for run in system] for system in (one, two))
+    first, second = ([[RankedGallery(*f) for f in run] for run in system] for system in (one, two))
     found = differences(first, second, seed=5, samples=150, flips=9)
     rng = np.random.default_rng(5)
     values = []
@@ -85,7 +85,7 @@ def test_p_is_the_share_of_all_sign_flips_that_differ_as_much() -> None:
                 to.append(RankedQueries(a.item_Q, rank, ap))
         gaps.append(slow(mixed[1]) - slow(mixed[0]))
     exact = np.mean(np.abs(gaps) >= np.abs(gaps[0]) - 1e-9, axis=0)
-    found = differences([[Gallery(*one)]], [[Gallery(*two)]], samples=10, flips=20_000)
+    found = differences([[RankedGallery(*one)]], [[RankedGallery(*two)]], samples=10, flips=20_000)
     for name, share in zip(FIGURES, exact, strict=True):
         if name.endswith("MedR"):
             assert found[name].p is None
@@ -104,7 +104,7 @@ def test_p_is_uniform_where_nothing_differs() -> None:
         for _ in range(2):
             luck_V = hard_V + rng.normal(0, 0.8, 60)
             t2v = ranked(np.repeat(np.arange(60), 2), np.ceil(np.exp(np.repeat(luck_V, 2))))
-            systems.append([[Gallery(t2v, ranked(np.arange(60), np.ceil(np.exp(luck_V))))]])
+            systems.append([[RankedGallery(t2v, ranked(np.arange(60), np.ceil(np.exp(luck_V))))]])
         found = differences(*systems, seed=n, samples=200, flips=200)["mAP"]
         assert found.p is not None
         p.append(found.p)
@@ -116,20 +116,20 @@ def test_p_is_uniform_where_nothing_differs() -> None:
 def test_a_real_difference_is_found_and_its_sign_is_that_of_the_second() -> None:
     sides = problem(6, 150)
     one, two = again(sides, 0), again(sides, 1, better=0.7)
-    found = differences([[Gallery(*one)]], [[Gallery(*two)]])
+    found = differences([[RankedGallery(*one)]], [[RankedGallery(*two)]])
     assert found["SumR"].estimate > 0 and found["SumR"].low > 0 and found["t2v.MeanR"].high < 0
     assert found["SumR"].p is not None and found["SumR"].p <= 0.001
-    back = differences([[Gallery(*two)]], [[Gallery(*one)]])
+    back = differences([[RankedGallery(*two)]], [[RankedGallery(*one)]])
     assert back["SumR"].estimate == -found["SumR"].estimate and back["SumR"].low == -found["SumR"].high
-    same = differences([[Gallery(*one)]], [[Gallery(*one)]])["SumR"]
+    same = differences([[RankedGallery(*one)]], [[RankedGallery(*one)]])["SumR"]
     assert (same.estimate, same.low, same.high, same.p) == (0.0, 0.0, 0.0, 1.0)
 
 
 def test_other_queries_cannot_be_paired() -> None:
     one, two = problem(0, 9), problem(1, 9)
-    for other in ([[Gallery(*two)]], [[Gallery(*one), Gallery(*one)]]):
+    for other in ([[RankedGallery(*two)]], [[RankedGallery(*one), RankedGallery(*one)]]):
         with pytest.raises(ValueError, match="same queries"):
-            differences([[Gallery(*one)]], other)
+            differences([[RankedGallery(*one)]], other)
 
 
 def test_holm_by_hand() -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import paired
-from ccr_cli.metrics.bootstrap import DIRECTIONS, Gallery, RankedQueries
+from ccr_cli.metrics.bootstrap import DIRECTIONS, RankedGallery, RankedQueries
 from ccr_cli.report.tables.results import BASELINE, ORACLE, REPLICATE, counterpart
 
 FloatArray = NDArray[np.float64]
@@ -32,7 +32,7 @@ TOLERANCE = 0.01
 """How far a difference computed from ranks may be from the reported one."""
 
 
-def galleries(ranks: pd.DataFrame) -> tuple[list[Gallery], list[list[str]]]:
+def galleries(ranks: pd.DataFrame) -> tuple[list[RankedGallery], list[list[str]]]:
     """The queries of each fold of a result in the order of their ids, and these ids.
 
     Args:
@@ -46,7 +46,7 @@ def galleries(ranks: pd.DataFrame) -> tuple[list[Gallery], list[list[str]]]:
             here_Q = (fold["direction"] == direction).to_numpy()
             rows = fold[here_Q]
             sides.append(RankedQueries(code_Q[here_Q], rows["rank"].to_numpy(), rows["average_precision"].to_numpy()))
-        folds.append(Gallery(*sides))
+        folds.append(RankedGallery(*sides))
         ids.append([f"{d}:{q}" for d, q in zip(fold["direction"], fold["query_id"], strict=True)])
     return folds, ids
 
@@ -74,7 +74,7 @@ class QueryRanks:
     def __init__(self, rankings: Rankings | None = None) -> None:
         """Args: where the ranks are; without any nothing can be paired."""
         self._rankings = rankings or {}
-        self._known: dict[tuple[str, str], tuple[list[Gallery], list[list[str]]] | None] = {}
+        self._known: dict[tuple[str, str], tuple[list[RankedGallery], list[list[str]]] | None] = {}
 
     def interval(
         self, first: pd.DataFrame, second: pd.DataFrame, figure: str, difference: float
@@ -101,12 +101,12 @@ class QueryRanks:
         estimate = paired.interval(systems[0], systems[1], figure)
         return (estimate.low, estimate.high) if abs(estimate.estimate - difference) < TOLERANCE else None
 
-    def _of(self, key: tuple[str, str]) -> tuple[list[Gallery], list[list[str]]] | None:
+    def _of(self, key: tuple[str, str]) -> tuple[list[RankedGallery], list[list[str]]] | None:
         if key not in self._known:
             self._known[key] = self._read(key)
         return self._known[key]
 
-    def _read(self, key: tuple[str, str]) -> tuple[list[Gallery], list[list[str]]] | None:
+    def _read(self, key: tuple[str, str]) -> tuple[list[RankedGallery], list[list[str]]] | None:
         if key not in self._rankings:
             return None
         try:

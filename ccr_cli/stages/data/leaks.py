@@ -22,10 +22,10 @@ UNCHECKED = "unchecked"
 
 @dataclass(frozen=True)
 class Leak:
-    """What an evaluation says of leaks."""
+    """What a run has seen of the items that it is evaluated on."""
 
-    said: str
-    """Of the signature."""
+    value: str
+    """The value of `leak` in the signature."""
     dropped: frozenset[str] = frozenset()
     """Items to be left out."""
 

@@ -309,7 +309,7 @@ def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Com
     return comparisons
 
 
-def _values(runs: Sequence[Sequence[bootstrap.Gallery]]) -> dict[str, Value]:
+def _values(runs: Sequence[Sequence[bootstrap.RankedGallery]]) -> dict[str, Value]:
     """Every figure of a system, with its standard deviation over seeds."""
     run_SC = np.array([np.mean([fold.figures()[0] for fold in folds], axis=0) for folds in runs])
     sd_C = run_SC.std(axis=0, ddof=1) if len(runs) > 1 else None
@@ -319,7 +319,7 @@ def _values(runs: Sequence[Sequence[bootstrap.Gallery]]) -> dict[str, Value]:
     }
 
 
-def _galleries(result: RunResult) -> tuple[list[bootstrap.Gallery], list[list[str]]]:
+def _galleries(result: RunResult) -> tuple[list[bootstrap.RankedGallery], list[list[str]]]:
     """The ranked queries of each fold of a result, in the order of their ids, with these.
 
     Raises:

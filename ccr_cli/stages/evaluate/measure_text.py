@@ -128,7 +128,7 @@ def _measure(evaluator: Evaluator, target: Target, lang: str, relation: str, pai
             "t2v": finite(scores.t2v),
             "v2t": finite(scores.v2t),
             "SumR": scores.sum_r,
-            "intervals": interval_report([bootstrap.Gallery(*sides)]),
+            "intervals": interval_report([bootstrap.RankedGallery(*sides)]),
             "breakdown": {},
             "calibration": None,
         }

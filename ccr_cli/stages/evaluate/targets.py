@@ -203,7 +203,7 @@ def _other(own: Dataset, data: Dataset, feats: base.Artifact, select: str, optio
     _warn_partial(data)
     transfer = not _same_collection(own, data)
     trained_on = signature_name(own)
-    return Target(left, (feats,), None, langs, leak.said, protocol, folds, zero_shot=transfer, trained_on=trained_on)
+    return Target(left, (feats,), None, langs, leak.value, protocol, folds, zero_shot=transfer, trained_on=trained_on)
 
 
 def _same_collection(own: Dataset, other: Dataset) -> bool:

@@ -1,4 +1,4 @@
-"""Embedding whole tables in evaluation mode, and ranking both directions.
+"""Embedding whole tables in evaluation mode.
 
 Shape suffixes: V visual items, T texts, D embedding.
 """
@@ -18,7 +18,7 @@ from ccr_cli.methods.base import Embedder
 
 BATCH = 1024
 PICTURES = 128
-"""The same of items that are pictures, which a network has to see."""
+"""Batch size of items that are pictures, which a network encodes."""
 
 
 @torch.no_grad()
@@ -45,7 +45,7 @@ def choose_device(name: str) -> torch.device:
     """`auto` takes CUDA where there is one.
 
     Raises:
-        UnavailableError: If CUDA is asked for and not there.
+        UnavailableError: If the name is a CUDA device and there is none.
         UsageError: If there is no such kind of device.
     """
     if name == "auto":

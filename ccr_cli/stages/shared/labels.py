@@ -1,4 +1,4 @@
-"""What a run's method is called wherever methods are compared."""
+"""The label of a run: its method and what distinguishes it wherever methods are compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ccr_cli.judges.base import load_judge
 
 
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run's method, or of its preset, as they are if nobody sets any.
+    """The default options of a run's method, or of its preset.
 
     Raises:
         UsageError: If the method is not known here.
@@ -23,10 +23,10 @@ def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def method_label(settings: Mapping[str, Any]) -> Label:
-    """The method, with the preset, a judge that is not its own, and loss terms that it does not have by itself.
+    """The method, with the preset, a judge other than its own, and loss terms that it lacks by default.
 
-    A list of pairs that was trained on is named by its content: `infonce (pairs 1a2b3c)`. A judge that knows the truth
-    is always named: `uml (paper, oracle)`.
+    A list of pairs is named by its checksum: `infonce (pairs 1a2b3c)`. A judge that knows the truth is always named:
+    `uml (paper, oracle)`.
 
     Args:
         settings: A run's config.json.

@@ -171,7 +171,7 @@ def intervals(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> dict[str, An
         how they were made.
     """
     galleries = [
-        bootstrap.Gallery(
+        bootstrap.RankedGallery(
             bootstrap.RankedQueries.of(scores.ranks_t2v, gallery.item_T, tie),
             bootstrap.RankedQueries.of(scores.ranks_v2t, np.arange(len(gallery.item_ids)), tie),
         )
@@ -180,7 +180,7 @@ def intervals(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> dict[str, An
     return interval_report(galleries)
 
 
-def interval_report(galleries: Sequence[bootstrap.Gallery]) -> dict[str, Any]:
+def interval_report(galleries: Sequence[bootstrap.RankedGallery]) -> dict[str, Any]:
     """The intervals of the answers in each fold, as an evaluation keeps them."""
     made = {"level": bootstrap.LEVEL, "resamples": bootstrap.SAMPLES, "drawn": "items", "seed": INTERVAL_SEED}
     out: dict[str, Any] = {**made, **{direction: {} for direction in bootstrap.DIRECTIONS}}

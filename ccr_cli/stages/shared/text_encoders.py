@@ -1,4 +1,4 @@
-"""What reads the texts of a run: a tokenizer and a text encoder that belong together."""
+"""The tokenizer and the text encoder of a run, which belong together."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ GIVEN = "given"
 
 
 def make_tokenizer(config: Any, data: Dataset) -> Tokenizer:
-    """The tokenizer that a method's options ask for.
+    """The tokenizer of a method's options.
 
     Raises:
-        ArtifactError: If features of texts are asked for, and the data set brings none.
+        ArtifactError: If `text_encoder` is `given` and the data set has no features of its texts.
     """
     if config.text_encoder == GIVEN:
         if data.text_features() is None:

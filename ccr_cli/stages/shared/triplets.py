@@ -25,7 +25,7 @@ from ccr_cli.stages.shared.pixels import read_pixels
 
 @dataclass(frozen=True)
 class Triplets:
-    """The training set as a method is given it, synthetic mismatch included."""
+    """The training set of a method, synthetic mismatch included."""
 
     slot_ids: list[str]
     """The source caption whose place each triplet takes (N); of several languages one triplet each."""
@@ -36,17 +36,17 @@ class Triplets:
     visual: Frames
     """Features of the training items, float32; or their pictures."""
     item_N: Tensor
-    """Which of `visual` each triplet was given; also the id by which negatives are masked."""
+    """Which of `visual` each triplet has; also the id by which negatives are masked."""
     item_ids: list[str]
     """Item of each of `visual`."""
     source: list[str]
-    """Given source captions (N)."""
+    """Source captions (N)."""
     target: list[str]
-    """Given translations (N)."""
+    """Translations (N)."""
     back: list[str] | None
-    """The given translations, translated back into the source language (N); None where one is missing."""
+    """The translations, translated back into the source language (N); None where one is missing."""
     second: list[str] | None
-    """Another engine's translations of the given source captions (N); None without one, or where one is missing."""
+    """Another engine's translations of the source captions (N); None without one, or where one is missing."""
     label_V: Tensor | None
     """Category of each item, int64; None where one is missing."""
     wrong: pd.DataFrame | None

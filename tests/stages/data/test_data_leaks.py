@@ -72,7 +72,7 @@ def test_no_more_is_said_than_was_checked(
 def test_ids_of_the_same_number_in_two_spaces_are_no_leak(data: dataset.Dataset) -> None:
     own = of(data, ["flickr", "coco"], {"train": ["flickr:1", "coco:2"]})
     other = of(data, ["coco", "flickr"], {"test": ["coco:1", "flickr:2"]})
-    assert other_leak(own, other, "test", "mt").said == "none-by-coco+flickr"
+    assert other_leak(own, other, "test", "mt").value == "none-by-coco+flickr"
 
 
 @pytest.mark.parametrize(("space", "prefix"), [("coco", ""), (["coco"], "coco:"), ("coco", "coco:")])
@@ -98,7 +98,7 @@ def test_of_as_many_items_others_are_another_gallery(data: dataset.Dataset) -> N
     other = of(data, ["c"], {"test": [f"c:{n}" for n in range(6)]})
     seen = (["c:0", "c:1"], ["c:1", "c:0", "c:9"], ["c:2", "c:3"])
     first, again, third = (
-        other_leak(of(data, ["c"], {"train": groups}), other, "test", "last", drop=True).said for groups in seen
+        other_leak(of(data, ["c"], {"train": groups}), other, "test", "last", drop=True).value for groups in seen
     )
     assert first == again != third and LEFT.sub("", first) == LEFT.sub("", third) == "dropped-2-by-c"
 
@@ -116,9 +116,9 @@ def test_what_chose_the_epoch_is_said_or_left_out(data: dataset.Dataset, capsys:
     assert f"1 were trained on in toy, {len(chose)} chose the epoch" in capsys.readouterr().err
     assert other_leak(own, other, "test", "last", drop=True).dropped == frozenset({"test-i12"})
     clean = of(data, ["s"], {"test": groups})
-    assert other_leak(own, clean, "test", "mt").said == "selected-on"
+    assert other_leak(own, clean, "test", "mt").value == "selected-on"
     assert f"{len(chose)} groups of toy (test) chose the epoch" in capsys.readouterr().err
-    assert other_leak(own, clean, "test", "last").said == "none-by-s"
+    assert other_leak(own, clean, "test", "last").value == "none-by-s"
 
 
 @pytest.mark.parametrize("space", [3, ["a", 1], [""], "a:b", {"a": 1}])
