@@ -1,4 +1,4 @@
-"""run: a trained model, how it was trained, and what it thinks of every training pair.
+"""run: a trained model, how it was trained, and its belief in every training pair.
 
 Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (best epoch on validation),
 `tokenizer/`, `last/` (all that resuming needs), `evidence/epoch-NNN.parquet`, `stopped.json` (training ended early).
@@ -17,7 +17,7 @@ from ccr_cli.artifacts.base import Artifact, read_json
 from ccr_cli.artifacts.parquet import read_table
 
 STOPPED = "stopped.json"
-"""Why training ended early and which epoch was kept, where it did."""
+"""Why training ended early and which epoch was kept; absent otherwise."""
 EVIDENCE = pa.schema(
     [
         pa.field("slot_id", pa.string(), nullable=False),
@@ -29,11 +29,11 @@ EVIDENCE = pa.schema(
 )
 """Cosine similarities of each training triplet's sides and the judge's probability that V and T match."""
 LANG = pa.field("lang", pa.string(), nullable=False)
-"""Of the translation: the second column of a table of triplets, where a run has several languages."""
+"""Language of the translation: the second column of a table of triplets if a run has several languages."""
 
 
 def by_language(schema: pa.Schema, langs: Sequence[str]) -> pa.Schema:
-    """The schema of a table of triplets: with several languages, each row says its own."""
+    """The schema of a table of triplets: with several languages, a row has a `lang`."""
     return schema.insert(1, LANG) if len(langs) > 1 else schema
 
 
@@ -65,11 +65,11 @@ def history(artifact: Artifact) -> pd.DataFrame:
 
 
 def evidence(artifact: Artifact, lang: str | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Reads what a run wrote of every training pair, epoch by epoch; nothing where its judge is `none`.
+    """Reads what a run recorded of every training pair after each epoch; nothing if its judge is `none`.
 
     Args:
         artifact: The run.
-        lang: Only the pairs of this language; by default of all.
+        lang: Only pairs of this language; by default all.
 
     Yields:
         The epoch and the table, with the column `lang` where the run has several languages.

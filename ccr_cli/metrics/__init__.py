@@ -1,1 +1,1 @@
-"""Measures as pure functions: ranks (one tie rule), recall, detection, calibration, MT quality, signature."""
+"""Measures as pure functions: ranks (one tie rule), recall, detection, calibration, MT quality."""

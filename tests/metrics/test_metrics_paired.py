@@ -128,7 +128,7 @@ def test_a_real_difference_is_found_and_its_sign_is_that_of_the_second() -> None
 def test_other_queries_cannot_be_paired() -> None:
     one, two = problem(0, 9), problem(1, 9)
     for other in ([[RankedGallery(*two)]], [[RankedGallery(*one), RankedGallery(*one)]]):
-        with pytest.raises(ValueError, match="same queries"):
+        with pytest.raises(ValueError, match="different queries"):
             differences([[RankedGallery(*one)]], other)
 
 
