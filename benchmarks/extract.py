@@ -43,7 +43,7 @@ from ccr_cli import registry
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.encoders.base import DTYPES
-from ccr_cli.stages.data.folder import import_data
+from ccr_cli.stages.data.folder import import_folder
 from ccr_cli.stages.extract.encoding import BatchEncoder, Resources
 from ccr_cli.stages.extract.stage import ExtractOptions, extract
 from ccr_cli.stages.shared.inputs import Inputs
@@ -184,7 +184,7 @@ class Job:
 
     def ccr(self) -> Callable[[], None]:
         """The stage; what it takes to load the encoder is told apart by loading it once more."""
-        data = import_data(Workspace(self.place / "workspace"), str(self.place / "data"))
+        data = import_folder(Workspace(self.place / "workspace"), str(self.place / "data"))
         a = self.arguments
         wanted = ExtractOptions(
             self.subject,

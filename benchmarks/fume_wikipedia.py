@@ -30,7 +30,7 @@ from ccr_cli.data.splits import items_of
 from ccr_cli.losses.credibility import credibility
 from ccr_cli.metrics.detection import auroc
 from ccr_cli.report.figures.canvas import CLEAN, FAINT, NOISY, drawing, new_figure, panels, to_svg
-from ccr_cli.stages.data.feature_files import import_given
+from ccr_cli.stages.data.feature_files import import_mat
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.embedding import encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
@@ -277,7 +277,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     inputs = Inputs(Workspace(given.workspace.absolute()))
-    data, feats = import_given(inputs.workspace, given.mat)
+    data, feats = import_mat(inputs.workspace, given.mat)
     rows = [run(inputs, data, feats, label, seed) for label in ROWS for seed in SEEDS]
     found, shapes = curves(rows), densities(rows)
     base.write_json(

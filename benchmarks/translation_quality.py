@@ -27,7 +27,7 @@ import ccr_cli
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
-from ccr_cli.stages.data.folder import import_data
+from ccr_cli.stages.data.folder import import_folder
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.translate.job import TranslateOptions
 from ccr_cli.stages.translate.stage import translate
@@ -103,13 +103,13 @@ def main() -> None:
     rows = []
     if given.multi30k:
         multi30k(given.multi30k, workspace.root / "import" / "multi30k")
-        inputs = Inputs(workspace, [import_data(workspace, str(workspace.root / "import" / "multi30k"))])
+        inputs = Inputs(workspace, [import_folder(workspace, str(workspace.root / "import" / "multi30k"))])
         for modes in MODES:
             wanted = TranslateOptions("fr", engine="apertium", options={"modes": modes}, split=given.split)
             rows.append(row(translate(inputs, wanted), "multi30k", given.split))
     if given.flickr8k:
         flickr8k(given.flickr8k, workspace.root / "import" / "flickr8k")
-        inputs = Inputs(workspace, [import_data(workspace, str(workspace.root / "import" / "flickr8k"))])
+        inputs = Inputs(workspace, [import_folder(workspace, str(workspace.root / "import" / "flickr8k"))])
         for engine in ENGINES:
             wanted = TranslateOptions("zh", engine="recorded", options={"engine": engine}, split="val")
             rows.append(row(translate(inputs, wanted), "flickr8k", "val"))

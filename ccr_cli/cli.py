@@ -40,7 +40,7 @@ app = typer.Typer(
 )
 
 _PIPELINE = "Pipeline"
-_TOOLS = "Around it"
+_TOOLS = "Tools"
 
 app.add_typer(data.app, name="data", rich_help_panel=_PIPELINE)
 app.command(rich_help_panel=_PIPELINE, epilog=translate.EPILOG)(translate.translate)
@@ -76,11 +76,11 @@ def root(
 
 
 def main() -> None:
-    """Runs the program. That standard output or error is closed is no error; paths and data are UTF-8 everywhere."""
+    """Runs the program. A closed standard output or error is not an error; paths and data are UTF-8 everywhere."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # a path of other bytes stays what it is
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # keeps paths that are not UTF-8
     app()

@@ -1,4 +1,4 @@
-"""What the program says beside its results: messages and progress, always on standard error."""
+"""Messages and progress, always on standard error."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rich.text import Text
 _LINE_SECONDS = 30.0
 
 verbosity = 0
-"""-1 quiet (errors only), 0 normal, 1 and more verbose; set by the command line."""
+"""-1: errors only, 0: normal, 1 and above: verbose. Set by the command line."""
 
 brief = False
-"""Whether results are shown in a line each: set by `ccr demo`, which runs many commands."""
+"""Show each result in one line; set by `ccr demo`, which runs many commands."""
 
 
 class _Messages(Console):
-    """Who has stopped to read the messages wants the work done all the same."""
+    """A console that keeps working when the reader of standard error has gone away."""
 
     def on_broken_pipe(self) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -31,12 +31,12 @@ class _Messages(Console):
 
 
 def stderr() -> Console:
-    """The console for messages; made anew so that it follows a redirected standard error."""
+    """Returns the console for messages, created anew so that it follows a redirected standard error."""
     return _Messages(stderr=True, highlight=False, soft_wrap=True)
 
 
 def plain(text: str) -> str:
-    """Replaces control characters, so that data can never steer a terminal.
+    """Replaces control characters, so that data cannot control the terminal.
 
     Tabs and line breaks become a space; other controls, surrogates and bidirectional overrides become U+FFFD.
     """
@@ -52,7 +52,7 @@ def plain(text: str) -> str:
 
 
 def counted(n: int, one: str, many: str = "") -> str:
-    """A number with its noun: `1 run`, `2 runs`."""
+    """Formats a number with its noun: `1 run`, `2 runs`."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
@@ -60,9 +60,9 @@ def say(message: str, *, level: int = 0, style: str | None = None) -> None:
     """Prints a line of plain text on standard error.
 
     Args:
-        message: Never read as markup; line breaks stay, other control characters are replaced.
-        level: Shown from this verbosity on.
-        style: A rich style for the whole line.
+        message: Plain text, never markup; line breaks stay, other control characters are replaced.
+        level: The lowest verbosity at which the message is shown.
+        style: A rich style for the text.
     """
     if verbosity >= level:
         lines = "\n".join(plain(line) for line in message.split("\n"))
@@ -76,12 +76,12 @@ def warn(message: str) -> None:
 
 @contextmanager
 def progress(total: int, what: str, unit: str) -> Iterator[Callable[..., None]]:
-    """Shows progress with rate and remaining time: a bar on a terminal, else a plain line now and then.
+    """Shows progress with rate and remaining time: a bar on a terminal, otherwise a line every half minute.
 
     Args:
-        total: How many units there are.
-        what: What is being done, e.g. `extract`.
-        unit: What is counted, e.g. `images`.
+        total: Number of units.
+        what: The activity, e.g. `extract`.
+        unit: The unit, in the plural, e.g. `images`.
 
     Yields:
         A function `advance(n=1, note="")`.

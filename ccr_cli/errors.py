@@ -1,7 +1,7 @@
-"""The errors that a user can cause, each with the exit code it ends the program with.
+"""Errors that a user can cause, each with its exit code.
 
-Every error says what is wrong and where (`message`) and what to type next (`hint`). Anything else that
-escapes a command is a defect of ccr and exits 1 with a traceback.
+Every error has a message (what is wrong, and where) and usually a hint (what to type next). Any other exception that
+escapes a command is a bug in ccr and exits with 1 and a traceback.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _USER = re.compile(r"(\w+://)[^\s/@]+@")
 _TOKEN = re.compile(r"\bhf_\w{8,}|(?i:\bbearer) \S+")
 _TOO_MUCH = "can't allocate memory|size calculation overflow"
-"""How torch says that it cannot have that much memory."""
+"""Words in torch's errors about memory."""
 
 
 def redact(message: str) -> str:
-    """Drops what can carry keys (URL queries, user names in URLs, tokens) from a message of others; and cuts it."""
+    """Removes possible secrets (URL queries, user names in URLs, tokens) from a foreign message, and shortens it."""
     return _TOKEN.sub("[removed]", _USER.sub(r"\1", _QUERY.sub(r"\1", message)))[:500]
 
 
 class CcrError(Exception):
-    """A problem that the user can mend.
+    """A problem that the user can fix.
 
     Args:
         message: What is wrong, and where.
-        hint: What to type next, or None where nothing helps.
+        hint: What to type next; None if there is nothing.
     """
 
     exit_code = 1
@@ -39,15 +39,15 @@ class CcrError(Exception):
 
 
 class OptionsAsked(Exception):
-    """`--set help` or `--preset help`: the options of a plug-in are wanted, not its work.
+    """Raised by `--set help` or `--preset help`, to list options instead of running the command.
 
     Args:
-        rows: Name, default and meaning of each; or what `columns` says.
-        columns: Their heads.
+        rows: Name, default and meaning of each option.
+        columns: The column heads.
     """
 
     def __init__(
-        self, rows: Sequence[tuple[str, ...]], columns: tuple[str, ...] = ("--set", "default", "what it is")
+        self, rows: Sequence[tuple[str, ...]], columns: tuple[str, ...] = ("--set", "default", "meaning")
     ) -> None:
         super().__init__(f"{len(rows)} options")
         self.rows = rows
@@ -61,24 +61,24 @@ class UsageError(CcrError):
 
 
 def no_share(option: str, value: float) -> UsageError:
-    """What to say of a share outside 0 to 1; of one that was meant as percent also how it is written.
+    """Returns the error for a fraction outside 0 to 1, with a hint if it was probably meant as percent.
 
     Args:
-        option: How it is given, such as `--noise `.
-        value: What was given.
+        option: The option with its separator, such as `--noise `.
+        value: Its value.
     """
     hint = f"{option}{value / 100:g} is {value:g} %" if 1 < value <= 100 else f"{option}0.4 is 40 %"
-    return UsageError(f"{option}{value:g}: a share lies between 0 and 1", hint=hint)
+    return UsageError(f"{option}{value:g}: must lie between 0 and 1", hint=hint)
 
 
 class ArtifactError(CcrError):
-    """An artifact that is missing, unfit, tampered with, or refused."""
+    """An artifact that is missing, unsuitable, changed or refused."""
 
     exit_code = 4
 
 
 class UnavailableError(CcrError):
-    """A model, an engine or the network that is needed and not there."""
+    """A model, an engine or the network is needed and not available."""
 
     exit_code = 5
 
@@ -103,17 +103,17 @@ class Terminated(SystemExit):
 
 
 def as_user_error(error: Exception) -> CcrError | None:
-    """The user's view of an exhausted or unwritable resource; None where the error is something else."""
+    """Translates an exhausted or unwritable resource into a user's error; None for any other error."""
     refused = isinstance(error, RuntimeError) and re.search(_TOO_MUCH, str(error))
     if refused or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return ResourceError("out of memory", hint="a smaller --batch-size, or --device cpu")
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return ResourceError(f"the disk is full{where}", hint="free some space; the same command goes on")
+            return ResourceError(f"the disk is full{where}", hint="free some space; the same command continues")
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             return ArtifactError(
-                f"no permission{where}: {error.strerror}", hint="another --workspace, or mend its rights"
+                f"no permission{where}: {error.strerror}", hint="another --workspace, or change its permissions"
             )
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):
             return ArtifactError(f"{error.strerror}{where}", hint="another --workspace or --name")

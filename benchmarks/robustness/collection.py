@@ -23,7 +23,7 @@ from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import progress
 from ccr_cli.data.tsv import write_tsv_line
-from ccr_cli.stages.data.folder import import_data
+from ccr_cli.stages.data.folder import import_folder
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
@@ -84,7 +84,7 @@ class Collection:
             # last, since it says that the folder is complete
             text = f'name = "flickr8k-{name}"\nsource_lang = "en"\nquery_langs = ["{name[:2]}"]\n'
             (folder / "manifest.toml").write_text(text, encoding="utf-8")
-        return import_data(self.workspace, str(folder))
+        return import_folder(self.workspace, str(folder))
 
     def _read(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         items = pd.read_csv(self.source / "items.csv", dtype=str)

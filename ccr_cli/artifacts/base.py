@@ -1,4 +1,4 @@
-"""What every artifact shares: `artifact.json`, identity, hash-checked reading, atomic writing.
+"""The parts common to all artifacts: `artifact.json`, identity, hash-checked reading, atomic writing.
 
 An artifact is a folder. `artifact.json` is written last, so its presence means that the folder is complete.
 `id` is the sha256 of the canonical JSON of kind, schema, request, the parents' ids and the files, so two
@@ -64,7 +64,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Parent:
-    """What an artifact was made from: kind, id, and the path relative to the workspace."""
+    """An artifact that another one was made from: kind, id, and path relative to the workspace."""
 
     kind: str
     id: str
@@ -85,7 +85,7 @@ class Artifact:
     files: tuple[FileEntry, ...]
     counts: dict[str, int]
     about: dict[str, Any] = field(default_factory=dict)
-    """Apart from identity: created, command, versions, environment."""
+    """Facts outside the identity: created, command, versions, environment."""
 
     def entry(self, name: str) -> FileEntry:
         """Returns what the record says of a file.
@@ -117,7 +117,7 @@ class Artifact:
         return path
 
     def has(self, name: str) -> bool:
-        """Says whether the artifact lists a file of that name."""
+        """Whether the artifact has a file of that name."""
         return any(f.path == name for f in self.files)
 
     def parent(self, kind: str) -> Parent:
@@ -132,15 +132,15 @@ class Artifact:
         raise ArtifactError(f"{self.path} ({self.kind}) was not made from a {kind}")
 
     def has_parent(self, kind: str) -> bool:
-        """Says whether the artifact has a parent of a kind."""
+        """Whether the artifact has a parent of a kind."""
         return any(p.kind == kind for p in self.parents)
 
     def _rebuild_hint(self) -> str:
         command = self.about.get("command")
         if not isinstance(command, str) or not command:
             return f"rebuild it, or see: ccr verify {self.path}"
-        given = " ".join(shlex.quote(parent.path) for parent in self.parents)
-        words = [given if word == "-" else word for word in command.split(" ") if word != "--force"]
+        parents = " ".join(shlex.quote(parent.path) for parent in self.parents)
+        words = [parents if word == "-" else word for word in command.split(" ") if word != "--force"]
         return f"rebuild it: {' '.join(words)} --force"
 
 
@@ -209,11 +209,11 @@ def identity(
 
 @contextmanager
 def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Opens a file that appears under its name only when it is complete and on disk.
+    """Opens a file that gets its name only once it is complete and on disk.
 
     Args:
         path: The final name; its folder must exist.
-        mode: `wb`, or `w` for UTF-8 text with LF line ends; bytes of a path that are not UTF-8 become JSON escapes.
+        mode: `wb`, or `w` for UTF-8 text with LF line ends; bytes that are not UTF-8 become JSON escapes.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}
@@ -237,7 +237,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copies the files of a folder and of those in it; unlike `copytree` it stops at the first error and raises it."""
+    """Copies all files below a folder; unlike `copytree`, it raises the first error at once."""
     for path in sorted(p for p in source.rglob("*") if p.is_file()):
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -257,24 +257,24 @@ def read_json(path: Path) -> Any:
 
 
 def load(path: Path, kind: str | None = None) -> Artifact:
-    """Reads an artifact's record and checks that it is one, is complete, and is what its id says.
+    """Reads an artifact's record and checks that it is complete and fits its id.
 
     Args:
         path: The artifact's folder.
-        kind: The kind that is expected, or None for any.
+        kind: The expected kind, or None for any.
 
     Raises:
-        ArtifactError: If it is missing, unfinished, of another kind, of a newer schema, or tampered with.
+        ArtifactError: If it is missing, unfinished, changed, of another kind or of a newer schema.
     """
     record = path / RECORD
     if not record.is_file():
         if path.name.endswith(".partial"):
-            raise ArtifactError(f"{path} is unfinished", hint="run the command that makes it again; it goes on")
-        what = "has no artifact.json, so it is no artifact" if path.exists() else "does not exist"
+            raise ArtifactError(f"{path} is unfinished", hint="repeat the command that makes it; it continues")
+        what = "has no artifact.json, so it is not an artifact" if path.exists() else "does not exist"
         raise ArtifactError(f"{path} {what}", hint="list the workspace's artifacts with: ccr verify")
     artifact = _parse(read_json(record), record)
     if artifact.kind not in SCHEMAS:
-        raise ArtifactError(f"{path} is of the unknown kind {artifact.kind!r}", hint="upgrade ccr")
+        raise ArtifactError(f"{path} has the unknown kind {artifact.kind!r}", hint="upgrade ccr")
     if artifact.schema > SCHEMAS[artifact.kind]:
         raise ArtifactError(
             f"{path} was written by a newer ccr ({artifact.kind} schema {artifact.schema}, "
@@ -285,7 +285,7 @@ def load(path: Path, kind: str | None = None) -> Artifact:
         raise ArtifactError(f"{path} is a {artifact.kind}, not a {kind}")
     expected = identity(artifact.kind, artifact.schema, artifact.request, artifact.parents, artifact.files)
     if expected != artifact.id:
-        raise ArtifactError(f"{record} was changed after it was written (its id does not fit)")
+        raise ArtifactError(f"{record} was changed after it was written (its id does not match)")
     if artifact.schema < SCHEMAS[artifact.kind]:
         raise ArtifactError(
             f"{path} was written by an older ccr ({artifact.kind} schema {artifact.schema}, "
@@ -296,14 +296,14 @@ def load(path: Path, kind: str | None = None) -> Artifact:
 
 
 def _parse(raw: Any, record: Path) -> Artifact:
-    """Makes an artifact of what a record holds.
+    """Makes an artifact of a record's content.
 
     Raises:
         ArtifactError: If a field is missing or of another type, or a file lies outside the artifact.
     """
     try:
-        for key, wanted in _FIELDS.items():
-            if not isinstance(raw[key], wanted):
+        for key, type_ in _FIELDS.items():
+            if not isinstance(raw[key], type_):
                 raise TypeError(f"{key} is {raw[key]!r}")
         artifact = Artifact(
             path=record.parent.resolve(),
@@ -330,7 +330,7 @@ def verify(artifact: Artifact) -> list[str]:
     """Compares every file of an artifact with its record.
 
     Returns:
-        What is wrong, a line each; empty where all is well.
+        The problems, one line each.
     """
     problems = []
     listed = {f.path for f in artifact.files} | {RECORD}

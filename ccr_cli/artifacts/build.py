@@ -24,12 +24,12 @@ from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 
 PLAN = ".plan.json"
 IN_HAND = "last"
-"""Folder that is needed to go on with an unfinished artifact, and goes when it is finished."""
+"""Folder with the state of unfinished work; it is removed when the artifact is complete."""
 LEASE_SECONDS = 30.0
 
 
 class Planned(Exception):
-    """Raised instead of building in a dry run; `earlier` are those that the same command would build before."""
+    """Raised instead of building in a dry run; `earlier` holds the artifacts that the command would build first."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Planned(Exception):
         self.path, self.plan, self.state = path, plan, state
         self.parents, self.earlier = tuple(parents), tuple(earlier)
         self.facts: dict[str, Any] = {}
-        """What else a stage has to say of the work; JSON values."""
+        """Further facts about the work, from the stage; JSON values."""
 
 
 class OtherRequestError(ArtifactError):
@@ -54,7 +54,7 @@ class OtherRequestError(ArtifactError):
     """
 
     def __init__(self, message: str, differences: Mapping[str, tuple[Any, Any]]) -> None:
-        super().__init__(message, hint="give another --name, or rebuild it with --force")
+        super().__init__(message, hint="choose another --name, or rebuild it with --force")
         self.differences = differences
 
 
@@ -131,7 +131,7 @@ def building(
     """
     name = slug(name)
     if name.endswith((".partial", ".parts", ".old", ".lock")):
-        raise UsageError(f"an artifact's name does not end as {name!r} does", hint="give another --name")
+        raise UsageError(f"an artifact's name cannot end like {name!r}", hint="choose another --name")
     data = next((parent.name for parent in parents if parent.kind == "dataset"), None)
     final = workspace.place(kind, name, data)
     links = tuple(base.Parent(p.kind, p.id, workspace.relative(p.path)) for p in parents)
@@ -144,7 +144,7 @@ def building(
     build = Build(final.with_name(f"{name}.partial"), final, kind, dict(request), links)
     done = _fulfilled(final, plan, force, redo_failed, build)
     if final.exists() and not (final / base.RECORD).is_file():
-        raise ArtifactError(f"{final} exists and is no artifact", hint="give another --name, or move it away")
+        raise ArtifactError(f"{final} exists and is not an artifact", hint="choose another --name, or move it away")
     if workspace.dry_run:
         state = "done" if done else "unfinished" if build.folder.exists() else "to do"
         planned = Planned(final, plan, state, parents, workspace.planned)
@@ -156,8 +156,8 @@ def building(
         return
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError as error:  # /proc and its kin: a folder whose parent is there and takes none
-        raise ArtifactError(f"{final.parent} cannot be made: {error.strerror}", hint="another --workspace") from None
+    except FileNotFoundError as error:  # /proc and the like: the parent exists and accepts no folder
+        raise ArtifactError(f"cannot create {final.parent}: {error.strerror}", hint="another --workspace") from None
     with locked(final):
         _recover(final)
         if _fulfilled(final, plan, force, redo_failed, build):
@@ -236,7 +236,7 @@ def build_state(build: Callable[[Workspace], object], workspace: Workspace) -> s
 
 
 def _fulfilled(final: Path, plan: Mapping[str, Any], force: bool, redo_failed: bool, build: Build) -> bool:
-    """Whether nothing is left to do: failures count as left only where they are to be tried again."""
+    """Whether the artifact is complete; failures count as work left only if they are to be retried."""
     done = _finished(final, plan, force, build)
     if done and redo_failed and build.done is not None and build.done.counts.get("failed"):
         build.done = None
@@ -281,7 +281,7 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
 
 
 def _prepare(folder: Path, plan: Mapping[str, Any], force: bool) -> None:
-    """Makes the partial folder ready: empty, or what a stopped attempt at the same plan left behind."""
+    """Prepares the partial folder, which is empty or holds a stopped attempt at the same plan."""
     if (folder / PLAN).is_file():
         existing = base.read_json(folder / PLAN)
         existing.pop("forced", None)
@@ -293,17 +293,17 @@ def _prepare(folder: Path, plan: Mapping[str, Any], force: bool) -> None:
 
 
 def _stopped_rebuild(folder: Path, plan: Mapping[str, Any]) -> bool:
-    """Whether a partial folder is of this very plan and was begun with `--force` too, so that nothing in it is old."""
+    """Whether a partial folder has the same plan and was begun with `--force` too, so that nothing in it is old."""
     return (folder / PLAN).is_file() and base.read_json(folder / PLAN) == {**plan, "forced": True}
 
 
 def _nothing_in(folder: Path) -> bool:
-    """Whether an attempt left no file behind but its plan."""
+    """Whether an attempt left no file except its plan."""
     return not any(path.is_file() and path.name != PLAN for path in folder.rglob("*"))
 
 
 def _copy_back(final: Path, folder: Path) -> None:
-    """Makes a building folder of a complete artifact, whole or not at all."""
+    """Makes the partial folder from a complete artifact, atomically."""
     copy = final.with_name(f".{final.name}.copy")
     shutil.rmtree(copy, ignore_errors=True)
     base.copy_files(final, copy)
@@ -322,21 +322,21 @@ def _swap_in(partial: Path, final: Path) -> None:
 
 
 def _tidy(final: Path) -> None:
-    """Removes what only the making needed."""
-    if (final / PLAN).exists():  # a read-only place refuses to remove what is not there
+    """Removes files that only building needed."""
+    if (final / PLAN).exists():  # on a read-only file system, even removing a missing file fails
         (final / PLAN).unlink()
     shutil.rmtree(final / IN_HAND, ignore_errors=True)
 
 
 def _recover(final: Path) -> None:
-    """Puts the previous artifact back if a swap was cut off between its two renames."""
+    """Restores the previous artifact if a swap stopped between its two renames."""
     old = final.with_name(f"{final.name}.old")
     if old.exists() and not final.exists():
         os.rename(old, final)
 
 
 def in_work(final: Path) -> bool:
-    """Whether another process is at work on an artifact, or has been within a lease."""
+    """Whether another process is building an artifact, or was within the last lease."""
     lock = _lock(final)
     return lock.exists() and not _silent(lock)
 
@@ -346,7 +346,7 @@ def _lock(final: Path) -> Path:
 
 
 def _silent(lock: Path) -> bool:
-    """Whether a lock has missed its heartbeat. Whoever watches it for one more lease may take it over."""
+    """Whether a lock has missed its heartbeat; after one more lease another process may take it over."""
     try:
         return time.time() - lock.stat().st_mtime > LEASE_SECONDS
     except FileNotFoundError:
@@ -354,7 +354,7 @@ def _silent(lock: Path) -> bool:
 
 
 def _holder(lock: Path) -> str:
-    """Whose lock it is, e.g. `pid=7 host=here`."""
+    """The holder of a lock, e.g. `pid=7 host=here`."""
     try:
         return " ".join(lock.read_text(errors="replace").split()[1:3])
     except FileNotFoundError:
@@ -363,14 +363,14 @@ def _holder(lock: Path) -> str:
 
 @contextmanager
 def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
-    """Keeps a second writer out; a dead one's lock is taken over (host, pid and a heartbeat are in the file).
+    """Keeps a second writer out, and takes over the lock of a dead one (the file holds host, pid and a heartbeat).
 
     Args:
-        final: What is to be written; the lock lies beside it.
-        patience: Seconds to wait for another one to be done.
+        final: The folder to write; the lock lies beside it.
+        patience: Seconds to wait for another writer.
 
     Raises:
-        LockedError: If another one is writing.
+        LockedError: If another process is writing.
     """
     path = _lock(final)
     lease = filelock.SoftFileLease(path, lease_duration=LEASE_SECONDS)
@@ -382,7 +382,7 @@ def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
     except filelock.Timeout:
         raise LockedError(
             f"another process is writing {final} ({_holder(path)})",
-            hint=f"wait for it; if it is dead for good, remove {path}",
+            hint=f"wait for it; if it is dead, remove {path}",
         ) from None
     try:
         yield

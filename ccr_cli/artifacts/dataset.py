@@ -1,4 +1,4 @@
-"""dataset: items, captions, the manifest, and (where they ship with it) media and recorded translations."""
+"""dataset: items, captions and the manifest; bundled ones also hold media and recorded translations."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ CAPTIONS = pa.schema(
     ]
 )
 TEXTS = "texts.npy"
-"""Features of the captions, a row each in their order, where the data set brings them: then the text of a caption is
-but a key."""
+"""Features of the captions, one row each in their order. With this file, a caption's text is only a key."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,14 @@ class Dataset:
         return str(self.manifest.get("source_lang", "en"))
 
     def text_features(self) -> npt.NDArray[np.float32] | None:
-        """Features of the captions, (T, E) in the order of `captions`; None where these are texts."""
+        """Features of the captions, (T, E) in the order of `captions`; None if the captions are texts."""
         if not (self.artifact.path / TEXTS).is_file():
             return None
         rows: npt.NDArray[np.float32] = np.load(self.artifact.file(TEXTS), allow_pickle=False)
         return rows
 
     def languages(self) -> list[str]:
-        """Languages that have captions, the source first."""
+        """Languages with captions, the source language first."""
         langs = sorted(self.captions["lang"].unique())
         return sorted(langs, key=lambda lang: lang != self.source_lang)
 
@@ -82,8 +81,15 @@ def read(artifact: Artifact) -> Dataset:
     )
 
 
+def counts(items: pd.DataFrame, captions: pd.DataFrame, failed: int) -> dict[str, int]:
+    """Returns the counts of a dataset artifact: items by split, captions by language, failures."""
+    numbers = {f"items.{split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
+    numbers |= {f"captions.{lang}": int(n) for lang, n in captions["lang"].value_counts(sort=False).items()}
+    return {**dict(sorted(numbers.items())), "failed": failed}
+
+
 def media_root(artifact: Artifact) -> Path | None:
-    """Where the data set's own media lie: inside the artifact, else where the import found them, else nowhere."""
+    """Returns the folder of a data set's media: inside the artifact, or where the import found them, or None."""
     if (artifact.path / "media").is_dir():
         return artifact.path / "media"
     recorded = (artifact.about.get("environment") or {}).get("media_root")
@@ -91,7 +97,7 @@ def media_root(artifact: Artifact) -> Path | None:
 
 
 def media_path(root: Path | None, name: str | None) -> Path | None:
-    """Where a medium lies; None where there is none, and for a name that leads out of the media root."""
+    """Returns the path of a medium; None if it has none, or if its name leads out of the media root."""
     if root is None or not name or "\0" in name:
         return None
     path = (root / name).resolve()

@@ -19,17 +19,17 @@ from ccr_cli.errors import ArtifactError
 
 SHARD_ITEMS = 4096
 GIVEN = "given"
-"""Who encoded features that were imported ready-made, unless their encoder was named."""
+"""The encoder's name of features that were imported ready-made without one."""
 FROM = "from"
-"""In the request of features that `ccr extract --from` read: the sha256 of what it read."""
+"""Request key of features that `ccr extract --from` read: the sha256 of their source."""
 CONCAT = "concat"
-"""In the request of joined features: the ids of each encoder's features, in their order."""
+"""Request key of joined features: the ids of their parts, in order."""
 PARTS = "parts"
-"""In the request of joined features: their requests. In their encoder.json: those of each part."""
+"""Request key of joined features: the requests of their parts; in `encoder.json`, the parts' own content."""
 FRAMES = ("fps", "frames", "clip_frames", "clip_stride")
-"""In a request where the data set has videos: which frames are encoded."""
+"""Request keys that choose the frames of videos."""
 OF_VIDEOS = ("sampling", "pool")
-"""In encoder.json where the data set has videos: which frames were encoded, and whether their mean alone is kept."""
+"""Keys of `encoder.json` for videos: the encoded frames, and whether only their mean is kept."""
 INDEX = pa.schema(
     [
         pa.field("item_id", pa.string(), nullable=False),
@@ -40,8 +40,8 @@ INDEX = pa.schema(
         pa.field("error", pa.string()),
     ]
 )
-"""`n_rows` is 1 for an image, T for a video, 0 for an item that failed. `status` is ok, failed, or damaged: of a video
-that gives but some of its frames."""
+"""`n_rows` is 1 for an image, T for a video, 0 for an item that failed. `status` is ok, failed, or damaged (a video of
+which only some frames decode)."""
 
 
 def shard_name(shard: int) -> str:
@@ -55,10 +55,10 @@ def read_index(artifact: Artifact) -> pd.DataFrame:
 
 
 def write_header(handle: IO[bytes], n_rows: int, dim: int) -> int:
-    """Writes the header of a shard, after which its rows follow as they come.
+    """Writes the header of a shard; its rows follow.
 
     Returns:
-        Where the rows begin; that does not depend on their number.
+        The offset of the first row, which does not depend on the number of rows.
     """
     facts = {"descr": "<f2", "fortran_order": False, "shape": (n_rows, dim)}
     np.lib.format.write_array_header_1_0(handle, facts)
@@ -68,7 +68,7 @@ def write_header(handle: IO[bytes], n_rows: int, dim: int) -> int:
 def index_of(
     item_ids: Sequence[str], shard: int, n_rows: npt.NDArray[np.int32], errors: Sequence[str | None]
 ) -> pd.DataFrame:
-    """The index of a shard; an item without rows has failed, one with rows and an error is damaged."""
+    """Returns the index of a shard; an item without rows has failed, one with rows and an error is damaged."""
     first = np.cumsum(n_rows, dtype=np.int64) - n_rows
     status = ["failed" if not n else "damaged" if error else "ok" for n, error in zip(n_rows, errors, strict=True)]
     return pd.DataFrame(
@@ -84,7 +84,7 @@ def index_of(
 
 
 def finish_index(folder: Path, n_items: int) -> pd.DataFrame:
-    """Makes one index of those that the shards have while they are written, `index-00000.parquet` and so on."""
+    """Joins the indexes of the shards (`index-00000.parquet` and so on) into one, and removes them."""
     parts = sorted(folder.glob("index-*.parquet"))
     index = pd.concat([read_table(path, INDEX) for path in parts], ignore_index=True)
     assert len(index) == n_items, "the shards do not cover the items"
@@ -95,26 +95,26 @@ def finish_index(folder: Path, n_items: int) -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One encoder's features, as they were asked for."""
+class EncoderPart:
+    """The features of one encoder, alone or joined with others."""
 
     id: str
     request: dict[str, Any]
     given: dict[str, Any]
-    """Options as they were given, where the request says something else (a folder, by its content)."""
+    """Options as the user wrote them, where the request differs (a folder is recorded by its content)."""
 
 
-def parts(artifact: Artifact) -> list[Part]:
-    """Each encoder's features that are in an artifact, in their order; one where they are not joined."""
-    given = (artifact.about.get("environment") or {}).get("given")
+def parts(artifact: Artifact) -> list[EncoderPart]:
+    """Returns the features of each encoder in an artifact, in order; one if they are not joined."""
+    written = (artifact.about.get("environment") or {}).get("given")
     if CONCAT not in artifact.request:
-        return [Part(artifact.id, artifact.request, given or {})]
+        return [EncoderPart(artifact.id, artifact.request, written or {})]
     ids, requests = artifact.request[CONCAT], artifact.request[PARTS]
-    return [Part(*part) for part in zip(ids, requests, given or [{}] * len(ids), strict=True)]
+    return [EncoderPart(*part) for part in zip(ids, requests, written or [{}] * len(ids), strict=True)]
 
 
 def comparable(one: Artifact, other: Artifact) -> bool:
-    """Whether one encoder made both in the same way; the frames of videos count where both data sets have videos."""
+    """Whether the same encoder made both in the same way; the choice of frames counts if both have videos."""
     return _alike(read_json(one.file("encoder.json")), read_json(other.file("encoder.json")))
 
 
@@ -122,26 +122,26 @@ def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     if PARTS in one and PARTS in other:
         pairs = zip(one[PARTS], other[PARTS], strict=False)
         return len(one[PARTS]) == len(other[PARTS]) and all(_alike(*pair) for pair in pairs)
-    unsaid = {key for key in OF_VIDEOS if key not in one or key not in other}
-    return {k: v for k, v in one.items() if k not in unsaid} == {k: v for k, v in other.items() if k not in unsaid}
+    ignored = {key for key in OF_VIDEOS if key not in one or key not in other}
+    return {k: v for k, v in one.items() if k not in ignored} == {k: v for k, v in other.items() if k not in ignored}
 
 
 def command(artifact: Artifact, data: Path, *, videos: bool = True, **changed: str) -> str:
-    """The command that encodes another data set as this artifact was, or with some options changed.
+    """Returns the command that encodes another data set in the same way.
 
     Args:
         artifact: Features.
-        data: Where the data set is.
-        videos: Whether it has any; else options that choose frames are left out.
-        changed: Options that shall be others.
+        data: Path of the data set.
+        videos: Whether it has videos; otherwise options that choose frames are left out.
+        changed: Options to change.
     """
-    found = parts(artifact)
+    encoders = parts(artifact)
     left_out = () if videos else FRAMES
-    asked = [{**part.request, **part.given, **changed} for part in found]
-    commands = [_command({k: v for k, v in each.items() if k not in left_out}, data) for each in asked]
-    unnamed = any(FROM in part.request and part.request["encoder"] == GIVEN for part in found)
+    requests = [{**part.request, **part.given, **changed} for part in encoders]
+    commands = [_command({k: v for k, v in request.items() if k not in left_out}, data) for request in requests]
+    unnamed = any(FROM in part.request and part.request["encoder"] == GIVEN for part in encoders)
     also = ", and these features again with the same name" if unnamed else ""
-    return (commands[0] if len(found) == 1 else f"({'; '.join(commands)}) | ccr extract - --concat") + also
+    return (commands[0] if len(encoders) == 1 else f"({'; '.join(commands)}) | ccr extract - --concat") + also
 
 
 def _command(request: Mapping[str, Any], data: Path) -> str:
@@ -165,12 +165,12 @@ def read_rows(
 
     Args:
         artifact: A features artifact.
-        item_ids: Which items, in which order.
-        pooled: One row an item, the mean over its rows.
+        item_ids: The items, in the order of the result.
+        pooled: Return one row per item, the mean over its rows.
 
     Returns:
-        Rows (N, D) in float32, where each item's begin (V + 1,), and the ids of the items: those of `item_ids` that
-        have features.
+        Rows (N, D) in float32, the offset of each item's first row (V + 1,), and the ids of the items of `item_ids`
+        that have features.
 
     Raises:
         ArtifactError: If none of them has features.
@@ -179,7 +179,7 @@ def read_rows(
     known = set(index.index[index["n_rows"] > 0])
     kept = [i for i in item_ids if i in known]
     if not kept:
-        raise ArtifactError(f"{artifact.path} has features of none of the {len(item_ids)} items asked for")
+        raise ArtifactError(f"{artifact.path} has no features of any of the {len(item_ids)} items")
     index = index.loc[kept]
     lengths = np.ones(len(kept), np.int64) if pooled else index["n_rows"].to_numpy(np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -190,7 +190,7 @@ def read_rows(
             rows = np.empty((offsets[-1], block.shape[1]), dtype=np.float32)
         for at in np.flatnonzero(index["shard"].to_numpy() == shard):
             first, count = int(index["first_row"].iloc[at]), int(index["n_rows"].iloc[at])
-            given = block[first : first + count].astype(np.float32)
-            rows[offsets[at] : offsets[at + 1]] = given.mean(axis=0, keepdims=True) if pooled else given
+            part = block[first : first + count].astype(np.float32)
+            rows[offsets[at] : offsets[at + 1]] = part.mean(axis=0, keepdims=True) if pooled else part
     assert rows is not None
     return rows, offsets, kept

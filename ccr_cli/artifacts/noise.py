@@ -1,4 +1,4 @@
-"""noise: which training triplets are deliberately mismatched, one row a triplet."""
+"""noise: the deliberately mismatched training triplets, one row per triplet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAIRS = pa.schema(
         pa.field("st_wrong", pa.bool_(), nullable=False),
     ]
 )
-"""`slot_id` is the source caption whose place the triplet takes; the rest says what it was given instead."""
+"""`slot_id` is the source caption whose place the triplet takes; `given_*` is what it holds instead."""
 
 
 def read(artifact: Artifact) -> pd.DataFrame:

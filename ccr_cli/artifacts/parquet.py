@@ -1,4 +1,4 @@
-"""Parquet tables with a fixed schema each, read into and written from pandas."""
+"""Parquet tables with a fixed schema, read into and written from pandas."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
 
     Args:
         path: Where to.
-        frame: Must have every column of the schema; others are left out.
+        frame: Has every column of the schema; other columns are left out.
         schema: Column names and types; null only where the field is nullable.
     """
     table = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
@@ -61,18 +61,18 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
     Strings come back as Python objects with None for null, integers as numpy integers.
 
     Raises:
-        ArtifactError: If it is no Parquet file or its columns differ from the schema.
+        ArtifactError: If it is not a Parquet file or its columns differ from the schema.
     """
     try:
         table = pq.read_table(path, columns=columns)
     except (pa.ArrowInvalid, OSError) as error:
         raise ArtifactError(f"{path} is not a readable Parquet file: {error}") from None
-    wanted = schema if columns is None else pa.schema([schema.field(c) for c in columns])
-    if table.schema.remove_metadata() != wanted:
-        raise ArtifactError(f"{path} has the columns {table.schema.names}, expected {wanted.names}")
+    expected = schema if columns is None else pa.schema([schema.field(c) for c in columns])
+    if table.schema.remove_metadata() != expected:
+        raise ArtifactError(f"{path} has the columns {table.schema.names}, expected {expected.names}")
     frame: pd.DataFrame = table.to_pandas(types_mapper={pa.string(): pd.StringDtype("python")}.get)
-    for name in wanted.names:
-        if wanted.field(name).type == pa.string():
+    for name in expected.names:
+        if expected.field(name).type == pa.string():
             frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
     return frame
 

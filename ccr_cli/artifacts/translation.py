@@ -30,7 +30,7 @@ CAPTIONS = pa.schema(
 length-normalised log-probability (nats a token) or null; `status` is ok or failed (then `text` is null)."""
 
 FLAGS = ("copy", "empty", "length", "repetition", "script", "untranslated", "truncated")
-"""What a caption may be flagged for; `metrics.mtquality.FLAGS` says what each means."""
+"""The flags of a caption; `metrics.mtquality.FLAGS` explains them."""
 QUALITY = pa.schema(
     [
         pa.field("caption_id", pa.string(), nullable=False),
@@ -44,7 +44,7 @@ QUALITY = pa.schema(
         *(pa.field(flag, pa.bool_()) for flag in FLAGS),
     ]
 )
-"""A row a caption, in the order of `captions.parquet`; a flag is null where it cannot be said."""
+"""One row per caption, in the order of `captions.parquet`; a flag is null where it is unknown."""
 
 
 def read(artifact: Artifact) -> pd.DataFrame:
@@ -53,27 +53,27 @@ def read(artifact: Artifact) -> pd.DataFrame:
 
 
 def has_quality(artifact: Artifact) -> bool:
-    """Whether there is evidence by caption; translations made before ccr wrote it have none."""
+    """Whether the quality of every caption is recorded; early translations lack it."""
     return artifact.has("quality.parquet")
 
 
 def read_quality(artifact: Artifact) -> pd.DataFrame:
-    """Reads the evidence by caption; flags are bool, False where nothing can be said."""
+    """Reads the quality of every caption; flags are bool, False where they are unknown."""
     frame = artifact_table(artifact, "quality.parquet", QUALITY)
     return frame.assign(**{flag: frame[flag].eq(True) for flag in FLAGS})
 
 
 def quality(artifact: Artifact) -> dict[str, Any]:
-    """Reads the evidence in sum, by direction and split."""
-    found: dict[str, Any] = read_json(artifact.file("quality.json"))
-    return found
+    """Reads the summary of the quality, by direction and split."""
+    summary: dict[str, Any] = read_json(artifact.file("quality.json"))
+    return summary
 
 
 def untranslated(captions: pd.DataFrame) -> pd.DataFrame:
-    """Captions as their own translation: what stands in for a translation artifact where nothing was translated.
+    """Presents captions as their own translation, for runs without a translation.
 
     Args:
-        captions: Of a data set, in its source language.
+        captions: Captions of a data set in its source language.
     """
     frame: pd.DataFrame = captions.assign(
         split="",
@@ -88,17 +88,17 @@ def untranslated(captions: pd.DataFrame) -> pd.DataFrame:
 
 
 HUMAN = "human"
-"""What a table of people's translations is called: `human-en-de.tsv` of a data set, `human.tsv` of one's own."""
+"""Name of tables with human translations: `human-en-de.tsv` in a data set, `human.tsv` of the user's own."""
 
 
 def by_people(frame: pd.DataFrame, captions: pd.DataFrame) -> bool:
     """Whether people wrote the training captions of a translation.
 
-    Its table says so by its name; or most of them are, word for word, human captions of their item in the data set.
+    They did if its table is named so, or if most of them equal a human caption of their item in the data set.
 
     Args:
         frame: The translation.
-        captions: Of its data set.
+        captions: The captions of its data set.
     """
     forward = frame[(frame["direction"] == "forward") & (frame["split"] == "train") & (frame["status"] == "ok")]
     if any(str(model).partition(".")[0] == HUMAN for model in forward["model"].unique()):

@@ -24,26 +24,26 @@ FOLDERS: dict[str, str] = {
     "export": "exports",
     "index": "indexes",
 }
-"""Where each kind lies."""
+"""The folder of each kind."""
 
 PER_DATASET = {"translation", "noise", "features"}
-"""Kinds whose folder has one more level, the data set's name."""
+"""Kinds whose folder has one more level: the data set's name."""
 
 LONGEST_STEM = 110
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """A folder of artifacts; it can be moved, since everything inside refers to the rest relatively."""
+    """A folder of artifacts; it can be moved, because all paths in it are relative."""
 
     root: Path
     dry_run: bool = False
-    """Only say what would be built: `artifacts.build.building` raises `Planned`."""
+    """Build nothing: `artifacts.build.build_artifact` raises `Planned` instead."""
     planned: list[Any] = field(default_factory=list, repr=False, compare=False)
-    """What a dry run has found so far that would be built."""
+    """The plans of a dry run so far."""
 
     def rehearsal(self) -> Workspace:
-        """The same folder, where it is only said what would be built."""
+        """Returns the same workspace in a dry run."""
         return replace(self, dry_run=True, planned=[])
 
     def place(self, kind: str, name: str, data: str | None = None) -> Path:
@@ -52,7 +52,7 @@ class Workspace:
         Args:
             kind: The artifact's kind.
             name: Its name, a slug already.
-            data: The data set's name, for kinds that are kept by data set.
+            data: The data set's name, for kinds kept by data set.
         """
         folder = self.root / FOLDERS[kind]
         if kind in PER_DATASET:
@@ -66,20 +66,20 @@ class Workspace:
         Raises:
             ArtifactError: If one of them was tampered with.
         """
-        return [base.load(path, each) for each, path in self.places() if kind is None or kind == each]
+        return [base.load(path, place_kind) for place_kind, path in self.places() if kind in (None, place_kind)]
 
     def places(self) -> list[tuple[str, Path]]:
-        """Lists the folders of complete artifacts with the kind that should be in each; nothing is read."""
-        found = []
+        """Lists the folders of complete artifacts with their expected kind, without reading them."""
+        places = []
         for kind, folder in FOLDERS.items():
             depth = "*/*" if kind in PER_DATASET else "*"
             records = (self.root / folder).glob(f"{depth}/{base.RECORD}")
             finished = (r.parent for r in records if not r.parent.name.endswith((".partial", ".old", ".copy")))
-            found += [(kind, path) for path in sorted(finished)]
-        return found
+            places += [(kind, path) for path in sorted(finished)]
+        return places
 
     def relative(self, path: Path) -> str:
-        """Returns a path relative to the workspace where it lies inside, else absolute."""
+        """Returns a path inside the workspace as relative, any other as absolute."""
         resolved = path.resolve()
         root = self.root.resolve()
         return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else str(resolved)
@@ -88,15 +88,15 @@ class Workspace:
         """Loads an artifact's (first) parent of a kind.
 
         Raises:
-            ArtifactError: If there is none, or it is gone or has been replaced.
+            ArtifactError: If there is none, or it is gone or was replaced.
         """
         return self.linked(artifact, artifact.parent(kind))
 
     def linked(self, artifact: base.Artifact, link: base.Parent) -> base.Artifact:
-        """Loads one of an artifact's parents and checks that it is still the one that it was made from.
+        """Loads a parent of an artifact and checks that it is still the same.
 
         Raises:
-            ArtifactError: If the parent is gone or has been replaced.
+            ArtifactError: If the parent is gone or was replaced.
         """
         try:
             parent = base.load(self.root / link.path, link.kind)
@@ -118,12 +118,12 @@ def slug(text: str) -> str:
     NFKC, `/` becomes `--`, everything outside `[A-Za-z0-9._-]` becomes `-`, at most 120 bytes.
 
     Raises:
-        UsageError: If nothing is left of it.
+        UsageError: If nothing is left.
     """
     plain = unicodedata.normalize("NFKC", text).replace("/", "--")
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).lstrip(".-")[:120]
     if not plain:
-        raise UsageError(f"{text!r} has no character that can stand in an artifact's name")
+        raise UsageError(f"{text!r} has no character that is allowed in an artifact's name")
     return plain
 
 
@@ -131,12 +131,12 @@ def stem(readable: str, request: Mapping[str, Any], defaults: Mapping[str, Any])
     """Names an artifact: the readable part plus six hex digits of the options that differ from the defaults.
 
     Args:
-        readable: What a person would guess, e.g. `multi30k-de-uml-noise0.4-seed0`.
+        readable: The readable part, e.g. `multi30k-de-uml-noise0.4-seed0`.
         request: Options by name.
-        defaults: The same with their default values.
+        defaults: The default values of the options.
     """
     changed = {key: value for key, value in request.items() if defaults.get(key) != value}
     suffix = f"-{base.sha256_text(base.canonical_json(changed))[:6]}" if changed else ""
-    if len(readable) > LONGEST_STEM:  # both ends say what it is; the digits tell apart what differs in between
+    if len(readable) > LONGEST_STEM:  # both ends are readable; the digits tell apart what differs in between
         readable = f"{readable[:85]}-{base.sha256_text(readable)[:6]}-{readable[-17:]}"
     return slug(readable) + suffix

@@ -1,4 +1,4 @@
-"""What all commands share: options, reading artifact paths, printing results, exit codes."""
+"""What the commands share: options, reading artifact paths, printing results, exit codes."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ Artifacts = Annotated[
     list[str] | None,
     typer.Argument(
         help="Artifacts to work on, in any order; `-` reads their paths from standard input. "
-        "With none, the one in the workspace that fits.",
+        "Default: the one in the workspace that fits.",
         show_default=False,
     ),
 ]
 
 
 def _utf8(path: Path) -> Path:
-    """Refuses a workspace whose path is not UTF-8: tables and pipes could not name it."""
+    """Refuses a workspace whose path is not UTF-8, because tables and pipes could not name it."""
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
-        raise typer.BadParameter("a workspace's path is UTF-8") from None
+        raise typer.BadParameter("the path of a workspace must be UTF-8") from None
     return path
 
 
@@ -64,7 +64,7 @@ Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Rebuild; the old artifact stays until the new one is complete.",
+        help="Rebuild; keep the old artifact until the new one is complete.",
         rich_help_panel=_RESULT,
     ),
 ]
@@ -131,7 +131,7 @@ Verbose = Annotated[
 Find = Annotated[str | None, typer.Option("--find", help="What to search: items or captions.", show_default="items")]
 SearchedLang = Annotated[
     str | None,
-    typer.Option("--lang", help="Use a run that knows this language; with --find captions, search its captions only."),
+    typer.Option("--lang", help="Use a run trained on this language; with --find captions, search only its captions."),
 ]
 SearchedSplit = Annotated[
     str | None,
@@ -213,7 +213,7 @@ def takes(options_type: type) -> Callable[[Callable[..., None]], Callable[..., N
 
 
 def guarded(function: Callable[P, None]) -> Callable[P, None]:
-    """Turns what can go wrong into a message and an exit code, never a traceback for a user's mistake."""
+    """Turns errors into a message and an exit code; a user's mistake never shows a traceback."""
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -222,16 +222,16 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
                 function(*args, **kwargs)
             except Planned as planned:
                 show_plans([*planned.earlier, planned], as_json=bool(kwargs.get("json")))
-            except OptionsAsked as asked:
-                show_table(asked.columns, asked.rows)
+            except OptionsAsked as options:
+                show_table(options.columns, options.rows)
         except CcrError as error:
             _complain(error)
             raise typer.Exit(error.exit_code) from None
         except KeyboardInterrupt:
-            console.say("interrupted; what is finished is kept, the same command goes on from there", level=-1)
+            console.say("interrupted; finished work is kept, and the same command continues from it", level=-1)
             raise typer.Exit(130) from None
         except Terminated:
-            console.say("terminated; what is finished is kept, the same command goes on from there", level=-1)
+            console.say("terminated; finished work is kept, and the same command continues from it", level=-1)
             raise typer.Exit(143) from None
         except BrokenPipeError:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - keeps the interpreter's last flush quiet
@@ -250,9 +250,9 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
 
 @contextmanager
 def first_speaks() -> Iterator[None]:
-    """Has the first of the processes that torchrun started say what is wrong with options, which all of them read.
+    """Lets only the first process that torchrun started report wrong options, which all of them read.
 
-    The others are quiet until torchrun, which ends all of them as soon as one ends, has noticed.
+    The others wait silently until torchrun, which ends all of them as soon as one ends, has noticed.
     """
     try:
         yield
@@ -271,7 +271,7 @@ def _complain(error: CcrError) -> None:
 
 
 def show_plans(plans: Sequence[Planned], as_json: bool) -> None:
-    """Prints what a dry run found, a plan after the other."""
+    """Prints the plans of a dry run."""
     if as_json:
         print(json.dumps(plan_facts(plans)))
         return
@@ -285,14 +285,14 @@ def show_plans(plans: Sequence[Planned], as_json: bool) -> None:
 
 
 def plan_facts(plans: Sequence[Planned]) -> dict[str, object]:
-    """What a dry run found, as JSON."""
+    """The plans of a dry run, as JSON values."""
     paths = {planned.path for planned in plans}
     read = {a.path: a for planned in plans for a in planned.parents if a.path.exists() and a.path not in paths}
     return {"read": [*map(_facts, read.values())], "made": [*map(_plan_facts, plans)]}
 
 
 def _flat(facts: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Facts of a plan as rows: `sentences forward` for what is nested."""
+    """The facts of a plan as rows; a nested one is named `sentences forward`."""
     rows = []
     for key, value in facts.items():
         inner = {f"{key} {k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
@@ -301,7 +301,7 @@ def _flat(facts: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _plan_facts(planned: Planned) -> dict[str, object]:
-    """What `_facts` says of an artifact, as far as it is known before the artifact is; and the plan."""
+    """The plan, with the `_facts` of the artifact as far as they are known before it exists."""
     artifact = load(planned.path) if planned.state == "done" else None
     facts = {"kind": planned.plan["kind"], "name": planned.path.name, "id": None, "counts": {}}
     facts |= {"path": str(planned.path)} if artifact is None else _facts(artifact)
@@ -311,22 +311,22 @@ def _plan_facts(planned: Planned) -> dict[str, object]:
 
 
 def setup(quiet: bool, verbose: int) -> None:
-    """Sets how much is said, and makes SIGTERM unwind like Ctrl-C."""
+    """Sets the verbosity, and makes SIGTERM unwind like Ctrl-C."""
     console.verbosity = -1 if quiet else verbose
 
     def terminate(signum: int, frame: object) -> None:
         raise Terminated
 
     signal.signal(signal.SIGTERM, terminate)
-    if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's own words on DistributedDataParallel, from every process
+    if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's warnings about DistributedDataParallel, from every process
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def inputs_from(workspace: Path, artifacts: Sequence[str] | None, *, dry_run: bool = False) -> Inputs:
-    """Loads the artifacts named on the command line, or on standard input where `-` stands.
+    """Loads the artifacts named on the command line, or on standard input in place of `-`.
 
     Raises:
-        ArtifactError: If `-` brings no path, or a path is no artifact.
+        ArtifactError: If `-` brings no path, or a path is not an artifact.
     """
     from ccr_cli.stages.shared.inputs import Inputs
 
@@ -337,13 +337,15 @@ def inputs_from(workspace: Path, artifacts: Sequence[str] | None, *, dry_run: bo
             continue
         lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
         if not lines:
-            raise ArtifactError("no artifact came on standard input", hint="did the command before the pipe fail?")
+            raise ArtifactError(
+                "no artifact path on standard input", hint="check whether the command before the pipe failed"
+            )
         paths += lines
     return Inputs.from_paths(Workspace(workspace.absolute(), dry_run), paths)
 
 
 def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
-    """Prints what was read and what was made, and exits 3 where some items failed or training ended early."""
+    """Prints the artifacts that were read and made; exits 3 if items failed or training ended early."""
     new = {a.path: a for a in made}
     read = {a.path: a for a in inputs.read if a.path not in new}
     if as_json:
@@ -354,16 +356,16 @@ def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
     sys.stdout.flush()
     failed = [a for a in made if a.counts.get("failed")]
     for artifact in failed:
-        again = "mend them and import again" if artifact.kind == "dataset" else "try them again: --retry-failed"
-        if artifact.kind == "features" and "from" in artifact.request:  # the same files lack the same items
-            again = "add them to what --from reads, then give the same command with --force"
-        if artifact.kind == "features" and "concat" in artifact.request:  # the same features lack the same items
-            again = "try them again where they failed (--retry-failed), then give the same command with --force"
-        if artifact.request.get("engine") == "recorded":  # a table has no other answer the next time
-            again = "mend the data set's table, import it again, then give the same command with --force"
+        again = "fix them and import again" if artifact.kind == "dataset" else "retry them: --retry-failed"
+        if artifact.kind == "features" and "from" in artifact.request:  # the files still lack these items
+            again = "add them to the files of --from, then repeat the command with --force"
+        if artifact.kind == "features" and "concat" in artifact.request:  # the parts still lack these items
+            again = "retry them in the part where they failed (--retry-failed), then repeat the command with --force"
+        if artifact.request.get("engine") == "recorded":  # a table gives the same answers the next time
+            again = "fix the data set's table, import it again, then repeat the command with --force"
             if artifact.request.get("set.table"):
-                again = "mend the table, then give the same command (with --force where it has a --name)"
-        console.warn(f"{artifact.counts['failed']} failed; why: {artifact.path / FAILURES}; {again}")
+                again = "fix the table, then repeat the command (with --force if it has a --name)"
+        console.warn(f"{artifact.counts['failed']} failed (reasons: {artifact.path / FAILURES}); {again}")
     if failed or any(a.counts.get("stopped") for a in made):
         raise typer.Exit(3)
 
@@ -374,13 +376,13 @@ def _facts(artifact: Artifact) -> dict[str, object]:
 
 
 def show_json(value: object) -> None:
-    """Prints a value as JSON in a line; what could steer a terminal is escaped."""
+    """Prints a value as one line of JSON; control characters are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     print("".join(char if console.plain(char) == char else f"\\u{ord(char):04x}" for char in text))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Prints a table on standard output: drawn on a terminal, TSV otherwise; text is made harmless."""
+    """Prints a table on standard output, drawn on a terminal and as TSV otherwise; control characters are replaced."""
     plain = [[console.plain("" if cell is None else str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for row in [list(columns), *plain]:
@@ -392,12 +394,12 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
 
     table = Table(title=None if title is None else Text(console.plain(title)))
     for column in columns:
-        table.add_column(column, overflow="fold")  # a path that is cut cannot be copied
+        table.add_column(column, overflow="fold")  # a truncated path cannot be copied
     for row in plain:
         table.add_row(*[Text(cell) for cell in row])
     Console().print(table)
 
 
 def examples(*lines: str) -> str:
-    """An epilog of examples."""
+    """Formats the examples below a command's help."""
     return "Examples:\n\n" + "\n\n".join(lines)

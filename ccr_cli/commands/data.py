@@ -14,36 +14,36 @@ from ccr_cli.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, verify.", rich_markup_mode="rich")
 
-_OWN = "Files of your own"
+_OWN = "Your own files"
 
 Source = Annotated[
-    str, typer.Argument(help="Name of a bundled data set or a collection, or a folder in the dataset format.")
+    str, typer.Argument(help="A bundled data set or a collection by name, or a folder in the dataset format.")
 ]
 Sources = Annotated[
     list[str],
     typer.Argument(
-        help="Name of a bundled data set or a collection, a folder in the dataset format, a .mat file of features; "
-        "with --format the files, `train=FILE`, `de=FILE` or `train.de=FILE` where all of it is that.",
+        help="A bundled data set or a collection by name, a folder in the dataset format, or a .mat file of features. "
+        "With --format: your caption files; `train=FILE`, `de=FILE` or `train.de=FILE` names split and language.",
         show_default=False,
     ),
 ]
 MediaRoot = Annotated[
     Path | None,
-    typer.Option("--media-root", help="Where the media lie.", show_default="beside the data"),
+    typer.Option("--media-root", help="Folder of the media.", show_default="beside the data"),
 ]
 Root = Annotated[
     Path | None,
-    typer.Option("--root", help="Where the official files of a collection lie.", show_default=False),
+    typer.Option("--root", help="Folder of a collection's official files.", show_default=False),
 ]
 
 
 @app.command("list", epilog=c.examples("ccr data list"))
 @c.guarded
 def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> None:
-    """List the bundled data sets, the collections that can be imported, and those of the workspace."""
+    """List the bundled data sets, the collections that can be imported, and the data sets of the workspace."""
     c.setup(False, 0)
     inputs = c.inputs_from(workspace, None)
-    from ccr_cli.stages.data.folder import listing
+    from ccr_cli.stages.data.card import listing
 
     columns, rows = listing(inputs.workspace)
     if json:
@@ -57,12 +57,12 @@ def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> Non
 )
 @c.guarded
 def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
-    """Show a data set's card: counts, languages, protocols, an example, licence, citation, what is missing.
+    """Show a data set's card: counts, languages, protocols, an example, licence, citation, missing files.
 
-    Of a collection that is not imported: which files there are, how to get them, and who vouches for each fact.
+    For a collection that is not imported: its files, how to get them, and the source of every fact.
     """
     c.setup(False, 0)
-    from ccr_cli.stages.data.folder import card
+    from ccr_cli.stages.data.card import card
 
     c.show_table(("what", "value"), card(Workspace(workspace.absolute()), source))
 
@@ -86,16 +86,14 @@ def import_(
     root: Root = None,
     allow_partial: Annotated[
         bool,
-        typer.Option(
-            "--allow-partial", help="Take what there is of a collection; what is missing or differs is recorded."
-        ),
+        typer.Option("--allow-partial", help="Import an incomplete collection; record what is missing or differs."),
     ] = False,
     media_root: MediaRoot = None,
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="Of files of your own: captions-csv, karpathy, coco, jsonl, hashtag, vatex, parallel and others.",
+            help="Format of the files: captions-csv, karpathy, coco, jsonl, hashtag, vatex, parallel and others.",
             show_default=False,
             rich_help_panel=_OWN,
         ),
@@ -104,7 +102,7 @@ def import_(
         str | None,
         typer.Option(
             "--lang",
-            help="Their source language, and that of files of which nothing else says it.",
+            help="Source language; also the language of files that nothing else assigns one.",
             show_default=False,
             rich_help_panel=_OWN,
         ),
@@ -114,7 +112,7 @@ def import_(
         typer.Option(
             "--split",
             metavar="NAME=IDS",
-            help="The ids of a split, one a line; once for each of train, val, test.",
+            help="File with the ids of a split, one per line; repeat for train, val, test.",
             show_default=False,
             rich_help_panel=_OWN,
         ),
@@ -123,7 +121,7 @@ def import_(
         Path | None,
         typer.Option(
             "--ids",
-            help="Beside files of sentences: the id of each, where it is not the list of the split.",
+            help="File with the id of every sentence, for files of sentences; default: the split's list.",
             show_default=False,
             rich_help_panel=_OWN,
         ),
@@ -133,8 +131,8 @@ def import_(
         typer.Option(
             "--media",
             metavar="TEMPLATE",
-            help="Where an item's medium lies below the media root, such as {id}.jpg.",
-            show_default="as the file says",
+            help="Path of an item's medium below the media root, such as {id}.jpg.",
+            show_default="from the file",
             rich_help_panel=_OWN,
         ),
     ] = None,
@@ -143,7 +141,7 @@ def import_(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="An option of the format; repeat for more; help: lists them.",
+            help="Set an option of the format; repeatable. `help` lists them.",
             show_default=False,
             rich_help_panel=_OWN,
         ),
@@ -156,16 +154,16 @@ def import_(
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Make a dataset artifact: of a bundled data set, a collection's official files, a folder, or files of your own.
+    """Import a bundled data set, a collection's official files, a folder, or your own files.
 
-    Counts, hashes, ids, languages and splits are checked; what is wrong is named with file and line, with what was
-    expected and what was found. Media need not be there. Of features their artifact is made too.
+    Checks counts, hashes, ids, languages and splits; errors name file and line, the expected and the actual value.
+    Media may be missing. If the source consists of features, also makes the features artifact.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, None, dry_run=dry_run)
     if form is not None:
         if root is not None or allow_partial:
-            raise UsageError("--root and --allow-partial are of collections, and --format of files of your own")
+            raise UsageError("--root and --allow-partial need a collection; --format is for your own files")
         from ccr_cli.stages.data.caption_files import import_own
 
         own = import_own(
@@ -185,13 +183,13 @@ def import_(
         return
     if any((lang, split, ids, media, options)):
         raise UsageError(
-            "--lang, --split, --ids, --media and --set are of files of your own", hint="--format says what they are"
+            "--lang, --split, --ids, --media and --set are for your own files", hint="name their format: --format"
         )
     if len(sources) > 1:
-        raise UsageError("one data set at a time", hint="files of your own: --format says what they are")
-    from ccr_cli.stages.data.folder import import_any
+        raise UsageError("only one data set at a time", hint="for your own files, name their format: --format")
+    from ccr_cli.stages.data.stage import import_source
 
-    made = import_any(
+    made = import_source(
         inputs.workspace,
         sources[0],
         root=root,
@@ -208,18 +206,17 @@ def import_(
 def verify(source: Source, root: Root = None, media_root: MediaRoot = None) -> None:
     """Check a data set against its manifest without importing it.
 
-    Of a collection its files and what they hold, and who vouches for what is expected; of a bundled data set or a
-    folder the media too.
+    Checks the files of a collection and their content; for a bundled data set or a folder, the media too.
     """
     c.setup(False, 0)
     from ccr_cli.data.manifests import read_folder
-    from ccr_cli.stages.data.folder import absent_media, locate, of_collection, root_of
+    from ccr_cli.stages.data.card import check_files
+    from ccr_cli.stages.data.folder import absent_media, locate
+    from ccr_cli.stages.data.stage import find_variant, require_root
 
-    variant = of_collection(source)
+    variant = find_variant(source)
     if variant is not None:
-        from ccr_cli.stages.data.card import check
-
-        rows, problems = check(variant, root_of(variant, root))
+        rows, problems = check_files(variant, require_root(variant, root))
         c.show_table(("what", "found"), rows)
         for problem in problems:
             console.warn(str(problem))
@@ -227,7 +224,7 @@ def verify(source: Source, root: Root = None, media_root: MediaRoot = None) -> N
             raise typer.Exit(4)
         return
     if root is not None:
-        raise UsageError(f"--root is of collections, and {source} is none", hint="ccr data list")
+        raise UsageError(f"--root needs a collection, and {source} is not one", hint="ccr data list")
     folder = read_folder(locate(source))
     checked = len(folder.manifest.get("files", []))
     missing = absent_media(folder.items, media_root or folder.path / "media")
@@ -239,10 +236,10 @@ def verify(source: Source, root: Root = None, media_root: MediaRoot = None) -> N
             ("items", len(folder.items)),
             ("captions", len(folder.captions)),
             ("empty captions", len(folder.refused)),
-            ("media that are not there", len(missing)),
+            ("missing media", len(missing)),
         ],
     )
     for name in missing[:5]:
-        console.warn(f"there is no {name}")
+        console.warn(f"missing: {name}")
     if folder.refused or missing:
         raise typer.Exit(3)

@@ -1,4 +1,4 @@
-"""ccr verify."""
+"""ccr verify: check artifacts against their records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def verify(
     quiet: c.Quiet = False,
     verbose: c.Verbose = 0,
 ) -> None:
-    """Check artifacts: every file against its hash, every parent against its id.
+    """Check every file of an artifact against its hash, and every parent against its id.
 
-    With none named, all artifacts of the workspace. Exits 4 if something is wrong.
+    Checks all artifacts of the workspace if none is named. Exits with 4 if something is wrong.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)
@@ -28,12 +28,12 @@ def verify(
     from ccr_cli.artifacts.base import verify as check
 
     rows: list[tuple[str, str, str, str]] = []
-    bad = False
+    wrong = False
     for kind, path in [(a.kind, a.path) for a in inputs.given] or inputs.workspace.places():
         try:
             artifact = load(path, kind)
         except ArtifactError as error:
-            bad = True
+            wrong = True
             console.say(f"error: {error.message}", level=-1, style="bold red")
             rows.append((kind, inputs.workspace.relative(path), "", error.message))
             continue
@@ -43,11 +43,11 @@ def verify(
                 inputs.workspace.linked(artifact, parent)
             except ArtifactError as error:
                 problems.append(error.message)
-        bad = bad or bool(problems)
+        wrong = wrong or bool(problems)
         shown = inputs.workspace.relative(artifact.path)
         rows.append((artifact.kind, shown, artifact.id[:12], "; ".join(problems) or "ok"))
     c.show_table(("kind", "artifact", "id", "state"), rows)
-    if bad:
+    if wrong:
         raise typer.Exit(4)
 
 

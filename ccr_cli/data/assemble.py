@@ -1,4 +1,4 @@
-"""Making one data set of several files of captions: items with split and group, captions with language and number."""
+"""Assembles a data set from caption files: items with split and group, captions with language and number."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ SPLIT_NAMES = {
     "train": "train", "restval": "train", "training": "train", "val": "val", "dev": "val", "valid": "val",
     "validate": "val", "validation": "val", "test": "test",
 }  # fmt: skip
-"""What files call a split; Karpathy's `restval` is trained on."""
+"""Names of splits in files; Karpathy's `restval` belongs to training."""
 _POS = re.compile(r":[A-Za-z]+$")
 EMPTY, OTHERS = "are empty", "are left out, as captions of the same text have another one"
-"""Why translations are left out."""
+"""Reasons for leaving out translations."""
 _TAKEN = ("listed", "items", "rows", "refused", "left_out", "odd", "langs", "numbers")
-"""What an assembly has of the files that it took in."""
+"""Attributes of an assembly that are restored if a file turns out to be wrong."""
 _Row = tuple[str, str, int | None, str, str, str]
 Locate = Callable[[str], Path | None]
 
 
 @dataclass(frozen=True)
-class Named:
-    """What an official id is called here."""
+class ItemName:
+    """The item, group and medium that an official id stands for."""
 
     item: str
     group: str
@@ -45,63 +45,63 @@ class Named:
 
 @dataclass
 class Assembled:
-    """A data set in tables, and what was noticed on the way."""
+    """A data set in tables, with the problems noticed on the way."""
 
     items: pd.DataFrame
     captions: pd.DataFrame
     refused: list[dict[str, Any]] = field(default_factory=list)
-    """Captions left out (empty text), each as a failure record."""
+    """Failure records of captions that were left out because their text is empty."""
     unread: dict[str, str] = field(default_factory=dict)
-    """Files that could not be read, and why."""
+    """The reason for every file that could not be read."""
     notes: list[str] = field(default_factory=list)
-    """What a user should know: what was left out and how much of it."""
+    """Messages for the user: what was left out, and how much."""
 
 
 def resolved(spec: FileSpec, locate: Locate) -> dict[str, Any]:
-    """The options of a file for its reader, with the places of further files in the place of their names.
+    """Returns the options of a file for its reader, with the names of further files replaced by their paths.
 
     Raises:
-        ArtifactError: If one of them is not there.
+        ArtifactError: If one of these files is missing.
     """
     options = dict(spec.options)
     for key in set(path_options(spec)) & set(options):
         place = locate(options[key])
         if place is None:
-            raise ArtifactError(f"{options[key]} is missing, which says what {spec.path} holds")
+            raise ArtifactError(f"{options[key]} is missing; {spec.path} cannot be read without it")
         options[key] = place
     return options
 
 
 class Assembly:
-    """Takes in the files of a variant one after the other.
+    """Reads the files of a variant one after the other.
 
     Args:
-        variant: What is put together.
-        locate: Where a file of the collection lies; None: it is not there.
+        variant: The variant to assemble.
+        locate: Returns the path of a file of the collection; None if it is missing.
         lenient: Leave out files that cannot be read, instead of stopping at them.
     """
 
     def __init__(self, variant: Variant, locate: Locate, *, lenient: bool = False) -> None:
         self.variant, self.locate, self.lenient = variant, locate, lenient
-        self.names: dict[str, Named] = {}
+        self.names: dict[str, ItemName] = {}
         self.lists = [spec for spec in variant.files if spec.role == "splits"]
         self.lists_lacking = False
-        """Whether a list is missing or wrong; then an item that no other list names may be of that one."""
+        """Whether a list is missing or wrong; an item that no other list names may then belong to it."""
         self.listed: dict[str, str] = {}
         self.own = variant.toml == Path()
-        """Whether no manifest says how the files go together, as they are a user's own."""
+        """Whether the files are the user's own, without a manifest."""
         self.stems: dict[str, list[str]] = {}
-        """The ids of the lists by what they are without the ending of a media file."""
+        """The ids of the lists, by their stem without the ending of a media file."""
         self.spelt: dict[str, str] = {}
-        """By id of the lists: how captions write it, where they write it otherwise."""
+        """The captions' spelling of an id of the lists, where it differs."""
         self.items: dict[str, _Row] = {}
-        """By item: split, media, label, group, where the split was said, kind."""
+        """By item: split, media, label, group, where the split was named, kind."""
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
         self.refused: list[dict[str, Any]] = []
         self.unread: dict[str, str] = {}
         self.left_out: Counter[str] = Counter()
         self.unlisted = ""
-        """The first id that no list names."""
+        """The first id of the captions that no list names."""
         self.odd: set[str] = set()
         self.langs: set[str] = set()
         self.numbers: Counter[tuple[str, str, str]] = Counter()
@@ -122,7 +122,8 @@ class Assembly:
         notes = [f"{number:,} captions {why}" for why, number in self.left_out.items()]
         if self.own and self.unlisted:
             notes.append(
-                f"the first id that no list names is {self.unlisted!r}, that of the lists {next(iter(self.listed))!r}"
+                f"the first id that no list names is {self.unlisted!r}; "
+                f"the first id of the lists is {next(iter(self.listed))!r}"
             )
         source = str(self.variant.about["source_lang"])
         bare = items.loc[~items["item_id"].isin(captions.loc[captions["lang"] == source, "item_id"]), "item_id"]
@@ -130,21 +131,21 @@ class Assembly:
             notes.append(f"{len(bare):,} items have no caption in {source}, the source language, e.g. {bare.iloc[0]!r}")
         odd = sorted(self.odd & set(self.items))
         if odd:
-            notes.append(f"{len(odd):,} ids are of another form than the others of the collection, e.g. {odd[0]!r}")
+            notes.append(f"{len(odd):,} ids have another form than the others of the collection, e.g. {odd[0]!r}")
         return Assembled(items, captions, self.refused, self.unread, notes)
 
-    def name(self, official: str) -> Named:
-        """What an official id is called: its item, and its group in the space that it is an id of."""
+    def name(self, official: str) -> ItemName:
+        """Returns the item of an official id, and its group in its id space."""
         known = self.names.get(official)
         if known is None:
             for pattern, space in self.variant.ids:
                 if match := pattern.fullmatch(official):
                     parts = match.groupdict()
                     item = parts.get("item") or official
-                    known = Named(item, f"{space}:{parts['id']}" if space else item, parts.get("media"))
+                    known = ItemName(item, f"{space}:{parts['id']}" if space else item, parts.get("media"))
                     break
             else:
-                known = Named(official, official, None)
+                known = ItemName(official, official, None)
                 self.odd |= {official} if self.variant.ids else set()
             self.names[official] = known
         return known
@@ -159,7 +160,7 @@ class Assembly:
         except ArtifactError as error:
             if not self.lenient:
                 raise
-            vars(self).update(before)  # nothing of a file that goes wrong anywhere
+            vars(self).update(before)  # nothing of a file that is wrong anywhere is kept
             self.unread[spec.path] = error.message
         return spec.path not in self.unread
 
@@ -194,7 +195,7 @@ class Assembly:
             )
 
     def _as_listed(self, official: str) -> str:
-        """An id as the lists write it, where one side alone has the ending of a media file and one item fits.
+        """Returns an id as the lists write it, if only one side has the ending of a media file and one item fits.
 
         Raises:
             ArtifactError: If two ids of the captions would be one of the lists.
@@ -206,29 +207,31 @@ class Assembly:
             raise ArtifactError(f"{other!r} and {official!r} of the captions would both be {found[0]!r} of the lists")
         return found[0]
 
-    def _split(self, spec: FileSpec, record: Record, named: Named) -> str:
-        """The split of a caption's item: as the lists say, else as it is known, else as the file says."""
-        said = spec.split or SPLIT_NAMES.get(record.split.lower(), "")
-        if record.split and not spec.split and not said:
+    def _split(self, spec: FileSpec, record: Record, named: ItemName) -> str:
+        """The split of a caption's item: from the lists, or else from earlier captions, or else from the file."""
+        named_split = spec.split or SPLIT_NAMES.get(record.split.lower(), "")
+        if record.split and not spec.split and not named_split:
             known = ", ".join(dict.fromkeys(SPLIT_NAMES))
             raise ArtifactError(f"{record.where}: the split is {record.split!r}; known: {known}")
         known_as = self.items.get(named.item)
         if self.lists:
-            kept = said if said in self.variant.unlisted and not self.lists_lacking else ""
+            kept = named_split if named_split in self.variant.unlisted and not self.lists_lacking else ""
             split = self.listed.get(named.item) or (known_as[0] if known_as else kept)
             if not split:
                 self.left_out["belong to items that no list of a split names"] += 1
                 self.unlisted = self.unlisted or record.item
             return split
         if known_as is None:
-            if not said:
-                self.left_out["belong to items of which nothing says the split"] += 1
-            return said
-        if said and said != known_as[0]:
-            raise ArtifactError(f"{record.where}: {record.item!r} is in {said}, and in {known_as[0]} ({known_as[4]})")
+            if not named_split:
+                self.left_out["belong to items whose split is unknown"] += 1
+            return named_split
+        if named_split and named_split != known_as[0]:
+            raise ArtifactError(
+                f"{record.where}: {record.item!r} is in {named_split}, and in {known_as[0]} ({known_as[4]})"
+            )
         return known_as[0]
 
-    def _add(self, named: Named, split: str, record: Record) -> None:
+    def _add(self, named: ItemName, split: str, record: Record) -> None:
         row = self.items.get(named.item)
         if row is None:
             group = record.group or named.group
@@ -248,7 +251,7 @@ class Assembly:
         lang = record.lang or spec.lang
         if lang not in self.langs:
             if not LANG.fullmatch(lang):
-                what = f"{lang!r} is no language tag (BCP 47, such as en)" if lang else "nothing says the language"
+                what = f"{lang!r} is not a language tag (BCP 47, such as en)" if lang else "the language is unknown"
                 raise ArtifactError(f"{record.where}: {what}", hint="--lang LANG, or before the file: LANG=FILE")
             self.langs.add(lang)
         text = _text(spec, record)
@@ -282,7 +285,7 @@ class Assembly:
             {
                 "item_id": list(self.items),
                 "split": [halves.get(item, row[0]) for item, row in self.items.items()],
-                "kind": [said or self._kind(medium) for said, medium in zip(known, media, strict=True)],
+                "kind": [kind or self._kind(medium) for kind, medium in zip(known, media, strict=True)],
                 "media": media,
                 "label": pd.array([row[2] for row in self.items.values()], dtype="Int32"),
                 "group": [row[3] for row in self.items.values()],
@@ -290,7 +293,7 @@ class Assembly:
         )
 
     def _kind(self, medium: str | None) -> str:
-        """The kind of an item of which no file says it: that of the data set, but a video where its name says so."""
+        """The kind of an item that no file names: the data set's, or video if its medium has the ending of one."""
         return "video" if medium and is_video(medium) else self.variant.kind
 
     def _nothing(self, what: str) -> ArtifactError:
@@ -299,7 +302,7 @@ class Assembly:
         return ArtifactError(f"{self.variant.name} has no {what}" + (f": {why}" if why else ""), hint=hint)
 
     def _halves(self) -> dict[str, str]:
-        """The split of each item that is drawn: a hash of seed and item decides, so it is the same everywhere."""
+        """The split of each drawn item: a hash of seed and item decides, so it is the same everywhere."""
         if not self.variant.halve:
             return {}
         split, seed = self.variant.halve["split"], self.variant.halve["seed"]

@@ -1,8 +1,8 @@
-"""The manifests of collections: facts about data that others hold, and what `ccr data import NAME` reads of them.
+"""The manifests of collections, whose data ccr does not ship: what `ccr data import NAME` knows about them.
 
-`data_manifests/NAME.toml` says which official files there are, what each holds, how many lines and which hash, who
-says so (evidence), in which variants the collection is used and by which protocols it is evaluated. docs/datasets.md is
-made of them, and docs/dataset-format.md says what every key means. Nothing here reads the files themselves.
+`data_manifests/NAME.toml` lists the official files with content, number of lines and hash, the evidence for every
+fact, the variants in which the collection is used and the protocols of its evaluation. docs/datasets.md is made from
+the manifests, and docs/dataset-format.md explains every key. Nothing here reads the official files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ccr_cli.data.protocols import read_protocols
 from ccr_cli.errors import ArtifactError, UsageError
 
 EVIDENCE = ("verified", "documented", "memory")
-"""Bytes were read or a script was run on them; a paper, a README or others' code says so; neither."""
+"""verified: checked on the bytes; documented: from a paper, a README or published code; memory: neither."""
 FACTS = ("counts", "splits", "captions", "licence", "citation")
 ROLES = ("captions", "ids", "splits", "translations", "features", "licence")
 SPLITS = ("train", "val", "test")
@@ -65,7 +65,7 @@ class FileSpec:
     path: str
     role: str = "captions"
     variants: tuple[str, ...] = ()
-    """Of which variants it is; none: of all."""
+    """The variants that use the file; empty means all."""
     format: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     split: str = ""
@@ -73,9 +73,9 @@ class FileSpec:
     caption_set: str = ""
     k: int | None = None
     keep: tuple[str, ...] = ()
-    """Captions of items of these splits alone are taken; none: of all."""
+    """Only captions of items of these splits are read; empty means all."""
     segmented: bool = False
-    """The words of a text without blanks are cut apart, perhaps with a part of speech after each."""
+    """Whether the words of a language without spaces are separated, possibly with a part of speech after each."""
     source: str = ""
     target: str = ""
     engine: str = ""
@@ -83,23 +83,23 @@ class FileSpec:
     lines: int | None = None
     sha256: str = ""
     unpacked_sha256: str = ""
-    """Of what is in a gzip, which may lie unpacked where it is expected."""
+    """sha256 of the content of a gzip file, which may also lie unpacked."""
     evidence: str = ""
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way in which a collection is used: what an import makes a data set of."""
+    """One way to use a collection; an import makes a data set of it."""
 
     name: str
-    """As it is imported: the collection's name, with the variant's after a dash unless it is the default."""
+    """The name for the import: the collection's, with the variant's after a dash unless it is the default."""
     collection: str
     short: str
     """The variant's own name."""
     title: str
     about: Mapping[str, Any]
-    """Facts about the collection, those of the variant in their place."""
+    """Facts about the collection, overridden by those of the variant."""
     files: tuple[FileSpec, ...]
     protocols: tuple[Mapping[str, Any], ...] = ()
     ids: tuple[tuple[re.Pattern[str], str], ...] = ()
@@ -108,36 +108,36 @@ class Variant:
     parallel: Mapping[str, str] = field(default_factory=dict)
     evidence: Mapping[str, str] = field(default_factory=dict)
     unlisted: tuple[str, ...] = ()
-    """Splits whose items stay although no list names them."""
+    """Splits whose items are kept although no list names them."""
     halve: Mapping[str, Any] = field(default_factory=dict)
-    """`split` and `seed`: the items of that split are drawn in halves, for validation and for testing."""
+    """`split` and `seed`: the items of this split are divided at random into validation and test items."""
     validation: str = ""
-    """`hash`: no validation is named, and a hash of the item takes some of the training items."""
+    """`hash`: there is no official validation split, and a hash takes some of the training items."""
     own_split: bool = False
-    """Who is tested or trained on is ccr's own choice, not that of the papers."""
+    """Whether the split is ccr's own choice, not that of the papers."""
     toml: Path = Path()
 
     @property
     def kind(self) -> str:
-        """What an item is: image, video or features."""
+        """The kind of the items: image, video or features."""
         return str(self.about["kind"])
 
     @property
     def langs(self) -> tuple[str, ...]:
-        """The source language and those of the queries."""
+        """The source language and the query languages."""
         return (str(self.about["source_lang"]), *self.about.get("query_langs", []))
 
 
 @functools.cache
 def formats() -> tuple[str, ...]:
-    """The formats of captions that can be read, by name."""
+    """Returns the names of the caption formats."""
     folder = Path(__file__).parent / "formats"
     texts = {n: (folder / f"{n.replace('-', '_')}.py").read_text("utf-8") for n in registry.names("data/formats")}
     return tuple(name for name, text in texts.items() if re.search(r"^def read\(", text, re.MULTILINE))
 
 
 def reader(name: str) -> Callable[..., Iterator[Any]]:
-    """The function that reads a format.
+    """Returns the function that reads a format.
 
     Raises:
         UsageError: If there is no such format.
@@ -149,26 +149,26 @@ def reader(name: str) -> Callable[..., Iterator[Any]]:
 
 
 def options_of(name: str) -> dict[str, inspect.Parameter]:
-    """The options of a format, with their types as they are written; those of type `Path` name further files."""
+    """Returns the options of a format; those annotated as `Path` name further files."""
     parameters = inspect.signature(reader(name)).parameters
     return {key: parameter for key, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def path_options(spec: FileSpec) -> list[str]:
-    """The options of a file that name further files."""
+    """Returns the options of a file that name further files."""
     if spec.format not in formats():
         return []
     return [key for key, parameter in options_of(spec.format).items() if "Path" in str(parameter.annotation)]
 
 
 def variants(root: Path | None = None) -> dict[str, Variant]:
-    """Every variant of every collection, by the name under which it is imported.
+    """Returns every variant of every collection, by the name for the import.
 
     Args:
-        root: Where the manifests lie; by default those that ship with ccr.
+        root: Folder of the manifests; by default the bundled ones.
 
     Raises:
-        ArtifactError: If a manifest is not of the schema, or two variants have one name.
+        ArtifactError: If a manifest does not fit the schema, or two variants have one name.
     """
     found: dict[str, Variant] = {}
     for path in sorted((root or bundled_root()).glob("*.toml")):
@@ -179,14 +179,14 @@ def variants(root: Path | None = None) -> dict[str, Variant]:
 
 
 def find(name: str, root: Path | None = None) -> Variant | None:
-    """The variant of a name, of which the default one has two: `multi30k` and `multi30k-task1`.
+    """Finds a variant by name. The default variant has two names: `multi30k` and `multi30k-task1`.
 
     Args:
-        name: As it is imported.
-        root: Where the manifests lie; by default those that ship with ccr.
+        name: Its name for the import.
+        root: Folder of the manifests; by default the bundled ones.
 
     Returns:
-        The variant; None where there is none of that name.
+        The variant; None if there is none of this name.
     """
     for path in sorted((root or bundled_root()).glob("*.toml")):
         if name == path.stem or name.startswith(f"{path.stem}-"):
@@ -227,9 +227,9 @@ def read(path: Path) -> tuple[Variant, ...]:
 
 
 def _refuse_dates(value: Any, where: str) -> None:
-    """TOML has dates and times, and no key of a manifest is one."""
+    """Refuses TOML's dates and times, which no key of a manifest has."""
     if isinstance(value, date | time):
-        raise ArtifactError(f"{where} is a date or a time, {value}", hint="a text is put in quotes")
+        raise ArtifactError(f"{where} is a date or a time, {value}", hint="put a text in quotes")
     within = value.items() if isinstance(value, dict) else enumerate(value, 1) if isinstance(value, list) else ()
     for key, each in within:
         _refuse_dates(each, f"{where}: {key}")
@@ -243,22 +243,22 @@ def _need(table: Mapping[str, Any], needed: tuple[str, ...], where: str) -> None
 
 def _check(table: Mapping[str, Any], keys: Mapping[str, Any], where: str) -> None:
     for key, value in table.items():
-        wanted = keys.get(key)
-        if wanted is None:
+        expected = keys.get(key)
+        if expected is None:
             raise ArtifactError(f"{where}: there is no key {key!r}", hint=f"keys: {', '.join(sorted(keys))}")
-        if wanted is _TEXTS:
+        if expected is _TEXTS:
             fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        elif wanted is _COUNTS:
+        elif expected is _COUNTS:
             fits = isinstance(value, dict) and all(type(each) is int for each in value.values())
         else:
-            fits = type(value) is wanted
+            fits = type(value) is expected
         if not fits:
-            shown = wanted if isinstance(wanted, str) else _TYPES[wanted]
+            shown = expected if isinstance(expected, str) else _TYPES[expected]
             raise ArtifactError(f"{where}: {key!r} is {shown}, not {value!r}")
 
 
 def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
-    """Checks what a type alone does not say."""
+    """Checks values beyond their type."""
 
     def one_of(value: str, known: Any, where: str) -> None:
         if value not in known:
@@ -269,7 +269,7 @@ def _check_values(path: Path, about: dict[str, Any], names: list[str]) -> None:
     one_of(about["kind"], ("image", "video", "features"), "kind")
     for lang in (about["source_lang"], *about.get("query_langs", [])):
         if not LANG.fullmatch(lang):
-            raise ArtifactError(f"{path}: {lang!r} is no language tag (BCP 47, such as en)")
+            raise ArtifactError(f"{path}: {lang!r} is not a language tag (BCP 47, such as en)")
     for fact in (*FACTS, *about["evidence"]):
         one_of(fact, FACTS, "a key of [evidence]")
         one_of(about["evidence"].get(fact, ""), EVIDENCE, f"evidence.{fact}")
@@ -320,10 +320,10 @@ def _check_file(path: Path, table: dict[str, Any], one_of: Callable[[str, Any, s
         one_of(table.get("format", ""), formats(), f"format of {label}")
         for option in table.get("options", {}):
             one_of(option, options_of(table["format"]), f"an option of {label}")
-            fits, wanted = _of_option(str(options_of(table["format"])[option].annotation))
+            fits, expected = _of_option(str(options_of(table["format"])[option].annotation))
             if not fits(table["options"][option]):
-                found = table["options"][option]
-                raise ArtifactError(f"{path}: option {option!r} of {label} is {wanted}, not {found!r}")
+                value = table["options"][option]
+                raise ArtifactError(f"{path}: option {option!r} of {label} must be {expected}, not {value!r}")
     for split in table.get("keep", []):
         one_of(split, SPLITS, f"keep of {label}")
     if role == "features":
@@ -340,7 +340,7 @@ def _check_file(path: Path, table: dict[str, Any], one_of: Callable[[str, Any, s
 
 
 def _of_option(annotation: str) -> tuple[Callable[[Any], bool], str]:
-    """Whether a value is of an option's type, and what that is called."""
+    """Returns a check of an option's type, and the name of the type."""
     if annotation == "bool":
         return lambda value: isinstance(value, bool), "true or false"
     if "Sequence" in annotation:

@@ -1,4 +1,4 @@
-"""Reading a MATLAB file of image features, text features and categories.
+"""Reads a MATLAB file of image features, text features and categories.
 
 One struct `data` with `X1` (image features, a column an item), `X2` (text features), `Y` (categories, one-hot, a column
 an item) and `split.ind_train`, `split.ind_test` (numbers from 1): the layout in which the Wikipedia collection of
@@ -31,11 +31,11 @@ class Paired:
     text_VE: npt.NDArray[np.float32]
     label_V: npt.NDArray[np.int64]
     train_V: npt.NDArray[np.bool_]
-    """Which items are for training; the rest is for testing."""
+    """Which items are for training; the others are for testing."""
 
 
 def read_matlab(path: Path, reader: Callable[[Path], Any]) -> Any:
-    """What a reader of scipy makes of a file.
+    """Reads a file with a function of scipy.
 
     Raises:
         ArtifactError: If it cannot be read.
@@ -43,20 +43,20 @@ def read_matlab(path: Path, reader: Callable[[Path], Any]) -> Any:
     try:
         return reader(path)
     except NotImplementedError:
-        raise ArtifactError(f"{path} is of MATLAB 7.3 (HDF5)", hint="save it with -v7") from None
+        raise ArtifactError(f"{path} has MATLAB's format 7.3 (HDF5)", hint="save it with -v7") from None
     except MemoryError:
         raise
     except Exception as error:  # a damaged file can make the reader raise anything
-        raise ArtifactError(f"{path} is no readable MATLAB file: {error}") from None
+        raise ArtifactError(f"{path} is not a readable MATLAB file: {error}") from None
 
 
 def read_mat(path: Path) -> Paired:
     """Reads the file.
 
     Raises:
-        ArtifactError: If it is no MATLAB file of the layout, or its parts do not fit together.
+        ArtifactError: If it is not a MATLAB file of this layout, or its parts do not fit together.
     """
-    from scipy.io import loadmat  # half a second, for this command alone
+    from scipy.io import loadmat  # takes half a second, and only this command needs it
 
     content = read_matlab(path, lambda file: loadmat(file, variable_names=["data"], squeeze_me=True))
     data = content.get("data")
@@ -66,12 +66,12 @@ def read_mat(path: Path) -> Paired:
         shapes = f"X1 {visual.shape}, X2 {text.shape}, Y {label.shape}"
         raise ArtifactError(f"{path}: a column an item is expected in each of {shapes}", hint=_LAYOUT)
     if not ((label == 0) | (label == 1)).all() or not (label.sum(axis=0) == 1).all():
-        raise ArtifactError(f"{path}: Y gives an item no category, or several; one each is expected")
+        raise ArtifactError(f"{path}: Y has items with no category or several, expected exactly one")
     split = _field(path, data, "split")
     train, test = (_numbers(path, split, name, count) for name in ("ind_train", "ind_test"))
     used = np.concatenate([train, test])
     if len(np.unique(used)) != len(used) or len(used) != count:
-        raise ArtifactError(f"{path}: ind_train and ind_test do not part the {count} items")
+        raise ArtifactError(f"{path}: ind_train and ind_test do not divide the {count} items")
     train_V = np.zeros(count, dtype=bool)
     train_V[train] = True
     return Paired(visual.T.copy(), text.T.copy(), label.argmax(axis=0).astype(np.int64), train_V)
@@ -88,7 +88,7 @@ def matrix(path: Path, name: str, value: Any, dtype: type[_F]) -> npt.NDArray[_F
     """Takes a dense or sparse matrix of finite numbers.
 
     Raises:
-        ArtifactError: If it is something else, or a number is too large for the type.
+        ArtifactError: If it is not a matrix, or a number is too large for the type.
     """
     value = value.toarray() if hasattr(value, "toarray") else value
     if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "fiub" or not value.size:

@@ -1,4 +1,4 @@
-"""The manifests that ship with ccr, and reading a folder in ccr's dataset format."""
+"""The bundled manifests, and the reader of folders in ccr's dataset format."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _KINDS = ("image", "video", "features")
 
 @dataclass
 class Folder:
-    """A data set as read from a folder, checked."""
+    """A data set read from a folder and checked."""
 
     path: Path
     manifest: dict[str, Any]
     items: pd.DataFrame
     captions: pd.DataFrame
     refused: list[dict[str, Any]] = field(default_factory=list)
-    """Captions left out (empty text), each as a failure record."""
+    """Failure records of captions that were left out because their text is empty."""
 
     @property
     def tables(self) -> list[Path]:
@@ -44,7 +44,7 @@ class Folder:
 
 
 def bundled_root() -> Path:
-    """Where the bundled manifests lie: inside the installed package, or beside it in a checkout."""
+    """Returns the folder of the bundled manifests: inside the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parents[1]
     inside = package / "data_manifests"
     return inside if inside.is_dir() else package.parent / "data_manifests"
@@ -85,7 +85,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         if not isinstance(manifest.get(key), str):
             raise ArtifactError(f"{path} lacks the key {key!r} (a string)")
     if not LANG.fullmatch(manifest["source_lang"]):
-        raise ArtifactError(f"{path}: source_lang {manifest['source_lang']!r} is no language tag (BCP 47, such as en)")
+        raise ArtifactError(
+            f"{path}: source_lang {manifest['source_lang']!r} is not a language tag (BCP 47, such as en)"
+        )
     for table, keys in (("files", ("path", "sha256")), ("translations", ("source", "target", "engine", "file"))):
         entries = manifest.get(table, [])
         fit = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
@@ -98,10 +100,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def spaces(manifest: Mapping[str, Any], where: str) -> list[str]:
-    """What the groups of a data set are ids of (`id_space`): nothing, one space or several.
+    """Returns the id spaces of a data set's groups (`id_space`): none, one or several.
 
     Raises:
-        ArtifactError: If it is no name without a colon, nor a list of such; `where` says of what.
+        ArtifactError: If it is neither a name without a colon nor a list of them; `where` is for the message.
     """
     named = manifest.get("id_space", [])
     found = [named] if isinstance(named, str) else named
@@ -111,7 +113,7 @@ def spaces(manifest: Mapping[str, Any], where: str) -> list[str]:
 
 
 def _check_counts(path: Path, manifest: dict[str, Any], items: pd.DataFrame, captions: pd.DataFrame) -> None:
-    """Compares what the manifest counts with what there is."""
+    """Compares the manifest's counts with the content."""
     expected = manifest.get("counts", {})
     for what, found in (("items", items["split"].value_counts()), ("captions", captions["lang"].value_counts())):
         for key, number in expected.get(what, {}).items():
@@ -120,12 +122,14 @@ def _check_counts(path: Path, manifest: dict[str, Any], items: pd.DataFrame, cap
 
 
 def _check_parallel(path: Path, parallel: Any, sets: set[str]) -> None:
-    """Compares the caption sets that the manifest calls translations with what there is."""
+    """Checks that the caption sets of `[parallel]` exist."""
     if not isinstance(parallel, dict) or not all(isinstance(each, str) for each in parallel.values()):
-        raise ArtifactError(f"{path}: [parallel] names for a caption set the one that it is a translation of")
+        raise ArtifactError(f"{path}: [parallel] maps a caption set to the one that it translates")
     for name in (*parallel, *parallel.values()):
         if name not in sets:
-            raise ArtifactError(f"{path}: [parallel] names the caption set {name!r}, and there is {sorted(sets)}")
+            raise ArtifactError(
+                f"{path}: [parallel] names the unknown caption set {name!r}; the data set has {sorted(sets)}"
+            )
 
 
 def _check_files(root: Path, manifest: dict[str, Any]) -> None:
@@ -175,9 +179,9 @@ def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict
         if not caption_id or caption_id in seen:
             raise ArtifactError(f"{where}: caption_id {caption_id!r} is {'a duplicate' if caption_id else 'empty'}")
         if item_id not in items:
-            raise ArtifactError(f"{where}: there is no item {item_id!r}")
+            raise ArtifactError(f"{where}: unknown item {item_id!r}")
         if not LANG.fullmatch(lang):
-            raise ArtifactError(f"{where}: {lang!r} is no language tag (BCP 47, such as en, zh or pt-BR)")
+            raise ArtifactError(f"{where}: {lang!r} is not a language tag (BCP 47, such as en, zh or pt-BR)")
         if not _NUMBER.fullmatch(k):
             raise ArtifactError(f"{where}: k is a whole number of at most nine digits, not {k!r}")
         seen.add(caption_id)

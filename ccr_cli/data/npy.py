@@ -1,4 +1,4 @@
-"""Mapping an array of a `.npy` into memory."""
+"""Maps the array of a `.npy` file into memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy.typing as npt
 
 from ccr_cli.errors import ArtifactError
 
-PICKLED = "holds pickled Python objects; these are never loaded, as loading them can run any program"
-UNPICKLE = "where you trust it, save its arrays plainly: np.savez('plain.npz', **{id: array, ...})"
+PICKLED = "holds pickled Python objects, which ccr never loads because loading them can run any program"
+UNPICKLE = "if you trust it, save its arrays without pickle: np.savez('plain.npz', **{id: array, ...})"
 
 
 def mapped(path: Path) -> npt.NDArray[Any]:
     """Maps an array into memory.
 
     Raises:
-        ArtifactError: If it is damaged, pickled or no `.npy`.
+        ArtifactError: If it is damaged, pickled or not a `.npy` file.
     """
     try:
         return np.asarray(np.lib.format.open_memmap(path, mode="r"))
@@ -27,4 +27,4 @@ def mapped(path: Path) -> npt.NDArray[Any]:
             start = handle.read(1)
         if start == b"\x80" or "Python objects" in str(error):
             raise ArtifactError(f"{path} {PICKLED}", hint=UNPICKLE) from None
-        raise ArtifactError(f"{path} is damaged, or no .npy: {error}") from None
+        raise ArtifactError(f"{path} is damaged or not a .npy file: {error}") from None

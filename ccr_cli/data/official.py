@@ -14,28 +14,28 @@ from ccr_cli.errors import ArtifactError
 
 
 @dataclass(frozen=True)
-class Found:
-    """An official file as it was found, or not."""
+class CheckedFile:
+    """An official file, compared with what the manifest says of it."""
 
     spec: FileSpec
     path: Path | None
-    """None where it is missing, and where what lies there is another file of the collection."""
+    """None if it is missing, or if another file of the collection lies in its place."""
     sha256: str = ""
     problem: str = ""
     """What is wrong with it: expected and found."""
     checked: str = ""
-    """What was compared and agrees: sha256, lines, or nothing where the manifest knows nothing."""
+    """What was compared and agrees: `sha256`, `lines` or `bytes`; empty if the manifest has nothing to compare."""
 
 
-def examine(specs: Sequence[FileSpec], root: Path) -> list[Found]:
-    """Finds files and compares them with what is known of them: their hash, else their lines or bytes.
+def examine(specs: Sequence[FileSpec], root: Path) -> list[CheckedFile]:
+    """Finds files and compares them with their hash in the manifest, else with their number of lines or bytes.
 
     Args:
-        specs: What should be there; a path twice is examined once.
-        root: The folder; it may lie deeper than the one that the paths begin in.
+        specs: The files that should be there; a path that occurs twice is examined once.
+        root: The folder; it may lie deeper than the one in which the paths begin.
 
     Returns:
-        A result a path, in their order.
+        One result per path, in their order.
     """
     unique = list({spec.path: spec for spec in reversed(specs)}.values())[::-1]
     places = locate([spec.path for spec in unique], root)
@@ -44,10 +44,10 @@ def examine(specs: Sequence[FileSpec], root: Path) -> list[Found]:
 
 
 def locate(paths: Sequence[str], root: Path) -> dict[str, Path | None]:
-    """Finds files below a folder that is the one which their paths begin in, or one further down.
+    """Finds files below the folder in which their paths begin, or below a deeper one.
 
-    So many leading folders are taken off all paths as leave the most of them there, and no two the same. Of `x.gz`
-    the file `x`, unpacked, does as well.
+    Leading folders are taken off all paths, as many as let the most files be found and keep the paths different. The
+    unpacked file `x` stands in for `x.gz`.
     """
     best: dict[str, Path | None] = dict.fromkeys(paths)
     for level in range(max((len(PurePosixPath(path).parts) for path in paths), default=0)):
@@ -65,33 +65,33 @@ def _there(path: Path) -> Path | None:
     return path if path.is_file() else plain if plain.is_file() else None
 
 
-def _examine(spec: FileSpec, path: Path | None, owners: Mapping[str, str]) -> Found:
+def _examine(spec: FileSpec, path: Path | None, owners: Mapping[str, str]) -> CheckedFile:
     if path is None:
-        return Found(spec, None, problem="missing")
+        return CheckedFile(spec, None, problem="missing")
     digest = sha256_file(path)
     packed = path.name == PurePosixPath(spec.path).name
     known_digest = spec.sha256 if packed else spec.unpacked_sha256
     if known_digest:
         if digest == known_digest:
-            return Found(spec, path, digest, checked="sha256")
+            return CheckedFile(spec, path, digest, checked="sha256")
         of_another = digest in owners
         problem = f"this is the content of {owners[digest]}" if of_another else ""
         problem = problem or _difference(spec, path, count_bytes=packed)
-        said = f"{problem} (sha256 {known_digest[:12]}… expected, {digest[:12]}… found)"
-        return Found(spec, None if of_another else path, digest, said)
+        problem += f" (sha256 {known_digest[:12]}… expected, {digest[:12]}… found)"
+        return CheckedFile(spec, None if of_another else path, digest, problem)
     problem = _difference(spec, path, count_bytes=packed)
     known = spec.lines is not None or (spec.bytes is not None and packed)
     if problem == _CHANGED:
         problem = ""
     checked = "" if problem or not known else "lines" if spec.lines is not None else "bytes"
-    return Found(spec, path, digest, problem, checked)
+    return CheckedFile(spec, path, digest, problem, checked)
 
 
 _CHANGED = "other content"
 
 
 def _difference(spec: FileSpec, path: Path, *, count_bytes: bool = True) -> str:
-    """In what a file differs, as far as that can be said in numbers."""
+    """How a file differs, in numbers where there are any."""
     if spec.lines is not None:
         try:
             lines = count_lines(path)

@@ -1,4 +1,4 @@
-"""Protocols: under a name, which items of a data set are measured, by which captions, and in how many galleries."""
+"""Protocols: which items of a data set are evaluated, with which captions, and in how many galleries."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a data set is measured."""
+    """How a data set is evaluated."""
 
     name: str
     split: str = "test"
     items: int | None = None
-    """The first so many items of the split, in the data set's order; None: all."""
+    """Number of items, the first ones of the split in the data set's order; None means all."""
     folds: int = 1
-    """Galleries: so many consecutive parts of the items, equally large, in the data set's order."""
+    """Number of galleries: equally large consecutive parts of the items, in the data set's order."""
     captions: int | None = None
-    """The first so many captions of an item, by k; None: all."""
+    """Number of captions per item, the first ones by k; None means all."""
     caption_set: str | None = None
-    """Only captions of this set; None: all."""
+    """The caption set to use; None means all."""
     positives: str = "all"
-    """Right answers of an item: `all` of its captions; `single`: its first alone, the only one that can be found;
+    """Positives of an item: `all` of its captions; `single`: only its first caption, the only one in the gallery;
     `label`: all captions of its category."""
     langs: tuple[str, ...] | None = None
-    """Languages that may query; None: all."""
+    """Query languages; None means all."""
 
 
 def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protocol]:
@@ -43,7 +43,7 @@ def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protoco
 
     Args:
         manifest: The manifest.
-        where: What it is called in messages.
+        where: Its name in messages.
 
     Returns:
         The protocols by name, in the manifest's order.
@@ -60,10 +60,10 @@ def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protoco
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in found:
             raise ArtifactError(f"{where}: a protocol has a name of its own, of [A-Za-z0-9._-], not {name!r}")
         if name in (*COMMON_PROTOCOLS, *SPLITS) or name.startswith(ZERO_SHOT):
-            raise ArtifactError(f"{where}: a protocol cannot be called {name!r}, which has a meaning already")
+            raise ArtifactError(f"{where}: a protocol cannot be named {name!r}, which is reserved")
         for key, value in entry.items():
             if key not in _KEYS:
-                raise ArtifactError(f"{where}: protocol {name!r} has the key {key!r}; known are {', '.join(_KEYS)}")
+                raise ArtifactError(f"{where}: protocol {name!r} has the key {key!r}; known keys: {', '.join(_KEYS)}")
             fits, what = _KEYS[key]
             if not fits(value):
                 raise ArtifactError(f"{where}: {key} of the protocol {name!r} is {what}, not {value!r}")
@@ -103,30 +103,29 @@ _FIELDS = set(Protocol.__dataclass_fields__)
 
 
 def first_captions(captions: pd.DataFrame, number: int) -> pd.DataFrame:
-    """The first captions of each item by k, those of equal k in the data set's order; fewer where there are fewer."""
+    """Returns the first captions of each item by k, those of equal k in the data set's order."""
     first = captions.sort_values("k", kind="stable").groupby("item_id", sort=False).head(number)
     return captions[captions.index.isin(first.index)]
 
 
 def fold_of(items: pd.DataFrame, protocol: Protocol, name: str) -> dict[str, int]:
-    """The items that are measured, each with its fold.
+    """Returns the evaluated items with their fold.
 
-    Folds are of the items that the data set has, whatever becomes of one later (no features, a leak), so that the
-    others keep their rivals.
+    Items that are dropped later (no features, a leak) keep their place in a fold, so that the other items keep their
+    rivals.
 
     Args:
-        items: Those of the protocol's split.
-        protocol: Says how many items and folds.
-        name: Of the data set, for the message.
+        items: The items of the protocol's split.
+        protocol: The protocol.
+        name: Name of the data set, for messages.
 
     Raises:
-        ArtifactError: If there are fewer items than the protocol wants, or the folds would not be equally large.
-            Reference codes cut pieces of a fixed size and never ask; what comes out would be called by a name that it
-            does not deserve.
+        ArtifactError: If there are too few items, or the folds would not be equally large. Reference implementations do
+            not check this, and their results would not belong to the protocol they name.
     """
     ids = list(items["item_id"])[: protocol.items]
     if protocol.items is not None and len(ids) < protocol.items:
-        raise ArtifactError(f"{protocol.name} is of {protocol.items} {protocol.split} items, and {name} has {len(ids)}")
+        raise ArtifactError(f"{protocol.name} needs {protocol.items} {protocol.split} items, and {name} has {len(ids)}")
     if len(ids) % protocol.folds:
         raise ArtifactError(
             f"{protocol.name} is a mean over {protocol.folds} folds of equal size, and {name} has {len(ids)} "

@@ -1,4 +1,4 @@
-"""Writing TOML: what manifests are made of, which the standard library reads and does not write."""
+"""Writes TOML for manifests; the standard library only reads it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def dumps(content: Mapping[str, Any]) -> str:
     """Writes a manifest: values first, then each list of tables as `[[key]]`.
 
     Args:
-        content: Texts, numbers, truth values, and lists and tables of these.
+        content: Strings, numbers, booleans, and lists and tables of these.
     """
     plain = {key: value for key, value in content.items() if not _is_tables(value)}
     text = "".join(f"{_key(key)} = {_value(value)}\n" for key, value in plain.items())
@@ -26,7 +26,7 @@ def dumps(content: Mapping[str, Any]) -> str:
 
 
 def _is_tables(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, Mapping) for each in value)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(table, Mapping) for table in value)
 
 
 def _key(key: str) -> str:
@@ -34,7 +34,7 @@ def _key(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, str | bool):  # JSON's texts are TOML's but for one character
+    if isinstance(value, str | bool):  # JSON strings are TOML strings, except for one character
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, int | float):
         return repr(value)

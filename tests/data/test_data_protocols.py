@@ -43,9 +43,9 @@ def test_protocols_are_read_in_the_manifests_order() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "full"}, "cannot be called 'full'"),
-        ({"name": "val-select"}, "cannot be called 'val-select'"),
-        ({"name": "zero-shot-x"}, "cannot be called 'zero-shot-x'"),
+        ({"name": "full"}, "cannot be named 'full'"),
+        ({"name": "val-select"}, "cannot be named 'val-select'"),
+        ({"name": "zero-shot-x"}, "cannot be named 'zero-shot-x'"),
         ({"name": "a b"}, "a name of its own, of .*, not 'a b'"),
         ({"name": None}, "a name of its own"),
         ({"folds": 0}, "folds of the protocol 'mine' is a whole number from 1, not 0"),
@@ -58,7 +58,7 @@ def test_protocols_are_read_in_the_manifests_order() -> None:
         ({"langs": "en"}, "langs of the protocol 'mine' is a list of language tags"),
         ({"langs": []}, "langs of the protocol 'mine' is a list of language tags"),
         ({"caption_set": 1}, "caption_set of the protocol 'mine' is text, not 1"),
-        ({"fold": 5}, "protocol 'mine' has the key 'fold'; known are name, split, items"),
+        ({"fold": 5}, "protocol 'mine' has the key 'fold'; known keys: name, split, items"),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
@@ -98,7 +98,7 @@ def test_the_first_items_are_folded() -> None:
     assert fold_of(frame, Protocol("mine", items=4), "toy") == dict.fromkeys(ids[:4], 0)
     found = fold_of(frame, Protocol("mine", items=9, folds=3), "toy")
     assert found == dict(zip(ids[:9], (0, 0, 0, 1, 1, 1, 2, 2, 2), strict=True))
-    with pytest.raises(ArtifactError, match="mine is of 12 test items, and toy has 11"):
+    with pytest.raises(ArtifactError, match="mine needs 12 test items, and toy has 11"):
         fold_of(frame, Protocol("mine", items=12, folds=3), "toy")
     with pytest.raises(ArtifactError, match="mine is a mean over 3 folds of equal size, and toy has 10 test items"):
         fold_of(frame, Protocol("mine", items=10, folds=3), "toy")

@@ -1,1 +1,1 @@
-"""The official files of collections: a reader a file format."""
+"""Readers of caption files, one per file format."""

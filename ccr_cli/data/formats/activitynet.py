@@ -1,4 +1,4 @@
-"""ActivityNet Captions' JSON: the sentences of each video, joined to a paragraph."""
+"""ActivityNet Captions' JSON: the sentences of a video, joined into a paragraph."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ccr_cli.data.formats.base import Record, read_json
 
 
 def read(path: Path) -> Iterator[Record]:
-    """Reads one caption a video: its sentences in their order, a space between two.
+    """Reads one caption per video: its sentences in order, joined by spaces.
 
     Args:
         path: The file: `{"v_ID": {"sentences": [...], ...}, ...}`.
 
     Raises:
-        ArtifactError: If the file is of another layout, or a video is there twice.
+        ArtifactError: If the file has another layout, or a video occurs twice.
     """
     for item, video in read_json(path).entries():
         if not item.strip():

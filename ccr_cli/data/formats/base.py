@@ -1,8 +1,8 @@
-"""What a reader of captions gives, and how all of them read text and JSON.
+"""Records of captions, and the reading of text and JSON that all caption readers share.
 
-A reader is a module with `read(path, **options) -> Iterator[Record]`. An option that is annotated as a `Path` names
-another file of the collection. Text is UTF-8, with or without a byte order mark, plain or gzipped (which of the two is
-seen from its first bytes); a line ends at a line feed and nowhere else. Nothing is unpickled.
+A reader is a module with `read(path, **options) -> Iterator[Record]`. An option annotated as a `Path` names another
+file of the collection. Text is UTF-8, with or without a byte order mark, plain or gzipped (the first bytes decide).
+Only a line feed ends a line. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any
 from ccr_cli.errors import ArtifactError
 
 LONGEST_LINE = 2**26
-"""Bytes of a line beyond which a file is none of text, or a gzip of nothing that fills the memory."""
+"""Longest line in bytes; a longer one means that a file is not text, or a gzip bomb."""
 LARGEST_JSON = 2**29
-"""Bytes of a JSON file, unpacked, beyond which it is not read: the largest of the collections has a third of them."""
+"""Largest unpacked JSON file in bytes; the largest file of the collections has a third of it."""
 LONGEST_KEY = 60
-"""Characters of a JSON key in messages."""
+"""Longest JSON key in messages, in characters."""
 KINDS = ("image", "video")
-"""What an item may be."""
+"""Kinds of items."""
 _VIDEO = "mp4|avi|mkv|mov|webm|mpe?g|m4v|ogv|flv|wmv|3gp"
 _VIDEO_ENDING = re.compile(rf"\.({_VIDEO})$", re.IGNORECASE)
 _ENDING = re.compile(rf"\.(jpe?g|png|gif|bmp|webp|tiff?|{_VIDEO})$", re.IGNORECASE)
@@ -41,77 +41,76 @@ _PICKLES = (".pkl", ".pickle", ".pck", ".p")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One caption as a file has it."""
+    """One caption of a file."""
 
     item: str
-    """As it is written."""
+    """The item's id, as written."""
     text: str
-    """As it is written, without the line end: neither normalised nor stripped, and it may be empty."""
+    """The text as written, without the line end, neither normalised nor stripped; may be empty."""
     where: str
-    """For messages: `train.de.gz, line 3`; `dataset_coco.json, images[3].sentences[0]`."""
+    """Place for messages: `train.de.gz, line 3`; `dataset_coco.json, images[3].sentences[0]`."""
     lang: str = ""
-    """Where the format says."""
+    """Language; this and all following fields are empty or None if the format does not have them."""
     k: int | None = None
-    """Its number among the captions of the item, where the format says."""
+    """Number among the captions of the item."""
     split: str = ""
-    """As the file names it: train, restval, val, test."""
+    """Split as the file names it: train, restval, val, test."""
     media: str = ""
-    """Where the item's picture or video lies, where the format says."""
+    """Path of the item's image or video."""
     caption_id: str = ""
-    """Official id of the caption, where there is one."""
+    """Official id of the caption."""
     caption_set: str = ""
-    """Where the format says."""
     label: int | None = None
-    """Category of the item, where the format says."""
+    """Category of the item."""
     kind: str = ""
-    """One of `KINDS`, where the format says."""
+    """One of `KINDS`."""
     group: str = ""
-    """What the item was cut from, as `SPACE:ID`, where the format says."""
+    """The video or image that the item was cut from, as `SPACE:ID`."""
 
 
 class NotUtf8(ArtifactError):
-    """A text file of another encoding."""
+    """A text file that is not UTF-8."""
 
 
 def stem(item: str) -> str:
-    """An id without the ending of a media file."""
+    """Returns an id without the ending of a media file."""
     return _ENDING.sub("", item)
 
 
 def is_video(name: str) -> bool:
-    """Whether a medium is a video by the ending of its name."""
+    """Whether the ending of a medium's name is that of a video."""
     return _VIDEO_ENDING.search(name) is not None
 
 
-def kind_of(said: str, where: str) -> str:
-    """The kind that a file says an item is of, or nothing.
+def kind_of(kind: str, where: str) -> str:
+    """Checks the kind of an item, which may be empty.
 
     Raises:
-        ArtifactError: If it is none.
+        ArtifactError: If it is not one of `KINDS`.
     """
-    if said and said not in KINDS:
-        raise ArtifactError(f"{where}: kind is {' or '.join(KINDS)}, not {said[:40]!r}")
-    return said
+    if kind and kind not in KINDS:
+        raise ArtifactError(f"{where}: kind is {' or '.join(KINDS)}, not {kind[:40]!r}")
+    return kind
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Opens a file, through gzip where it is gzipped.
+    """Opens a plain or gzipped file.
 
     Raises:
-        ArtifactError: If it is not there, is a pickle, or the gzip is damaged, which shows while it is read.
+        ArtifactError: If it does not exist or is a pickle; while reading, if the gzip is damaged.
     """
     try:
         with path.open("rb") as file:
             start = file.peek(4)[:4]
             if _PICKLE.match(start) or path.suffix.lower() in _PICKLES:
                 raise ArtifactError(
-                    f"{path} is a pickle; these are never loaded, as loading them can run any program",
-                    hint="where you trust it, write what it holds as JSON lines, one object an item, "
+                    f"{path} is a pickle, which ccr never loads because loading it can run any program",
+                    hint="if you trust it, convert its content to JSON lines, one object per item, "
                     "and read them with the format jsonl",
                 )
             if start == b"PK\x03\x04":
-                raise ArtifactError(f"{path} is a zip archive, and a file out of it is expected", hint="unpack it")
+                raise ArtifactError(f"{path} is a zip archive, expected a file from it", hint="unpack it")
             if start[:2] != b"\x1f\x8b":
                 yield file
                 return
@@ -120,13 +119,13 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     except FileNotFoundError:
         raise ArtifactError(f"there is no {path}") from None
     except IsADirectoryError:
-        raise ArtifactError(f"{path} is a folder, and a file is expected") from None
+        raise ArtifactError(f"{path} is a folder, expected a file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ArtifactError(f"{path} is cut off or damaged: {error}", hint="fetch it again") from None
 
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    r"""Reads a text file line by line; U+2028, \x85 and a lone \r end none, and a missing last line feed is fine.
+    r"""Reads a text file line by line; U+2028, \x85 and a lone \r do not end a line, and the last line feed may miss.
 
     Yields:
         Number (from 1) and text of each line, without its line end.
@@ -138,44 +137,44 @@ def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
         for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
             where = f"{path}, line {number}"
             if len(raw) == LONGEST_LINE:
-                raise ArtifactError(f"{where} is longer than {LONGEST_LINE >> 20} MiB; this is no file of captions")
+                raise ArtifactError(f"{where} is longer than {LONGEST_LINE >> 20} MiB; this is not a file of captions")
             try:
                 line = (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).decode(encoding)
             except UnicodeDecodeError as error:
                 raise _not_utf8(where, error.start + 1) from None
             if "\0" in line:
                 raise ArtifactError(
-                    f"{where} holds a NUL byte; this is no text in UTF-8", hint="is it an archive? Unpack it"
+                    f"{where} holds a NUL byte; this is not UTF-8 text", hint="if it is an archive, unpack it"
                 )
             yield number, line.removesuffix("\n").removesuffix("\r")
 
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """A value of a JSON file with its place, so that what does not fit is said with file and path."""
+    """A value of a JSON file with its place, so that errors name file and path."""
 
     value: Any
     file: Path
     at: str = ""
-    """Where it was read: `line 3` of a file of JSON lines."""
+    """The line in a file of JSON lines, such as `line 3`."""
     place: str = ""
 
     @property
     def where(self) -> str:
-        """For a record: name of the file, and place."""
+        """Name of the file and place, for a record."""
         return ", ".join(filter(None, (self.file.name, self.at, self.place)))
 
     def wrong(self, what: str) -> ArtifactError:
-        """The error that says what is wrong here."""
+        """Returns an error about this value."""
         return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what[:300]}")
 
-    def unlike(self, wanted: str) -> ArtifactError:
-        """The error that says what is expected here and what is found."""
+    def unlike(self, expected: str) -> ArtifactError:
+        """Returns an error with the expected and the actual value."""
         found = "null" if self.value is None else f"{type(self.value).__name__} {reprlib.repr(self.value)}"
-        return self.wrong(f"expected {wanted}, found {found}")
+        return self.wrong(f"expected {expected}, found {found}")
 
     def get(self, key: str) -> Json | None:
-        """The value of a key of an object, None where it is missing or null."""
+        """Returns the value of a key of an object; None if it is missing or null."""
         if not isinstance(self.value, dict):
             raise self.unlike("an object")
         value = self.value.get(key)
@@ -190,29 +189,29 @@ class Json:
         return found
 
     def each(self) -> Iterator[Json]:
-        """The values of a list."""
+        """Yields the values of a list."""
         if not isinstance(self.value, list):
             raise self.unlike("a list")
         for number, value in enumerate(self.value):
             yield Json(value, self.file, self.at, f"{self.place}[{number}]")
 
     def entries(self) -> Iterator[tuple[str, Json]]:
-        """The keys and values of an object."""
+        """Yields the keys and values of an object."""
         if not isinstance(self.value, dict):
             raise self.unlike("an object")
         for key, value in self.value.items():
             yield key, Json(value, self.file, self.at, self._below(key))
 
     def text(self) -> str:
-        """The value as a text, which may be empty."""
+        """Returns the value as a text, which may be empty."""
         if not isinstance(self.value, str):
             raise self.unlike("a text")
         if "\0" in self.value or _SURROGATE.search(self.value):
-            raise self.wrong(f"{self.value[:40]!r} holds half of a character, or a NUL")
+            raise self.wrong(f"{self.value[:40]!r} holds half of a character or a NUL")
         return self.value
 
     def name(self) -> str:
-        """The value as an id: a text, or a whole number, which is taken as its digits."""
+        """Returns the value as an id: a text, or the digits of a whole number."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             return str(self.value)
         if not self.text().strip():
@@ -220,7 +219,7 @@ class Json:
         return self.text()
 
     def number(self) -> int:
-        """The value as a whole number of at most nine digits."""
+        """Returns the value as a whole number of at most nine digits."""
         if not isinstance(self.value, int) or isinstance(self.value, bool) or not 0 <= self.value < 10**9:
             raise self.unlike("a whole number of at most nine digits")
         return self.value
@@ -232,31 +231,31 @@ class Json:
 
 
 def parse(text: str, file: Path, at: str = "") -> Json:
-    """Reads JSON; a key that an object has twice is an error, since one of its values would be lost.
+    """Parses JSON; a repeated key in an object is an error, because one of its values would be lost.
 
     Raises:
-        ArtifactError: If it is none.
+        ArtifactError: If it is not valid.
     """
     try:
         return Json(json.loads(text, object_pairs_hook=_unique), file, at)
     except (ValueError, RecursionError) as error:
         raise ArtifactError(
-            f"{file}{at and ', '}{at} is not valid JSON: {error}", hint="is it complete? Fetch it again"
+            f"{file}{at and ', '}{at} is not valid JSON: {error}", hint="it may be incomplete; download it again"
         ) from None
 
 
 def read_json(path: Path) -> Json:
-    """Reads a file of JSON as a whole.
+    """Reads a whole JSON file.
 
     Raises:
-        ArtifactError: If it is none, with the line where it ends to be, or if it is larger than any of captions is.
+        ArtifactError: If it is not valid JSON, with the line, or if it is larger than `LARGEST_JSON`.
     """
     with opened(path) as file:
         raw = file.read(LARGEST_JSON + 1)
     if len(raw) > LARGEST_JSON:
         raise ArtifactError(
-            f"{path} is larger than {LARGEST_JSON / 2**20:g} MiB, unpacked; this is no file of captions",
-            hint="a file of JSON lines, an object an item, may be of any size: the format jsonl",
+            f"{path} is larger than {LARGEST_JSON / 2**20:g} MiB, unpacked; this is not a file of captions",
+            hint="JSON lines, one object per item, may have any size: the format jsonl",
         )
     try:
         text = raw.decode("utf-8-sig")
@@ -267,15 +266,15 @@ def read_json(path: Path) -> Json:
     return parse(text, path)
 
 
-def once(seen: set[str], name: str, at: Json) -> str:
-    """Notes a name that occurs once in a file.
+def once(names: set[str], name: str, at: Json) -> str:
+    """Adds a name that may occur only once in a file.
 
     Raises:
-        ArtifactError: If it was there before.
+        ArtifactError: If it occurred before.
     """
-    if name in seen:
-        raise at.wrong(f"{name!r} was there before")
-    seen.add(name)
+    if name in names:
+        raise at.wrong(f"{name!r} occurs twice")
+    names.add(name)
     return name
 
 
@@ -283,7 +282,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {twice[:LONGEST_KEY]!r} is twice in one object")
+        raise ValueError(f"the key {twice[:LONGEST_KEY]!r} occurs twice in one object")
     return made
 
 

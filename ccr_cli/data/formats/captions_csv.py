@@ -1,4 +1,4 @@
-"""A table of captions, CSV or TSV: `item_id`, `text`, and more where there are."""
+"""A table of captions, CSV or TSV: `item_id`, `text` and optional columns."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def read(
     Args:
         path: The table. Its first line names the columns: `item_id`, `text`, and any of `split`, `lang`, `k`,
             `caption_set`, `media`, `kind` (image or video), `label`, `caption_id`.
-        delimiter: What separates two fields; one character or `tab`; by default a tab in a `.tsv`, else a comma.
-        quoted: Whether a field may be in quotes, doubled inside; otherwise a quote is a character like others.
-        columns: What the columns of a table without a header are, in their order; "" for one that is not read.
-        header: The file's own names of columns: `{"item_id": "video_id", "text": "sentence"}`. Columns
-            that are named as above are read too, others are not.
+        delimiter: Separator of fields, one character or `tab`; by default a tab in a `.tsv`, otherwise a comma.
+        quoted: Whether a field may be in quotes (doubled inside); otherwise a quote is an ordinary character.
+        columns: Names of the columns of a table without a header, in order; "" for a column to skip.
+        header: The file's own column names: `{"item_id": "video_id", "text": "sentence"}`. Columns with the names
+            above are read too, others are not.
 
     Raises:
-        ArtifactError: With file and line, if the columns are not these, or a field is none of its column.
+        ArtifactError: With file and line, if the columns are others, or a field does not fit its column.
     """
     if columns and header:
         raise ArtifactError(f"{path}: options `columns` (no header) and `header` exclude each other")
@@ -45,7 +45,7 @@ def read(
         if len(fields) != width:
             raise ArtifactError(
                 f"{where}: {len(fields)} fields, expected {width}",
-                hint="a text with the delimiter in it is put in quotes" if quoted and len(fields) > width else None,
+                hint="put a text that contains the delimiter in quotes" if quoted and len(fields) > width else None,
             )
         row = {name: fields[place] for name, place in places.items()}
         if not row["item_id"].strip():
@@ -66,7 +66,7 @@ def read(
 
 
 def table(path: Path, delimiter: str = "", quoted: bool = True) -> Iterator[tuple[int, list[str]]]:
-    """Reads a table row by row, its header too; empty lines are passed over.
+    """Reads a table row by row, including its header; empty lines are skipped.
 
     Yields:
         Number of the line in which a row begins, and its fields.
@@ -92,16 +92,16 @@ def table(path: Path, delimiter: str = "", quoted: bool = True) -> Iterator[tupl
             return
         except csv.Error as error:
             raise ArtifactError(
-                f"{path}, line {number}: no row of a table: {error}",
-                hint="is a quote never closed? Inside of quotes a quote is doubled; where quotes mean nothing, the "
-                "option quoted=false",
+                f"{path}, line {number}: not a row of a table: {error}",
+                hint="a quote may not be closed. Double a quote inside quotes; if quotes have no meaning, set "
+                "quoted=false",
             ) from None
         if fields:
             yield number, fields
 
 
 def column(path: Path, name: str) -> Iterator[tuple[int, str]]:
-    """Reads one column of a table with a header, and the numbers of its lines.
+    """Reads one column of a table with a header, with line numbers.
 
     Raises:
         ArtifactError: If there is no such column, or a line is shorter.
@@ -117,39 +117,39 @@ def column(path: Path, name: str) -> Iterator[tuple[int, str]]:
 def _header(
     path: Path, rows: Iterator[tuple[int, list[str]]], names: Mapping[str, str] | None
 ) -> tuple[dict[str, int], int]:
-    """Which column is at which place of a row, and how many fields a row has."""
-    number, given = next(rows, (1, []))
-    found = [name.strip() for name in given]
-    where = f"{path}, line {number}: the header is {', '.join(found)!r}"
+    """Returns the place of every column, and the number of fields of a row."""
+    number, fields = next(rows, (1, []))
+    columns = [name.strip() for name in fields]
+    where = f"{path}, line {number}: the header is {', '.join(columns)!r}"
     if not names:
-        return _places(found, where), len(found)
+        return _places(columns, where), len(columns)
     _known(names, where)
-    absent = [name for name in names.values() if found.count(name) != 1]
+    absent = [name for name in names.values() if columns.count(name) != 1]
     if absent:
-        raise ArtifactError(f"{where}; expected {absent[0]!r} in it, once")
+        raise ArtifactError(f"{where}; expected {absent[0]!r} in it exactly once")
     taken = {*names, *names.values()}
-    own = {name: name for name in COLUMNS if name not in taken and found.count(name) == 1}
-    return {ours: found.index(theirs) for ours, theirs in {**own, **names}.items()}, len(found)
+    own = {name: name for name in COLUMNS if name not in taken and columns.count(name) == 1}
+    return {ours: columns.index(theirs) for ours, theirs in {**own, **names}.items()}, len(columns)
 
 
 def _places(columns: list[str], where: str) -> dict[str, int]:
     used = [name for name in columns if name]
     _known(used, where)
     if len(set(used)) != len(used):
-        raise ArtifactError(f"{where}: a column is there twice")
+        raise ArtifactError(f"{where}: a column occurs twice")
     return {name: columns.index(name) for name in used}
 
 
 def _known(names: Collection[str], where: str) -> None:
-    strange = [name for name in names if name not in COLUMNS]
+    unknown = [name for name in names if name not in COLUMNS]
     lacking = [name for name in COLUMNS[:2] if name not in names]
-    if strange or lacking:
-        what = f"there is no column {strange[0]!r}" if strange else f"{' and '.join(lacking)} must be there"
+    if unknown or lacking:
+        what = f"unknown column {unknown[0]!r}" if unknown else f"{' and '.join(lacking)} is missing"
         hint = f"columns: {', '.join(COLUMNS)}; the first two are required; "
-        hint += "names of your own: --set header=item_id:YOURS,text:YOURS,split:YOURS"
-        for delimiter, said in ((";", "';'"), ("\t", "tab"), ("|", "'|'"), (",", ",")):
-            if len(strange) == 1 and delimiter in strange[0]:
-                hint = f"another delimiter: --set delimiter={said}"
+        hint += "for other names: --set header=item_id:YOURS,text:YOURS,split:YOURS"
+        for delimiter, text in ((";", "';'"), ("\t", "tab"), ("|", "'|'"), (",", ",")):
+            if len(unknown) == 1 and delimiter in unknown[0]:
+                hint = f"another delimiter: --set delimiter={text}"
         raise ArtifactError(f"{where}; {what}", hint=hint)
 
 

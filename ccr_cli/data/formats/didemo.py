@@ -1,4 +1,4 @@
-"""DiDeMo's JSON: the descriptions of each video, joined to one caption."""
+"""DiDeMo's JSON: the descriptions of each video, joined into one caption."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ccr_cli.data.formats.base import Record, once, read_json
 
 
 def read(path: Path) -> Iterator[Record]:
-    """Reads one caption a video: its descriptions in the order of the file, a space between two.
+    """Reads one caption per video: its descriptions in the order of the file, joined by spaces.
 
     Args:
         path: The file: rows of `annotation_id`, `video`, `description`.
 
     Raises:
-        ArtifactError: If the file is of another layout, or an annotation is there twice.
+        ArtifactError: If the file has another layout, or an annotation occurs twice.
     """
-    seen: set[str] = set()
+    annotations: set[str] = set()
     texts: dict[str, list[str]] = {}
     where: dict[str, str] = {}
     for row in read_json(path).each():
         number = row.get("annotation_id")
         if number:
-            once(seen, number.name(), number)
+            once(annotations, number.name(), number)
         item = row["video"].name()
         texts.setdefault(item, []).append(row["description"].text().strip())
         where.setdefault(item, row.where)

@@ -13,27 +13,27 @@ _LINE = re.compile(r"([^\s#]\S*?)(?:#([^#\s]*))?#([0-9]{1,9})(?:[ \t](.*))?")
 
 
 def read(path: Path, *, tag: str | None = None) -> Iterator[Record]:
-    """Reads captions; empty lines are passed over.
+    """Reads captions; empty lines are skipped.
 
     Args:
         path: The file.
-        tag: Language or origin that every line must have, such as enc, zh or enc2zh; by default any.
+        tag: Language or origin that every line must have, such as enc, zh or enc2zh; any by default.
 
     Raises:
-        ArtifactError: If a line is none, or of another tag, or the file is not readable.
+        ArtifactError: If a line has another form or tag, or the file is not readable.
     """
     for number, line in lines(path):
-        found = _LINE.fullmatch(line)
-        if not found:
+        match = _LINE.fullmatch(line)
+        if not match:
             if not line.strip():
                 continue
             raise ArtifactError(
                 f"{path}, line {number}: expected ITEM#TAG#K TEXT or ITEM#K TEXT, K a whole number of at most nine "
                 f"digits; found {line[:60]!r}"
             )
-        if tag is not None and (found[2] or "") != tag:
+        if tag is not None and (match[2] or "") != tag:
             raise ArtifactError(
-                f"{path}, line {number}: the tag is {found[2] or ''!r}, expected {tag!r}",
-                hint="is this the file of another language?",
+                f"{path}, line {number}: the tag is {match[2] or ''!r}, expected {tag!r}",
+                hint="this may be the file of another language",
             )
-        yield Record(found[1], found[4] or "", f"{path.name}, line {number}", k=int(found[3]))
+        yield Record(match[1], match[4] or "", f"{path.name}, line {number}", k=int(match[3]))

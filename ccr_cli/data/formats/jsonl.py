@@ -1,4 +1,4 @@
-"""JSON lines, or a list of objects, an item or a caption each; keys by option."""
+"""JSON lines or a list of objects, one per item or caption; options name keys."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ def read(
     label: str = "label",
     kind: str = "kind",
 ) -> Iterator[Record]:
-    """Reads captions; of a list of texts, k is the place in it.
+    """Reads captions; in a list of texts, k is the position.
 
     Args:
-        path: The file: an object a line (empty lines are passed over), or one list of objects.
+        path: The file: one object per line (empty lines are skipped), or one list of objects.
         item: Key of the item's id.
         text: Key of the text, or of a list of texts.
-        by_lang: The text's key is in an object of its language: `{"de": {"caption": [...]}, "fil": ...}`.
-        split: Key of the split, where an object has it; so for the following.
+        by_lang: The text is in an object for its language: `{"de": {"caption": [...]}, "fil": ...}`.
+        split: Key of the split, which an object may lack; the same holds for the following keys.
         lang: Key of the language.
         k: Key of the caption's number.
         caption_set: Key of the caption set.
-        media: Key of the place of the picture or video.
+        media: Key of the path of the image or video.
         caption_id: Key of the caption's official id.
         label: Key of the item's category.
-        kind: Key of what the item is, image or video.
+        kind: Key of the item's kind, image or video.
 
     Raises:
-        ArtifactError: If a line is no object, or has not the keys.
+        ArtifactError: If a line is not an object, or lacks a key.
     """
     for row in _rows(path):
-        found = {key: row.get(key) for key in (split, lang, caption_set, media, caption_id, k, label, kind)}
-        split_of, lang_of, set_of, media_of, kind_said = (
-            value.text() if (value := found[key]) else "" for key in (split, lang, caption_set, media, kind)
+        values = {key: row.get(key) for key in (split, lang, caption_set, media, caption_id, k, label, kind)}
+        split_of, lang_of, set_of, media_of, kind_name = (
+            value.text() if (value := values[key]) else "" for key in (split, lang, caption_set, media, kind)
         )
-        id_of = value.name() if (value := found[caption_id]) else ""
-        k_of, label_of = (value.number() if (value := found[key]) else None for key in (k, label))
+        id_of = value.name() if (value := values[caption_id]) else ""
+        k_of, label_of = (value.number() if (value := values[key]) else None for key in (k, label))
         name = row[item].name()
         places = [(lang_of, row)]
         if by_lang:
@@ -56,11 +56,11 @@ def read(
             if not places:
                 raise row.wrong(f"there is no language with {text!r}")
         for language, at in places:
-            for number, each in _texts(at[text]):
+            for number, caption in _texts(at[text]):
                 yield Record(
                     item=name,
-                    text=each.text(),
-                    where=each.where,
+                    text=caption.text(),
+                    where=caption.where,
                     lang=language,
                     k=k_of if number is None else number,
                     split=split_of,
@@ -68,7 +68,7 @@ def read(
                     caption_id=id_of,
                     caption_set=set_of,
                     label=label_of,
-                    kind=kind_of(kind_said, row.where),
+                    kind=kind_of(kind_name, row.where),
                 )
 
 

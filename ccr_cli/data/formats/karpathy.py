@@ -9,14 +9,14 @@ from ccr_cli.data.formats.base import Record, once, read_json
 
 
 def read(path: Path, *, item: str = "filename") -> Iterator[Record]:
-    """Reads captions as they were typed (`raw`); k is their place among the image's sentences.
+    """Reads the raw captions; k is the position among the image's sentences.
 
     Args:
-        path: The file: `images`, each with `filename`, `split`, `sentences`, and `filepath` in COCO's.
-        item: Key of an image that is its id: filename, or cocoid.
+        path: The file: `images` with `filename`, `split`, `sentences`, and `filepath` in COCO's.
+        item: Key of an image's id: filename or cocoid.
 
     Raises:
-        ArtifactError: If the file is of another layout, or an id is there twice.
+        ArtifactError: If the file has another layout, or an id occurs twice.
     """
     items: set[str] = set()
     sentences: set[str] = set()

@@ -1,8 +1,8 @@
-"""Features of pictures and texts with categories, in MATLAB or HDF5 files.
+"""Image and text features with categories, in MATLAB or HDF5 files.
 
-The layouts of FUME's five sets: matrices with a row an item under names of their own, in HDF5 (NUS-WIDE-10K) or MATLAB
-files (Pascal Sentence, Wikipedia, INRIA-Websearch), or in a cell array with one cell a kind of media (XMediaNet).
-`data.mat` reads the struct in which SVCL's Wikipedia collection circulates.
+The layouts of FUME's five data sets: matrices with one row per item under their own names, in HDF5 (NUS-WIDE-10K) or
+MATLAB files (Pascal Sentence, Wikipedia, INRIA-Websearch), or in a cell array with one cell per kind of media
+(XMediaNet). `data.labelled_mat` reads the struct in which SVCL's Wikipedia collection circulates.
 
 Shape suffixes: V items, D image feature, E text feature, C categories.
 """
@@ -30,7 +30,7 @@ _HDF5 = (".h5", ".hdf5", ".hdf", ".h5py")
 
 
 @dataclass(frozen=True)
-class Part:
+class LabelledSplit:
     """The items of one split."""
 
     visual_VD: npt.NDArray[np.float32]
@@ -43,9 +43,9 @@ class Part:
 class Labelled:
     """A file of labelled features."""
 
-    splits: dict[str, Part]
-    said: str
-    """How the file writes categories, for a message."""
+    splits: dict[str, LabelledSplit]
+    numbering: str
+    """How the file writes categories, for messages."""
 
 
 def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> Labelled:
@@ -65,7 +65,7 @@ def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> Labell
         ArtifactError: If a key is not there, or the matrices do not fit together.
         UnavailableError: If h5py is needed and not installed.
     """
-    parts: dict[str, Part] = {}
+    parts: dict[str, LabelledSplit] = {}
     kinds: dict[str, str] = {}
     with _opened(path) as load:
         for split, keys in splits.items():
@@ -74,11 +74,11 @@ def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> Labell
             label_V, kinds[split] = _labels(path, keys["label"], load(keys["label"]))
             shapes = f"image {visual_VD.shape}, text {text_VE.shape}, label {label_V.shape}"
             if not len(visual_VD) == len(text_VE) == len(label_V):
-                raise ArtifactError(f"{path}, split {split}: a row an item is expected in each of {shapes}")
+                raise ArtifactError(f"{path}, split {split}: expected one row per item in each of {shapes}")
             start, end = keys.get("rows", (0, len(label_V)))
             if end > len(label_V):
-                raise ArtifactError(f"{path}, split {split}: rows {start} to {end} are asked for of {shapes}")
-            parts[split] = Part(visual_VD[start:end], text_VE[start:end], label_V[start:end])
+                raise ArtifactError(f"{path}, split {split}: no rows {start} to {end} in {shapes}")
+            parts[split] = LabelledSplit(visual_VD[start:end], text_VE[start:end], label_V[start:end])
     for what, values in (
         ("image features", [str(part.visual_VD.shape[1]) for part in parts.values()]),
         ("text features", [str(part.text_VE.shape[1]) for part in parts.values()]),
@@ -115,7 +115,7 @@ def _labels(path: Path, key: str, value: Any) -> tuple[npt.NDArray[np.int64], st
         return label.reshape(-1).astype(np.int64), "numbers"
     if not ((label == 0) | (label == 1)).all() or not (label.sum(axis=1) == 1).all():
         raise ArtifactError(
-            f"{path}: {key} of the shape {label.shape} is neither one number an item nor a row an item with a single 1"
+            f"{path}: {key} of shape {label.shape} is neither one number per item nor one row per item with a single 1"
         )
     return label.argmax(axis=1).astype(np.int64), ONE_HOT
 
@@ -129,7 +129,7 @@ def _opened(path: Path) -> Iterator[Callable[[str], Any]]:
         with hdf5.opened(path) as table:
             yield lambda key: table.rows(_place(path, table.ids, key))
         return
-    from scipy.io import loadmat, whosmat  # half a second, for this format alone
+    from scipy.io import loadmat, whosmat  # takes half a second, and only this format needs it
 
     names = [name for name, _, _ in read_matlab(path, whosmat)]
 
@@ -142,7 +142,7 @@ def _opened(path: Path) -> Iterator[Callable[[str], Any]]:
             return value
         cells = list(value.reshape(-1)) if isinstance(value, np.ndarray) and value.dtype == object else []
         if int(found[2]) >= len(cells):
-            raise ArtifactError(f"{path}: {key} is asked for, and {name} has {len(cells)} cells")
+            raise ArtifactError(f"{path}: there is no {key}, {name} has {len(cells)} cells")
         return cells[int(found[2])]
 
     yield load

@@ -1,4 +1,4 @@
-"""Sentences, one a line, beside a list of their ids (Multi30K, XTD10)."""
+"""Sentences, one per line, with a separate list of ids (Multi30K, XTD10)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(path: Path, *, ids: Path) -> Iterator[Record]:
         ids: The list of ids; sentence i belongs to id i.
 
     Raises:
-        ArtifactError: If there are more sentences than ids, or fewer, or a file is not readable.
+        ArtifactError: If the numbers of sentences and ids differ, or a file is not readable.
     """
     names = read_ids(ids)
     number = 0
@@ -28,5 +28,5 @@ def read(path: Path, *, ids: Path) -> Iterator[Record]:
     if number != len(names):
         raise ArtifactError(
             f"{path} has {number} lines, and {ids} has {len(names)} ids",
-            hint="sentence i belongs to id i; is one of the two files cut off, or of another split?",
+            hint="sentence i belongs to id i; one of the files may be cut off, or belong to another split",
         )

@@ -8,26 +8,28 @@ from pathlib import Path
 from ccr_cli.data.formats.base import Record, once, read_json
 
 INDEPENDENT = 5
-"""So many captions of a language stand for themselves; the others are translations of each other, in this order."""
+"""Number of independent captions of a language; the others are translations of each other, in this order."""
 _LANGS = {"enCap": "en", "chCap": "zh"}
 
 
 def read(path: Path, *, sets: bool = False) -> Iterator[Record]:
-    """Reads captions; k is their place in the list of their language.
+    """Reads captions; k is the position in the list of their language.
 
     Args:
-        path: The file: rows of `videoID`, `enCap`, `chCap`; in the English one `chCap` is missing.
+        path: The file: rows of `videoID`, `enCap`, `chCap`; the English file lacks `chCap`.
         sets: Name the caption sets: `independent` for k below 5, `parallel` for the others.
 
     Raises:
-        ArtifactError: If the file is of another layout, a video is there twice, or has captions of neither language.
+        ArtifactError: If the file has another layout, a video occurs twice, or has captions in neither language.
     """
-    seen: set[str] = set()
+    videos: set[str] = set()
     for video in read_json(path).each():
-        item = once(seen, video["videoID"].name(), video)
-        lists = [(lang, found) for key, lang in _LANGS.items() if (found := video.get(key))]
+        item = once(videos, video["videoID"].name(), video)
+        lists = [(lang, captions) for key, lang in _LANGS.items() if (captions := video.get(key))]
         if not lists:
-            raise video.wrong(f"the video {item!r} has neither enCap nor chCap; is this the file without annotations?")
+            raise video.wrong(
+                f"the video {item!r} has neither enCap nor chCap; this may be the file without annotations"
+            )
         for lang, captions in lists:
             for k, caption in enumerate(captions.each()):
                 chosen = ("independent" if k < INDEPENDENT else "parallel") if sets else ""

@@ -1,4 +1,4 @@
-"""data import of a collection of one's own, out of files in one of the formats."""
+"""Import of the user's own caption files, in one of the formats of collections."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ccr_cli.data.formats.base import stem
 from ccr_cli.data.manifests import LANG
 from ccr_cli.data.official import examine
 from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError
-from ccr_cli.stages.data.collection import Material, build
+from ccr_cli.stages.data.collection import CollectionFiles, import_collection
 from ccr_cli.stages.data.folder import warn_of_absent_media
 
 VIDEOS = ("vatex", "msrvtt", "activitynet", "didemo")
-"""Formats of collections of videos; elsewhere a file says what an item is, or the ending of its medium."""
-_SAYS_LANG = ("vatex", "captions-csv", "jsonl")
-_SAYS_SPLIT = ("karpathy", "captions-csv", "jsonl", "msrvtt")
+"""Formats of video collections. Elsewhere a file names the kind of an item, or the ending of its medium decides."""
+_WITH_LANG = ("vatex", "captions-csv", "jsonl")
+_WITH_SPLIT = ("karpathy", "captions-csv", "jsonl", "msrvtt")
 
 
 def import_own(
@@ -40,103 +40,99 @@ def import_own(
     media_root: Path | None = None,
     force: bool = False,
 ) -> base.Artifact:
-    """Makes a dataset artifact of files of captions.
+    """Makes a dataset artifact of caption files.
 
     Args:
         workspace: Where to.
         form: Their format.
-        paths: The files, each perhaps with what all of it is before it: `train=`, `de=`, `train.de=`.
-        lang: The source language, and that of files of which nothing else says it.
+        paths: The files; a split, a language or both may stand before a path: `train=`, `de=`, `train.de=`.
+        lang: The source language, and the language of files that nothing else assigns one.
         splits: Lists of ids, `train=FILE`.
-        ids: The list of ids beside files of sentences.
-        media: Where an item's medium lies, with `{id}` in it.
+        ids: The list of ids that belongs to files of sentences.
+        media: Path of an item's medium, with `{id}` in it.
         options: Options of the format.
         name: Name of the artifact; by default the first file's.
         media_root: Where the media lie; by default beside the first file.
         force: Import again.
 
     Raises:
-        UsageError: If something is missing or contradicts itself.
+        UsageError: If something is missing or contradictory.
         ArtifactError: If a file is wrong, with file and line.
     """
-    given = _options(form, options or {})
+    typed = _options(form, options or {})
     if lang is not None and not LANG.fullmatch(lang):
-        raise UsageError(f"--lang: {lang!r} is no language tag (BCP 47, such as en)")
+        raise UsageError(f"--lang: {lang!r} is not a language tag (BCP 47, such as en)")
     if not paths:
-        raise UsageError(f"which files? ccr data import --format {form} FILE...")
-    lists = dict(_list(each) for each in splits)
+        raise UsageError(f"no files: ccr data import --format {form} FILE...")
+    lists = dict(_list(text) for text in splits)
     if len(lists) < len(splits):
         raise UsageError("--split names a split twice")
     if ids is not None and "ids" not in options_of(form):
-        raise UsageError(f"--ids is for files of sentences alone; {form} says itself which item a caption is of")
+        raise UsageError(f"--ids belongs to files of sentences; the format {form} has the ids of its captions itself")
     specs = [FileSpec(path=str(path), role="splits", split=split) for split, path in lists.items()]
     if ids is not None:
         specs.append(FileSpec(path=str(ids), role="ids"))
-    specs += [_file(form, each, lang, lists, ids, given) for each in paths]
+    specs += [_file(form, text, lang, lists, ids, typed) for text in paths]
     source = lang or next((spec.lang for spec in specs if spec.lang), "en")
     first = next(spec for spec in specs if spec.role == "captions")
     name = slug(name or stem(Path(first.path).name.split(".")[0]))
     kind = "video" if form in VIDEOS else "image"
     about = {"kind": kind, "source_lang": source, "get": "", "media": media or ""}
     variant = Variant(name, name, "own", "", about, tuple(specs))
-    found = examine(specs, Path())
-    lacking = [each.spec.path for each in found if each.path is None]
+    files = examine(specs, Path())
+    lacking = [file.spec.path for file in files if file.path is None]
     if lacking:
         raise ArtifactError(f"there is no {lacking[0]}")
-    asked = {
+    digests = {file.spec.path: file.sha256 for file in files}
+    request = {
         "name": name,
         "format": form,
-        "options": given,
+        "options": typed,
         "source_lang": source,
         "media": media or "",
         "files": [
-            {"sha256": each.sha256, "role": spec.role, "split": spec.split, "lang": spec.lang}
-            for spec in specs
-            for each in found
-            if each.spec.path == spec.path
+            {"sha256": digests[spec.path], "role": spec.role, "split": spec.split, "lang": spec.lang} for spec in specs
         ],
     }
-    material = Material(variant, Path(), found, asked=asked)
     root = media_root or Path(first.path).parent
-    made = build(workspace, material, name, allow_partial=False, media_root=root, force=force)
-    warn_of_absent_media(dataset.read(made))
-    return made
+    own = CollectionFiles(variant, Path(), files, own_request=request)
+    artifact = import_collection(workspace, own, name, media_root=root, force=force)
+    warn_of_absent_media(dataset.read(artifact))
+    return artifact
 
 
 def _file(
-    form: str, text: str, lang: str | None, lists: Mapping[str, Path], ids: Path | None, given: Mapping[str, Any]
+    form: str, text: str, lang: str | None, lists: Mapping[str, Path], ids: Path | None, typed: Mapping[str, Any]
 ) -> FileSpec:
-    """What is known of a file of captions.
+    """Describes a file of captions.
 
     Raises:
-        UsageError: With what must be said, if nothing says its split, its language or its ids.
+        UsageError: If its split, its language or its ids are unknown, with how to name them.
     """
     split, of, path = _parse(text)
     of = of or lang or ""
     quoted = shlex.quote(path)
-    if not of and form not in _SAYS_LANG:
+    if not of and form not in _WITH_LANG:
+        raise UsageError(f"the language of {path} is unknown", hint=f"--lang en, or before the file: en={quoted}")
+    if not split and not lists and form not in _WITH_SPLIT:
         raise UsageError(
-            f"nothing says which language {path} is in", hint=f"--lang en, or before the file: en={quoted}"
-        )
-    if not split and not lists and form not in _SAYS_SPLIT:
-        raise UsageError(
-            f"nothing says which split {path} is of",
+            f"the split of {path} is unknown",
             hint=f"before the file: train={quoted}; or lists of ids: --split train=IDS --split test=IDS",
         )
-    options = dict(given)
+    options = dict(typed)
     if "ids" in options_of(form):
-        listed = ids or lists.get(split)
-        if listed is None:
+        id_list = ids or lists.get(split)
+        if id_list is None:
             raise UsageError(
-                f"{path} holds sentences alone, and nothing says which items they are of",
-                hint="--ids FILE, an id a line; or one list a split: train=FILE --split train=IDS",
+                f"{path} holds only sentences, and the items they belong to are unknown",
+                hint="--ids FILE, one id per line; or one list per split: train=FILE --split train=IDS",
             )
-        options["ids"] = str(listed)
+        options["ids"] = str(id_list)
     return FileSpec(path=path, format=form, options=options, split=split, lang=of)
 
 
 def _parse(text: str) -> tuple[str, str, str]:
-    """Split, language and path out of `train.de=FILE`; what is a file as it stands is a path."""
+    """Splits `train.de=FILE` into split, language and path; the name of an existing file is only a path."""
     before, equals, path = text.partition("=")
     parts = before.split(".")
     split = SPLIT_NAMES.get(parts[0].lower(), "")
@@ -154,18 +150,18 @@ def _list(text: str) -> tuple[str, Path]:
     return split, Path(path)
 
 
-def _options(form: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """The options of a format in their types.
+def _options(form: str, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Reads the options of a format into their types.
 
     Raises:
-        UsageError: If there is none of a name, or a value is none of its type.
+        UsageError: If an option is unknown, or a value does not have its type.
         OptionsAsked: For `help`.
     """
-    known = {key: each for key, each in options_of(form).items() if "Path" not in str(each.annotation)}
-    if "help" in given:
+    known = {key: option for key, option in options_of(form).items() if "Path" not in str(option.annotation)}
+    if "help" in texts:
         raise OptionsAsked(_help(form, known))
     options = {}
-    for key, text in given.items():
+    for key, text in texts.items():
         if key not in known:
             shown = ", ".join(known) or "none"
             raise UsageError(f"the format {form} has no option {key!r}", hint=f"options: {shown}")
@@ -187,10 +183,10 @@ def _typed(key: str, text: str, annotation: str) -> Any:
 
 
 def _help(form: str, known: Mapping[str, inspect.Parameter]) -> list[tuple[str, str, str]]:
-    """Name, default and meaning of each option, the last out of the reader's docstring."""
+    """Name, default and meaning of every option; the meaning comes from the reader's docstring."""
     text = inspect.getdoc(reader(form)) or ""
-    said = dict(re.findall(r"^    (\w+): (.+(?:\n        .+)*)", text, re.MULTILINE))
+    meanings = dict(re.findall(r"^    (\w+): (.+(?:\n        .+)*)", text, re.MULTILINE))
     return [
-        (key, "" if each.default in (None, (), "") else str(each.default), " ".join(said.get(key, "").split()))
-        for key, each in known.items()
+        (key, "" if option.default in (None, (), "") else str(option.default), " ".join(meanings.get(key, "").split()))
+        for key, option in known.items()
     ]

@@ -1,23 +1,144 @@
-"""data show and data verify of collections: what a manifest says, and what of it is there."""
+"""What `ccr data list`, `show` and `verify` print: the data sets, a data set's card, and the check of a collection."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data import collections
 from ccr_cli.data.assemble import Assembly
 from ccr_cli.data.collections import FileSpec, Variant
+from ccr_cli.data.manifests import bundled, read_folder
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.data.collection import Problem, differences, gather, recorded
+from ccr_cli.stages.data.collection import Problem, differences, find_files, recorded_translations
 from ccr_cli.stages.data.feature_files import preview
+from ccr_cli.stages.data.folder import absent_media, locate
+from ccr_cli.stages.data.stage import find_variant
 
 Rows = list[tuple[str, str]]
 _KNOWN = {"sha256": "right hash", "lines": "right number of lines", "bytes": "right size"}
 
 
-def manifest_card(variant: Variant) -> Rows:
+def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Lists the bundled data sets, the collections with their variants, and whatever else was imported.
+
+    Returns:
+        The names of the columns, and one row per data set.
+    """
+    imported = {a.name: a for a in workspace.artifacts("dataset")}
+
+    def state(name: str, otherwise: str) -> str:
+        if name not in imported:
+            return otherwise
+        about = tomllib.loads(imported[name].file("manifest.toml").read_text("utf-8"))
+        return "imported in part" if about.get("partial") else "imported"
+
+    rows: list[tuple[str, ...]] = []
+    shipped = bundled()
+    for name, about in shipped.items():
+        langs = " ".join([about["source_lang"], *about.get("query_langs", [])])
+        pairs = " ".join(f"{t['source']}->{t['target']}" for t in about.get("translations", []))
+        rows.append((name, state(name, "bundled"), about.get("title", ""), langs, pairs, about.get("licence", "")))
+    known = collections.variants()
+    for name, variant in known.items():
+        tables = (f"{spec.source}->{spec.target}" for spec in variant.files if spec.role == "translations")
+        title = f"{variant.about['title']}: {variant.title}"
+        facts = (title, " ".join(variant.langs), " ".join(dict.fromkeys(tables)), str(variant.about["licence"]))
+        rows.append((name, state(name, "collection"), *facts))
+    for name, artifact in imported.items():
+        if name not in shipped and name not in known:
+            langs = " ".join(k.removeprefix("captions.") for k in artifact.counts if k.startswith("captions."))
+            rows.append((name, state(name, ""), "", langs, "", ""))
+    return ("name", "state", "title", "languages", "recorded translations", "licence"), rows
+
+
+def card(workspace: Workspace, source: str) -> Rows:
+    """Describes a data set in rows of text: counts, languages, an example, licence and citation."""
+    place = next((p for p in (Path(source), workspace.place("dataset", source)) if (p / base.RECORD).is_file()), None)
+    data = dataset.read(base.load(place, "dataset")) if place is not None else None
+    if data is None and (variant := find_variant(source)) is not None:
+        return _manifest_card(variant)
+    content = data or read_folder(locate(source))
+    manifest, items, captions = content.manifest, content.items, content.captions
+    rows: Rows = [
+        (key, str(manifest[key])) for key in ("name", "title", "description", "source_url") if key in manifest
+    ]
+    rows.append(("kind", ", ".join(f"{kind} ({n})" for kind, n in items["kind"].value_counts(sort=False).items())))
+    rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
+    rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
+    if data is not None and "collection" in manifest:
+        evidence = manifest.get("evidence", {})
+        expected = _counts(manifest.get("counts", {}))
+        rows += [(f"{what}, expected", f"{n:,} ({evidence.get('counts', 'memory')})") for what, n in expected]
+        rows.append(("evidence", _evidence_text(evidence)))
+    rows += _protocol_rows(manifest.get("protocols", []))
+    if data is not None and "collection" in manifest:
+        partial = manifest.get("partial", [])
+        rows += [("partial", str(problem)) for problem in partial]
+        rows += [("get it", str(manifest["get"]))] if partial and manifest.get("get") else []
+    root = None if data is None else dataset.media_root(data.artifact)
+    named = items["media"].nunique()
+    if root is not None and named:
+        rows.append(("missing media", f"{len(absent_media(items, root)):,} of {named:,} below {root}"))
+    recorded = [f"{t['source']}->{t['target']} ({t['engine']})" for t in manifest.get("translations", [])]
+    rows.append(("recorded translations", ", ".join(recorded) or "none"))
+    example = captions[captions["item_id"] == items["item_id"].iloc[0]]
+    rows += [(f"example {c['caption_id']}", c["text"]) for c in example.head(8).to_dict("records")]
+    rows += [(key, str(manifest[key])) for key in ("licence", "attribution", "citation") if key in manifest]
+    return rows + [("quirk", quirk) for quirk in manifest.get("quirks", [])]
+
+
+def check_files(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
+    """Checks the files of a collection and their content, without importing it.
+
+    Returns:
+        One row per file and per number, and the problems.
+    """
+    source = find_files(variant, root)
+    rows: Rows = []
+    for file in source.files:
+        known = (
+            f"{_KNOWN[file.checked]} ({file.spec.evidence})" if file.checked else "there; nothing to compare it with"
+        )
+        rows.append((file.spec.path, file.problem or known))
+    notes: list[str] = []
+    try:
+        if variant.kind == "features":
+            tables = preview(source)
+            if tables is None:
+                return rows, source.problems
+            items, captions = tables
+        else:
+            assembly = Assembly(variant, source.place, lenient=True)
+            made = assembly.run()
+            source.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
+            for name, table in recorded_translations(assembly, made, source, lenient=True).items():
+                rows.append((f"translations/{name}", f"{len(table):,} texts"))
+            items, captions, notes = made.items, made.captions, made.notes
+    except ArtifactError as error:
+        return rows, [*source.problems, Problem("content", "UnreadableFile", error.message)]
+    source.problems += differences(variant, items, captions)
+    numbers = {f"items in {split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
+    numbers |= {f"captions in {lang}": int(n) for lang, n in captions["lang"].value_counts(sort=False).items()}
+    if variant.validation and "items in val" in numbers:
+        notes = [*notes, f"a hash chose {numbers['items in val']:,} of the training items for validation"]
+        numbers["items in train"] = numbers.get("items in train", 0) + numbers.pop("items in val")
+    expected = dict(_counts(variant.counts))
+    for what in dict.fromkeys([*expected, *numbers]):
+        known = (
+            f"{expected[what]:,} expected ({variant.evidence['counts']})" if what in expected else "nothing expected"
+        )
+        rows.append((what, f"{numbers.get(what, 0):,}; {known}"))
+    rows += [("note", note) for note in notes]
+    rows.append(("evidence", _evidence_text(variant.evidence)))
+    return rows, source.problems
+
+
+def _manifest_card(variant: Variant) -> Rows:
     """The card of a collection that is not imported."""
     about, evidence = variant.about, variant.evidence
     rows = [
@@ -30,118 +151,48 @@ def manifest_card(variant: Variant) -> Rows:
         ("source_url", str(about["source_url"])),
         ("languages", " ".join(variant.langs)),
     ]
-    rows += [(what, f"{number:,} ({evidence['counts']})") for what, number in counted(variant.counts)]
+    rows += [(what, f"{number:,} ({evidence['counts']})") for what, number in _counts(variant.counts)]
     rows += [
         (f"captions per item in {lang}", f"{number:,} ({evidence['counts']})")
         for lang, number in variant.captions_per_item.items()
     ]
-    rows.append(("evidence", evidence_text(evidence)))
-    rows += protocol_rows(variant.protocols)
-    rows += [("file", file_text(spec)) for spec in unique(variant.files)]
+    rows.append(("evidence", _evidence_text(evidence)))
+    rows += _protocol_rows(variant.protocols)
+    rows += [("file", _file_text(spec)) for spec in _unique(variant.files)]
     rows += [(fact, f"{about[fact]} ({evidence[fact]})") for fact in ("licence", "citation")]
     return rows + [("quirk", quirk) for quirk in about.get("quirks", [])]
 
 
-def artifact_rows(read: dataset.Dataset) -> Rows:
-    """What the card of an imported collection has beside that of any data set: evidence, protocols, what is missing."""
-    manifest = read.manifest
-    evidence = manifest.get("evidence", {})
-    rows = [
-        (f"{what}, expected", f"{number:,} ({evidence.get('counts', 'memory')})")
-        for what, number in counted(manifest.get("counts", {}))
-    ]
-    rows.append(("evidence", evidence_text(evidence)))
-    rows += protocol_rows(manifest.get("protocols", []))
-    partial = manifest.get("partial", [])
-    rows += [("partial", str(problem)) for problem in partial]
-    if partial and manifest.get("get"):
-        rows.append(("get it", str(manifest["get"])))
-    return rows
+def _evidence_text(evidence: Mapping[str, str]) -> str:
+    """The source of each fact, in a line."""
+    return ", ".join(f"{fact} {'from memory' if by == 'memory' else by}" for fact, by in evidence.items())
 
 
-def media_rows(read: dataset.Dataset) -> Rows:
-    """How many of an imported data set's media are not there."""
-    rows: Rows = []
-    root = dataset.media_root(read.artifact)
-    named = read.items["media"].dropna()
-    if len(named) and root is not None:
-        places = (dataset.media_path(root, str(name)) for name in named)
-        absent = sum(place is None or not place.is_file() for place in places)
-        rows.append(("media that are not there", f"{absent:,} of {len(named):,} below {root}"))
-    return rows
-
-
-def check(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
-    """Checks the files of a collection and what they hold, without importing it.
-
-    Returns:
-        A row a file and a number, and what is wrong.
-    """
-    material = gather(variant, root)
-    rows: Rows = []
-    for each in material.found:
-        known = f"{_KNOWN[each.checked]} ({each.spec.evidence})" if each.checked else "there; nothing is known of it"
-        rows.append((each.spec.path, each.problem or known))
-    notes: list[str] = []
-    try:
-        if variant.kind == "features":
-            tables = preview(material)
-            if tables is None:
-                return rows, material.problems
-            items, captions = tables
-        else:
-            assembly = Assembly(variant, material.place, lenient=True)
-            made = assembly.run()
-            material.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
-            for name, table in recorded(assembly, made, material, lenient=True).items():
-                rows.append((f"translations/{name}", f"{len(table):,} texts"))
-            items, captions, notes = made.items, made.captions, made.notes
-    except ArtifactError as error:
-        return rows, [*material.problems, Problem("content", "UnreadableFile", error.message)]
-    material.problems += differences(variant, items, captions)
-    evidence = variant.evidence["counts"]
-    found = {f"items in {split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
-    found |= {f"captions in {lang}": int(n) for lang, n in captions["lang"].value_counts(sort=False).items()}
-    if variant.validation and "items in val" in found:
-        notes = [*notes, f"{found['items in val']:,} of the training items validate, chosen by a hash"]
-        found["items in train"] = found.get("items in train", 0) + found.pop("items in val")
-    expected = dict(counted(variant.counts))
-    for what in dict.fromkeys([*expected, *found]):
-        said = f"{expected[what]:,} expected ({evidence})" if what in expected else "no number is known"
-        rows.append((what, f"{found.get(what, 0):,}; {said}"))
-    rows += [("note", note) for note in notes]
-    rows.append(("evidence", evidence_text(variant.evidence)))
-    return rows, material.problems
-
-
-def evidence_text(evidence: Mapping[str, str]) -> str:
-    """Who vouches for what, in a line."""
-    return ", ".join(f"{fact} {'from memory' if said == 'memory' else said}" for fact, said in evidence.items())
-
-
-def counted(counts: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, int]]:
+def _counts(counts: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, int]]:
     """`items in train` and so on, with their numbers."""
     for what, numbers in counts.items():
         for key, number in numbers.items():
             yield f"{what} in {key}", number
 
 
-def protocol_rows(protocols: Iterable[Mapping[str, Any]]) -> Rows:
-    """A line a protocol: its name, and what is said of it."""
-    texts = ([each["name"], each.get("note", ""), each.get("evidence", "")] for each in protocols)
-    return [
-        ("protocol", name + (f": {note}" if note else "") + (f" ({said})" if said else ""))
-        for name, note, said in texts
-    ]
+def _protocol_rows(protocols: Iterable[Mapping[str, Any]]) -> Rows:
+    """One row per protocol, with its note and its evidence."""
+    rows = []
+    for protocol in protocols:
+        note, evidence = protocol.get("note", ""), protocol.get("evidence", "")
+        rows.append(
+            ("protocol", protocol["name"] + (f": {note}" if note else "") + (f" ({evidence})" if evidence else ""))
+        )
+    return rows
 
 
-def unique(specs: tuple[FileSpec, ...]) -> list[FileSpec]:
-    """A file once, though it may be read in two ways."""
+def _unique(specs: tuple[FileSpec, ...]) -> list[FileSpec]:
+    """Every file once, though it may be read in two ways."""
     return list({spec.path: spec for spec in reversed(specs)}.values())[::-1]
 
 
-def file_text(spec: FileSpec) -> str:
-    """A file in a line: path, what it holds, and what is known of it."""
+def _file_text(spec: FileSpec) -> str:
+    """A file in a line: path, content, and what the manifest knows of it."""
     holds = " ".join(filter(None, (spec.role, spec.split, spec.lang or spec.engine)))
     known = [f"{spec.lines:,} lines"] if spec.lines is not None else []
     known += ["hash"] if spec.sha256 else []

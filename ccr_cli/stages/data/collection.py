@@ -1,8 +1,8 @@
-"""data import of a collection: its official files, checked, become a dataset artifact like any other."""
+"""Import of a collection: its official files, checked against the manifest, become a dataset artifact."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,19 @@ from ccr_cli.console import say, warn
 from ccr_cli.data import toml
 from ccr_cli.data.assemble import OTHERS, Assembled, Assembly, crossing, translations
 from ccr_cli.data.collections import FileSpec, Variant
-from ccr_cli.data.official import Found, examine, locate
+from ccr_cli.data.official import CheckedFile, examine, locate
 from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.data.overlap import warn_of_overlap
 from ccr_cli.stages.shared.failures import failure, write_failures
+from ccr_cli.stages.shared.leaks import warn_of_overlap
 
 SHOWN = 10
-"""So many of a list of problems are shown."""
+"""How many problems of a list are shown."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is not as the manifest says."""
+    """A difference between the files and the manifest."""
 
     what: str
     """A path, or what was counted."""
@@ -42,170 +42,155 @@ class Problem:
 
 
 @dataclass
-class Material:
-    """Files of a variant, found below a folder."""
+class CollectionFiles:
+    """The files of a collection's variant below a folder, with what is wrong with them."""
 
     variant: Variant
     root: Path
-    found: list[Found]
+    files: list[CheckedFile]
     problems: list[Problem] = field(default_factory=list)
-    asked: dict[str, Any] | None = None
-    """What an import of one's own files depends on; None: the manifest and the files say it."""
+    own_request: dict[str, Any] | None = None
+    """The request of an import of one's own files; None for a collection, whose manifest and files decide."""
 
     def place(self, path: str) -> Path | None:
-        """Where a file lies; None where it is missing."""
-        return next((each.path for each in self.found if each.spec.path == path), None)
+        """Where a file lies; None if it is missing."""
+        return next((file.path for file in self.files if file.spec.path == path), None)
 
-    def refuse(self, problems: Sequence[Problem]) -> ArtifactError:
-        """The error that lists problems, with how to get the files."""
-        shown = [f"  {problem}" for problem in problems[:SHOWN]]
-        more = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-        head = f"{self.root} does not hold {self.variant.name} as its manifest says:"
-        hint = f"{self.variant.about['get']} Or take what there is: --allow-partial"
-        return ArtifactError("\n".join([head, *shown, *more]), hint=self._deeper() or hint)
+    def request(self, name: str) -> dict[str, Any]:
+        """The request of the dataset artifact: the manifest and every file, by content."""
+        if self.own_request is not None:
+            return self.own_request
+        digest = base.sha256_file(self.variant.toml)
+        sources = {f"source.{file.spec.path}": file.sha256 for file in self.files if file.path is not None}
+        return {"name": name, "collection": self.variant.name, "manifest": digest, **sources}
 
-    def _deeper(self) -> str:
-        """Which folder of the root to name in its place, if most of the files lie there."""
-        paths = [each.spec.path for each in self.found]
+    def refuse_problems(self, allow_partial: bool) -> None:
+        """Refuses files that are not as the manifest says, unless a partial import is allowed.
+
+        Raises:
+            ArtifactError: With the problems, and how to get the files.
+        """
+        if self.problems and not allow_partial:
+            raise self.error()
+
+    def error(self) -> ArtifactError:
+        """The error that lists the problems, with how to get the files."""
+        lines = [f"  {problem}" for problem in self.problems[:SHOWN]]
+        more = [f"  and {len(self.problems) - SHOWN} more"] if len(self.problems) > SHOWN else []
+        head = f"{self.root} does not hold {self.variant.name} as its manifest describes it:"
+        hint = f"{self.variant.about['get']} Or import what is there: --allow-partial"
+        return ArtifactError("\n".join([head, *lines, *more]), hint=self._deeper_root() or hint)
+
+    def _deeper_root(self) -> str:
+        """The hint to name a folder of the root instead, if most of the files lie there."""
+        paths = [file.spec.path for file in self.files]
         here = sum(map(bool, locate(paths, self.root).values()))
-        for folder in sorted(each for each in self.root.iterdir() if each.is_dir()):
+        for folder in sorted(path for path in self.root.iterdir() if path.is_dir()):
             there = sum(map(bool, locate(paths, folder).values()))
             if there > max(here, len(paths) // 2):
                 return f"{there} of {len(paths)} files lie in {folder}: --root {folder}"
         return ""
 
 
-def gather(variant: Variant, root: Path) -> Material:
-    """Finds the files of a variant and compares each with what is known of it.
+def find_files(variant: Variant, root: Path) -> CollectionFiles:
+    """Finds the files of a variant and compares each with its hash, number of lines or size in the manifest.
 
     Raises:
         ArtifactError: If there is no such folder.
     """
     if not root.is_dir():
         raise ArtifactError(f"there is no folder {root}", hint=str(variant.about["get"]))
-    found = examine(variant.files, root)
-    wrong = [each for each in found if each.problem]
-    wrong.sort(key=lambda each: not each.sha256)  # what is there and differs says more than what is missing
-    problems = [Problem(each.spec.path, "WrongFile" if each.sha256 else "MissingFile", each.problem) for each in wrong]
-    return Material(variant, root, found, problems)
+    files = examine(variant.files, root)
+    wrong = [file for file in files if file.problem]
+    wrong.sort(key=lambda file: not file.sha256)  # a file that differs says more than one that is missing
+    problems = [Problem(file.spec.path, "WrongFile" if file.sha256 else "MissingFile", file.problem) for file in wrong]
+    return CollectionFiles(variant, root, files, problems)
 
 
 def import_collection(
     workspace: Workspace,
-    variant: Variant,
-    root: Path,
+    source: CollectionFiles,
+    name: str,
     *,
+    media_root: Path,
     allow_partial: bool = False,
-    name: str | None = None,
-    media_root: Path | None = None,
     force: bool = False,
-) -> list[base.Artifact]:
-    """Makes a dataset artifact of a collection's official files; of labelled features their artifact too.
+) -> base.Artifact:
+    """Makes the dataset artifact of a collection's files.
 
     Args:
         workspace: Where to.
-        variant: Which collection, used in which way.
-        root: The folder of its files.
-        allow_partial: Take what there is; what is missing or differs is recorded.
-        name: Name of the artifact; by default the variant's.
+        source: The files.
+        name: Name of the artifact.
         media_root: Where the media lie; they need not be there.
+        allow_partial: Import what is there; what is missing or differs is recorded.
         force: Import again.
 
     Returns:
-        The dataset, and the features where the collection consists of them.
+        The dataset artifact.
 
     Raises:
-        ArtifactError: If a file is missing or is not what the manifest says, with expected and found.
-    """
-    material = gather(variant, root)
-    if material.problems and not allow_partial:
-        raise material.refuse(material.problems)
-    name = slug(name or variant.name)
-    if variant.kind == "features":
-        from ccr_cli.stages.data.feature_files import import_features
-
-        return import_features(workspace, material, name, allow_partial=allow_partial, force=force)
-    made = build(workspace, material, name, allow_partial=allow_partial, media_root=media_root or root, force=force)
-    return [made]
-
-
-def build(
-    workspace: Workspace, material: Material, name: str, *, allow_partial: bool, media_root: Path, force: bool
-) -> base.Artifact:
-    """Makes the dataset artifact of files that were found.
-
-    Raises:
-        ArtifactError: If their content is not what the manifest says.
+        ArtifactError: If the content is not what the manifest says.
     """
 
     def write(site: Build) -> dict[str, int]:
-        assembly = Assembly(material.variant, material.place, lenient=allow_partial)
+        assembly = Assembly(source.variant, source.place, lenient=allow_partial)
         made = assembly.run()
-        material.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
-        tables = recorded(assembly, made, material, lenient=allow_partial)
-        material.problems += differences(material.variant, made.items, made.captions)
-        if material.problems and not allow_partial:
-            raise material.refuse(material.problems)
-        source = str(material.variant.about["source_lang"])
-        if source not in set(made.captions["lang"]) and not allow_partial:
+        source.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
+        tables = recorded_translations(assembly, made, source, lenient=allow_partial)
+        source.problems += differences(source.variant, made.items, made.captions)
+        source.refuse_problems(allow_partial)
+        language = str(source.variant.about["source_lang"])
+        if language not in set(made.captions["lang"]) and not allow_partial:
             raise ArtifactError(
-                f"{name} has no captions in {source}, the source language",
-                hint="--lang says in which language the captions are that are translated and trained on",
+                f"{name} has no captions in {language}, the source language",
+                hint="--lang names the language of the captions to translate and train on",
             )
         write_table(site.folder / "items.parquet", made.items, dataset.ITEMS)
         write_table(site.folder / "captions.parquet", made.captions, dataset.CAPTIONS)
-        _write_tables(site.folder, tables)
+        for table, texts in tables.items():
+            (site.folder / "translations").mkdir(exist_ok=True)
+            lines = [write_tsv_line(("source", "target")), *map(write_tsv_line, texts.items())]
+            (site.folder / "translations" / table).write_text("".join(lines), encoding="utf-8", newline="")
         site.environment["media_root"] = str(media_root.resolve())
-        counts = finish(site, material, made.items, made.captions, tables=list(tables), refused=made.refused)
+        failed = write_manifest(site, source, list(tables), made.refused)
         for note in made.notes:
             say(f"{name}: {note}")
-        return counts
+        return dataset.counts(made.items, made.captions, failed)
 
-    artifact = build_artifact(workspace, "dataset", name, request(material, name), write=write, force=force)
-    read = dataset.read(artifact)
-    tell(read, material, allow_partial)
-    there = dataset.media_root(artifact)
-    if there != media_root.resolve():
-        warn(f"{artifact.path} keeps its media root {there}; import with --force to change it")
-    warn_of_overlap(workspace, read)
+    artifact = build_artifact(workspace, "dataset", name, source.request(name), write=write, force=force)
+    data = dataset.read(artifact)
+    warn_of_problems(data, source, allow_partial)
+    warn_of_kept_media_root(artifact, media_root)
+    warn_of_overlap(workspace, data)
     return artifact
 
 
-def request(material: Material, name: str) -> dict[str, Any]:
-    """What an import depends on: the manifest and every file, by content."""
-    if material.asked is not None:
-        return material.asked
-    digest = base.sha256_file(material.variant.toml)
-    sources = {f"source.{each.spec.path}": each.sha256 for each in material.found if each.path is not None}
-    return {"name": name, "collection": material.variant.name, "manifest": digest, **sources}
-
-
-def finish(
-    site: Build,
-    material: Material,
-    items: pd.DataFrame,
-    captions: pd.DataFrame,
-    *,
-    tables: Sequence[str] = (),
-    refused: Sequence[dict[str, Any]] = (),
-) -> dict[str, int]:
-    """Writes the manifest and the failures; returns the counts."""
-    about = manifest(material, site.final.name, tables)
+def write_manifest(
+    site: Build, source: CollectionFiles, tables: Sequence[str] = (), refused: Sequence[dict[str, Any]] = ()
+) -> int:
+    """Writes the manifest and the failures of a dataset artifact; returns how many failures there are."""
+    about = _manifest(source, site.final.name, tables)
     (site.folder / "manifest.toml").write_text(toml.dumps(about), encoding="utf-8")
-    failed = [failure(problem.what, "import", problem.error, problem.message) for problem in material.problems]
+    failed = [failure(problem.what, "import", problem.error, problem.message) for problem in source.problems]
     write_failures(site.folder, [*failed, *refused])
-    counts = {f"items.{split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
-    counts |= {f"captions.{lang}": int(n) for lang, n in captions["lang"].value_counts(sort=False).items()}
-    return {**dict(sorted(counts.items())), "failed": len(failed) + len(refused)}
+    return len(failed) + len(refused)
 
 
-def manifest(material: Material, name: str, tables: Sequence[str]) -> dict[str, Any]:
-    """The artifact's manifest: the facts about the collection, and of its variant the protocols alone."""
-    variant = material.variant
+def warn_of_kept_media_root(artifact: base.Artifact, media_root: Path) -> None:
+    """Warns if a data set that was imported before has another media root than the one named now."""
+    recorded = dataset.media_root(artifact)
+    if recorded != media_root.resolve():
+        warn(f"{artifact.path} keeps its media root {recorded}; import with --force to change it")
+
+
+def _manifest(source: CollectionFiles, name: str, tables: Sequence[str]) -> dict[str, Any]:
+    """The artifact's manifest: the facts about the collection, and the protocols of its variant."""
+    variant = source.variant
     facts = dict(variant.about)
     facts.pop("media", None)
-    if material.asked is not None:
-        del facts["kind"]  # items.parquet says it of each
+    if source.own_request is not None:
+        del facts["kind"]  # items.parquet has the kind of every item
     else:
         facts |= {"title": f"{facts['title']}: {variant.title}", "collection": variant.collection}
         facts |= {"variant": variant.short}
@@ -216,7 +201,7 @@ def manifest(material: Material, name: str, tables: Sequence[str]) -> dict[str, 
         "counts": dict(variant.counts),
         "parallel": dict(variant.parallel),
         "own_split": variant.own_split,
-        "partial": [str(problem) for problem in material.problems],
+        "partial": [str(problem) for problem in source.problems],
         "protocols": [dict(protocol) for protocol in variant.protocols],
         "translations": [
             {"source": spec.source, "target": spec.target, "engine": spec.engine, "file": table_of(spec)}
@@ -225,36 +210,38 @@ def manifest(material: Material, name: str, tables: Sequence[str]) -> dict[str, 
         ],
         "files": [
             {
-                "path": each.spec.path if material.asked is None else each.path.name,
-                "sha256": each.sha256,
-                "checked": each.checked or "nothing",
+                "path": file.spec.path if source.own_request is None else file.path.name,
+                "sha256": file.sha256,
+                "checked": file.checked or "nothing",
             }
-            for each in material.found
-            if each.path is not None
+            for file in source.files
+            if file.path is not None
         ],
     }
     return {key: value for key, value in about.items() if value not in ({}, [], "", False)}
 
 
 def differences(variant: Variant, items: pd.DataFrame, captions: pd.DataFrame) -> list[Problem]:
-    """Compares what the manifest counts with what there is; counts from memory are warned about and no more."""
+    """Compares the manifest's counts with the content; counts from memory only give a warning."""
     splits = {str(split): int(n) for split, n in items["split"].value_counts().items()}
     langs = {str(lang): int(n) for lang, n in captions["lang"].value_counts().items()}
-    if variant.validation:  # the validation items are taken of those for training, by ccr
+    if variant.validation:  # ccr takes the validation items from the training items
         splits["train"] = splits.get("train", 0) + splits.pop("val", 0)
     expected = variant.counts.get("items", {})
-    found = [(f"items in {split}", number, splits.get(split, 0)) for split, number in expected.items()]
+    numbers = [(f"items in {split}", number, splits.get(split, 0)) for split, number in expected.items()]
     expected = variant.counts.get("captions", {})
-    found += [(f"captions in {lang}", number, langs.get(lang, 0)) for lang, number in expected.items()]
+    numbers += [(f"captions in {lang}", number, langs.get(lang, 0)) for lang, number in expected.items()]
     for lang, number in variant.captions_per_item.items():
         sizes = items["item_id"].map(captions.loc[captions["lang"] == lang, "item_id"].value_counts()).fillna(0)
-        covered = items["split"].isin(items.loc[sizes > 0, "split"].unique())  # a language may be of the test alone
+        covered = items["split"].isin(
+            items.loc[sizes > 0, "split"].unique()
+        )  # a language may be in the test split alone
         other = int((covered & (sizes != number)).sum())
-        found.append((f"items with another number of captions in {lang} than {number}", 0, other))
-    wrong = [(what, f"{number:,} expected, {there:,} found") for what, number, there in found if number != there]
+        numbers.append((f"items with another number of captions in {lang} than {number}", 0, other))
+    wrong = [(what, f"{number:,} expected, {there:,} found") for what, number, there in numbers if number != there]
     if variant.evidence.get("counts") == "memory":
         for what, message in wrong:
-            warn(f"{variant.name}: {what}: {message}; the number expected is from memory and may be what is wrong")
+            warn(f"{variant.name}: {what}: {message}; the expected number is from memory and may be wrong")
         return []
     return [Problem(what, "Count", message) for what, message in wrong]
 
@@ -264,14 +251,16 @@ def table_of(spec: FileSpec) -> str:
     return f"{slug(spec.engine)}-{spec.source}-{spec.target}.tsv"
 
 
-def recorded(assembly: Assembly, made: Assembled, material: Material, *, lenient: bool) -> dict[str, dict[str, str]]:
+def recorded_translations(
+    assembly: Assembly, made: Assembled, source: CollectionFiles, *, lenient: bool
+) -> dict[str, dict[str, str]]:
     """Reads the recorded translations.
 
     Args:
-        assembly: What knows the items.
-        made: The data set; what is left out is noted in it.
-        material: The files; one that cannot be read is noted as a problem.
-        lenient: Note it, instead of stopping at it.
+        assembly: Knows the items.
+        made: The data set; notes on what is left out are added to it.
+        source: The files; one that cannot be read is added to its problems.
+        lenient: Note an unreadable file instead of stopping at it.
 
     Returns:
         Translations by source text, by the name of their table.
@@ -280,51 +269,44 @@ def recorded(assembly: Assembly, made: Assembled, material: Material, *, lenient
         ArtifactError: If a file cannot be read.
     """
     tables: dict[str, dict[str, str]] = {}
-    sources: dict[str, str] = {}
-    for spec in material.variant.files:
-        if spec.role != "translations" or material.place(spec.path) is None:
+    languages: dict[str, str] = {}
+    for spec in source.variant.files:
+        if spec.role != "translations" or source.place(spec.path) is None:
             continue
         try:
             table, left_out = translations(spec, assembly, made.captions)
         except ArtifactError as error:
             if not lenient:
                 raise
-            material.problems.append(Problem(spec.path, "UnreadableFile", error.message))
+            source.problems.append(Problem(spec.path, "UnreadableFile", error.message))
             continue
         known = tables.setdefault(table_of(spec), {})
         left_out[OTHERS] += sum(known.setdefault(text, target) != target for text, target in table.items())
         made.notes += [f"{number:,} translations of {spec.path} {why}" for why, number in left_out.items() if number]
-        sources[table_of(spec)] = spec.source
-    for name, source in sources.items():
-        own = made.captions.loc[made.captions["lang"] == source, "text"]
-        lacking = int((~own.isin(tables[name].keys())).sum())
+        languages[table_of(spec)] = spec.source
+    for name, language in languages.items():
+        texts = made.captions.loc[made.captions["lang"] == language, "text"]
+        lacking = int((~texts.isin(tables[name].keys())).sum())
         if lacking:
-            made.notes.append(f"{lacking:,} of {len(own):,} captions in {source} have no translation in {name}")
+            made.notes.append(f"{lacking:,} of {len(texts):,} captions in {language} have no translation in {name}")
     return tables
 
 
-def _write_tables(folder: Path, tables: Mapping[str, Mapping[str, str]]) -> None:
-    for name, table in tables.items():
-        (folder / "translations").mkdir(exist_ok=True)
-        lines = [write_tsv_line(("source", "target")), *map(write_tsv_line, table.items())]
-        (folder / "translations" / name).write_text("".join(lines), encoding="utf-8", newline="")
-
-
-def tell(made: dataset.Dataset, material: Material, allow_partial: bool) -> None:
-    """Says what is not as it should be, also of what was imported before.
+def warn_of_problems(data: dataset.Dataset, source: CollectionFiles, allow_partial: bool) -> None:
+    """Warns of what is wrong with an imported collection, also with one that was imported before.
 
     Raises:
-        ArtifactError: If it is partial, and that was not allowed.
+        ArtifactError: If it is partial, and that is not allowed.
     """
-    partial = made.manifest.get("partial", [])
+    partial = data.manifest.get("partial", [])
     if partial and not allow_partial:
-        raise ArtifactError(f"{made.artifact.path} is partial: {partial[0]}", hint="import it with --allow-partial")
+        raise ArtifactError(f"{data.artifact.path} is partial: {partial[0]}", hint="import it with --allow-partial")
     for line in partial[:SHOWN]:
-        warn(f"{made.name} is partial: {line}")
+        warn(f"{data.name} is partial: {line}")
     if len(partial) > SHOWN:
-        warn(f"{made.name} is partial: {len(partial) - SHOWN} more, see ccr data show {made.name}")
-    across = crossing(made.items)
+        warn(f"{data.name} is partial: {len(partial) - SHOWN} more, see ccr data show {data.name}")
+    across = crossing(data.items)
     if len(across):
-        warn(f"{len(across):,} groups of {made.name} lie in more than one split, e.g. {across.index[0]!r}")
-    if material.variant.evidence.get("counts") == "memory":
-        warn(f"the counts of {material.variant.name} are from memory; nobody has checked them against the files")
+        warn(f"{len(across):,} groups of {data.name} lie in more than one split, e.g. {across.index[0]!r}")
+    if source.variant.evidence.get("counts") == "memory":
+        warn(f"the counts of {source.variant.name} are from memory; nobody has checked them against the files")

@@ -1,6 +1,6 @@
-"""data import of ready-made features: items and categories, features of the pictures, features of the texts.
+"""Import of ready-made features: items with categories, image features and text features.
 
-A text that exists only as a feature becomes a caption whose text is a key; row i of the dataset's `texts.npy` is the
+A text that exists only as a feature becomes a caption whose text is a key. Row i of the dataset's `texts.npy` is the
 feature of caption i, and a run on such data looks its texts up there (`text_encoder=given`).
 
 Shape suffixes: V items, D image feature, E text feature.
@@ -27,18 +27,20 @@ from ccr_cli.data.collections import FileSpec
 from ccr_cli.data.formats.labelled import read_labelled
 from ccr_cli.data.labelled_mat import read_mat
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.data import collection
+from ccr_cli.stages.data.collection import CollectionFiles, differences, warn_of_problems, write_manifest
+
+Artifacts = list[base.Artifact]
 
 LANG = "und"
-"""Of texts that are there as features alone: BCP 47's `undetermined`."""
+"""Language of texts that exist only as features: BCP 47's `undetermined`."""
 VALIDATION = 0.15
-"""Share of the training items that validates, where a file names none."""
+"""Fraction of the training items that becomes the validation split, if the file has none."""
 SVCL = "svcl"
-"""The layout of `data.mat`, as a manifest calls it."""
+"""A manifest's name for the layout of `data.labelled_mat`."""
 
 
 @dataclass(frozen=True)
-class Given:
+class LabelledItems:
     """Items with an image feature, a text feature and one category each."""
 
     split_V: list[str]
@@ -47,14 +49,12 @@ class Given:
     label_V: npt.NDArray[np.int64]
 
 
-def import_given(
-    workspace: Workspace, source: Path, *, name: str | None = None, force: bool = False
-) -> list[base.Artifact]:
+def import_mat(workspace: Workspace, source: Path, *, name: str | None = None, force: bool = False) -> Artifacts:
     """Makes a dataset artifact of a MATLAB file, and a features artifact of its image features.
 
     Args:
         workspace: Where to.
-        source: The file, see `data.mat`.
+        source: The file; `data.labelled_mat` describes its layout.
         name: Name of the dataset artifact; by default the file's.
         force: Import again.
 
@@ -62,32 +62,34 @@ def import_given(
         The dataset and the features.
 
     Raises:
-        ArtifactError: If the file is not there or does not fit.
+        ArtifactError: If the file does not exist or does not fit.
     """
     if not source.is_file():
         raise ArtifactError(f"there is no file {source}")
     name = slug(name or source.stem)
     digest = base.sha256_file(source)
 
-    def finish(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: Given) -> dict[str, int]:
-        (site.folder / "manifest.toml").write_text(_manifest(name, read), encoding="utf-8")
-        counts = {f"items.{split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
-        return {**dict(sorted(counts.items())), f"captions.{LANG}": len(captions), "failed": 0}
+    def describe(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: LabelledItems) -> int:
+        dims = f"{read.visual_VD.shape[1]} numbers a picture, {read.text_VE.shape[1]} a text"
+        about = f"Ready-made features: {dims}; {read.label_V.max() + 1} categories."
+        text = f'name = "{name}"\nsource_lang = "{LANG}"\ndescription = "{about}"\n'
+        (site.folder / "manifest.toml").write_text(text, encoding="utf-8")
+        return 0
 
     request = {"name": name, "sources": {"mat": digest}}
-    return _make(workspace, name, request, lambda: _svcl(source), finish, digest, force)
+    return _import(workspace, name, request, lambda: _svcl(source), describe, digest, force)
 
 
-def import_features(
-    workspace: Workspace, material: collection.Material, name: str, *, allow_partial: bool, force: bool
-) -> list[base.Artifact]:
+def import_labelled(
+    workspace: Workspace, source: CollectionFiles, name: str, *, allow_partial: bool, force: bool
+) -> Artifacts:
     """Makes the artifacts of a collection of labelled features.
 
     Args:
         workspace: Where to.
-        material: Its file.
+        source: Its file.
         name: Name of the dataset artifact.
-        allow_partial: Take other counts than the manifest's, and record them.
+        allow_partial: Accept other counts than the manifest's, and record them.
         force: Import again.
 
     Returns:
@@ -96,34 +98,32 @@ def import_features(
     Raises:
         ArtifactError: If the file does not fit.
     """
-    place = _place(material)
-    if place is None:
-        raise material.refuse(material.problems)
+    path = source.place(_spec(source).path)
+    if path is None:
+        raise source.error()
 
-    def finish(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: Given) -> dict[str, int]:
-        material.problems += collection.differences(material.variant, items, captions)
-        if material.problems and not allow_partial:
-            raise material.refuse(material.problems)
-        return collection.finish(site, material, items, captions)
+    def describe(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: LabelledItems) -> int:
+        source.problems += differences(source.variant, items, captions)
+        source.refuse_problems(allow_partial)
+        return write_manifest(site, source)
 
-    request = collection.request(material, name)
-    digest = base.sha256_file(place)
-    made = _make(workspace, name, request, lambda: _material(material), finish, digest, force)
-    collection.tell(dataset.read(made[0]), material, allow_partial)
+    digest = base.sha256_file(path)
+    made = _import(workspace, name, source.request(name), lambda: _read(source), describe, digest, force)
+    warn_of_problems(dataset.read(made[0]), source, allow_partial)
     return made
 
 
-def _make(
+def _import(
     workspace: Workspace,
     name: str,
     request: dict[str, Any],
-    read: Callable[[], Given],
-    finish: Callable[[Build, pd.DataFrame, pd.DataFrame, Given], dict[str, int]],
+    read: Callable[[], LabelledItems],
+    describe: Callable[[Build, pd.DataFrame, pd.DataFrame, LabelledItems], int],
     digest: str,
     force: bool,
-) -> list[base.Artifact]:
-    """Makes the dataset artifact and the features artifact; the file is read once where both are to be made."""
-    known: Given | None = None
+) -> Artifacts:
+    """Makes the dataset and the features; the file is read once if both are made. `describe` returns the failures."""
+    known: LabelledItems | None = None
 
     def write_dataset(site: Build) -> dict[str, int]:
         nonlocal known
@@ -132,62 +132,59 @@ def _make(
         write_table(site.folder / "items.parquet", items, dataset.ITEMS)
         write_table(site.folder / "captions.parquet", captions, dataset.CAPTIONS)
         _save(site.folder / dataset.TEXTS, known.text_VE)
-        return finish(site, items, captions, known)
+        return dataset.counts(items, captions, describe(site, items, captions, known))
 
     def write_features(site: Build) -> dict[str, int]:
         visual_VD = (known or read()).visual_VD
-        _features(site.folder, list(dataset.read(data).items["item_id"]), visual_VD)
+        _write_features(site.folder, list(dataset.read(data).items["item_id"]), visual_VD)
         about = {"encoder": features.GIVEN, "dim": visual_VD.shape[1], "source": {"sha256": digest}}
         base.write_json(site.folder / "encoder.json", about)
         return {"items": len(visual_VD), "rows": len(visual_VD), "failed": 0}
 
     data = build_artifact(workspace, "dataset", name, request, write=write_dataset, force=force)
-    wanted = {"encoder": features.GIVEN, "dtype": "float16", "source": digest}
-    vectors = build_artifact(workspace, "features", features.GIVEN, wanted, [data], write=write_features, force=force)
+    encoded = {"encoder": features.GIVEN, "dtype": "float16", "source": digest}
+    vectors = build_artifact(workspace, "features", features.GIVEN, encoded, [data], write=write_features, force=force)
     return [data, vectors]
 
 
-def preview(material: collection.Material) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """Items and captions of a collection of labelled features, None where its file is missing.
+def preview(source: CollectionFiles) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """Items and captions of a collection of labelled features; None if its file is missing.
 
     Raises:
         ArtifactError: If the file does not fit.
     """
-    return None if _place(material) is None else _tables(material.variant.name, _material(material))
+    present = source.place(_spec(source).path) is not None
+    return _tables(source.variant.name, _read(source)) if present else None
 
 
-def _place(material: collection.Material) -> Path | None:
-    return material.place(_spec(material).path)
+def _spec(source: CollectionFiles) -> FileSpec:
+    return next(spec for spec in source.variant.files if spec.role == "features")
 
 
-def _spec(material: collection.Material) -> FileSpec:
-    return next(each for each in material.variant.files if each.role == "features")
+def _read(source: CollectionFiles) -> LabelledItems:
+    spec = _spec(source)
+    path = source.place(spec.path)
+    assert path is not None
+    if spec.format == SVCL:
+        return _svcl(path)
+    splits = read_labelled(path, spec.options).splits
+    split_V = [split for split, part in splits.items() for _ in part.label_V]
+    return LabelledItems(
+        split_V,
+        np.concatenate([part.visual_VD for part in splits.values()]),
+        np.concatenate([part.text_VE for part in splits.values()]),
+        np.concatenate([part.label_V for part in splits.values()]),
+    )
 
 
-def _material(material: collection.Material) -> Given:
-    place, spec = _place(material), _spec(material)
-    assert place is not None
-    return _svcl(place) if spec.format == SVCL else _labelled(place, spec.options)
-
-
-def _svcl(path: Path) -> Given:
+def _svcl(path: Path) -> LabelledItems:
     read = read_mat(path)
     split_V = ["train" if train else "test" for train in read.train_V]
-    return Given(split_V, read.visual_VD, read.text_VE, read.label_V)
+    return LabelledItems(split_V, read.visual_VD, read.text_VE, read.label_V)
 
 
-def _labelled(path: Path, keys: Any) -> Given:
-    parts = read_labelled(path, keys).splits
-    split_V = [split for split, part in parts.items() for _ in part.label_V]
-    visual, text, label = (
-        np.concatenate([getattr(part, field) for part in parts.values()])
-        for field in ("visual_VD", "text_VE", "label_V")
-    )
-    return Given(split_V, visual, text, label)
-
-
-def _tables(name: str, read: Given) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Items and captions; where the file names no validation items, a hash takes some of those for training."""
+def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Items and captions; if the file has no validation items, a hash takes some of the training items."""
     width = len(str(len(read.label_V)))
     ids = [f"{name}-{number:0{width}d}" for number in range(1, len(read.label_V) + 1)]
     split = read.split_V
@@ -203,17 +200,11 @@ def _tables(name: str, read: Given) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _validates(item_id: str) -> bool:
-    """Whether a training item validates: a hash decides, so it is the same everywhere."""
+    """Whether a training item moves to the validation split: a hash decides, so it is the same everywhere."""
     return int(hashlib.sha256(f"val {item_id}".encode()).hexdigest()[:8], 16) < VALIDATION * 2**32
 
 
-def _manifest(name: str, read: Given) -> str:
-    dims = f"{read.visual_VD.shape[1]} numbers a picture, {read.text_VE.shape[1]} a text"
-    about = f"Ready-made features: {dims}; {read.label_V.max() + 1} categories."
-    return f'name = "{name}"\nsource_lang = "{LANG}"\ndescription = "{about}"\n'
-
-
-def _features(folder: Path, item_ids: list[str], visual_VD: npt.NDArray[np.float32]) -> None:
+def _write_features(folder: Path, item_ids: list[str], visual_VD: npt.NDArray[np.float32]) -> None:
     if np.abs(visual_VD).max() > np.finfo(np.float16).max:
         raise ArtifactError("the image features are too large for half precision", hint="scale them down")
     number = np.arange(len(item_ids))

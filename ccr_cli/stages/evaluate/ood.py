@@ -22,10 +22,10 @@ from ccr_cli.console import warn
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.uncertainty_comparison import separation
-from ccr_cli.stages.data.leaks import group_ids
 from ccr_cli.stages.evaluate.options import HALF
 from ccr_cli.stages.evaluate.uncertainty import Scorer, query_uncertainty, trivial_uncertainties
 from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.leaks import group_ids
 from ccr_cli.stages.shared.scoring import EmbeddedGallery
 
 SEED = 0

@@ -17,10 +17,10 @@ from ccr_cli.console import warn
 from ccr_cli.data.protocols import Protocol, first_captions, fold_of, read_protocols
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
-from ccr_cli.stages.data.leaks import other_leak, own_leak
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.shared.ensemble import Ensemble
 from ccr_cli.stages.shared.inputs import Inputs, like, refuse_unread
+from ccr_cli.stages.shared.leaks import other_leak, own_leak
 from ccr_cli.stages.shared.triplets import items_alone
 
 CHRF, FLAGGED = "reference_chrf", "flagged"

@@ -89,7 +89,7 @@ def _rows(model: Any, inputs: Sequence[Tensor], mean: bool) -> Tensor:
     return torch.from_numpy(rows_RD.astype(np.float16).astype(np.float32))
 
 
-def _encoder(feats: base.Artifact, part: features.Part, recorded: dict[str, Any], device: torch.device) -> Any:
+def _encoder(feats: base.Artifact, part: features.EncoderPart, recorded: dict[str, Any], device: torch.device) -> Any:
     """Loads the encoder of one part.
 
     Raises:

@@ -93,7 +93,7 @@ def test_lines_that_do_not_fit_are_said_with_their_number(tmp_path: Path) -> Non
             list(jsonl.read(path))
     for line, message in (
         ('{"item_id": "a", "text": "b"', "line 2 is not valid JSON"),
-        ('{"item_id": "a", "text": "b", "text": "c"}', "line 2 is not valid JSON: the key 'text' is twice"),
+        ('{"item_id": "a", "text": "b", "text": "c"}', "line 2 is not valid JSON: the key 'text' occurs twice"),
         ('"a"', "line 2: expected an object, found str 'a'"),
         ('{"a":' * 100_000, "line 2 is not valid JSON"),
         ("item_id,text", "line 2 is not valid JSON"),

@@ -74,7 +74,7 @@ def pascal(path: Path, **changes: Any) -> Path:
 
 def test_pascal(tmp_path: Path) -> None:
     read = read_labelled(pascal(tmp_path / "pascal.mat"), PASCAL)
-    assert list(read.splits) == ["train", "test"] and read.said == "numbers from 0"
+    assert list(read.splits) == ["train", "test"] and read.numbering == "numbers from 0"
     for part, (image, text, label) in zip(read.splits.values(), (rows(8, 0), rows(5, 1)), strict=True):
         assert [str(a.dtype) for a in (part.visual_VD, part.text_VE, part.label_V)] == ["float32", "float32", "int64"]
         np.testing.assert_array_equal(part.visual_VD, image.astype(np.float32))
@@ -88,7 +88,7 @@ def test_wikipedia_takes_its_validation_from_the_test_rows(tmp_path: Path) -> No
     content |= {"test_imgs_deep": image2, "test_texts_doc": text2, "test_imgs_labels": label2[None] + 1}
     savemat(tmp_path / "wiki.mat", content)
     read = read_labelled(tmp_path / "wiki.mat", WIKIPEDIA)
-    assert read.said == "numbers from 1"
+    assert read.numbering == "numbers from 1"
     assert {split: len(part.label_V) for split, part in read.splits.items()} == {"train": 9, "val": 2, "test": 4}
     np.testing.assert_array_equal(read.splits["val"].visual_VD, image2[:2].astype(np.float32))
     np.testing.assert_array_equal(read.splits["test"].text_VE, text2[2:].astype(np.float32))
@@ -103,7 +103,7 @@ def test_inria_one_hot_and_sparse(tmp_path: Path) -> None:
         content |= {f"{key}_img": image, f"{key}_txt": sparse.csc_matrix(text), f"{key}_img_lab": one_hot}
     savemat(tmp_path / "INRIA-Websearch.mat", content)
     read = read_labelled(tmp_path / "INRIA-Websearch.mat", INRIA)
-    assert read.said == "one-hot"
+    assert read.numbering == "one-hot"
     for number, part in enumerate(read.splits.values()):
         _, text, label = rows(7 - number, number)
         np.testing.assert_array_equal(part.text_VE, text.astype(np.float32))
@@ -120,7 +120,7 @@ def test_nuswide(tmp_path: Path, ending: str, first: int) -> None:
             file[f"{key}_imgs_deep"], file[f"{key}_texts"] = image, text.astype(np.float16)
             file[f"{key}_imgs_labels"] = label + first
     read = read_labelled(path, NUSWIDE)
-    assert list(read.splits) == ["train", "val", "test"] and read.said == f"numbers from {first}"
+    assert list(read.splits) == ["train", "val", "test"] and read.numbering == f"numbers from {first}"
     image, text, label = rows(8, 1)
     np.testing.assert_array_equal(read.splits["val"].visual_VD, image.astype(np.float32))
     np.testing.assert_array_equal(read.splits["val"].text_VE, text.astype(np.float16).astype(np.float32))
@@ -149,7 +149,7 @@ def test_xmedianet_keeps_its_media_in_cells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("train[3]", r"train\[3\] is asked for, and train has 3 cells"),
+        ("train[3]", r"train\[3\], train has 3 cells"),
         ("train", "train is not a matrix of numbers but object"),
         ("valid_labels[0][0]", r"has no 'valid_labels\[0\]\[0\]'; it has train"),
         ("trained[0]", "has no 'trained'; it has train"),
@@ -171,8 +171,11 @@ def test_a_matrix_is_no_row_of_cells(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"img_train": None}, "has no 'img_train'; it has text_train, label_train"),
-        ({"img_train": np.ones((7, 6))}, r"split train: a row an item .* image \(7, 6\), text \(8, 4\), label \(8,\)"),
-        ({"text_train": np.ones((4, 8))}, r"split train: a row an item"),
+        (
+            {"img_train": np.ones((7, 6))},
+            r"split train: .*image \(7, 6\), text \(8, 4\), label \(8,\)",
+        ),
+        ({"text_train": np.ones((4, 8))}, r"split train: .*row per item"),
         ({"label_train": np.zeros((9, 1))}, r"label \(9,\)"),
         ({"img_test": np.ones((5, 7))}, "the image features of the splits differ: 6 in train, 7 in test"),
         ({"text_test": np.ones((5, 3))}, "the text features of the splits differ: 4 in train, 3 in test"),
@@ -191,8 +194,8 @@ def test_a_matrix_is_no_row_of_cells(tmp_path: Path) -> None:
         ({"label_train": np.full((8, 1), -1)}, "label_train holds other numbers than categories"),
         ({"label_train": np.full((8, 1), 2.0**40)}, "label_train holds other numbers than categories"),
         ({"label_train": np.full((8, 1), np.inf)}, "label_train holds numbers that are not finite"),
-        ({"label_train": np.ones((8, 3))}, r"label_train of the shape \(8, 3\) is neither"),
-        ({"label_train": np.zeros((8, 3))}, "neither one number an item nor a row an item with a single 1"),
+        ({"label_train": np.ones((8, 3))}, r"label_train of shape \(8, 3\) is neither"),
+        ({"label_train": np.zeros((8, 3))}, "neither one number per item nor one row per item"),
         ({"label_train": np.arange(8)[:, None] + 2, "label_test": np.full((5, 1), 2)}, "the lowest category is 2"),
     ],
 )
@@ -219,12 +222,12 @@ def test_keys_that_say_too_little_or_too_much(tmp_path: Path, keys: dict[str, An
 
 
 def test_rows_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"split train: rows 4 to 9 are asked for of image \(8, 6\)"):
+    with pytest.raises(ArtifactError, match=r"split train: no rows 4 to 9 in image \(8, 6\)"):
         read_labelled(pascal(tmp_path / "pascal.mat"), {"train": {**PASCAL["train"], "rows": [4, 9]}})
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    for name, message in (("a.mat", "no readable MATLAB file"), ("a.h5py", "is damaged, or no HDF5")):
+    for name, message in (("a.mat", "not a readable MATLAB file"), ("a.h5py", "is damaged or not an HDF5")):
         with pytest.raises(ArtifactError, match="there is no"):
             read_labelled(tmp_path / name, PASCAL)
         for content in (b"", b"no such file", b"\x80\x04\x95"):
@@ -233,7 +236,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
                 read_labelled(tmp_path / name, PASCAL)
     whole = pascal(tmp_path / "whole.mat").read_bytes()
     (tmp_path / "a.mat").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ArtifactError, match="no readable MATLAB file"):
+    with pytest.raises(ArtifactError, match="not a readable MATLAB file"):
         read_labelled(tmp_path / "a.mat", PASCAL)
     with h5py.File(tmp_path / "whole.h5", "w") as file:
         file["img_train"] = rows(500, 0)[0]

@@ -110,30 +110,30 @@ def test_a_format_is_imported(
     ("form", "arguments", "code", "messages"),
     [
         ("pickle", ("captions.csv",), 2, ["there is no format 'pickle'", "captions-csv"]),
-        ("karpathy", ("karpathy.json",), 2, ["nothing says which language karpathy.json is in", "en=karpathy.json"]),
+        ("karpathy", ("karpathy.json",), 2, ["karpathy.json", "--lang en", "en=karpathy.json"]),
         (
             "captions-csv",
             ("plain.tsv", "--set", "columns=item_id,text,"),
             4,
-            ["1 captions belong to items of which nothing says the split", "train=FILE"],
+            ["1 captions belong to items", "train=FILE"],
         ),
         (
             "captions-csv",
             ("train=plain.tsv", "--set", "columns=item_id,text,"),
             4,
-            ["plain.tsv, line 1: nothing says the language", "--lang LANG"],
+            ["plain.tsv, line 1", "--lang LANG"],
         ),
-        ("coco", ("coco.json", "--lang", "en"), 2, ["nothing says which split coco.json is of", "train=coco.json"]),
-        ("parallel", ("train.en=train.en",), 2, ["nothing says which items they are of", "--ids FILE"]),
+        ("coco", ("coco.json", "--lang", "en"), 2, ["coco.json", "train=coco.json", "--split train=IDS"]),
+        ("parallel", ("train.en=train.en",), 2, ["train.en", "--ids FILE"]),
         ("parallel", ("test.en=test.en", "--split", "test=all.txt"), 4, ["test.en has 1 lines, and", "2 ids"]),
         ("parallel", ("test.en=test.en", "--ids", "none.txt"), 4, ["none.txt"]),
         ("karpathy", ("none.json", "--lang", "en"), 4, ["there is no none.json"]),
-        ("karpathy", ("karpathy.json", "--lang", "English!"), 2, ["'English!' is no language tag"]),
+        ("karpathy", ("karpathy.json", "--lang", "English!"), 2, ["'English!'"]),
         (
             "karpathy",
             ("karpathy.json", "--lang", "en", "--ids", "all.txt"),
             2,
-            ["--ids is for files of sentences alone"],
+            ["--ids", "karpathy"],
         ),
         (
             "karpathy",
@@ -145,7 +145,7 @@ def test_a_format_is_imported(
         ("karpathy", ("karpathy.json", "--lang", "en", "--set", "colour=red"), 2, ["has no option 'colour'", "item"]),
         ("captions-csv", ("captions.csv", "--set", "quoted=perhaps"), 2, ["quoted is true or false, not 'perhaps'"]),
         ("captions-csv", ("own.csv", "--set", "header=item_id"), 2, ["expected OURS:THEIRS"]),
-        ("karpathy", ("karpathy.json", "--root", "."), 2, ["--root and --allow-partial are of collections"]),
+        ("karpathy", ("karpathy.json", "--root", "."), 2, ["--root", "--format"]),
         ("captions-csv", ("captions.csv", "--lang", "fr"), 4, ["has no captions in fr, the source language"]),
         (
             "hashtag",
@@ -213,7 +213,7 @@ def test_the_ending_of_a_media_file_does_not_keep_ids_apart(files: Path) -> None
         (item, lang) for item in ("-1.jpg", "b.jpg") for lang in ("de", "en")
     ]
     assert "1 captions belong to items that no list" in done.err
-    assert "the first id that no list names is 'c.jpg', that of the lists '-1.jpg'" in done.err
+    assert "'c.jpg'" in done.err and "'-1.jpg'" in done.err
 
 
 @pytest.mark.parametrize(
@@ -239,17 +239,17 @@ def test_media_that_are_not_there_are_said(files: Path) -> None:
     Path("one.csv").write_text("item_id,text,split,media\na,x,train,a.png\nb,y,train,b.png\n", encoding="utf-8")
     Path("pictures").mkdir()
     Path("pictures/a.png").write_bytes(b"")
-    said = "1 media are not there, the first: pictures/b.png; ccr extract will need them"
+    said = "1 media are missing, the first: pictures/b.png; ccr extract will need them"
     done = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "pictures")
     assert done.code == 0 and said.replace("pictures", str(files / "pictures")) in " ".join(done.err.split())
     shown = toy.ccr("data", "show", "one", workspace=Path("space"))
-    assert "media that are not there" in shown.out and "1 of 2 below" in shown.out
+    assert "missing media" in shown.out and "1 of 2 below" in shown.out
     lost = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "nowhere", "--name", "lost")
-    assert "2 media are not there" in lost.err
+    assert "2 media are missing" in lost.err
     Path("pictures/a.png").unlink()
     done = toy.ccr("extract", "datasets/one", *toy.ENCODER, workspace=Path("space"))
-    assert done.code == 1 and "2 of 2 media are not there, more than --max-failed 0.2" in done.err
-    assert f"the first: a.png, below {files / 'pictures'}" in " ".join(done.err.split())
+    assert done.code == 1 and "2 of 2 media" in done.err
+    assert "a.png" in done.err and str(files / "pictures") in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize(("delimiter", "said"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
@@ -287,7 +287,7 @@ def test_a_name_with_an_equals_sign_is_a_path(files: Path) -> None:
 def test_options_are_explained(files: Path) -> None:
     done = run("captions-csv", "captions.csv", "--set", "help")
     rows = {line.split("\t")[0]: line.split("\t")[2] for line in done.out.splitlines()}
-    assert done.code == 0 and rows["delimiter"].startswith("What separates two fields")
+    assert done.code == 0 and rows["delimiter"].startswith("Separator of fields")
     assert run("vatex", "vatex.json", "--set", "help").code == 0
 
 

@@ -15,8 +15,7 @@ from official import Collection, lines
 
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.stages.data.collection import import_collection
-from ccr_cli.stages.data.folder import of_collection
+from ccr_cli.stages.data.stage import import_source
 
 
 def run(manifest: Path, root: Path, *more: str, workspace: Path) -> toy.Outcome:
@@ -147,7 +146,7 @@ def test_a_wrong_file_is_refused_with_expected_and_found(change: Change, message
     done = run(manifest, root, workspace=tmp_path / "space")
     assert (done.code, done.out) == (4, "")
     assert all(message in done.err for message in messages), done.err
-    assert "Ask its makers. Or take what there is: --allow-partial" in done.err
+    assert "Ask its makers. Or import what is there: --allow-partial" in done.err
     assert Workspace(tmp_path / "space").artifacts() == []
     found = toy.ccr("data", "verify", manifest, "--root", root)
     assert found.code == 4 and all(message.split(": ")[0] in found.out for message in messages)
@@ -217,12 +216,12 @@ def test_numbers_from_memory_warn_and_are_never_called_verified(tmp_path: Path) 
     manifest, root = collection.write(tmp_path, hashes=False)
     done = run(manifest, root, workspace=tmp_path / "space")
     assert done.code == 0, done.err
-    assert "captions in de: 7 expected, 6 found; the number expected is from memory" in done.err
+    assert "captions in de: 7 expected, 6 found; the expected number is from memory" in done.err
     assert "the counts of small are from memory" in done.err and "verified" not in done.err
     seen = toy.ccr("data", "verify", manifest, "--root", root)
     assert seen.code == 0
     rows = dict(line.split("\t") for line in seen.out.splitlines())
-    assert rows["captions in de"] == "6; 7 expected (memory)" and rows[GERMAN] == "there; nothing is known of it"
+    assert rows["captions in de"] == "6; 7 expected (memory)" and rows[GERMAN].startswith("there;")
     assert rows["evidence"].startswith("counts from memory, ") and "(verified)" not in seen.out
 
 
@@ -305,10 +304,10 @@ def test_groups_that_cross_splits_are_counted_not_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("small.toml",), 2, "small is a collection: --root says where its official files lie"),
-        (("noto-emoji", "--root", "."), 2, "--root and --allow-partial are of collections, and noto-emoji is none"),
+        (("small.toml",), 2, "small is a collection"),
+        (("noto-emoji", "--root", "."), 2, "noto-emoji is not one"),
         (("nothing",), 4, "'nothing' is neither a bundled data set, nor a collection, nor a folder"),
-        (("small.toml", "--root", "files", "--lang", "en"), 2, "are of files of your own"),
+        (("small.toml", "--root", "files", "--lang", "en"), 2, "--format"),
         (("small.toml", "twemoji"), 2, "one data set at a time"),
     ],
 )
@@ -344,7 +343,7 @@ def test_cards_before_and_after(tmp_path: Path) -> None:
         "captions in de\t4",
         f"partial\t{GERMAN}: missing",
         "protocol\tsmall-test: Two pictures. (documented)",
-        f"media that are not there\t6 of 6 below {root}",
+        f"missing media\t6 of 6 below {root}",
         "example 10.jpg#en#0\tpicture 10 in train",
     ):
         assert row in after
@@ -359,9 +358,8 @@ def test_cards_before_and_after(tmp_path: Path) -> None:
 
 def test_the_stage_by_itself(tmp_path: Path) -> None:
     manifest, root = official.small().write(tmp_path)
-    variant = of_collection(str(manifest))
-    assert variant is not None
-    (made,) = import_collection(Workspace(tmp_path / "space"), variant, root, name="mine", media_root=tmp_path)
+    workspace = Workspace(tmp_path / "space")
+    (made,) = import_source(workspace, str(manifest), root=root, name="mine", media_root=tmp_path)
     assert made.name == "mine" and dataset.media_root(made) == tmp_path
     assert tomllib.loads(made.file("manifest.toml").read_text("utf-8"))["name"] == "mine"
     assert {"name", "collection", "manifest"} < set(made.request)

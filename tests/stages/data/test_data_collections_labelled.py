@@ -67,7 +67,7 @@ def test_pascal_validates_on_a_hash_of_its_training_items(tmp_path: Path) -> Non
     seen = toy.ccr("data", "verify", "pascal", "--root", tmp_path)
     lines = dict(line.split("\t") for line in seen.out.splitlines())
     assert seen.code == 0 and lines["items in train"] == "800; 800 expected (verified)"
-    assert lines["note"].endswith("of the training items validate, chosen by a hash")
+    assert "training items for validation" in lines["note"]
 
 
 def test_inria_xmedianet_and_nus_wide_have_rows_of_all_splits(tmp_path: Path) -> None:

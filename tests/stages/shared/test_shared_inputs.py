@@ -23,7 +23,7 @@ def test_what_a_run_was_not_made_from_is_refused(finished: Chain) -> None:
         for command in (("evaluate",), ("diagnose",), ("search", "rojo")):
             done = finished.ccr(*command, trained, given.path, *CPU)
             assert (done.code, done.out) == (2, ""), command
-            assert "toy/another is not what" in done.err and "leave it out: a run is read with its own" in done.err
+            assert "toy/another" in done.err and "try: leave it out" in done.err
     own = [finished.root / parent.path for parent in base.load(trained).parents]
     toy.ok("evaluate", trained, *own, *CPU, workspace=finished.root)
     toy.ok("search", "rojo", trained, *own, *CPU, workspace=finished.root)
@@ -41,7 +41,7 @@ def test_zero_shot_takes_the_features_that_are_named(finished: Chain, tmp_path: 
     zero_shot = ("evaluate", trained.path, data.path, "--zero-shot", *CPU)
     done = finished.ccr(*zero_shot)
     assert (done.code, done.out) == (4, "") and "several features artifacts fit" in done.err
-    assert "features/other/aaa" in done.err and "name the one you mean" in done.err
+    assert "features/other/aaa" in done.err and "name the one" in done.err
     for name in ("aaa", "zzz"):
         made = toy.ok(*zero_shot, f"features/other/{name}", "--name", name, workspace=finished.root).made
         assert [p.path for p in made.parents if p.kind == "features"] == [f"features/other/{name}"]
@@ -53,7 +53,7 @@ def test_zero_shot_takes_the_features_that_are_named(finished: Chain, tmp_path: 
     )
     third = toy.ok("extract", data.path, *OTHER, "--name", "third", workspace=finished.root).made
     done = finished.ccr(*zero_shot, third.path)
-    assert done.code == 4 and "third is not by the run's encoder" in done.err and "image_size=32" in done.err
+    assert done.code == 4 and "third" in done.err and "image_size=32" in done.err
 
 
 def test_each_of_several_runs_may_bring_its_own(finished: Chain) -> None:

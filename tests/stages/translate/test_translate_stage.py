@@ -163,7 +163,7 @@ def test_what_is_not_to_be_had(
         (("--lang", "en"), "--lang LANG --queries"),
         (("--lang", "../../es"), "'../../es'"),
         (("--lang", "../../es"), "--lang es"),
-        (("--noise", "1.5"), "a share lies between 0 and 1\n  try: --noise 0.015 is 1.5 %"),
+        (("--noise", "1.5"), "must lie between 0 and 1\n  try: --noise 0.015 is 1.5 %"),
         (("--noise", "0.2", "--noise-style", "foo"), "no noise style 'foo'\n  try: --noise-style caption or image"),
         (("--noise", "0.2", "--noise-style", "foo", "--dry-run"), "try: --noise-style caption or image"),
         (("--noise", "0.2", "--noise-target", "foo"), "'foo'\n  try: --noise-target translation or pair"),
@@ -307,7 +307,7 @@ def test_a_table_that_was_mended(name: tuple[str, ...], tmp_path: Path) -> None:
     whole = table.read_text()
     table.write_text(whole.replace("red circle\t", "nobody\t"))
     done = toy.ccr("translate", *options, workspace=root)
-    assert done.code == 3 and "mend the table, then give the same command (with --force where it has" in done.err
+    assert done.code == 3 and "fix the table, then repeat the command (with --force" in done.err
     assert "95 of the 96 lines of mine.tsv" in done.err and "--retry-failed" not in done.err
     table.write_text(whole)
     if name:
@@ -321,7 +321,7 @@ def test_a_data_sets_table_is_mended_where_it_came_from(tmp_path: Path) -> None:
     folder = toy.toy()
     del folder.tables["en-es"]["red circle"]
     done = translated(imported(folder, tmp_path))
-    assert done.code == 3 and "mend the data set's table, import it again, then" in done.err
+    assert done.code == 3 and "fix the data set's table, import it again, then" in done.err
 
 
 @pytest.mark.parametrize(("asked", "hint"), [((), "--split test"), (("--split", "val"), "another split: --split test")])

@@ -16,7 +16,7 @@ from toy import Chain
 from ccr_cli.artifacts import base, dataset, evaluation
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.data.leaks import Leak, other_leak, own_leak
+from ccr_cli.stages.shared.leaks import Leak, other_leak, own_leak
 
 CPU = ("--device", "cpu")
 

@@ -1,0 +1,169 @@
+"""Items that a run or a data set trains on and another data set tests on, found by what their groups are ids of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.signature import own_split_value
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.console import warn
+from ccr_cli.data.manifests import spaces
+from ccr_cli.data.splits import items_of
+from ccr_cli.errors import ArtifactError
+
+SELECTED = "selected-on"
+UNCHECKED = "unchecked"
+
+
+@dataclass(frozen=True)
+class Leak:
+    """Whether an evaluation tests on items that the run has seen."""
+
+    value: str
+    """The signature's `leak`."""
+    dropped: frozenset[str] = frozenset()
+    """Items to leave out."""
+
+
+def own_leak(own: dataset.Dataset, split: str, select: str) -> str:
+    """The leak of an evaluation on the run's own data set.
+
+    Args:
+        own: The data set.
+        split: The evaluated split.
+        select: The validation queries that chose the epoch; `last` if none did.
+
+    Returns:
+        The signature's `leak`, with a warning if some items chose the epoch. Official splits may cut through a group
+        (scenes of one video); the value counts the items whose group has items in training.
+    """
+    if split == "train":
+        return "trained-on"
+    if split in ("val", "val-select") and select != "last":
+        chose, whole = (len(items_of(own.items, name)) for name in ("val-select", split))
+        warn(
+            f"{chose} of {whole} {split} items of {own.name} chose the epoch: {SELECTED} (--split val-report has none)"
+        )
+        return SELECTED
+    groups = items_of(own.items, split)["group"]
+    shared = int(groups.isin(set(items_of(own.items, "train")["group"])).sum())
+    if shared:
+        warn(f"{shared} of {len(groups)} {split} items of {own.name} have a group that was trained on")
+    return own_split_value(shared)
+
+
+def other_leak(own: dataset.Dataset, other: dataset.Dataset, split: str, select: str, *, drop: bool = False) -> Leak:
+    """Compares the groups of two data sets, if both manifests name the same id space.
+
+    Args:
+        own: The data set that the run was trained on.
+        other: The data set that it is evaluated on.
+        split: The evaluated split of it.
+        select: As in `own_leak`.
+        drop: Leave out items that were trained on or chose the epoch.
+
+    Returns:
+        The signature's `leak` and the items to leave out, with a warning about items that chose the epoch.
+
+    Raises:
+        ArtifactError: If a test item was trained on and `drop` is false, or if no other item remains.
+    """
+    items, trained = items_of(other.items, split), items_of(own.items, "train")
+    id_V, trained_N = group_ids(other, items), group_ids(own, trained)
+    chosen_S = group_ids(own, items_of(own.items, "val-select")) if select != "last" else []
+    shared = _spaces(id_V) & _spaces([*trained_N, *chosen_S])
+    leaked_V = _among(id_V, trained_N)
+    chose_V = _among(id_V, chosen_S) & ~leaked_V
+    by = f"by-{'+'.join(sorted(shared))}{_share(id_V, shared)}{_share(trained_N, shared, '-trained')}"
+    if leaked_V.any() and not drop:
+        groups = items.loc[leaked_V, "group"].unique()
+        raise ArtifactError(
+            f"{len(groups)} groups of {other.name} ({split}) were trained on in {own.name}, e.g. {min(groups)!r}",
+            hint="--drop-leaks leaves them out; or evaluate on another split, or on a data set without them",
+        )
+    if drop and (leaked_V | chose_V).any():
+        dropped = frozenset(items.loc[leaked_V | chose_V, "item_id"])
+        left_out = f"{len(dropped)} of {len(items)} {split} items of {other.name}"
+        reasons = f"{leaked_V.sum()} were trained on in {own.name}, {chose_V.sum()} chose the epoch"
+        if len(dropped) == len(items):
+            raise ArtifactError(f"nothing would be left of {other.name} ({split}): {reasons}")
+        warn(f"{left_out} are left out: {reasons}")
+        left = base.sha256_text("\n".join(sorted(set(items["item_id"]) - dropped)))[:6]
+        return Leak(f"dropped-{len(dropped)}-left{left}-{by}", dropped)
+    if chose_V.any():
+        number = items.loc[chose_V, "group"].nunique()
+        warn(f"{number} groups of {other.name} ({split}) chose the epoch in {own.name}: {SELECTED}")
+        return Leak(SELECTED)
+    return Leak(f"none-{by}" if shared else UNCHECKED)
+
+
+def group_ids(data: dataset.Dataset, items: pd.DataFrame) -> list[str | None]:
+    """Returns the group of every item as `SPACE:ID`; None if the manifest names no space for it.
+
+    `id_space` is a space, or a list of spaces. A group is written `SPACE:ID`; with a single space that is not in a
+    list, all groups may be written without it.
+    """
+    prefixes = tuple(f"{space}:" for space in spaces(data.manifest, data.name))
+    alone = isinstance(data.manifest.get("id_space"), str)
+    if alone and not any(group.startswith(prefixes) for group in data.items["group"]):
+        return [prefixes[0] + group for group in items["group"]]
+    return [group if group.startswith(prefixes) else None for group in items["group"]]
+
+
+def _spaces(ids: Iterable[str | None]) -> set[str]:
+    return {group.partition(":")[0] for group in ids if group is not None}
+
+
+def _among(ids: Sequence[str | None], others: Iterable[str | None]) -> npt.NDArray[np.bool_]:
+    known = set(others) - {None}
+    return np.array([group in known for group in ids], dtype=bool)
+
+
+def _share(ids: Sequence[str | None], shared: set[str], what: str = "-") -> str:
+    """How many items have an id of a shared space; empty if all have."""
+    within = sum(group is not None and group.partition(":")[0] in shared for group in ids)
+    return "" if within == len(ids) else f"{what}{within}of{len(ids)}"
+
+
+def warn_of_overlap(workspace: Workspace, data: dataset.Dataset) -> None:
+    """Warns of held-out groups of a data set that another one of the workspace trains on, and the reverse.
+
+    Only data sets whose groups are ids of one space can be compared.
+    """
+    own = set(spaces(data.manifest, data.name))
+    if not own:
+        return
+    for artifact in workspace.artifacts("dataset"):
+        if artifact.id == data.artifact.id:
+            continue
+        other = dataset.read(artifact)
+        if own & set(spaces(other.manifest, other.name)):
+            _warn_of_shared_groups(data, other)
+            _warn_of_shared_groups(other, data)
+
+
+def _warn_of_shared_groups(tested: dataset.Dataset, trained: dataset.Dataset) -> None:
+    trained_groups = _groups(trained, "train")
+    counts, examples = [], []
+    for split in ("test", "val"):
+        held_out = _groups(tested, split)
+        shared = sorted(held_out & trained_groups)
+        if shared:
+            counts.append(f"{len(shared):,} of {len(held_out):,} {split}")
+            examples.append(shared[0])
+    if counts:
+        warn(
+            f"{' and '.join(counts)} groups of {tested.name} are training data in {trained.name}, "
+            f"e.g. {examples[0]!r}; ccr evaluate --zero-shot --drop-leaks leaves them out"
+        )
+
+
+def _groups(data: dataset.Dataset, split: str) -> set[str]:
+    """The groups of a split that are ids of a space, as `SPACE:ID`."""
+    return set(filter(None, group_ids(data, data.items[data.items["split"] == split])))
