@@ -34,7 +34,7 @@ from ccr_cli.errors import ArtifactError, CcrError, ResourceError, Terminated, U
 from ccr_cli.stages.extract import stage as extract
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate import job as translate_job
 from ccr_cli.stages.translate import workers
 from ccr_cli.stages.translate.steps import begin
@@ -52,7 +52,7 @@ _RESOURCES = {"num_cpus": "CPU", "num_gpus": "GPU"}
 _RESUMES = "see Ray's logs; the same command resumes: finished work is kept"
 
 _Counts = dict[str, int]
-_Work = Callable[[Inputs, Part, int], _Counts]
+_Work = Callable[[Inputs, WorkPart, int], _Counts]
 """A worker's task: does a part with a number of threads."""
 
 
@@ -122,7 +122,7 @@ def extract_on_ray(inputs: Inputs, options: extract.ExtractOptions, parts: int |
         part_options = replace(options, device=device.type, force=False, retry_failed=False)
         divide = _divide(len(bounds), parts)
 
-        def left(slots: int) -> list[Part]:
+        def left(slots: int) -> list[WorkPart]:
             return [part for part in divide(slots) if not set(todo).isdisjoint(part.take(bounds))]
 
         with _place(inputs, job.data, None, job.media_of(todo)[:1]) as place:
@@ -131,21 +131,21 @@ def extract_on_ray(inputs: Inputs, options: extract.ExtractOptions, parts: int |
     return extract.extract(inputs, options, delegate)
 
 
-def _translate(options: translate_job.TranslateOptions, inputs: Inputs, part: Part, threads: int) -> _Counts:
+def _translate(options: translate_job.TranslateOptions, inputs: Inputs, part: WorkPart, threads: int) -> _Counts:
     return workers.translate_part(inputs, options, part)
 
 
-def _extract(options: extract.ExtractOptions, inputs: Inputs, part: Part, threads: int) -> _Counts:
+def _extract(options: extract.ExtractOptions, inputs: Inputs, part: WorkPart, threads: int) -> _Counts:
     tried, failed = extract.ExtractJob(inputs, replace(options, workers=options.workers or threads)).work(part)
     return {"items": tried - failed, "failed": failed}
 
 
-def _divide(groups: int, parts: int | None) -> Callable[[int], list[Part]]:
+def _divide(groups: int, parts: int | None) -> Callable[[int], list[WorkPart]]:
     """Returns a function that divides groups of work into parts, by default by the number of free slots."""
 
-    def divide(slots: int) -> list[Part]:
+    def divide(slots: int) -> list[WorkPart]:
         count = min(groups, parts or max(LEAST_PARTS, PARTS_PER_WORKER * slots))
-        return [Part(number, count) for number in range(count)]
+        return [WorkPart(number, count) for number in range(count)]
 
     return divide
 
@@ -163,7 +163,7 @@ def _place(inputs: Inputs, data: base.Artifact, cache: Path | None, visible: Seq
 
 
 def _share(
-    work: _Work, place: Place, device: torch.device, divide: Callable[[int], list[Part]], label: str, unit: str
+    work: _Work, place: Place, device: torch.device, divide: Callable[[int], list[WorkPart]], label: str, unit: str
 ) -> None:
     """Runs the parts on a cluster; an error that the user can fix ends them all.
 
@@ -193,7 +193,7 @@ def _share(
                 raise
 
 
-def _collect(ray: Any, waiting: dict[Any, Part], received: list[int], label: str, unit: str) -> None:
+def _collect(ray: Any, waiting: dict[Any, WorkPart], received: list[int], label: str, unit: str) -> None:
     done = failed = 0
     with progress(len(waiting), label, "parts") as advance:
         while waiting:
@@ -207,7 +207,7 @@ def _collect(ray: Any, waiting: dict[Any, Part], received: list[int], label: str
     say(f"{label}: {done} {unit} done, {failed} failed")
 
 
-def _outcome(ray: Any, reference: Any, part: Part) -> _Counts:
+def _outcome(ray: Any, reference: Any, part: WorkPart) -> _Counts:
     """The counts of a finished part; raises its error."""
     try:
         result: _Counts | CcrError = ray.get(reference)
@@ -245,7 +245,7 @@ def _signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def do_part(work: _Work, place: Place, part: Part, threads: int) -> _Counts | CcrError:
+def do_part(work: _Work, place: Place, part: WorkPart, threads: int) -> _Counts | CcrError:
     """Does a part in a worker; returns its counts, or an error that the user can fix and Ray must not retry."""
     console.verbosity = -1
     here = platform.node()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from ccr_cli.data import features
 from ccr_cli.data.features import bigfile, npy
-from ccr_cli.data.features.base import Table, join
+from ccr_cli.data.features.base import FeatureTable, join
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 
 IDS = ["-Ptf_2V_000122", "katze", "Straße 7", "狗"]
@@ -354,9 +354,9 @@ def test_what_is_of_no_known_format_is_refused(tmp_path: Path) -> None:
     assert str(path) in str(error.hint)
 
 
-def table(*ids: str, path: str = "f") -> Table:
+def table(*ids: str, path: str = "f") -> FeatureTable:
     """A table of these ids."""
-    return Table(Path(path), ids, lambda i: np.zeros((1, 1)))
+    return FeatureTable(Path(path), ids, lambda i: np.zeros((1, 1)))
 
 
 def test_join_is_exact_first_and_then_without_endings() -> None:

@@ -25,7 +25,7 @@ import ccr_cli
 from ccr_cli.artifacts import base
 from ccr_cli.errors import CcrError
 from ccr_cli.stages.ray_executor import Place, do_part, worker_needs
-from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate import steps
 
 GROUP = steps.GROUP_SENTENCES
@@ -236,7 +236,7 @@ def test_a_worker_that_is_none(version: str, code: int, message: str, workspace:
     """Its file system is another one, or its ccr."""
     seen = (workspace.root / "artifact.json",)
     place = Place(workspace.root, workspace.root, workspace.root, workspace.root, seen, version or ccr_cli.__version__)
-    found = do_part(lambda inputs, part, threads: {"captions": 1}, place, Part(), 1)
+    found = do_part(lambda inputs, part, threads: {"captions": 1}, place, WorkPart(), 1)
     assert isinstance(found, CcrError) and found.exit_code == code and message in found.message
 
 

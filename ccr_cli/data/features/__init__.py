@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ccr_cli.data.features import bigfile, hdf5, mat, npy, npz
-from ccr_cli.data.features.base import Table
+from ccr_cli.data.features.base import FeatureTable
 from ccr_cli.errors import ArtifactError, UsageError
 
 LISTED = {".npy": npy.opened, ".mat": mat.opened}
@@ -45,7 +45,7 @@ def content(source: Path) -> list[Path]:
     return npy.files_of(source)
 
 
-def opened(source: Path, ids: Path | None) -> AbstractContextManager[Table]:
+def opened(source: Path, ids: Path | None) -> AbstractContextManager[FeatureTable]:
     """Opens a source from `with_lists`."""
     if source.is_dir():
         return bigfile.opened(source) if (source / bigfile.BIN).is_file() else npy.opened_folder(source)

@@ -18,7 +18,7 @@ from ccr_cli.errors import ArtifactError
 
 
 @dataclass(frozen=True)
-class Table:
+class FeatureTable:
     """Features by id. Only the ids are in memory; rows are read on demand."""
 
     path: Path
@@ -38,7 +38,7 @@ class Joined:
     """Ids of entries that match no item."""
 
 
-def join(items: Sequence[str], tables: Sequence[Table]) -> Joined:
+def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> Joined:
     """Matches items and entries by exact id, or else by both ids without the suffix of a media file.
 
     Raises:
@@ -101,6 +101,6 @@ def read_text(path: Path) -> str:
         return raw.decode("latin-1")
 
 
-def by_number(ids: Sequence[str], values: npt.NDArray[Any], path: Path) -> Table:
+def by_number(ids: Sequence[str], values: npt.NDArray[Any], path: Path) -> FeatureTable:
     """Returns a table of an array, in memory or mapped: entry i is `values[i]`."""
-    return Table(path, ids, lambda i: as_rows(np.asarray(values[i]), f"{ids[i]!r} in {path}"))
+    return FeatureTable(path, ids, lambda i: as_rows(np.asarray(values[i]), f"{ids[i]!r} in {path}"))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.features.base import Table, read_text
+from ccr_cli.data.features.base import FeatureTable, read_text
 from ccr_cli.errors import ArtifactError
 
 BIN, FRAMES = "feature.bin", "video2frames.txt"
@@ -26,7 +26,7 @@ FILES = (BIN, "id.txt", "shape.txt", FRAMES)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Table]:
+def opened(path: Path) -> Iterator[FeatureTable]:
     """Opens a folder; `feature.bin` is mapped into memory.
 
     Raises:
@@ -41,7 +41,7 @@ def opened(path: Path) -> Iterator[Table]:
         raise ArtifactError(f"{path / BIN} has {size} bytes; {count} x {dim} numbers of shape.txt are {expected}")
     row_ND = np.asarray(np.memmap(path / BIN, dtype="<f4", mode="r", shape=(count, dim)))
     if not (path / FRAMES).is_file():
-        yield Table(path, ids, lambda i: row_ND[i : i + 1])
+        yield FeatureTable(path, ids, lambda i: row_ND[i : i + 1])
         return
     videos, frames = _frames(path, ids)
 
@@ -50,7 +50,7 @@ def opened(path: Path) -> Iterator[Table]:
         together = len(at_T) and (np.diff(at_T) == 1).all()
         return row_ND[at_T[0] : at_T[0] + len(at_T)] if together else row_ND[at_T]
 
-    yield Table(path, videos, rows)
+    yield FeatureTable(path, videos, rows)
 
 
 def _shape(path: Path) -> tuple[int, int]:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.features.base import Table, as_rows
+from ccr_cli.data.features.base import FeatureTable, as_rows
 from ccr_cli.errors import ArtifactError, UnavailableError
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Table]:
+def opened(path: Path) -> Iterator[FeatureTable]:
     """Opens a file; datasets are read on demand. In groups, the id is the path: `group/name`.
 
     Raises:
@@ -50,7 +50,7 @@ def opened(path: Path) -> Iterator[Table]:
             except (KeyError, OSError, RuntimeError) as error:
                 raise ArtifactError(f"{what} is damaged: {error}") from None
 
-        yield Table(path, ids, rows)
+        yield FeatureTable(path, ids, rows)
 
 
 def _datasets(group: Any, path: str = "", seen: set[int] | None = None) -> Iterator[str]:

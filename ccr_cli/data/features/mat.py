@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ccr_cli.data.features.base import Table, by_number
+from ccr_cli.data.features.base import FeatureTable, by_number
 from ccr_cli.data.formats.id_list import read_ids
 from ccr_cli.data.labelled_mat import read_matlab
 from ccr_cli.errors import ArtifactError
@@ -19,7 +19,7 @@ _NUMBERS = {"double", "single", "int8", "uint8", "int16", "uint16", "int32", "ui
 
 
 @contextmanager
-def opened(path: Path, ids: Path) -> Iterator[Table]:
+def opened(path: Path, ids: Path) -> Iterator[FeatureTable]:
     """Reads the whole matrix into memory.
 
     Args:

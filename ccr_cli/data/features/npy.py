@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.features.base import Table, as_rows, by_number
+from ccr_cli.data.features.base import FeatureTable, as_rows, by_number
 from ccr_cli.data.formats.id_list import read_ids
 from ccr_cli.data.npy import mapped
 from ccr_cli.errors import ArtifactError
 
 
 @contextmanager
-def opened(path: Path, ids: Path) -> Iterator[Table]:
+def opened(path: Path, ids: Path) -> Iterator[FeatureTable]:
     """Memory-maps one array.
 
     Args:
@@ -43,7 +43,7 @@ def opened(path: Path, ids: Path) -> Iterator[Table]:
     yield _table(path, ids, values, names)
 
 
-def _table(path: Path, ids: Path, values: npt.NDArray[Any], names: list[str]) -> Table:
+def _table(path: Path, ids: Path, values: npt.NDArray[Any], names: list[str]) -> FeatureTable:
     starts = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
     times = len(names) // max(1, len(starts))
     if starts != list(range(0, len(names), times or 1)):
@@ -59,14 +59,14 @@ def _table(path: Path, ids: Path, values: npt.NDArray[Any], names: list[str]) ->
             raise ArtifactError(f"{ids} has {names[i * times]!r} {times} times, but {path} has different rows there")
         return np.asarray(same[0])
 
-    return Table(path, [names[i] for i in starts], first)
+    return FeatureTable(path, [names[i] for i in starts], first)
 
 
 @contextmanager
-def opened_folder(path: Path) -> Iterator[Table]:
+def opened_folder(path: Path) -> Iterator[FeatureTable]:
     """Opens a folder of arrays (T, D), (1, T, D) or (D,), named by item: `ID.npy`."""
     files = files_of(path)
-    yield Table(path, [file.stem for file in files], lambda i: as_rows(mapped(files[i]), str(files[i])))
+    yield FeatureTable(path, [file.stem for file in files], lambda i: as_rows(mapped(files[i]), str(files[i])))
 
 
 def files_of(path: Path) -> list[Path]:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.features.base import Table, as_rows
+from ccr_cli.data.features.base import FeatureTable, as_rows
 from ccr_cli.data.npy import PICKLED, UNPICKLE
 from ccr_cli.errors import ArtifactError
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Table]:
+def opened(path: Path) -> Iterator[FeatureTable]:
     """Opens an archive; arrays are read on demand.
 
     Raises:
@@ -47,4 +47,4 @@ def opened(path: Path) -> Iterator[Table]:
                 raise ArtifactError(f"{what} is not an array")
             return as_rows(value, what)
 
-        yield Table(path, ids, rows)
+        yield FeatureTable(path, ids, rows)

@@ -22,7 +22,7 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import PLAN, Build, build_artifact
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
-from ccr_cli.data.features.base import Joined, Table, join
+from ccr_cli.data.features.base import FeatureTable, Joined, join
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
 from ccr_cli.stages.shared.failures import refuse_too_many
@@ -133,7 +133,7 @@ def _content(source: Path) -> str:
     return whole.hexdigest()
 
 
-def _report(items: Sequence[str], tables: Sequence[Table], joined: Joined) -> None:
+def _report(items: Sequence[str], tables: Sequence[FeatureTable], joined: Joined) -> None:
     """Warns of items without features and of entries without items; ArtifactError if no item has features."""
     where = ", ".join(str(table.path) for table in tables)
     missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
@@ -150,7 +150,9 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
-def _write(folder: Path, items: Sequence[str], tables: Sequence[Table], joined: Joined, dim: int) -> pd.DataFrame:
+def _write(
+    folder: Path, items: Sequence[str], tables: Sequence[FeatureTable], joined: Joined, dim: int
+) -> pd.DataFrame:
     """Writes the shards that do not exist yet; returns the index."""
 
     def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
@@ -175,7 +177,7 @@ def _write(folder: Path, items: Sequence[str], tables: Sequence[Table], joined: 
 def _write_shard(
     handle: IO[bytes],
     items: Sequence[str],
-    tables: Sequence[Table],
+    tables: Sequence[FeatureTable],
     places: Sequence[tuple[int, int] | None],
     dim: int,
 ) -> list[int]:

@@ -23,7 +23,7 @@ from ccr_cli.stages.shared.failures import read_failures, refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.media import MediaReader, Medium
 from ccr_cli.stages.shared.options import configure, identified
-from ccr_cli.stages.shared.sharding import Part, meeting, own_device, rank_and_size
+from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, rank_and_size
 
 POOLS = ("none", "mean")
 
@@ -81,20 +81,20 @@ def extract(
     rank, ranks = rank_and_size()
     if ranks == 1 or inputs.workspace.dry_run:
         job = ExtractJob(inputs, options)
-        return job.make(lambda: delegate(job) if delegate else job.work(Part()))
+        return job.make(lambda: delegate(job) if delegate else job.work(WorkPart()))
     job = ExtractJob(inputs, replace(options, device=own_device(options.device)))
     with meeting() as wait:
         if rank == 0:
-            return job.make(lambda: job.work(Part(rank, ranks)), wait)
+            return job.make(lambda: job.work(WorkPart(rank, ranks)), wait)
         console.verbosity = -1
         wait()  # until the first has prepared the folder
         if job.pieces.folder.is_dir():
-            job.work(Part(rank, ranks))
+            job.work(WorkPart(rank, ranks))
         wait()
         return None
 
 
-def extract_part(inputs: Inputs, options: ExtractOptions, part: Part) -> dict[str, int]:
+def extract_part(inputs: Inputs, options: ExtractOptions, part: WorkPart) -> dict[str, int]:
     """Encodes one part of the pieces, for a later command that makes the artifact.
 
     Returns:
@@ -206,7 +206,7 @@ class ExtractJob:
 
         return build_state(rehearse, self._workspace)
 
-    def work(self, part: Part) -> tuple[int, int]:
+    def work(self, part: WorkPart) -> tuple[int, int]:
         """Makes the missing pieces of a part.
 
         Returns:

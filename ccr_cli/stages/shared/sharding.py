@@ -18,7 +18,7 @@ _PATIENCE = timedelta(days=30)
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkPart:
     """One part of the work: every `of`-th group, from number `number`."""
 
     number: int = 0
@@ -32,7 +32,7 @@ class Part:
         return f"part {self.number + 1} of {self.of}"
 
 
-def parse_part(shard: str) -> Part:
+def parse_part(shard: str) -> WorkPart:
     """Parses a part such as `3/64`, the third of 64.
 
     Raises:
@@ -43,7 +43,7 @@ def parse_part(shard: str) -> Part:
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
         raise UsageError(f"invalid --shard {shard}", hint="--shard 1/4 is the first of four parts, 4/4 the last")
-    return Part(int(match[1]) - 1, int(match[2]))
+    return WorkPart(int(match[1]) - 1, int(match[2]))
 
 
 def on_ray(executor: str, parts: int | None, shard: str | None) -> bool:

@@ -23,7 +23,7 @@ from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure, identified
-from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate import retranslate
 from ccr_cli.stages.translate.sentence_cache import normal
 from ccr_cli.stages.translate.steps import Engines, Results, Step, begin, follow, known, run
@@ -67,7 +67,7 @@ class TranslateOptions:
     """Translate the captions again that failed before; keep the rest."""
     cache: bool = True
     """Read sentences from the cache of translations, and write new ones there."""
-    part: Part = field(default_factory=Part)
+    part: WorkPart = field(default_factory=WorkPart)
     """The groups that a dry run counts."""
 
 
@@ -350,7 +350,7 @@ class TranslationJob:
         rounds: list[pd.DataFrame] = []
         for steps, captions in self.chains:
             rows = captions.assign(origin=captions["caption_id"], status="ok")
-            for step, results in walk(engines, steps, captions, Part(), earlier):
+            for step, results in walk(engines, steps, captions, WorkPart(), earlier):
                 facts = engines.of(step).describe()
                 environment[f"engine.{step.direction}"] = facts
                 rows = _rows(rows, step, results, facts)
@@ -468,7 +468,7 @@ class TranslationJob:
 
 
 def walk(
-    engines: Engines, steps: list[Step], captions: pd.DataFrame, part: Part, earlier: Mapping[str, Results]
+    engines: Engines, steps: list[Step], captions: pd.DataFrame, part: WorkPart, earlier: Mapping[str, Results]
 ) -> Iterator[tuple[Step, Results]]:
     """Takes one step after the other, each on the results of the one before."""
     groups = part.take(begin(captions["text"]))

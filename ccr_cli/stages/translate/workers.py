@@ -15,14 +15,14 @@ from ccr_cli.console import say, warn
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.sharding import Part, meeting, own_device, parse_part, rank_and_size
+from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, parse_part, rank_and_size
 from ccr_cli.stages.translate import steps as translate_steps
 from ccr_cli.stages.translate.job import NO_WORK, TranslateOptions, TranslationJob, walk
 from ccr_cli.stages.translate.stage import each_language
 from ccr_cli.stages.translate.steps import begin
 
 
-def part_of(shard: str | None, languages: Sequence[TranslateOptions], *, noise: bool) -> Part | None:
+def part_of(shard: str | None, languages: Sequence[TranslateOptions], *, noise: bool) -> WorkPart | None:
     """Reads the part that `--shard` names.
 
     Args:
@@ -45,7 +45,7 @@ def part_of(shard: str | None, languages: Sequence[TranslateOptions], *, noise: 
     return part
 
 
-def translate_part(inputs: Inputs, options: TranslateOptions, part: Part) -> dict[str, int]:
+def translate_part(inputs: Inputs, options: TranslateOptions, part: WorkPart) -> dict[str, int]:
     """Translates a part of the sentences into the cache.
 
     Returns:
@@ -103,7 +103,7 @@ def share(inputs: Inputs, languages: Sequence[TranslateOptions]) -> bool:
         console.verbosity = -1
 
     def work(options: TranslateOptions) -> None:
-        translate_part(inputs, replace(options, device=own_device(options.device)), Part(rank, ranks))
+        translate_part(inputs, replace(options, device=own_device(options.device)), WorkPart(rank, ranks))
 
     with meeting() as wait:
         error = each_language(languages, work)

@@ -15,7 +15,7 @@ from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import CcrError, UsageError
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sweep import FLAGS, Cell, failure, grid, plan, read_axes, train_cells
 
@@ -124,7 +124,7 @@ def test_of_torchruns_processes_one_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("of", [1, 2, 5, 12, 20])
 def test_parts_cover_every_run_once(size: int, of: int) -> None:
     cells = grid(TrainingOptions(), {"seed": [str(seed) for seed in range(size)]})
-    parts = [Part(number, of).take(cells) for number in range(of)]
+    parts = [WorkPart(number, of).take(cells) for number in range(of)]
     assert sorted(cell.options.seed for part in parts for cell in part) == list(range(size))
     assert [cell.options.seed for cell in parts[0]] == list(range(0, size, of))
 

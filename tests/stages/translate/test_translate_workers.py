@@ -11,7 +11,7 @@ import toy
 from standin import Engine
 
 from ccr_cli.artifacts import base
-from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate import steps
 from ccr_cli.stages.translate.steps import begin, follow
 from ccr_cli.translators.base import Translation
@@ -137,7 +137,7 @@ def test_groups_are_those_of_the_data_sets_order(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(steps, "GROUP_SENTENCES", 2)
     groups = begin(["b", "a", "b", "c", "a", "d", "e"])
     assert groups == [["b", "a"], ["c", "d"], ["e"]]
-    assert [Part(number, 2).take(groups) for number in (0, 1)] == [[["b", "a"], ["e"]], [["c", "d"]]]
+    assert [WorkPart(number, 2).take(groups) for number in (0, 1)] == [[["b", "a"], ["e"]], [["c", "d"]]]
     results = {text: Translation(text.upper()) for text in "abc"} | {"d": Translation(None, error="no")}
     results["b"] = Translation("A")
     assert follow(groups, results) == [["A"], ["C"], []]
@@ -193,7 +193,7 @@ def test_ranks_of_torchrun_share_the_work(root: Path, tmp_path: Path, engine: En
 @pytest.mark.slow
 def test_a_rank_that_fails_ends_the_others_without_a_traceback(root: Path, tmp_path: Path, engine: Engine) -> None:
     english = [row[4] for row in toy.toy().captions if row[2] == "en"]
-    own = Part(0, 2).take(begin(english))
+    own = WorkPart(0, 2).take(begin(english))
     engine.knows({text: f"es {text}" for group in own for text in group})
     program = tmp_path / "small_groups.py"
     program.write_text(SMALL_GROUPS)
