@@ -10,6 +10,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
+from ccr_cli.report.words.numbers import mean_sd
 
 if TYPE_CHECKING:
     from ccr_cli.stages.evaluate.compare import Comparison, Line, Value
@@ -109,7 +110,8 @@ def _signed(value: float) -> str:
 
 
 def _value(value: Value) -> str:
-    return f"{value.mean:.1f}" if value.sd is None else f"{value.mean:.1f} ± {value.sd:.1f} (n = {value.seeds})"
+    text = mean_sd(value.mean, value.sd)
+    return text if value.sd is None else f"{text} (n = {value.seeds})"
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import typer
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UnavailableError
+from ccr_cli.report.words.numbers import duration
 
 DATA, OTHER, LANG, MORE = "noto-emoji", "twemoji", "es", "fr"
 METHODS: dict[str, tuple[str, ...]] = {
@@ -144,7 +145,7 @@ def _show(workspace: Path, folder: Path, trained: Path, seconds: float) -> None:
     ):
         print(f"{name:22}{path}")
     print(f'try next              {program} search "gato" {trained} --workspace {root}')
-    console.say(f"done in {seconds / 60:.1f} minutes")
+    console.say(f"done in {duration(seconds)}")
 
 
 EPILOG = c.examples("ccr demo", "ccr demo --full --workspace demo-full")

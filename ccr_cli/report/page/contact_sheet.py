@@ -18,6 +18,7 @@ from ccr_cli.report.figures.canvas import FAINT, GRID, INK, drawing, new_figure,
 from ccr_cli.report.figures.searches import squared
 from ccr_cli.report.page.rendering import render, static
 from ccr_cli.report.thumbnails import Embedded, thumbnail
+from ccr_cli.report.words.numbers import probability
 
 SIDE = 240
 LIMITS = {".html": 20_000, ".png": 200}
@@ -69,7 +70,7 @@ def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
         name = wrapped(search.query, width - left - 2.2, 0.125, 1)
         axes.text(left, top - 0.31, name, fontsize=13, va="center", fontweight="bold")
         if search.uncertainty is not None:
-            text = f"uncertainty {search.uncertainty:.3f}"
+            text = f"uncertainty {probability(search.uncertainty)}"
             axes.text(width - 0.2, top - 0.31, text, fontsize=9, ha="right", va="center", color=FAINT)
         for place, result in enumerate(search.results):
             across, down = place % COLUMNS, place // COLUMNS
@@ -86,7 +87,7 @@ def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
             axes.text(
                 middle,
                 y - PICTURE - 0.12,
-                f"{place + 1} · {result.similarity:.3f}",
+                f"{place + 1} · {probability(result.similarity)}",
                 fontsize=8.5,
                 ha="center",
                 va="center",

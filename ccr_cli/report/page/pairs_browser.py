@@ -56,7 +56,7 @@ def groups(material: ReportData, main: results.View, findings: Findings) -> Iter
         label = material.label(diagnosis.run_id, str(diagnosis.summary["label"]))
         if diagnosis.run_id in runs and diagnosis.summary.get("judge") != "oracle" and not results.is_oracle(label):
             fact = material.facts.get(diagnosis.run_id)
-            noise = round(float(diagnosis.summary.get("noise") or 0.0), 6)
+            noise = diagnosis.noise
             key = (noise, fact.noise_kind, fact.noise_seed, fact.data) if fact else (noise, "", None, "")
             groups.setdefault(key, {}).setdefault(label, diagnosis)
     for key in sorted(groups, key=lambda key: (key[0] != findings.noise, str(key))):

@@ -21,7 +21,7 @@ from ccr_cli.report.tables.table import Table
 from ccr_cli.report.tables.translations import TranslatedCaptions
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.findings import Findings
-from ccr_cli.report.words.numbers import MISSING, percent
+from ccr_cli.report.words.numbers import MISSING, ends, metric, percent
 
 HIT = 176
 """Longest side of the picture of a search result, in pixels."""
@@ -153,8 +153,8 @@ def _results(views: Sequence[results.View]) -> dict[str, Any]:
                     "label": row["label"],
                     "noise": percent(row["noise"]),
                     "seed": row["seed"],
-                    "figure": f"{figure:.1f}" if pd.notna(figure) else MISSING,
-                    "interval": f"{low:.1f} to {high:.1f}" if pd.notna(low) and pd.notna(high) else MISSING,
+                    "figure": metric(figure),
+                    "interval": ends(low, high) if pd.notna(low) and pd.notna(high) else MISSING,
                     "signature": str(row["signature"]),
                 },
             )

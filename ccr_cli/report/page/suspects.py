@@ -115,7 +115,7 @@ def lists(material: ReportData, diagnosis: RunDiagnosis, findings: Findings) -> 
         findings: Says which noise ratio is the headline's.
     """
     summary = diagnosis.summary
-    noise = round(float(summary.get("noise") or 0.0), 6)
+    noise = diagnosis.noise
     label = label_with_judge(material.label(diagnosis.run_id, str(summary.get("label"))), diagnosis)
     fact = material.facts.get(diagnosis.run_id)
     collection = material.dataset(fact.data) if fact else None

@@ -13,7 +13,7 @@ from ccr_cli.metrics.mtquality import FLAGS, LENGTH_Z, left_in
 from ccr_cli.report.content import ReportData, ReportTranslation
 from ccr_cli.report.tables.translations import TranslatedCaptions, full_name
 from ccr_cli.report.thumbnails import Embedded
-from ccr_cli.report.words.numbers import MINUS
+from ccr_cli.report.words.numbers import decimal
 
 WORST, EXAMPLES, WORDS = 12, 4, 24
 """How many captions, flagged captions of one kind, and untranslated words are listed."""
@@ -120,9 +120,9 @@ def _table(material: ReportData, of: ReportTranslation, name: str, frame: pd.Dat
 def _figures(row: Any) -> list[str]:
     """The numbers of a caption, where they are known."""
     known = {"round trip": row["round_trip_chrf"], "human": row["reference_chrf"]}
-    figures = [f"{name} {value:.0f}" for name, value in known.items() if pd.notna(value)]
+    figures = [f"{name} {decimal(value, 0)}" for name, value in known.items() if pd.notna(value)]
     if pd.notna(row["score"]):
-        figures.append(f"score {row['score']:.2f}")
+        figures.append(f"score {decimal(row['score'], 2)}")
     if abs(row["length_z"]) > LENGTH_Z / 2:
-        figures.append(f"length z {row['length_z']:+.1f}".replace("-", MINUS))
+        figures.append(f"length z {decimal(row['length_z'], sign=True)}")
     return figures

@@ -20,6 +20,7 @@ from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.report.tables.differences import galleries
 from ccr_cli.report.tables.variants import variant_labels
+from ccr_cli.report.words.numbers import decimal, ends, metric
 from ccr_cli.stages.shared.inputs import Inputs, made_from
 from ccr_cli.stages.shared.labels import default_options, method_label
 
@@ -125,10 +126,11 @@ class Comparison:
         """The verdict in a sentence."""
         line = self.lines[0]
         d, name = line.difference, line.figure
-        interval = f"95% interval {d.low:.1f} to {d.high:.1f}, p = {line.p_holm:.2g}"
+        interval = f"95% interval {ends(d.low, d.high)}, p = {line.p_holm:.2g}"
         if line.verdict == "undecided":
-            return f"{self.second} and {self.first}: no certain difference, {name} {d.estimate:+.1f} ({interval})"
-        return f"{self.second} is {line.verdict} than {self.first} by {abs(d.estimate):.1f} {name} ({interval})"
+            difference = decimal(d.estimate, sign=True)
+            return f"{self.second} and {self.first}: no certain difference, {name} {difference} ({interval})"
+        return f"{self.second} is {line.verdict} than {self.first} by {metric(abs(d.estimate))} {name} ({interval})"
 
 
 def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:

@@ -19,7 +19,7 @@ import ccr_cli
 from ccr_cli.artifacts import base, evaluation
 from ccr_cli.console import plain
 from ccr_cli.nets.plain import OF_ROWS
-from ccr_cli.report.words.numbers import percent
+from ccr_cli.report.words.numbers import metric, percent
 
 _METRICS = ("R@1", "R@5", "R@10")
 _LANGUAGE_TAG = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
@@ -167,5 +167,5 @@ def _result(result: Mapping[str, Any]) -> dict[str, Any]:
     values = [(result.get(direction) or {}).get(metric) for direction in ("t2v", "v2t") for metric in _METRICS]
     values += [result.get("SumR"), evaluation.mean_ap(result)]
     words = [result["data"], result["split"], result["lang"], result["fusion"], result.get("reading") or ""]
-    cells = [text(word) for word in words] + ["" if value is None else f"{value:.1f}" for value in values]
+    cells = [text(word) for word in words] + ["" if value is None else metric(value) for value in values]
     return {"cells": list(map(Markup, cells)), "signature": Markup(plain(str(result["signature"])))}

@@ -31,6 +31,7 @@ from ccr_cli.data.tokens import TokenTable
 from ccr_cli.errors import ArtifactError, CcrError, Terminated
 from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.methods.base import Method
+from ccr_cli.report.words.numbers import metric
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
 from ccr_cli.stages.shared.scoring import Figures, over_folds, score_gallery
@@ -169,7 +170,7 @@ class Trainer:
             if signal_number or due:
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
-            best = f", best {self.data.criterion} {state.best:.1f}" if state.best >= 0 else ""
+            best = f", best {self.data.criterion} {metric(state.best)}" if state.best >= 0 else ""
             advance(1, note=note + best)
             end_on(signal_number)
         self._check_loss()
