@@ -23,15 +23,15 @@ def chromium() -> Iterator[Any]:
 
 
 class Watched:
-    """A page, what it said on the console, and whom it asked."""
+    """A page, its console messages and its requests."""
 
     def __init__(self, browser: Any, address: str, **options: Any) -> None:
         self.context = browser.new_context(**options)
         self.page, self.address = self.context.new_page(), address
         self.page.set_default_timeout(30_000)
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.messages: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)

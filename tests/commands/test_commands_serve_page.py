@@ -69,8 +69,8 @@ class Seen(Watched):
 
     def close(self, address: str) -> None:
         """Nothing went wrong, and nobody else was asked."""
-        assert self.said == []
-        assert [url for url in self.asked if not url.startswith((address, "blob:", "data:"))] == []
+        assert self.messages == []
+        assert [url for url in self.requests if not url.startswith((address, "blob:", "data:"))] == []
         self.context.close()
 
 
@@ -126,8 +126,10 @@ def test_words_keys_and_pictures(browser: Any, chain: Chain) -> None:
         page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"})
         page.wait_for_selector("#status.error")
         assert "JPEG" in page.inner_text("#status")
-        assert [text for text in seen.said if "400" not in text] == [], "a refusal is on the console, and nothing else"
-        seen.said.clear()
+        assert [text for text in seen.messages if "400" not in text] == [], (
+            "a refusal is on the console, and nothing else"
+        )
+        seen.messages.clear()
         seen.close(up.address)
 
 
@@ -172,7 +174,7 @@ def test_a_token_is_asked_for(browser: Any, root: Path, chain: Chain) -> None:
         seen.page.keyboard.press("Enter")
         assert len(seen.found()) == 10
         seen.until("[...document.images].filter(i => i.naturalWidth === 32).length >= 4")
-        assert TOKEN not in seen.page.content() and TOKEN not in "".join(seen.asked)
-        assert all("401" in text for text in seen.said)
-        seen.said.clear()
+        assert TOKEN not in seen.page.content() and TOKEN not in "".join(seen.requests)
+        assert all("401" in text for text in seen.messages)
+        seen.messages.clear()
         seen.close(address)

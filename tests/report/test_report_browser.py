@@ -104,8 +104,8 @@ class Seen(Watched):
             self.page.screenshot(path=Path(folder) / f"report-{name}.png")
 
     def close(self) -> None:
-        """Nothing went wrong, and nobody was asked."""
-        assert self.said == [] and [url for url in self.asked if not url.startswith("data:")] == [self.address]
+        """No message on the console, and no request but for the page."""
+        assert self.messages == [] and [url for url in self.requests if not url.startswith("data:")] == [self.address]
         self.context.close()
 
 
@@ -223,7 +223,7 @@ def test_a_hostile_caption_is_text(browser: Any, address: str) -> None:
     assert page.locator("#explorer tbody tr").count() == 1
     page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'document.title = 1'}))")
     assert page.title() != "1", "the policy lets no other script run"
-    assert len(seen.said) == 1 and "Content Security Policy" in seen.said.pop()
+    assert len(seen.messages) == 1 and "Content Security Policy" in seen.messages.pop()
     seen.close()
 
 
@@ -256,7 +256,7 @@ def test_a_sheet_breaks_no_word(browser: Any, tmp_path: Path, width: int) -> Non
     assert seen.page.locator("thead").is_visible() == (width > 700)
     bar = "(bar) => bar.firstChild.offsetWidth / bar.offsetWidth"
     assert seen.page.locator(".bar").evaluate(bar) == pytest.approx(0.3, abs=0.02), "the bar is of P(clean)"
-    assert seen.said == []
+    assert seen.messages == []
     seen.context.close()
 
 

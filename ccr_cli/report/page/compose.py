@@ -87,21 +87,21 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
     Returns:
         The number of results, methods, tables and figures.
     """
-    seen = overview(data)
+    summary = overview(data)
     for name in ("tables", "figures"):
         (folder / name).mkdir(exist_ok=True)
-    for name, table in seen.tables.items():
+    for name, table in summary.tables.items():
         for suffix, rendering in FORMATS.items():
             with atomic_open(folder / "tables" / f"{name}.{suffix}", "w") as handle:
                 handle.write(rendering(table))
-    suspects = _suspects(data, seen.views[0], seen.findings) if seen.views else []
+    suspects = _suspects(data, summary.views[0], summary.findings) if summary.views else []
     loaded = translations.load(data.translations)
     plots: dict[str, report_page.Plot] = {}
     absent: list[FigureKind] = []
     with canvas.drawing():
         drawings: dict[str, Drawing] = {}
-        if seen.views:
-            figure_data = FigureData(data, seen.views, seen.findings, suspects)
+        if summary.views:
+            figure_data = FigureData(data, summary.views, summary.findings, suspects)
             drawings = catalogue.drawn(figure_data)
             absent = catalogue.absent(figure_data, drawings)
         drawings["translations"] = quality_measures(loaded)
@@ -111,11 +111,13 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
                     svg = _save(drawing.figure, folder / "figures", name)
                     plots[name] = report_page.Plot(svg, drawing.alternative, drawing.caption)
                 advance()
-    content = report_page.Content(data, seen.views, seen.findings, seen.tables, plots, suspects, loaded, absent)
+    content = report_page.Content(
+        data, summary.views, summary.findings, summary.tables, plots, suspects, loaded, absent
+    )
     with atomic_open(folder / PAGE, "w") as handle:
         handle.write(report_page.render(content))
-    methods = len({label for view in seen.views for label in view.frame["label"]})
-    return {"results": len(data.results), "methods": methods, "tables": len(seen.tables), "figures": len(plots)}
+    methods = len({label for view in summary.views for label in view.frame["label"]})
+    return {"results": len(data.results), "methods": methods, "tables": len(summary.tables), "figures": len(plots)}
 
 
 def _save(figure: Figure, folder: Path, name: str) -> str:
