@@ -46,12 +46,12 @@ def train_sweep(
     sizes = " x ".join(f"{len(values)} {key.replace('_', '-')}" for key, values in axes.items())
     console.say(f"a sweep of {console.counted(len(cells), 'run')} ({sizes})", style="bold")
     plans = plan(inputs, cells)
-    mine = cells if part is None else part.take(cells)
-    states = Counter(cell.state for cell in mine)
+    selected = cells if part is None else part.take(cells)
+    states = Counter(cell.state for cell in selected)
     counts = [f"{states[state]} {state}" for state in ("done", "unfinished", "to do", "refused") if states[state]]
     console.say(f"  {f'{part}: ' if part else ''}{', '.join(counts) or 'nothing'}")
     if inputs.workspace.dry_run:
-        _show_plans(mine, plans, as_json)
+        _show_plans(selected, plans, as_json)
         if states["refused"]:
             raise typer.Exit(3)
         return
@@ -60,19 +60,19 @@ def train_sweep(
         with _recorded_as(cell):
             return train(own, cell.options)
 
-    for cell in train_cells(inputs, mine, work):
+    for cell in train_cells(inputs, selected, work):
         if cell.state != "done" and cell.run:
             show_summary(cell.run)
-    for cell in mine:
+    for cell in selected:
         for artifact in cell.parents:
             inputs.note(artifact)
-    runs = [cell.run for cell in mine if cell.run]
+    runs = [cell.run for cell in selected if cell.run]
     if as_json:
         read = [a for a in inputs.read if a.path not in {run.path for run in runs}]
-        _print_json({"read": [*map(c._facts, read)], "made": [*map(c._facts, runs)]}, mine)
+        _print_json({"read": [*map(c._facts, read)], "made": [*map(c._facts, runs)]}, selected)
     else:
         c.emit(inputs, runs, as_json)
-    error = failure(mine)
+    error = failure(selected)
     if error is not None:
         raise error
 

@@ -76,12 +76,12 @@ def disentanglement(
     """
     _check(sim_VS, sim_ST, temperature)
     with no_autocast(sim_VS):
-        seen, other = at_least_float32(sim_VS) / temperature, at_least_float32(sim_ST) / temperature
+        anchor, other = at_least_float32(sim_VS) / temperature, at_least_float32(sim_ST) / temperature
         if detach_observation:
-            seen = seen.detach()
-        mask_BB = full_mask_BB(seen, mask_BB)
-        rows_B = kullback_leibler_B(seen, other, mask_BB)
-        return (rows_B + kullback_leibler_B(seen.T, other.T, mask_BB.T)) / 2
+            anchor = anchor.detach()
+        mask_BB = full_mask_BB(anchor, mask_BB)
+        rows_B = kullback_leibler_B(anchor, other, mask_BB)
+        return (rows_B + kullback_leibler_B(anchor.T, other.T, mask_BB.T)) / 2
 
 
 def _check(one_BB: Tensor, two_BB: Tensor, temperature: float) -> None:

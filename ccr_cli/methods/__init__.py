@@ -1,1 +1,1 @@
-"""Training methods, one file each, found by listing this folder."""
+"""Training methods, one file each, listed from this folder."""

@@ -26,11 +26,7 @@ class Config(base.Config):
     """Reduction over the batch: `sum` as in the reference code; `mean` does not depend on the batch size."""
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         if min(self.margin, self.alpha) < 0:
             raise ValueError("margin and alpha >= 0 are needed")

@@ -85,11 +85,7 @@ class Config:
     """Epochs in which every pair counts as clean, before the judge takes effect; the oracle needs no warm-up."""
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         if min(self.epochs, self.dim, self.max_tokens, self.accumulate) < 1 or min(self.batch_size, self.buckets) < 2:
             raise ValueError("epochs, dim, accumulate and max_tokens >= 1, batch_size and buckets >= 2 are needed")
         if min(self.lr, self.encoder_lr, self.table_lr) <= 0 or not 0 < self.layer_decay <= 1:

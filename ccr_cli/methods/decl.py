@@ -51,11 +51,7 @@ class Config(base.Config):
     judge_side: base.Side = "cross_lingual"
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         weights = self.evidential_weight, self.kl_weight, self.hinge_weight, self.alpha
         if self.tau < LEAST_TAU or self.mu < 1 or min(*weights, self.margin, self.eta, self.candidates) < 0:

@@ -68,11 +68,7 @@ class Config(base.Config):
     judge_side: base.Side = "cross_lingual"
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         if min(self.part_dim, self.part_layers, self.part_hidden) < 1:
             raise ValueError("part_dim >= 1, part_layers >= 1 and part_hidden >= 1 are needed")

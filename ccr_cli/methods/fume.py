@@ -55,11 +55,7 @@ class Config(base.Config):
     lr: float = 2e-3
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         if self.layers < 1 or self.hidden < 1 or self.temperature <= 0 or min(self.fuzzy_weight, self.alpha) < 0:
             raise ValueError("layers >= 1, hidden >= 1, temperature > 0, fuzzy_weight >= 0 and alpha >= 0 are needed")
@@ -164,8 +160,8 @@ class Method(base.Method):
         terms: dict[str, Tensor] = {}
         if c.fuzzy_weight:
             label_B = batch.label_B
-            each = [self._classified(x_BD, label_B, w_B) for x_BD, w_B in zip(views, weights, strict=True)]
-            terms[c.credibility] = c.fuzzy_weight * torch.stack(each).sum()
+            losses = [self._classified(x_BD, label_B, w_B) for x_BD, w_B in zip(views, weights, strict=True)]
+            terms[c.credibility] = c.fuzzy_weight * torch.stack(losses).sum()
         if c.alpha:
             consistent = fuzzy.consistency_loss(z, c.temperature, mask_BB, weights, include_self=c.include_self)
             terms["consistency"] = c.alpha * consistent

@@ -28,11 +28,7 @@ class Config(base.Config):
     """Weight of InfoNCE on S-T, weighted by the judge."""
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         if self.temperature <= 0 or self.cross_lingual_weight < 0:
             raise ValueError("temperature > 0 and cross_lingual_weight >= 0 are needed")

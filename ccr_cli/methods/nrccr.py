@@ -69,11 +69,7 @@ class Config(base.Config):
     lr: float = 3e-4
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         weights = self.alpha, self.similarity_weight, self.feature_weight, self.cycle_weight, self.adversarial_weight
         if min(*weights, self.margin) < 0 or self.temperature <= 0 or not 0 <= self.block_dropout < 1:

@@ -23,11 +23,7 @@ class Config(base.Config):
     """Temperature of the softmax."""
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         if self.temperature <= 0:
             raise ValueError("temperature > 0 is needed")

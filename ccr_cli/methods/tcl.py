@@ -46,11 +46,7 @@ class Config(base.Config):
     """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         weights = self.kl_rate, self.consistency_weight, self.alpha, self.candidates
         if self.tau < LEAST_TAU or min(weights) < 0:

@@ -39,11 +39,7 @@ class Config(base.Config):
     judge: str = "triangle"
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         if self.models < 1 or self.temperature <= 0 or min(self.visual_weight, self.cross_lingual_weight) < 0:
             raise ValueError("models >= 1, temperature > 0 and weights >= 0 are needed")
@@ -84,8 +80,8 @@ class Method(base.Method):
         terms = {}
         for side, weight in (("VS", 1.0), ("VT", c.visual_weight), ("ST", c.cross_lingual_weight)):
             if weight:
-                each = [infonce(getattr(sim, side), c.temperature, sim.mask, getattr(p, side)) for sim in sims]
-                terms[f"infonce_{side.lower()}"] = weight * torch.stack(each).sum()
+                losses = [infonce(getattr(sim, side), c.temperature, sim.mask, getattr(p, side)) for sim in sims]
+                terms[f"infonce_{side.lower()}"] = weight * torch.stack(losses).sum()
         return terms
 
     def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:

@@ -63,11 +63,7 @@ class Config(base.Config):
     judge: str = "triangle"
 
     def __post_init__(self) -> None:
-        """Checks ranges.
-
-        Raises:
-            ValueError: If a value is out of range.
-        """
+        """Raises ValueError if a value is out of range."""
         super().__post_init__()
         if self.tau < LEAST_TAU or self.anchor_temperature <= 0 or not 0 <= self.gamma <= 1 or self.candidates < 0:
             raise ValueError(

@@ -62,7 +62,7 @@ def _fitted(x_Q2: FloatArray, y_Q: BoolArray, inputs: list[int]) -> FloatArray:
     out = np.array([0.0, 0.0, np.log(y_Q.mean() / (1 - y_Q.mean()))])
     if inputs:
         middle, scale = x_Q2[:, inputs].mean(axis=0), x_Q2[:, inputs].std(axis=0) + 1e-12
-        found = LogisticRegression(C=1e3, max_iter=1000).fit((x_Q2[:, inputs] - middle) / scale, y_Q)
-        out[inputs] = found.coef_[0] / scale
-        out[2] = found.intercept_[0] - out[inputs] @ middle
+        regression = LogisticRegression(C=1e3, max_iter=1000).fit((x_Q2[:, inputs] - middle) / scale, y_Q)
+        out[inputs] = regression.coef_[0] / scale
+        out[2] = regression.intercept_[0] - out[inputs] @ middle
     return out

@@ -60,8 +60,8 @@ class DualEncoder(nn.Module):
         """
         if self.tower is None:
             return rows_ND, offsets_V1
-        seen: torch.Tensor = self.tower(rows_ND)
-        return (seen, offsets_V1) if seen.ndim == 2 else (seen.flatten(0, 1), offsets_V1 * seen.shape[1])
+        output: torch.Tensor = self.tower(rows_ND)
+        return (output, offsets_V1) if output.ndim == 2 else (output.flatten(0, 1), offsets_V1 * output.shape[1])
 
     def pool_visual(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> torch.Tensor:
         """Return the same before they are normalised."""

@@ -40,8 +40,8 @@ def groups(lengths_B: Ints, overhead: int) -> list[Ints]:
         cost = least[:end] + (before[end] - before[:end]) * length_K[end - 1] + overhead
         cut[end] = np.argmin(cost)
         least[end] = cost[cut[end]]
-    found, end = [], len(length_K)
+    parts, end = [], len(length_K)
     while end:
-        found.append(order_B[before[cut[end]] : before[end]])
+        parts.append(order_B[before[cut[end]] : before[end]])
         end = int(cut[end])
-    return found[::-1]
+    return parts[::-1]

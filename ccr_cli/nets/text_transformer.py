@@ -204,12 +204,12 @@ class TransformerTextEncoder(nn.Module):
 
     def config(self) -> dict[str, Any]:
         """Return the settings for ``text_encoder_from_config`` (without the weights)."""
-        found: dict[str, Any] = {"kind": "transformers", "model": self._config, "pooling": self.pooling}
+        settings: dict[str, Any] = {"kind": "transformers", "model": self._config, "pooling": self.pooling}
         if self.lora is not None:
-            found["lora"] = self.lora.config()
+            settings["lora"] = self.lora.config()
         if self._configured_pad is not None:
-            found["pad_id"] = self._configured_pad
-        return found
+            settings["pad_id"] = self._configured_pad
+        return settings
 
 
 def _in_order(parts: list[Tensor], groups: list[Ints]) -> Tensor:

@@ -49,10 +49,10 @@ class VisualTower(nn.Module):
         self.model, self.pooling, self.scale_C, self.shift_C, self.size = model, pooling, scale_C, shift_C, size
         self._dual = hasattr(model, "get_image_features")
         with torch.no_grad():
-            found = self._tried()
-        if found.ndim != 2 + (pooling == "tokens"):
-            raise ValueError(f"the output has the shape {tuple(found.shape)}")
-        self.dim = int(found.shape[-1])
+            output = self._tried()
+        if output.ndim != 2 + (pooling == "tokens"):
+            raise ValueError(f"the output has the shape {tuple(output.shape)}")
+        self.dim = int(output.shape[-1])
 
     def forward(self, levels_BCHW: Tensor) -> Tensor:
         """Returns (B, D), of `tokens` (B, L, D), not normalised, of uint8 pictures."""
@@ -112,9 +112,9 @@ class VisualTower(nn.Module):
         empty = torch.zeros(1, 3, *self.size, dtype=torch.uint8, device=first.device)
         training = self.model.training
         self.model.eval()
-        found: Tensor = self(empty)
+        output: Tensor = self(empty)
         self.model.train(training)
-        return found
+        return output
 
     def _pooled(self, output: Any) -> Tensor:
         """Takes the vectors from the network's output: (B, D), or (B, L, D) of `tokens`."""

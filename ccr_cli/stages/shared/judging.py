@@ -147,21 +147,21 @@ class TripletReadings:
         return len(self.triplets) if self.embedded is None else len(self.embedded.item_N)
 
     @property
-    def _seen(self) -> Embedded:
+    def _embedded(self) -> Embedded:
         assert self.embedded is not None, "this judge declared that it needs no model"
         return self.embedded
 
     def similarities(self) -> dict[str, FloatArray]:
         """Cosine similarity (N,) of each side."""
-        return self._seen.similarities()
+        return self._embedded.similarities()
 
     def null(self) -> dict[str, FloatArray]:
         """Cosine similarity (M,) of each side of shuffled triplets."""
-        return self._seen.null(self.seed)
+        return self._embedded.null(self.seed)
 
     def leads(self, believed: Belief[FloatArray] | None = None) -> tuple[FloatArray, FloatArray]:
         """Similarities less crowding: (N, 3) of given, (M, 3) of shuffled triplets."""
-        return (self._seen if believed is None else self._seen.with_kin(believed)).leads(self.seed)
+        return (self._embedded if believed is None else self._embedded.with_kin(believed)).leads(self.seed)
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
         """ChrF of the two captions, of given (N,) and of shuffled triplets (M,)."""
@@ -174,11 +174,11 @@ class TripletReadings:
 
     def batches(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor]]:
         """Rows, scores and mask of random batches."""
-        seen = self._seen
-        order = np.random.default_rng(derive(self.seed, "judge")).permutation(len(seen.item_N))
-        for rows in torch.split(torch.from_numpy(order).to(seen.item_N.device), self.batch_size):
-            items = seen.item_N[rows]
-            ends = {"V": seen.v_VD[items], "S": seen.s_ND[rows], "T": seen.t_ND[rows]}
+        embedded = self._embedded
+        order = np.random.default_rng(derive(self.seed, "judge")).permutation(len(embedded.item_N))
+        for rows in torch.split(torch.from_numpy(order).to(embedded.item_N.device), self.batch_size):
+            items = embedded.item_N[rows]
+            ends = {"V": embedded.v_VD[items], "S": embedded.s_ND[rows], "T": embedded.t_ND[rows]}
             score_BB = self.scores(ends[side[0]] @ ends[side[1]].T)
             yield rows.cpu().numpy(), score_BB, negatives_BB(items, items)
 

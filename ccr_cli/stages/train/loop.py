@@ -334,7 +334,7 @@ class Trainer:
 
     @contextmanager
     def _curves(self, done: int) -> Iterator[Curves]:
-        """Opens TensorBoard's log where it is wanted, beside the runs: a run's files are those of its request.
+        """Opens TensorBoard's log if it is selected; it lies beside the runs, since it is no part of an artifact.
 
         Args:
             done: Completed steps; entries of later steps by an earlier attempt are removed.

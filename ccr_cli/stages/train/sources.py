@@ -1,4 +1,4 @@
-"""The artifacts that a run is trained on: found, or drawn where a synthetic mismatch is missing."""
+"""The artifacts that a run is trained on; a missing synthetic mismatch is drawn."""
 
 from __future__ import annotations
 
