@@ -35,7 +35,7 @@ class Chosen:
         """The list's entry in a run's request: its content, wherever the file is."""
         return {"sha256": self.table.sha256, "as": "weights" if self.weighted else "verdicts"}
 
-    def check(self, data: Dataset, langs: Sequence[str]) -> None:
+    def refuse_other_data(self, data: Dataset, langs: Sequence[str]) -> None:
         """Refuses a list of another data set or of other languages.
 
         Raises:

@@ -113,9 +113,10 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         standard, start = (replace(config, text_encoder=GIVEN) for config in (standard, start))
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
     if sources.pairs:
-        sources.pairs.check(data, sources.langs)
+        sources.pairs.refuse_other_data(data, sources.langs)
     request = _request(sources, options, config)
-    name = options.name or run_name(sources, data, request, _defaults(sources, options, request, standard, start))
+    defaults = _defaults(sources, options, request, standard, start)
+    name = options.name or run_name(sources, data, request, defaults)
     site = building(inputs.workspace, "run", name, request, sources.parents, force=options.force)
     with ExitStack() as open_sites:
         build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get its facts, and no lock

@@ -122,13 +122,13 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> TrainingD
         ArtifactError: If an input of the method is missing.
         UsageError: If there are more categories than `classes`, or texts that cannot be compared.
     """
-    whole = dataset.read(sources.data)
-    data = without(whole, getattr(config, "left_out", ""))
-    translations = sources.translations()
+    whole, translations = dataset.read(sources.data), sources.translations()
     pairs = noise.read(sources.noise) if sources.noise else None
+    second = translation.read(sources.second) if sources.second else None
+    human = _by_people(sources, translations, whole)
+    data = without(whole, getattr(config, "left_out", ""))
     needs = config.needs()
     tower = load_tower(sources.features, config.visual_frozen_layers) if "media" in needs else None
-    second = translation.read(sources.second) if sources.second else None
     judge = load_judge(config.judge)
     triplets = training_triplets(
         data, translations, pairs, sources.features, needs, second, compared=judge.compares_texts
@@ -179,7 +179,7 @@ def gather(sources: Sources, config: Any, options: TrainingOptions) -> TrainingD
         label_V=label_V,
         validation=validation,
         select=select,
-        human=_by_people(sources, translations, whole),
+        human=human,
         judge=judge,
         drawn=options.seed if options.langs == "draw" else None,
         fixed_opinion=fixed_opinion,
