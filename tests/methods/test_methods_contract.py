@@ -143,7 +143,7 @@ def test_every_parameter_gets_gradient_however_frames_become_one(name: str, visu
     [
         ("infonce", {"visual": "transformer", "visual_heads": 3}, "3 does not divide 16"),
         ("infonce", {"visual_drop": 1.0}, r"visual_drop in \[0, 1\)"),
-        ("nrccr", {"visual": "gpo"}, "so does frame_block"),
+        ("nrccr", {"visual": "gpo"}, "frame_block=false"),
     ],
 )
 def test_how_frames_become_one_is_checked(name: str, options: dict[str, Any], message: str) -> None:
