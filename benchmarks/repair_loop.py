@@ -36,7 +36,7 @@ from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.options import TrainingOptions
-from ccr_cli.stages.train.pair_list import Chosen
+from ccr_cli.stages.train.pair_list import PairSelection
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.stage import train_on
 from ccr_cli.stages.translate.job import TranslateOptions
@@ -105,9 +105,9 @@ class Loop:
         what, _, which = arm.partition(" ")
         sources = self.sources
         if what == "drop":
-            sources = replace(sources, pairs=Chosen(pairs_file.read(self.list(which)), weighted=False))
+            sources = replace(sources, pairs=PairSelection(pairs_file.read(self.list(which)), weighted=False))
         elif what == "weight":
-            sources = replace(sources, pairs=Chosen(pairs_file.read(self.list("worst")), weighted=True))
+            sources = replace(sources, pairs=PairSelection(pairs_file.read(self.list("worst")), weighted=True))
         elif what == "replace":
             sources = replace(sources, translated=(self.mended(which),))
         return self._train(sources, "none" if arm == NONE else arm.replace(" ", "-"))

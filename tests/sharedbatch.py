@@ -26,7 +26,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"fume": {"classes": 3}, "disncl": {"warmup
 def shared(name: str, ranks: Ranks) -> base.Batch:
     """A batch of which two triplets are of one item, as a process of several gets it."""
     whole = smallbatch.batch(p=torch.linspace(0.3, 1.0, smallbatch.SIZE))
-    row_b = ranks.own(torch.arange(SIZE))
+    row_b = ranks.part_of(torch.arange(SIZE))
     texts = [f"{colour} circle" for colour in smallbatch.COLOURS], [f"círculo {c}o" for c in smallbatch.COLOURS]
     source, target = (smallbatch.tokens([text[row] for row in row_b.tolist()]) for text in texts)
     item_B = torch.tensor([0, 1, 2, 3, 4, 0, 5])

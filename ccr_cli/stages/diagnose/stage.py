@@ -148,7 +148,7 @@ def _diagnose(
 
 
 def _table(
-    triplets: Triplets, embedded: judging.Embedded, opinion: Opinion, form: Callable[[Tensor], Tensor]
+    triplets: Triplets, embedded: judging.TripletEmbeddings, opinion: Opinion, form: Callable[[Tensor], Tensor]
 ) -> pd.DataFrame:
     v_VD, t_ND, item_N = embedded.v_VD, embedded.t_ND, embedded.item_N
     similarity = embedded.similarities()

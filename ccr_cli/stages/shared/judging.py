@@ -33,7 +33,7 @@ _SHUFFLED_TEXTS = 4000
 
 
 @dataclass(frozen=True)
-class Embedded:
+class TripletEmbeddings:
     """The training triplets as a model sees them, in evaluation mode."""
 
     v_VD: Tensor
@@ -49,12 +49,12 @@ class Embedded:
         own_ND = self.v_VD[self.item_N]
         return own_ND if self.kin_ND is None else normalize(own_ND + self.kin_ND, dim=1)
 
-    def select(self, rows: npt.NDArray[np.int64]) -> Embedded:
+    def select(self, rows: npt.NDArray[np.int64]) -> TripletEmbeddings:
         """Some of the triplets, without added captions."""
         at = torch.from_numpy(rows).to(self.item_N.device)
-        return Embedded(self.v_VD, self.s_ND[at], self.t_ND[at], self.item_N[at])
+        return TripletEmbeddings(self.v_VD, self.s_ND[at], self.t_ND[at], self.item_N[at])
 
-    def with_kin(self, p: Belief[FloatArray]) -> Embedded:
+    def with_kin(self, p: Belief[FloatArray]) -> TripletEmbeddings:
         """Adds the mean of an item's other captions to its picture, each as far as it is believed.
 
         Captions that belong to one item resemble each other. The mean leaves the triplet's own caption out and is at
@@ -120,9 +120,9 @@ class Embedded:
 
 def embed_triplets(
     method: Method, triplets: Triplets, source: TokenTable, target: TokenTable, device: torch.device
-) -> Embedded:
+) -> TripletEmbeddings:
     """Embeds all training triplets."""
-    return Embedded(
+    return TripletEmbeddings(
         embed_visuals(method, triplets.visual, device),
         embed_texts(method, source, device),
         embed_texts(method, target, device),
@@ -137,7 +137,7 @@ class TripletReadings:
     triplets: Triplets
     seed: int
     """Of shuffles and batches."""
-    embedded: Embedded | None
+    embedded: TripletEmbeddings | None
     """None before training: for a judge that needs no model."""
     batch_size: int
     scores: Callable[[Tensor], Tensor]
@@ -147,7 +147,7 @@ class TripletReadings:
         return len(self.triplets) if self.embedded is None else len(self.embedded.item_N)
 
     @property
-    def _embedded(self) -> Embedded:
+    def _embedded(self) -> TripletEmbeddings:
         assert self.embedded is not None, "this judge declared that it needs no model"
         return self.embedded
 
@@ -186,7 +186,7 @@ class TripletReadings:
 def judge_triplets(
     judge: Judge,
     side: str,
-    embedded: Embedded | None,
+    embedded: TripletEmbeddings | None,
     triplets: Triplets,
     *,
     seed: int,

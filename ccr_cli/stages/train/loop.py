@@ -41,7 +41,7 @@ from ccr_cli.stages.train.processes import ALONE, Ranks
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.state import Progress, memory_mb, save_tensors
 from ccr_cli.stages.train.step import Engine, compile_encoders
-from ccr_cli.stages.train.training_data import TrainingData, gather
+from ccr_cli.stages.train.training_data import TrainingData, read_training_data
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 LEAST = 1e-6
@@ -66,7 +66,7 @@ class Trainer:
     ) -> None:
         self.build, self.options, self.ranks = build, options, ranks
         self.device, self.seed = choose_device(options.device), options.seed
-        self.data: TrainingData = gather(sources, config, options)
+        self.data: TrainingData = read_training_data(sources, config, options)
         self.config, self.triplets = self.data.config, self.data.triplets
         torch.manual_seed(derive(self.seed, "init"))
         module = registry.load("methods", options.method)
@@ -257,7 +257,7 @@ class Trainer:
         if judge.speaks == "never":
             return None
         self.method.eval()
-        embedded = judging.Embedded(
+        embedded = judging.TripletEmbeddings(
             self._visuals(self.engine.visual),
             self._texts(data.source),
             self._texts(data.target),

@@ -24,7 +24,7 @@ _TEXTS = ("source_text", "translation", "item_id")
 
 
 @dataclass(frozen=True)
-class Chosen:
+class PairSelection:
     """A list of pairs, and how training uses it."""
 
     table: PairsFile

@@ -45,7 +45,7 @@ class Ranks:
         """Whether this is the process that writes and prints."""
         return self.rank == 0
 
-    def own(self, rows_B: Tensor) -> Tensor:
+    def part_of(self, rows_B: Tensor) -> Tensor:
         """This process's rows (b,) of a batch; the first row fills up the last part."""
         if self.size == 1:
             return rows_B
@@ -54,7 +54,7 @@ class Ranks:
         return torch.cat([part, rows_B[:1].expand(count - len(part))])
 
     def gather(self, x: Tensor, total: int) -> Tensor:
-        """The rows of all processes, as `own` divided them, with gradient."""
+        """The rows of all processes, as `part_of` divided them, with gradient."""
         return x if self.size == 1 else across(x)[:total]
 
     def embed(self, embed: Callable[[Tensor], Tensor], total: int) -> Tensor:
@@ -64,7 +64,7 @@ class Ranks:
             embed: Embeds rows of the table by number.
             total: Number of rows.
         """
-        return self.gather(embed(self.own(torch.arange(total))), total)
+        return self.gather(embed(self.part_of(torch.arange(total))), total)
 
     def agree(self, signal_number: int | None, due: bool) -> tuple[int | None, bool]:
         """Makes all processes stop or save after the same step.

@@ -37,8 +37,8 @@ def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any]
     second = sources.second.request if sources.second else None
     differing = [options for _, options in translated]
     of_translations = (differing[0] if len(differing) == 1 else differing) if any(differing) else {}
-    own = {"features": of_features, "translation": of_translations, "second": second}
-    return stem(readable, {**request, **own}, {**defaults, "features": {}, "translation": {}, "second": None})
+    of_sources = {"features": of_features, "translation": of_translations, "second": second}
+    return stem(readable, {**request, **of_sources}, {**defaults, "features": {}, "translation": {}, "second": None})
 
 
 def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:

@@ -18,7 +18,7 @@ from ccr_cli.data import mismatch
 from ccr_cli.errors import ArtifactError, UsageError, no_share
 from ccr_cli.stages.shared.inputs import Inputs, made_from, require_parent
 from ccr_cli.stages.train.options import SEVERAL, TrainingOptions
-from ccr_cli.stages.train.pair_list import Chosen
+from ccr_cli.stages.train.pair_list import PairSelection
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Sources:
     noise: base.Artifact | None
     second: base.Artifact | None = None
     """Another engine's translation, for the judge `translation`."""
-    pairs: Chosen | None = None
+    pairs: PairSelection | None = None
     """A list of the pairs to train on; None: all pairs."""
 
     @property

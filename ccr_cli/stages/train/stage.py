@@ -22,7 +22,7 @@ from ccr_cli.stages.shared.sharding import own_device
 from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.stages.train.loop import Trainer
 from ccr_cli.stages.train.options import TrainingOptions
-from ccr_cli.stages.train.pair_list import Chosen
+from ccr_cli.stages.train.pair_list import PairSelection
 from ccr_cli.stages.train.processes import ALONE, Ranks, together
 from ccr_cli.stages.train.run_name import run_name
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
@@ -61,7 +61,7 @@ def train(
     back = _reads_back(options)
     sources = ranks.lead(lambda: add_noise(inputs, find_sources(inputs, options.lang, options.method, back), options))
     if options.pairs:
-        sources = replace(sources, pairs=Chosen(pairs_file.read(options.pairs), options.pairs_weight))
+        sources = replace(sources, pairs=PairSelection(pairs_file.read(options.pairs), options.pairs_weight))
     return train_on(inputs, sources, options, ranks)
 
 

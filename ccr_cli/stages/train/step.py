@@ -156,20 +156,20 @@ class Engine:
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def _batch(self, rows: Tensor, p: Belief[Tensor], judged: bool) -> Batch:
-        data, own = self.data, self.ranks.own(rows)
+        data, rows_b = self.data, self.ranks.part_of(rows)
         on_device = sent(rows, self.device)
-        item_B, own_b = self.item_N[on_device], self.ranks.own(on_device)
-        source = data.source.select(own).to(self.device)
+        item_B, device_rows_b = self.item_N[on_device], self.ranks.part_of(on_device)
+        source = data.source.select(rows_b).to(self.device)
         resident = self.visual.offsets_V1.device.type == self.device.type
-        items_b = self.item_N[own_b] if resident else data.triplets.item_N[own]
+        items_b = self.item_N[device_rows_b] if resident else data.triplets.item_N[rows_b]
         return Batch(
             visual=self.visual.select(items_b).to(self.device),
             source=source,
-            target=source if data.target is data.source else data.target.select(own).to(self.device),
+            target=source if data.target is data.source else data.target.select(rows_b).to(self.device),
             item_B=item_B,
             p=Belief(*(side[on_device] for side in (p.VS, p.VT, p.ST))),
             judged=judged,
-            back=data.back.select(own).to(self.device) if data.back else None,
+            back=data.back.select(rows_b).to(self.device) if data.back else None,
             label_B=self.label_V[item_B] if self.label_V is not None else None,
             gather=self.ranks.gather if self.ranks.size > 1 else None,
         )

@@ -204,7 +204,7 @@ def _refuse_same(cells: Sequence[Cell]) -> None:
         if other is not cell:
             raise UsageError(
                 f"{other} and {cell} would be one run, {cell.plan.path.name}",
-                hint="leave one out: train a part of the grid with a command of its own",
+                hint="leave one out: train a part of the grid with a separate command",
             )
 
 
@@ -227,7 +227,7 @@ def train_cells(
     Raises:
         OSError: If the disk is full, which concerns all runs.
     """
-    work = work or (lambda own, cell: train(own, cell.options))
+    work = work or (lambda cell_inputs, cell: train(cell_inputs, cell.options))
     queue, seconds = [cell for cell in cells if cell.error is None], _Seconds(cells)
     waiting = False
     try:
@@ -241,9 +241,9 @@ def train_cells(
                 if cell.state != "done":
                     left = seconds.left([*queue[position:], *later])
                     say(f"[{cells.index(cell) + 1}/{len(cells)}] {cell}{left}", style="bold")
-                own = replace(inputs, read=[])
+                cell_inputs = replace(inputs, read=[])
                 try:
-                    cell.run = work(own, cell)
+                    cell.run = work(cell_inputs, cell)
                 except LockedError as error:
                     say(f"  {error.message}")
                     cell.options = replace(cell.options, force=False)  # the process that has it rebuilds it
@@ -254,7 +254,7 @@ def train_cells(
                     hint = f"\n  try: {cell.error.hint}" if cell.error.hint else ""
                     say(f"error: {cell}: {cell.error.message}{hint}", level=-1, style="bold red")
                     continue
-                cell.parents = own.read
+                cell.parents = cell_inputs.read
                 if cell.state != "done":
                     seconds.add(cell, cell.run)
                 yield cell

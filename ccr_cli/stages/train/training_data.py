@@ -110,7 +110,7 @@ class TrainingData:
         return self.weights or judging.trust(self.triplets)
 
 
-def gather(sources: Sources, config: Any, options: TrainingOptions) -> TrainingData:
+def read_training_data(sources: Sources, config: Any, options: TrainingOptions) -> TrainingData:
     """Reads the data of training.
 
     Args:

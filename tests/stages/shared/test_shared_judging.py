@@ -13,16 +13,16 @@ from torch.nn.functional import normalize
 
 from ccr_cli.judges.base import Belief, load_judge
 from ccr_cli.nets.ragged import mean_rows
-from ccr_cli.stages.shared.judging import Embedded, judge_triplets
+from ccr_cli.stages.shared.judging import TripletEmbeddings, judge_triplets
 
 HOW: dict[str, Any] = {"seed": 0, "batch_size": 4}
 
 
-def embedded() -> tuple[Embedded, Belief[npt.NDArray[np.float64]]]:
+def embedded() -> tuple[TripletEmbeddings, Belief[npt.NDArray[np.float64]]]:
     generator = torch.Generator().manual_seed(0)
     v_VD, s_ND, t_ND = (normalize(torch.randn(n, 5, generator=generator), dim=1) for n in (3, 6, 6))
     p = np.random.default_rng(0).random((3, 6))
-    return Embedded(v_VD, s_ND, t_ND, torch.tensor([0, 0, 0, 1, 1, 2])), Belief(*p)
+    return TripletEmbeddings(v_VD, s_ND, t_ND, torch.tensor([0, 0, 0, 1, 1, 2])), Belief(*p)
 
 
 def test_kin_is_the_mean_of_the_other_captions_as_far_as_they_are_believed() -> None:
@@ -41,8 +41,8 @@ def test_kin_is_the_mean_of_the_other_captions_as_far_as_they_are_believed() -> 
 def test_captions_come_in_any_order_and_some_items_have_none() -> None:
     seen, p = embedded()
     order = torch.tensor([4, 0, 5, 2, 1, 3])
-    moved = Embedded(seen.v_VD[[2, 0, 1, 2]], seen.s_ND[order], seen.t_ND[order], 1 + seen.item_N[order] % 2)
-    kept = Embedded(seen.v_VD[[0, 1]], seen.s_ND[order], seen.t_ND[order], seen.item_N[order] % 2)
+    moved = TripletEmbeddings(seen.v_VD[[2, 0, 1, 2]], seen.s_ND[order], seen.t_ND[order], 1 + seen.item_N[order] % 2)
+    kept = TripletEmbeddings(seen.v_VD[[0, 1]], seen.s_ND[order], seen.t_ND[order], seen.item_N[order] % 2)
     assert torch.equal(moved.with_kin(p).v_ND, kept.with_kin(p).v_ND)
 
 
@@ -53,7 +53,7 @@ def test_sums_over_items_repeat_on_a_gpu() -> None:
     rows_ND = torch.randn(20_000, 64, generator=generator, device="cuda")
     item_N = torch.randint(0, 40, (20_000,), generator=generator, device="cuda")
     p = Belief(*np.random.default_rng(0).random((3, 20_000)))
-    seen = Embedded(rows_ND[:40], rows_ND, rows_ND.flip(0), item_N)
+    seen = TripletEmbeddings(rows_ND[:40], rows_ND, rows_ND.flip(0), item_N)
     offsets_V1 = torch.arange(0, 20_001, 500, device="cuda")
     means, sides = mean_rows(rows_ND, offsets_V1), seen.with_kin(p).v_ND
     assert all(torch.equal(means, mean_rows(rows_ND, offsets_V1)) for _ in range(20))
@@ -112,7 +112,7 @@ def test_a_model_that_has_collapsed_doubts_nothing(items: int) -> None:
     same = normalize(torch.ones(items, 5), dim=1)
     item_N = torch.arange(items).repeat_interleave(2)
     triplets = SimpleNamespace(langs=("es",))  # the triangle asks no texts and no truth
-    embedded = Embedded(same, same[item_N], same[item_N], item_N)
+    embedded = TripletEmbeddings(same, same[item_N], same[item_N], item_N)
     opinion = judge_triplets(load_judge("triangle"), "", embedded, triplets, **HOW)  # type: ignore[arg-type]
     for p_N in (opinion.p.VS, opinion.p.VT, opinion.p.ST):
         np.testing.assert_array_equal(p_N, np.ones(2 * items))

@@ -46,10 +46,10 @@ def test_gradients_of_two_processes_are_those_of_one_with_the_whole_batch(name: 
 
 def test_rows_are_divided_and_come_back_in_order() -> None:
     rows = torch.arange(10, 17)
-    parts = [Ranks(rank, 3).own(rows) for rank in range(3)]
+    parts = [Ranks(rank, 3).part_of(rows) for rank in range(3)]
     assert [part.tolist() for part in parts] == [[10, 11, 12], [13, 14, 15], [16, 10, 10]]
     assert torch.equal(torch.cat(parts)[:7], rows)
-    assert [Ranks(rank, 4).own(rows[:2]).tolist() for rank in range(4)] == [[10], [11], [10], [10]]
+    assert [Ranks(rank, 4).part_of(rows[:2]).tolist() for rank in range(4)] == [[10], [11], [10], [10]]
 
 
 @pytest.fixture(scope="module")

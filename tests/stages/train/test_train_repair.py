@@ -23,9 +23,9 @@ from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.triplets import Triplets
 from ccr_cli.stages.train.options import TrainingOptions
-from ccr_cli.stages.train.pair_list import Chosen
+from ccr_cli.stages.train.pair_list import PairSelection
 from ccr_cli.stages.train.sources import find_sources
-from ccr_cli.stages.train.training_data import gather
+from ccr_cli.stages.train.training_data import read_training_data
 
 CPU = ("--device", "cpu")
 TRAIN = ("--method", "infonce", "--epochs", "1", *toy.SMALL)
@@ -68,10 +68,10 @@ def material(
     sources = find_sources(inputs, "es")
     if mismatch:
         sources.noise = finished.find("noise")
-    sources.pairs = Chosen(listing.read(path), weighted)
+    sources.pairs = PairSelection(listing.read(path), weighted)
     from ccr_cli.methods.infonce import Config
 
-    return gather(sources, configure(Config, {"judge": judge}, "infonce"), TrainingOptions())
+    return read_training_data(sources, configure(Config, {"judge": judge}, "infonce"), TrainingOptions())
 
 
 def test_pairs_that_are_called_noisy_are_left_out(finished: Chain, exported: Path) -> None:
@@ -227,7 +227,7 @@ def test_triplets_that_are_selected_keep_their_languages() -> None:
     assert chosen.target == ["b-de", "a-fr", "b-fr"] and list(chosen.lang_N) == [0, 1, 1]
     assert [part.target for _, part in chosen.by_language()] == [["b-de"], ["a-fr", "b-fr"]]
     frame = pd.DataFrame({"slot_id": ["a", "b", "b"], "lang": ["fr", "fr", "de"], "p_clean": [0.1, 0.2, 0.3]})
-    chosen, p = Chosen(listing.PairsFile(Path("x"), frame, ""), True).apply(triplets)
+    chosen, p = PairSelection(listing.PairsFile(Path("x"), frame, ""), True).apply(triplets)
     assert chosen.target == ["b-de", "a-fr", "b-fr"] and p is not None and list(p.VT) == [0.3, 0.1, 0.2]
 
 

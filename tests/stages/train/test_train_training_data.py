@@ -25,7 +25,7 @@ from ccr_cli.stages.shared.triplets import Triplets
 from ccr_cli.stages.train import step
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import find_sources, with_noise
-from ccr_cli.stages.train.training_data import TrainingData, gather
+from ccr_cli.stages.train.training_data import TrainingData, read_training_data
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def material(root: Path, langs: str = "all", **settings: Any) -> TrainingData:
     sources = find_sources(inputs, "es+fr", "infonce")
     sources = with_noise(inputs, sources, options)
     config = infonce.Config(batch_size=16, buckets=512, dim=32, dropout=0.0, text_dropout=0.0, **settings)
-    return gather(sources, config, options)
+    return read_training_data(sources, config, options)
 
 
 def test_an_epoch_of_a_draw_has_each_caption_once(root: Path) -> None:
@@ -95,7 +95,7 @@ def test_another_language_of_an_item_is_no_negative(root: Path) -> None:
     assert float(made.step([torch.cat([own, other])], belief, judged=False)["infonce_vt"]) > 0
 
 
-def seen(triplets: Triplets) -> judging.Embedded:
+def seen(triplets: Triplets) -> judging.TripletEmbeddings:
     """Random vectors in which translations into the second language are far nearer to their captions."""
     generator = torch.Generator().manual_seed(0)
     n = len(triplets)
@@ -104,7 +104,7 @@ def seen(triplets: Triplets) -> judging.Embedded:
     wrong_N1 = torch.from_numpy(triplets.wrong["vt_wrong"].to_numpy(np.float32))[:, None]  # type: ignore[index]
     near_N1 = torch.from_numpy(np.where(triplets.lang_N == 1, 4.0, 1.0)).float()[:, None]
     t_ND = normalize((1 - wrong_N1) * near_N1 * s_ND + torch.randn(n, 16, generator=generator), dim=1)
-    return judging.Embedded(v_VD, s_ND, t_ND, triplets.item_N)
+    return judging.TripletEmbeddings(v_VD, s_ND, t_ND, triplets.item_N)
 
 
 @pytest.mark.parametrize("judge", ["gmm", "two-group"])
