@@ -1,0 +1,77 @@
+"""A command's options are declared once: a field of its dataclass is a flag, and an entry of the request if marked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+import typer
+from toy import Chain
+from typer.testing import CliRunner
+
+from ccr_cli.cli import app
+from ccr_cli.commands import common
+from ccr_cli.methods.infonce import Config
+from ccr_cli.stages.shared.options import default_request, option, request_of
+from ccr_cli.stages.train.options import TrainingOptions
+
+
+@dataclass(frozen=True)
+class Options:
+    size: int = option(3, "Size.", min=1, request=True)
+    words: str | None = option(
+        None,
+        "Words.",
+        "--word",
+        "-w",
+        request=True,
+        command_line=(list[str] | None, lambda words: "+".join(words) or None),
+    )
+    quietly: bool = option(False, "Hush.")
+    seed: int = 0
+
+
+def run(*arguments: str) -> tuple[int, Any]:
+    program, caught = typer.Typer(), []
+
+    @program.command()
+    @common.takes(Options)
+    def command(*, options: Options, other: str = "") -> None:
+        caught.append((options, other))
+
+    outcome = CliRunner().invoke(program, list(arguments))
+    return outcome.exit_code, caught[0] if caught else outcome.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "other"),
+    [
+        ((), Options(), ""),
+        (("--size", "5", "-w", "a", "--word", "b", "--quietly"), Options(5, "a+b", True), ""),
+        (("--seed", "7", "--other", "x"), Options(seed=7), "x"),
+    ],
+)
+def test_a_field_is_a_flag(arguments: tuple[str, ...], options: Options, other: str) -> None:
+    assert run(*arguments) == (0, (options, other))
+
+
+def test_a_flag_is_checked() -> None:
+    code, output = run("--size", "0")
+    assert code == 2 and "--size" in output
+
+
+def test_marked_fields_are_the_request() -> None:
+    assert request_of(Options(words="a"), size="five") == {"size": "five", "words": "a"}
+    assert default_request(Options) == {"size": 3, "words": None}
+
+
+def test_help_of_train_has_a_flag_for_every_field() -> None:
+    command = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    assert {field.name for field in fields(TrainingOptions)} <= {param.name for param in command.params}
+    assert all(param.help for param in command.params if param.name in {f.name for f in fields(TrainingOptions)})
+
+
+def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain) -> None:
+    marked, config = set(default_request(TrainingOptions)), {field.name for field in fields(Config)}
+    assert set(chain.find("run", "infonce").request) == (marked | config) - {"langs", "pairs"}
