@@ -229,9 +229,13 @@ class Method(nn.Module, ABC):
         """Entropy of each query's categories (Q,), 0 to 1; None if the method has no categories."""
         return None
 
+    def uncertainty_candidates(self) -> int:
+        """How many of the most similar items the uncertainty reads: 1 for the query alone, 0 for the whole gallery."""
+        return int(getattr(self.config, "candidates", 0))
+
     def uncertainty_scope(self) -> str:
         """What decides the uncertainty, for the signature: `gallery`, `topN` or `query`."""
-        candidates = getattr(self.config, "candidates", 0)
+        candidates = self.uncertainty_candidates()
         return f"top{candidates}" if candidates else "gallery"
 
 

@@ -193,6 +193,10 @@ class Method(base.Method):
         total_Q: Tensor = torch.special.entr(share_QK).sum(dim=1)
         return total_Q / math.log(max(share_QK.shape[1], 2))
 
+    def uncertainty_candidates(self) -> int:
+        """The query alone."""
+        return 1
+
     def uncertainty_scope(self) -> str:
         """The query alone."""
         return "query"

@@ -93,6 +93,10 @@ class Method(base.Method):
         confidence_Q: Tensor = self.confidence(sim_QG.topk(min(2, sim_QG.shape[1]), dim=1).values)
         return 1 - confidence_Q
 
+    def uncertainty_candidates(self) -> int:
+        """The two most similar items."""
+        return 2
+
     def uncertainty_scope(self) -> str:
         """Two candidates, calibrated."""
         return "top2-calibrated"

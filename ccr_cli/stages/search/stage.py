@@ -5,7 +5,6 @@ Shape suffixes: Q queries, V entries that are searched, K candidates of an index
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -245,7 +244,7 @@ class Searcher:
         if index is not None:
             facts = index_artifact.about(index)
             self._index = Index.read(index.file("index.faiss"), facts["type"], facts["effort"])
-            self._candidates = _candidate_count(self._method.uncertainty_scope())
+            self._candidates = self._method.uncertainty_candidates()
             self.ids: Sequence[str] = index_artifact.entries(index)
             return
         about: dict[str, Any] = {"features": self.features.id, "split": options.split, "find": options.find}
@@ -403,12 +402,6 @@ class Searcher:
     @cached_property
     def _root(self) -> Path | None:
         return dataset.media_root(self.data.artifact)
-
-
-def _candidate_count(scope: str) -> int:
-    """How many candidates a method's uncertainty reads: 1 for the query alone, 0 for the whole gallery."""
-    match = re.match(r"top(\d+)", scope)
-    return int(match[1]) if match else int(scope == "query")
 
 
 def search(
