@@ -12,7 +12,7 @@ from ccr_cli.report.tables import results, retrieval
 
 def view(lang: str, rows: list[tuple[str, float, int, float]], **other: object) -> results.View:
     frame = pd.DataFrame(rows, columns=["label", "noise", "seed", "SumR"]).assign(noise_seed=-1)
-    frame["key"] = pd.Series([results.Setting((("protocol", "full"),))] * len(frame), dtype=object)
+    frame["key"] = pd.Series([results.ViewSetting((("protocol", "full"),))] * len(frame), dtype=object)
     told: dict[str, Any] = {
         "split": "test",
         "role": "target",

@@ -352,7 +352,7 @@ def _ours(pair: PublishedMatch, noise: float, metrics: Sequence[str]) -> Iterato
     distinctions = _distinctions(mine)
     table = results.aggregate(mine, ["key", "noise_kind", "label", "encoder"], metrics)
     for key, line in table.iterrows():
-        own, kind, label, encoder = cast(tuple[results.Setting, str, str, str], key)
+        own, kind, label, encoder = cast(tuple[results.ViewSetting, str, str, str], key)
         cells = [_noise(noise), Cell(label + distinctions[own, kind]), Cell(YOURS)]
         figures = [Cell(int(line[(metrics[0], "n")])), *(spread(line[metric]) for metric in metrics)]
         yield Row([*cells, *figures, _encoder_cell(encoder), Cell("")], block=percent(noise))
@@ -366,7 +366,7 @@ def _encoder_cell(named: str) -> Cell:
     return Cell(named, shown=named or "not named")
 
 
-def _distinctions(mine: pd.DataFrame) -> dict[tuple[results.Setting, str], str]:
+def _distinctions(mine: pd.DataFrame) -> dict[tuple[results.ViewSetting, str], str]:
     """By setting and kind of noise, what distinguishes our own settings."""
     pairs = dict.fromkeys(zip(mine["key"], mine["noise_kind"], strict=True))
     fields = {(key, kind): {**key.fields, "noise": kind} for key, kind in pairs}

@@ -95,9 +95,9 @@ class View:
         return HEADLINES[self.figure][1]
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> ViewSetting:
         """What all of its results have in common."""
-        setting: Setting = self.frame["key"].iloc[0]
+        setting: ViewSetting = self.frame["key"].iloc[0]
         return setting
 
     @property
@@ -110,7 +110,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ViewSetting:
     """Everything that two comparable scores have in common."""
 
     items: tuple[tuple[str, str], ...]
@@ -123,7 +123,7 @@ class Setting:
     def __str__(self) -> str:
         return "|".join(f"{key}:{value}" for key, value in self.items)
 
-    def __lt__(self, other: Setting) -> bool:
+    def __lt__(self, other: ViewSetting) -> bool:
         return str(self) < str(other)
 
 
@@ -238,13 +238,13 @@ def _trained_on(row: Mapping[str, Any], fact: RunFacts) -> str:
     return trained_on or (fact.data or UNKNOWN if row["zero_shot"] else ITSELF)
 
 
-def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, Setting]:
+def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, ViewSetting]:
     """Kind and seed of the noise, and the setting."""
     own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang", "trained_on")
     kind, seed = fact.noise_kind, NO_NOISE if fact.noise_seed is None else fact.noise_seed
     signed: Signature | None = row["signed"]
     if signed is None:
-        return kind, seed, Setting(tuple((key, str(row[key])) for key in own))
+        return kind, seed, ViewSetting(tuple((key, str(row[key])) for key in own))
     if noise := read_noise(signed.noise):
         kind, seed = (noise[0] if kind == "none" else kind), noise[1]
     fields = {key: value for key, value in signed.fields.items() if key not in ("noise", "unc")}
@@ -253,7 +253,7 @@ def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, Setti
     if signed.runs > 1:  # an ensemble has a row of its own, beside its runs
         fields["sim"] = sim_value()
     rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": str(row["trained_on"])}
-    return kind, seed, Setting(tuple(rest.items()))
+    return kind, seed, ViewSetting(tuple(rest.items()))
 
 
 def repeated(frame: pd.DataFrame) -> list[list[str]]:
