@@ -57,7 +57,7 @@ class CardFacts:
 
 
 @dataclass(frozen=True)
-class DualEncoder:
+class ExportedEncoder:
     """One dual encoder of the run, exported to a folder."""
 
     number: int
@@ -75,13 +75,13 @@ class DualEncoder:
         return any(step["layer"] in OF_ROWS for step in self.visual)
 
 
-def card(facts: CardFacts, model: DualEncoder) -> str:
+def card(facts: CardFacts, model: ExportedEncoder) -> str:
     """The card of one dual encoder."""
     layers = [line for step in model.visual if (line := _torch_line(step))]
     return _render(facts, model.sentence_transformers, model=model, layers=layers)
 
 
-def joint_card(facts: CardFacts, models: Sequence[DualEncoder], folders: Sequence[str]) -> str:
+def joint_card(facts: CardFacts, models: Sequence[ExportedEncoder], folders: Sequence[str]) -> str:
     """The card of a run of several dual encoders: their folders, and how to join them."""
     return _render(facts, models[0].sentence_transformers, model=None, folders=list(folders))
 

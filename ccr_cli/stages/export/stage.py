@@ -26,7 +26,7 @@ from ccr_cli.nets.plain import Plain, PlainText
 from ccr_cli.nets.text import GivenTextEncoder
 from ccr_cli.stages.export import onnx_text
 from ccr_cli.stages.export.encode import Encoder
-from ccr_cli.stages.export.model_card import CardFacts, DualEncoder, card, joint_card
+from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card, joint_card
 from ccr_cli.stages.export.text_side import tokenizer_of, write_layers, write_text
 from ccr_cli.stages.shared.embedding import encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, require_parent
@@ -127,7 +127,7 @@ def _write(
         layout = write_text(plain, tokenizer, place)
         source = {"kind": "features", "dim": settings["visual_dim"], "encoder": facts.encoder, "what": _VISUAL}
         steps = write_layers(place, "visual", plain, source, {})
-        models.append(DualEncoder(number, len(plains), layout, steps, plain.dim))
+        models.append(ExportedEncoder(number, len(plains), layout, steps, plain.dim))
         (place / "README.md").write_text(card(facts, models[-1]), encoding="utf-8")
         text_TD.append(sample.text(place, plain, layout))
         visual_VD.append(Encoder(place).encode_visual(sample.rows))

@@ -26,7 +26,7 @@ from toy import Chain
 from ccr_cli.artifacts import base, dataset, evaluation
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.export.encode import Encoder
-from ccr_cli.stages.export.model_card import CardFacts, DualEncoder, card, fenced, text
+from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card, fenced, text
 from ccr_cli.stages.export.stage import check_similarities
 from ccr_cli.stages.shared.embedding import encode_and_embed
 from ccr_cli.stages.shared.load_run import load_method
@@ -229,7 +229,7 @@ def test_what_a_card_can_say(chain: Chain) -> None:
         onnx=True,
     )
     layers = [{"layer": kind, "slope": 0.2} for kind in ("mean", "leaky_relu", "gelu", "unit")]
-    content = card(facts, DualEncoder(1, 1, True, layers, 12))
+    content = card(facts, ExportedEncoder(1, 1, True, layers, 12))
     data = front_matter(content)
     assert data["base_model"] == facts.text_encoder and data["language"] == ["en", "zh-Hant"]
     assert (data["library_name"], data["pipeline_tag"]) == ("sentence-transformers", "sentence-similarity")
