@@ -35,7 +35,7 @@ _SEEDED = ("seed", "triplets", "dropped", "validation")
 
 
 @dataclass(frozen=True)
-class Setting:
+class ComparedSetting:
     """What two results must agree in to be compared: queries, galleries, rules, and what would not be mixed up."""
 
     fields: tuple[str, ...]
@@ -60,10 +60,10 @@ class RunResult:
         return signature.fields | {"protocol": str(replace(signature.rules, trained_on=""))}
 
     @property
-    def setting(self) -> Setting:
+    def setting(self) -> ComparedSetting:
         """What results that are compared with it must agree in."""
         fields = tuple(self.fields[key] for key in MUST_AGREE)
-        return Setting(fields, self.result["fusion"] != "none", self.result.get("reading") or "")
+        return ComparedSetting(fields, self.result["fusion"] != "none", self.result.get("reading") or "")
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class System:
     """Runs that differ only in their seeds, with their results by setting."""
 
     label: str
-    runs: Sequence[Mapping[Setting, RunResult]]
+    runs: Sequence[Mapping[ComparedSetting, RunResult]]
 
-    def signature(self, setting: Setting) -> str:
+    def signature(self, setting: ComparedSetting) -> str:
         """The signature of its results; where values differ between seeds, all of them."""
         signatures = [run[setting].result["signature"].fields for run in self.runs]
         return str(Signature(**{key: "+".join(dict.fromkeys(fields[key] for fields in signatures)) for key in KEYS}))
@@ -212,7 +212,7 @@ def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]]) -> list
                 identity = [kept | {"noise": noise}, parents]
         groups.setdefault(base.canonical_json(identity), []).append(run_id)
     members = list(groups.values())
-    by_setting: dict[str, dict[Setting, RunResult]] = {}
+    by_setting: dict[str, dict[ComparedSetting, RunResult]] = {}
     for run_id, own in results.items():
         for one in own:
             by_setting.setdefault(run_id, {}).setdefault(one.setting, one)
@@ -263,16 +263,18 @@ def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
     )
 
 
-def _usual(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> list[Setting]:
+def _usual(settings: Sequence[ComparedSetting], first: Mapping[ComparedSetting, RunResult]) -> list[ComparedSetting]:
     """The plain queries in the target language; where there are none, those in the source language."""
     plain = [setting for setting in settings if not setting.fused and not setting.reading]
     target = [setting for setting in plain if first[setting].result["role"] == "target"]
     return target or plain or list(settings)
 
 
-def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> dict[Setting, str]:
+def _names(
+    settings: Sequence[ComparedSetting], first: Mapping[ComparedSetting, RunResult]
+) -> dict[ComparedSetting, str]:
     """What each comparison is about; with as much of the signature as it takes to have no name twice."""
-    parts: dict[Setting, list[str]] = {}
+    parts: dict[ComparedSetting, list[str]] = {}
     for setting in settings:
         result, protocol = first[setting].result, first[setting].fields["protocol"]
         parts[setting] = [f"{result['data']} {result['split']}"] + [protocol] * (protocol != "full")
@@ -287,7 +289,7 @@ def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> d
     return {setting: ", ".join(words) for setting, words in parts.items()}
 
 
-def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Comparison]:
+def _compare(setting: ComparedSetting, systems: Sequence[System], what: str) -> list[Comparison]:
     """Every other system against the first, in one setting."""
     ranked = [[_galleries(run[setting]) for run in system.runs] for system in systems]
     for system, runs in zip(systems, ranked, strict=True):
