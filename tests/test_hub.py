@@ -22,7 +22,7 @@ from ccr_cli import hub
 from ccr_cli.encoders import clip
 from ccr_cli.errors import ArtifactError, UnavailableError
 from ccr_cli.nets.text import build_text_encoder
-from ccr_cli.translators import _models, hf
+from ccr_cli.translators import _seq2seq, hf
 
 CPU = torch.device("cpu")
 NAME = "someone/tiny"
@@ -239,7 +239,7 @@ def test_a_damaged_list_of_weights(index: str, tmp_path: Path) -> None:
 def test_what_doctor_is_told(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = clip.Config().model
     assert clip.missing() == (f"the default model {name} is not on this machine", f"hf download {name}")
-    assert hf.missing() is not None and _models.FALLBACK in hf.missing()[1]  # type: ignore[index]
+    assert hf.missing() is not None and _seq2seq.FALLBACK in hf.missing()[1]  # type: ignore[index]
     bert(tmp_path / "model")
     monkeypatch.setattr(sys.modules[__name__], "NAME", "Helsinki-NLP/opus-mt-en-zh")
     into_cache(tmp_path / "model", cache)

@@ -1,9 +1,8 @@
-"""What all engines of sequence-to-sequence models share: the model, its languages, batches, scores, memory.
+"""What hf and ct2 share: models and their licences, languages, batches, scores and memory.
 
-Texts go through the model in batches of similar length, the longest first. When memory runs out, batches are
-half as large from there on. The score of a translation is the mean log-probability of its tokens, the end of
-the sentence included, what was forced on the model (a language) not; only over tokens that the search may take,
-so that it does not depend on the program that computes it.
+Texts go through the model in batches of similar length, longest first. When memory runs out, batches are halved
+from there on. The score of a translation is the mean log-probability of its tokens: including the end of the sentence,
+without a forced language token, and over the tokens that the search may choose, so that both engines compute the same.
 """
 
 from __future__ import annotations
@@ -21,12 +20,27 @@ from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, ResourceError, UnavailableError, UsageError
 from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators import apertium, recorded
-from ccr_cli.translators._models import default_model, licence, non_commercial
-from ccr_cli.translators._routes import route
+from ccr_cli.translators._languages import has_code, iso3, nllb, primary, script, usually_written
 from ccr_cli.translators.base import Translation
 
-_TOO_MUCH = "(?i)out ?of ?memory|can't allocate memory"
-"""How torch (on a GPU, on a CPU) and CTranslate2 say that memory ran out."""
+FALLBACK = "facebook/m2m100_418M"
+"""For pairs without an OPUS-MT model, or (English to Japanese) with one that was measured on the Bible alone."""
+_OPUS = """
+en-ar en-bg en-cs en-da en-de en-es en-et en-fi en-fr en-hi en-hu en-id en-it en-nl en-ru en-sv en-uk en-vi en-zh
+ar-en bg-en cs-en da-en de-en es-en et-en fi-en fr-en hi-en hu-en id-en it-en ja-en ko-en nl-en pl-en ru-en sv-en
+tr-en uk-en vi-en zh-en de-es de-fr es-de es-fr fr-de fr-es
+"""
+OPUS_PAIRS = tuple(_OPUS.split())
+"""Pairs whose default model is `Helsinki-NLP/opus-mt-SOURCE-TARGET`."""
+_LICENCES = {
+    "nllb": "CC-BY-NC-4.0",
+    "madlad": "Apache-2.0",
+    "m2m100": "MIT",
+    "opus-mt": "Apache-2.0 or CC-BY-4.0, see the model's card",
+}
+"""By part of the model's name."""
+_OUT_OF_MEMORY = re.compile("(?i)out ?of ?memory|can't allocate memory")
+"""In errors of torch (on a GPU, on a CPU) and CTranslate2."""
 
 Decoded = tuple[list[int], float]
 """Tokens of a translation, special ones included, and its score."""
@@ -34,37 +48,37 @@ Decoded = tuple[list[int], float]
 
 @dataclass(frozen=True)
 class Options:
-    """Options that all of these engines have."""
+    """Options of both engines."""
 
     model: str = ""
-    """Name on the hub, or a folder; by default OPUS-MT of the pair, else facebook/m2m100_418M."""
+    """Name on the hub, or a folder; default: OPUS-MT for the pair, else facebook/m2m100_418M."""
 
     back_model: str = ""
-    """Model of the ways back (`--back`, `--queries`, `--rounds 2`); by default `model`."""
+    """Model for translating back (`--back`, `--queries`, `--rounds 2`); default: `model`."""
 
     revision: str = "main"
     """Branch, tag or commit on the hub, of `model` and `back_model`."""
 
     num_beams: int = 1
-    """Beams of the search; 1 is greedy."""
+    """Number of beams; 1 is greedy search."""
 
     max_new_tokens: int = 128
-    """Most tokens of a translation."""
+    """Largest number of tokens of a translation."""
 
     batch_tokens: int = 4096
-    """Source tokens of one batch, padding included, once a beam; halved when memory runs out."""
+    """Source tokens per batch, with padding, times the number of beams; halved when memory runs out."""
 
     dtype: str = "auto"
     """Precision of the weights; auto depends on the device."""
 
     source_code: str = ""
-    """The model's own name of the source language; by default made from the BCP 47 tag."""
+    """The model's code of the source language; made from the BCP 47 tag by default."""
 
     target_code: str = ""
-    """The model's own name of the target language; by default made from the BCP 47 tag."""
+    """The model's code of the target language; made from the BCP 47 tag by default."""
 
     prefix: str = ""
-    """Put before every text, for a T5 such as `translate English to German: `."""
+    """Text before every source text; a T5 may need `translate English to German: `."""
 
     DTYPES: ClassVar[tuple[str, ...]] = ("auto",)
 
@@ -72,27 +86,27 @@ class Options:
         """Checks the values.
 
         Raises:
-            ValueError: If one of them cannot be.
+            ValueError: If one is out of range.
         """
         if min(self.num_beams, self.max_new_tokens, self.batch_tokens) < 1:
-            raise ValueError("num_beams, max_new_tokens and batch_tokens are at least 1")
+            raise ValueError("num_beams, max_new_tokens and batch_tokens must be at least 1")
         if self.dtype not in self.DTYPES:
-            raise ValueError(f"dtype is one of {', '.join(self.DTYPES)}, not {self.dtype!r}")
+            raise ValueError(f"unknown dtype {self.dtype!r}; choose from {', '.join(self.DTYPES)}")
 
 
 class Seq2Seq(ABC):
-    """A model set up for one pair. Its weights are read when the first text is to be translated.
+    """A model set up for one pair. Its weights are read when the first text comes.
 
     Args:
         source: Language of the texts, BCP 47.
         target: Language of the translations.
         config: Options.
-        dataset_dir: The data set's folder; its recorded pairs are named where the model is missing.
+        dataset_dir: The data set's folder; an error for a missing model lists its recorded pairs.
         device: `auto`, or a device.
 
     Raises:
-        UnavailableError: If the model is not on this machine and cannot be fetched (said within five
-            seconds), or does not know a language.
+        UnavailableError: If the model is not on this machine and cannot be fetched within five seconds, or does
+            not know a language.
         UsageError: If the model is of an unknown family.
     """
 
@@ -100,7 +114,7 @@ class Seq2Seq(ABC):
 
     def __init__(self, source: str, target: str, config: Options, *, dataset_dir: Path | None, device: str) -> None:
         self.config = config
-        self.device = self._found(device)
+        self.device = self._checked(device)
         self.dtype = self._precision()
         name = config.model or default_model(source, target)
         self.located = hub.locate(name, config.revision, _alternatives(dataset_dir, source, target))
@@ -111,20 +125,20 @@ class Seq2Seq(ABC):
             warnings.filterwarnings("ignore", message="Recommended: pip install sacremoses")
             try:
                 self._architecture: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            except (OSError, ValueError) as error:  # a family that transformers does not know, code of its own, no JSON
+            except (OSError, ValueError) as error:  # an unknown family, code of its own, no JSON
                 raise UsageError(f"transformers cannot read {name}: {str(error).splitlines()[0]}") from None
             try:
                 self._tokenizer: Any = AutoTokenizer.from_pretrained(
                     folder, local_files_only=True, trust_remote_code=False
                 )
-            except Exception as error:  # of files that are missing or damaged every family says something else
+            except Exception as error:  # each family raises another one
                 reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
                 raise ArtifactError(f"the tokenizer of {name} cannot be read ({reason})") from None
         self._route = route(name, self._architecture.model_type, self._tokenizer, source, target, config)
-        self._given = int(self._route.forced_token is not None)
+        self._forced = int(self._route.forced_token is not None)
         positions = int(getattr(self._architecture, "max_position_embeddings", None) or 2**31)
         self._longest_source = min(int(self._tokenizer.model_max_length), positions)
-        self._longest_output = min(config.max_new_tokens + self._given, positions - 2)
+        self._longest_output = min(config.max_new_tokens + self._forced, positions - 2)
         self._batch_tokens = config.batch_tokens
         self._licence = licence(self.located.label, self.located.folder)
         if non_commercial(self._licence):
@@ -135,11 +149,11 @@ class Seq2Seq(ABC):
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
         """Yields translations batch by batch; a text that is too long for the model fails alone.
 
-        Batches are formed over all texts, known or not, and one with an unknown text is translated whole: so a run
-        that was stopped and goes on sees the same batches, and gives the same bytes, as one that was not.
+        Batches are formed over all texts, known or not, and a batch with an unknown text is translated whole: so a
+        resumed run has the same batches, and gives the same bytes, as an uninterrupted one.
         """
-        done = set(known)
-        yield from (entry for entry in self._results(texts, done) if entry[0] not in done)
+        positions = set(known)
+        yield from (entry for entry in self._results(texts, positions) if entry[0] not in positions)
 
     def _results(self, texts: list[str], known: set[int]) -> Iterator[tuple[int, Translation]]:
         todo = [i for i, text in enumerate(texts) if text.strip()]
@@ -150,7 +164,7 @@ class Seq2Seq(ABC):
         queue = []
         for i, sentence in zip(todo, ids, strict=True):
             if len(sentence) > self._longest_source:
-                error = f"{len(sentence)} tokens, and the model reads {self._longest_source}"
+                error = f"{len(sentence)} tokens are more than the {self._longest_source} that the model reads"
                 yield i, Translation(None, error=error)
             else:
                 queue.append((i, sentence))
@@ -160,20 +174,19 @@ class Seq2Seq(ABC):
             if known.issuperset(i for i, _ in batch):
                 queue = queue[len(batch) :]
                 continue
-            found = self._try([sentence for _, sentence in batch])
-            if found is None:
+            decoded = self._try([sentence for _, sentence in batch])
+            if decoded is None:
                 self._batch_tokens = len(batch) // 2 * len(batch[0][1]) * self.config.num_beams
                 continue
             queue = queue[len(batch) :]
-            said = self._tokenizer.batch_decode(
-                [tokens[self._given :] for tokens, _ in found], skip_special_tokens=True
-            )
-            for (i, _), text, (_, score) in zip(batch, said, found, strict=True):
+            outputs = [tokens[self._forced :] for tokens, _ in decoded]
+            translations = self._tokenizer.batch_decode(outputs, skip_special_tokens=True)
+            for (i, _), text, (_, score) in zip(batch, translations, decoded, strict=True):
                 text = text.strip()
-                yield i, Translation(text, score) if text else Translation(None, error="the model gave nothing")
+                yield i, Translation(text, score) if text else Translation(None, error="the model returned nothing")
 
     def describe(self) -> dict[str, str]:
-        """Says what translates."""
+        """Names the model, its revision, the libraries and the search."""
         search = "greedy" if self.config.num_beams == 1 else f"{self.config.num_beams} beams"
         facts = {
             "engine": self.ENGINE,
@@ -189,7 +202,7 @@ class Seq2Seq(ABC):
         return facts
 
     def identity(self) -> dict[str, Any]:
-        """The model by its commit or its content, its precision, the search, how it is told the languages, versions."""
+        """The model by its commit or its content, its precision, the search, the languages and the versions."""
         local = hub.identity(self.config.model)
         return {
             "engine": self.ENGINE,
@@ -204,13 +217,13 @@ class Seq2Seq(ABC):
         }
 
     def _try(self, sentences: list[list[int]]) -> list[Decoded] | None:
-        """Translates a batch; None where that took more memory than there is."""
+        """Translates a batch; None if memory ran out."""
         try:
             return self._decode(sentences)
         except (RuntimeError, MemoryError) as error:
             if not _out_of_memory(error):
                 raise
-        # Only here, outside of the handler, has the error let go of what the batch occupied.
+        # Outside the handler: there the error still holds the memory of the batch.
         if len(sentences) == 1:
             raise ResourceError(
                 f"out of memory while translating one text with {self.located.label}",
@@ -220,10 +233,14 @@ class Seq2Seq(ABC):
         self._free()
         return None
 
-    def _found(self, device: str) -> str:
-        """The device, `auto` decided; one that is not there is refused."""
+    def _checked(self, device: str) -> str:
+        """The device, with `auto` resolved.
+
+        Raises:
+            UnavailableError: If it does not exist.
+        """
         if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", device):
-            raise UsageError(f"--device is auto, cpu or cuda, not {device!r}")
+            raise UsageError(f"unknown device {device!r}; choose auto, cpu or cuda")
         if device == "cpu":
             return device
         gpus = self._gpus()
@@ -231,52 +248,213 @@ class Seq2Seq(ABC):
             return "cuda" if gpus else "cpu"
         if int(device.partition(":")[2] or 0) >= gpus:
             count = f"{gpus} CUDA devices" if gpus else "no CUDA device"
-            raise UnavailableError(f"there is no device {device} here: {self.ENGINE} sees {count}", hint="--device cpu")
+            raise UnavailableError(f"no device {device}: {self.ENGINE} sees {count}", hint="--device cpu")
         return device
 
     @abstractmethod
     def _gpus(self) -> int:
-        """How many GPUs the engine sees."""
+        """Number of GPUs that the engine sees."""
 
     @abstractmethod
     def _precision(self) -> str:
-        """Decides the precision, `auto` by the device."""
+        """The precision, with `auto` resolved by the device."""
 
     @abstractmethod
     def _version(self) -> str:
-        """Names the libraries that compute, with their versions."""
+        """The libraries with their versions."""
 
     @abstractmethod
     def _decode(self, sentences: list[list[int]]) -> list[Decoded]:
         """Translates a batch of tokenised texts, the longest first."""
 
     def _free(self) -> None:
-        """Gives memory back that is kept for later."""
+        """Frees cached memory."""
         return
 
 
 def identity(config: Options) -> dict[str, str]:
-    """What a request records: a model's folder by its content, wherever it lies."""
-    found = {"model": hub.identity(config.model), "back_model": hub.identity(config.back_model)}
-    return {option: content["model"] for option, content in found.items() if content}
+    """What a request records: a model in a folder by its content."""
+    contents = {"model": hub.identity(config.model), "back_model": hub.identity(config.back_model)}
+    return {option: content["model"] for option, content in contents.items() if content}
 
 
 def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:
-    """Cannot be said: a model may be anywhere."""
+    """Unknown: a model may be anywhere."""
     return None
 
 
 def _out_of_memory(error: Exception) -> bool:
-    """Whether an error of torch, CTranslate2 or Python says that memory ran out."""
-    return isinstance(error, MemoryError) or re.search(_TOO_MUCH, f"{type(error).__name__}: {error}") is not None
+    return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}") is not None
 
 
 def _alternatives(dataset_dir: Path | None, source: str, target: str) -> str:
-    """What to do without the model: other engines, and the pairs that need none."""
-    ways = ["--set model=FOLDER"]
+    """The hint for a missing model: other engines, and the pairs that need no model."""
+    options = ["--set model=FOLDER"]
     if apertium.reaches(source, target):
-        ways.append("--engine apertium")
+        options.append("--engine apertium")
     if dataset_dir:
-        known = ", ".join(f"{a}->{b}" for a, b in recorded.pairs(dataset_dir))
-        ways.append(f"--engine recorded (recorded in this data set: {known or 'nothing'})")
-    return "or " + ", or ".join(ways)
+        recorded_pairs = ", ".join(f"{a}->{b}" for a, b in recorded.pairs(dataset_dir))
+        options.append(f"--engine recorded (recorded in this data set: {recorded_pairs or 'nothing'})")
+    return "or " + ", or ".join(options)
+
+
+def default_model(source: str, target: str) -> str:
+    """Returns the model for a pair: OPUS-MT where one is known to exist, else M2M100."""
+    pair = f"{primary(source)}-{primary(target)}"
+    return f"Helsinki-NLP/opus-mt-{pair}" if pair in OPUS_PAIRS else FALLBACK
+
+
+def licence(model: str, folder: Path | None = None) -> str:
+    """Returns the licence of a model: from its card, else by its name.
+
+    Args:
+        model: Its name on the hub, or its folder's.
+        folder: The model's folder, with its card (README.md) if that was fetched.
+    """
+    if folder and (stated := hub.licence(folder)):
+        return stated
+    name = model.lower()
+    return next((text for key, text in _LICENCES.items() if key in name), "see the model's card")
+
+
+def non_commercial(licence: str) -> bool:
+    """Whether a licence forbids commercial use: CC-BY-NC and its kin."""
+    return re.search(r"\bnc\b|non-?commercial", licence.lower()) is not None
+
+
+def planned(source: str, target: str, config: Options) -> dict[str, str]:
+    """Names the model of a pair without fetching or loading it.
+
+    Returns:
+        `model`, `revision`, `licence`, and `here`: yes, or no if the model would have to be fetched.
+    """
+    name = config.model or default_model(source, target)
+    located = hub.find(name, config.revision)
+    label = located.label if located else name
+    return {
+        "model": label,
+        "revision": located.revision if located else config.revision,
+        "licence": licence(label, located.folder if located else None),
+        "here": "yes" if located else "no",
+    }
+
+
+def missing() -> tuple[str, str] | None:
+    """Tells `ccr doctor` that no default model is on this machine, and how to get one; None if one is."""
+    models = [FALLBACK, *(f"Helsinki-NLP/opus-mt-{pair}" for pair in OPUS_PAIRS)]
+    if any(hub.missing(model) is None for model in models):
+        return None
+    return "none of its default models is on this machine", f"hf download {FALLBACK}, or --set model=FOLDER"
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a model receives the languages."""
+
+    prefix: str = ""
+    """Text before every source text."""
+    forced_token: int | None = None
+    """Id of the first token of every translation."""
+    codes: tuple[str, ...] = ()
+    """The model's codes of both languages, if they are tokens."""
+
+
+def route(model: str, family: str, tokenizer: Any, source: str, target: str, config: Any) -> Route:
+    """Determines how a model receives the languages, and sets the tokenizer's source language.
+
+    Args:
+        model: Its name, for messages.
+        family: The `model_type` of its configuration.
+        tokenizer: Its tokenizer.
+        source: BCP 47.
+        target: BCP 47.
+        config: The engine's Config: source_code, target_code and prefix override.
+
+    Raises:
+        UnavailableError: If the model does not know one of the languages or its script.
+        UsageError: If the family is unknown.
+    """
+    if family == "marian":
+        return Route(config.prefix or _marian_token(model, tokenizer, source, target, config.target_code))
+    if family == "m2m_100":
+        if hasattr(tokenizer, "lang_code_to_token"):  # M2M100 and WMT21: de, zh, ...
+            codes = [config.source_code or primary(source), config.target_code or primary(target)]
+            known = set(tokenizer.lang_code_to_token)
+        else:  # NLLB: deu_Latn, zho_Hans, ...
+            codes = [config.source_code or nllb(source), config.target_code or nllb(target)]
+            known = {token for token in codes if _token_id(tokenizer, token) is not None}
+        for code in codes:
+            if code not in known:
+                raise _unknown(model, code)
+        if hasattr(tokenizer, "lang_code_to_token") and not config.target_code:
+            _refuse_script(model, target, codes[1])
+        tokenizer.src_lang = codes[0]
+        token = codes[1] if codes[1] not in getattr(tokenizer, "lang_code_to_token", {}) else f"__{codes[1]}__"
+        return Route(config.prefix, tokenizer.convert_tokens_to_ids(token), tuple(codes))
+    if family in ("t5", "umt5", "mt5"):
+        if config.prefix:
+            return Route(config.prefix)
+        code = config.target_code or primary(target)
+        if _token_id(tokenizer, f"<2{code}>") is not None:  # MADLAD-400
+            if not config.target_code:
+                _refuse_script(model, target, code)
+            return Route(f"<2{code}> ")
+        if _token_id(tokenizer, "<2en>") is not None:
+            raise _unknown(model, f"<2{code}>")
+        raise UsageError(
+            f"{model} is a T5 without language tokens; it needs a prefix",
+            hint="--set 'prefix=translate English to German: '",
+        )
+    raise UsageError(
+        f"{model} is of the family {family!r}; ccr translates with marian, m2m_100 (M2M100, NLLB) and t5 (MADLAD)"
+    )
+
+
+def _marian_token(model: str, tokenizer: Any, source: str, target: str, override: str) -> str:
+    """`>>deu<< ` for a Marian model with several target languages, "" for one with a single one."""
+    known = set(getattr(tokenizer, "supported_language_codes", []))
+    if not known:
+        _refuse_pair(model, tokenizer, source, target)
+        return ""
+    code, writing = iso3(target), script(target)
+    scripted, plain = [f"{code}_{writing}"], [code, primary(target)]
+    if primary(target) == "zh":
+        scripted, plain = [f"cmn_{writing}", f"zho_{writing}"], ["zho", "cmn", "zh"]
+    for candidate in [override] if override else scripted + plain:
+        if f">>{candidate}<<" in known:
+            if candidate in plain and not override:
+                _refuse_script(model, target, candidate)
+            return f">>{candidate}<< "
+    raise _unknown(model, override or scripted[0])
+
+
+def _refuse_pair(model: str, tokenizer: Any, source: str, target: str) -> None:
+    """Refuses the wrong direction of a model for one pair, if its tokenizer names the pair."""
+    for side, lang in (("source_lang", source), ("target_lang", target)):
+        named = str(getattr(tokenizer, side, None) or "")
+        if has_code(named) and primary(named) != primary(lang):
+            raise UnavailableError(
+                f"{model} translates {tokenizer.source_lang} into {tokenizer.target_lang}, not {source} into {target}",
+                hint="--set model=NAME translates out of the source language, --set back_model=NAME back into it",
+            )
+
+
+def _refuse_script(model: str, lang: str, code: str) -> None:
+    """Refuses a language in an unusual script if the model has one code for both scripts."""
+    if not usually_written(lang):
+        raise UnavailableError(
+            f"{model} has one code for {lang} and {primary(lang)}: the script would be lost",
+            hint=f"--set target_code={code} accepts that, --set model=NAME uses another model",
+        )
+
+
+def _token_id(tokenizer: Any, token: str) -> int | None:
+    number = tokenizer.convert_tokens_to_ids(token)
+    return None if number is None or number == tokenizer.unk_token_id else int(number)
+
+
+def _unknown(model: str, code: str) -> UnavailableError:
+    return UnavailableError(
+        f"{model} does not know the language {code}",
+        hint="--set model=NAME for another model, --set target_code=CODE for its code of the language",
+    )

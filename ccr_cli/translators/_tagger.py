@@ -1,9 +1,9 @@
-"""apertium-tagger, but every text is tagged as if it came alone. A program for Apertium's pipe; nobody imports it.
+"""apertium-tagger, with every text tagged as if it came alone. A program for Apertium's pipe; no module imports it.
 
-Arguments: the real program, then its own. Where a word may be of parts of speech in a combination that it was not
-trained on, Apertium's HMM tagger takes the nearest it knows, and overwrites with it what unknown words may be: from
-there on it tags all texts differently. Asked to (`-d`), it says when that happens; here it is then started anew for
-the next text, which takes milliseconds. The perceptron tagger (`-x`) has no such memory.
+Arguments: the real program, then its own. If a word has an unknown combination of parts of speech, Apertium's HMM
+tagger takes the nearest known one and overwrites with it the parts of speech of unknown words: from then on it tags all
+texts differently. With `-d` it reports that; then a new process, started within milliseconds, tags the next text. The
+perceptron tagger (`-x`) has no such memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 _LONG = 8192
-"""Bytes of a text from which on it gets a process of its own: less than fills a pipe, whatever comes out."""
+"""Bytes above which a text gets its own process: fewer than fill a pipe."""
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
         else:
             tagger = tagger or _start(command)
             tagged = _tag(tagger, text)
-            if _has_spoken(tagger):
+            if _has_reported(tagger):
                 tagger.kill()
                 tagger.communicate()
                 tagger = None
@@ -60,7 +60,7 @@ def _tag(tagger: subprocess.Popen[bytes], text: bytes) -> bytes:
     return tagged
 
 
-def _has_spoken(tagger: subprocess.Popen[bytes]) -> bool:
+def _has_reported(tagger: subprocess.Popen[bytes]) -> bool:
     assert tagger.stderr
     return bool(tagger.stderr.read())
 

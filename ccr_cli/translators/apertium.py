@@ -3,15 +3,13 @@ r"""Apertium, the rule-based engine of Debian and Ubuntu; needs no model.
 Forcada et al., "Apertium: a free/open-source platform for rule-based machine translation", Machine
 Translation 25, 2011. A pair that is not installed is chained over one pivot (en -> ca -> fr).
 
-Each hop is one process for a block of texts. Fed line by line, Apertium reads the lines as one running
-text: words and their disambiguation cross line ends (the last word of a line can come back in the next), so
-that most lines are right, their number is, and some are not. Here every text ends in a full stop of its own
-and a NUL byte, on which all parts of the pipe flush; and the one part that remembers what came before it, the
-tagger, is run by `_tagger.py`, which has it forget. So a text comes out as it does when translated alone,
-whatever the others, at nearly the speed of one file.
+Each hop is one process for a block of texts. Apertium reads lines as one running text: words and their disambiguation
+cross line ends, so that some lines come out wrong. Here every text ends in its own full stop and a NUL byte, on which
+all parts of the pipe flush; and the tagger, the one part with a memory, runs through `_tagger.py`, which resets it. So
+each text is translated as if it came alone, at nearly the speed of one file.
 
-Texts are written in Apertium's stream format, which this module makes and reads itself: the specials
-`\ [ ] { } ^ $ / < > @` with a backslash, `~` in brackets, out of its way. White space becomes single spaces.
+Texts are written in Apertium's stream format: the specials `\ [ ] { } ^ $ / < > @` with a backslash, `~` in brackets.
+White space becomes single spaces.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ from ccr_cli.translators.base import Translation
 
 _PROGRAM = "apertium"
 _BLOCK = 1024
-"""Texts of one process (starting one takes up to a second); when it has ended, their number is verified."""
+"""Texts per process, which takes up to a second to start; their number is checked at its end."""
 _TAGGER = "apertium-tagger"
 _MODE = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
 _SPECIAL = re.compile(r"[\\\[\]{}^$/<>@]")
 _ESCAPED = re.compile(r"\\(.)|[\[\]]", re.DOTALL)
-# Debian's names of the pairs that lead out of English, and of what chains them further.
+# Debian's packages of the pairs with English, and of those that chain them further.
 _PACKAGES = {
     ("ca", "en"): "apertium-eng-cat", ("en", "es"): "apertium-eng-spa", ("ca", "fr"): "apertium-fra-cat",
     ("es", "fr"): "apertium-fr-es", ("ca", "es"): "apertium-spa-cat", ("ca", "it"): "apertium-cat-ita",
@@ -60,34 +58,34 @@ class Config:
     """Options of the engine."""
 
     modes: str = ""
-    """Modes to run one after the other, e.g. eng-cat_valencia or eng-cat,cat-fra; by default found."""
+    """Modes to chain, e.g. eng-cat_valencia or eng-cat,cat-fra; chosen by the pair by default."""
 
     timeout: float = 600.0
-    """Seconds that one hop of one call may take."""
+    """Seconds until a hop fails."""
 
     def __post_init__(self) -> None:
         """Checks the values.
 
         Raises:
-            ValueError: If one of them cannot be.
+            ValueError: If one is out of range.
         """
         if self.timeout <= 0:
-            raise ValueError("timeout is greater than 0")
+            raise ValueError("timeout must be greater than 0")
 
 
 class Translator:
     """Runs the modes that lead from one language to another.
 
     Args:
-        source: Language of the texts, BCP 47; region and script are not looked at.
+        source: Language of the texts, BCP 47; region and script are ignored.
         target: Language of the translations, likewise.
         config: Options.
         dataset_dir: Not used.
         device: Not used.
 
     Raises:
-        UnavailableError: If Apertium is not installed, or no installed modes lead there in two hops; the hint
-            names the packages.
+        UnavailableError: If Apertium is not installed, or its modes do not lead to the target within two hops; the
+            hint names the packages.
     """
 
     def __init__(self, source: str, target: str, config: Config, *, dataset_dir: Path | None, device: str) -> None:
@@ -97,10 +95,9 @@ class Translator:
         installed = _modes()
         if config.modes:
             self.modes = [mode.strip() for mode in config.modes.split(",")]
-            missing = [mode for mode in self.modes if mode not in installed]
-            if missing:
+            if unknown := [mode for mode in self.modes if mode not in installed]:
                 raise UnavailableError(
-                    f"Apertium has no mode {', '.join(missing)}",
+                    f"Apertium has no mode {', '.join(unknown)}",
                     hint=f"installed modes: {', '.join(installed) or 'none'}",
                 )
         else:
@@ -112,7 +109,7 @@ class Translator:
                 )
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
-        """Translates texts, block by block; a text on which Apertium itself fails does not stop the others."""
+        """Yields translations block by block; a text on which Apertium fails does not stop the others."""
         unknown = [i for i in range(len(texts)) if i not in known]
         yield from ((i, Translation("")) for i in unknown if not texts[i].strip())
         todo = [i for i in unknown if texts[i].strip()]
@@ -120,7 +117,7 @@ class Translator:
             yield from zip(block, self._chain([texts[i] for i in block]), strict=True)
 
     def describe(self) -> dict[str, str]:
-        """Says what translates: the version of the program and of each package of language data."""
+        """Names the modes, and the versions of the program and of each package of language data."""
         packages = dict.fromkeys(package for mode in self.modes for package in _packages_of(mode))
         versions = [f"{package} {_package_version(package)}" for package in packages]
         return {
@@ -152,12 +149,12 @@ class Translator:
 
 
 def identity(config: Config) -> dict[str, float]:
-    """What a request records: patience by its default, since it decides no translation."""
+    """What a request records: the timeout by its default, since it changes no translation."""
     return {"timeout": Config().timeout}
 
 
 def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
-    """Lists the pairs that the installed modes reach within two hops; none where Apertium is missing."""
+    """Lists the pairs that the installed modes reach within two hops."""
     if shutil.which(_PROGRAM) is None:
         return []
     installed = _modes()
@@ -166,12 +163,12 @@ def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
 
 
 def reaches(source: str, target: str) -> bool:
-    """Whether the installed modes lead from one language to another."""
+    """Whether the installed modes reach one language from another."""
     return bool(_path(primary(source), primary(target), _modes()))
 
 
 def missing() -> tuple[str, str] | None:
-    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    """Tells `ccr doctor` what is missing and how to get it; None if nothing is."""
     if shutil.which(_PROGRAM) is None:
         return "not installed", _install("en", "es")
     return None if _modes() else ("no language pair is installed", _install("en", "es"))
@@ -182,21 +179,21 @@ class _HopError(Exception):
 
 
 def _command(mode: str) -> list[str]:
-    """No marks on unknown words, flush on NUL, input already in the stream format."""
+    """Without marks on unknown words, flushing on NUL, with input in the stream format."""
     return [_PROGRAM, "-u", "-z", "-f", "none", mode]
 
 
 def _environment() -> dict[str, str]:
-    """Without what would turn UTF-8 off, or have the program insert its own commands."""
+    """Without variables that turn UTF-8 off or insert commands."""
     return {k: v for k, v in os.environ.items() if k not in ("LC_ALL", "LC_CTYPE", "AP_SETVAR")}
 
 
 @contextmanager
 def _forgetful_tagger() -> Iterator[dict[str, str]]:
-    """The environment in which Apertium finds `_tagger.py` where it looks for its tagger."""
+    """An environment in which Apertium runs `_tagger.py` as its tagger."""
     environment = _environment()
-    places = environment.get("APERTIUM_PATH", "")
-    real = shutil.which(_TAGGER, path=places or None)
+    search_path = environment.get("APERTIUM_PATH", "")
+    real = shutil.which(_TAGGER, path=search_path or None)
     if real is None:
         yield environment
         return
@@ -205,15 +202,20 @@ def _forgetful_tagger() -> Iterator[dict[str, str]]:
         command = (sys.executable, "-IS", str(Path(__file__).with_name("_tagger.py")), real)
         program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         program.chmod(0o700)
-        if not os.access(program, os.X_OK):  # Apertium would take its own tagger, and say nothing
+        if not os.access(program, os.X_OK):  # Apertium would silently use its own tagger
             raise UnavailableError(
-                f"no program can be run in {tempfile.gettempdir()}, and Apertium needs one there",
-                hint="TMPDIR=FOLDER for a place that is not mounted noexec",
+                f"{tempfile.gettempdir()} allows no programs, and Apertium needs one there",
+                hint="TMPDIR=FOLDER for a folder that is not mounted noexec",
             )
-        yield {**environment, "APERTIUM_PATH": os.pathsep.join([folder, places or str(Path(real).parent)])}
+        yield {**environment, "APERTIUM_PATH": os.pathsep.join([folder, search_path or str(Path(real).parent)])}
 
 
 def _run(mode: str, texts: list[str], timeout: float) -> list[str]:
+    """Sends texts through one mode.
+
+    Raises:
+        _HopError: If Apertium fails on them.
+    """
     with _forgetful_tagger() as environment:
         return _run_in(environment, mode, texts, timeout)
 
@@ -233,24 +235,24 @@ def _run_in(environment: dict[str, str], mode: str, texts: list[str], timeout: f
     except subprocess.TimeoutExpired:
         raise _HopError(f"{mode} took more than {timeout:g} s") from None
     finally:
-        if process.poll() is None:  # timeout, Ctrl-C: the whole pipe, not only the shell that leads it
+        if process.poll() is None:  # timeout, Ctrl-C: the whole pipe, not only its shell
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     words = " ".join(err.decode("utf-8", "replace").split())[:200]
-    said = f": {words}" if words else ""
+    reason = f": {words}" if words else ""
     if process.returncode != 0:
-        raise _HopError(f"{mode} ended with {process.returncode}{said}")
+        raise _HopError(f"{mode} ended with {process.returncode}{reason}")
     parts = out.decode("utf-8", "replace").split("\0")
-    found = [_from_stream(part) for part in parts[: len(texts)]]
-    if said and not any(found):
-        raise _HopError(f"{mode} gave nothing{said}")
+    translations = [_from_stream(part) for part in parts[: len(texts)]]
+    if reason and not any(translations):
+        raise _HopError(f"{mode} gave nothing{reason}")
     if len(parts) <= len(texts) or any(part.strip() for part in parts[len(texts) :]):
-        raise _HopError(f"{mode} gave another number of texts than it got{said}")
-    return found
+        raise _HopError(f"{mode} gave another number of texts than it got{reason}")
+    return translations
 
 
 def _to_stream(text: str) -> str:
-    """Escapes a text and ends the sentence with a full stop that `_from_stream` takes away again."""
+    """Escapes a text and ends it with a full stop, which `_from_stream` removes."""
     text = "".join(" " if unicodedata.category(char) in ("Cc", "Cs") else char for char in text)
     text = _SPECIAL.sub(lambda match: "\\" + match.group(), " ".join(text.split()))
     return re.sub(r"~+", lambda match: f"[{match.group()}]", text) + ".[]"
@@ -262,7 +264,7 @@ def _from_stream(text: str) -> str:
 
 
 def _modes() -> tuple[str, ...]:
-    """The modes of the program that is first in PATH now; none where there is none."""
+    """The modes of the program in PATH."""
     program = shutil.which(_PROGRAM)
     return _modes_of(program) if program else ()
 
@@ -273,7 +275,7 @@ def _modes_of(program: str) -> tuple[str, ...]:
 
 
 def _edges(modes: tuple[str, ...]) -> dict[tuple[str, str], str]:
-    """Modes by pair of languages; variants (`eng-cat_valencia`, `eco-es-fr`) are for `--set modes=`."""
+    """Modes by pair of languages, without variants (`eng-cat_valencia`, `eco-es-fr`)."""
     edges: dict[tuple[str, str], str] = {}
     for mode in modes:
         if _MODE.fullmatch(mode):
@@ -283,7 +285,7 @@ def _edges(modes: tuple[str, ...]) -> dict[tuple[str, str], str]:
 
 
 def _path(source: str, target: str, modes: tuple[str, ...]) -> list[str]:
-    """The direct mode, else two over the alphabetically first pivot, else nothing."""
+    """The direct mode, else two modes over the alphabetically first pivot, else none."""
     edges = _edges(modes)
     if (source, target) in edges:
         return [edges[source, target]]
@@ -294,7 +296,7 @@ def _path(source: str, target: str, modes: tuple[str, ...]) -> list[str]:
 
 
 def _install(source: str, target: str) -> str:
-    """The command that would install the pair, as far as it is known."""
+    """The command that installs the pair, as far as known."""
     a, b = primary(source), primary(target)
     known = {frozenset(pair): package for pair, package in _PACKAGES.items()}
     pivots = sorted({language for pair in _PACKAGES for language in pair})
@@ -324,7 +326,7 @@ def _package_version(package: str) -> str:
 
 
 def _output(*command: str) -> str:
-    """Standard output of a short command, empty if it fails."""
+    """Standard output of a short command, "" if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, env=_environment(), timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

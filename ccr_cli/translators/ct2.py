@@ -1,8 +1,8 @@
 """The models of hf through CTranslate2, several times faster on a CPU; an extra.
 
-CTranslate2 (Klein et al., AMTA 2020) reads a format of its own: a model is converted once, into the cache folder.
-Options, languages, batches and scores are those of `hf`. In greedy float32 the translations are those of `hf` too;
-with int8, the default on a CPU, a few differ by a word, and beam searches of the two end differently now and then.
+CTranslate2 (Klein et al., AMTA 2020) reads its own format: a model is converted once, into the cache folder.
+Options, languages, batches and scores are those of `hf`. Greedy float32 translations equal those of `hf`; with int8,
+the default on a CPU, a few differ by a word, and beam searches sometimes end differently.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ccr_cli.errors import UnavailableError, UsageError
-from ccr_cli.translators import _models
-from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, pairs
+from ccr_cli.translators import _seq2seq
+from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, pairs, planned
 
 __all__ = ["Config", "Translator", "identity", "missing", "pairs", "planned"]
 
 _INSTALL = "pip install 'ccr-cli[ct2]'"
 _CUBLAS = "libcublas.so.12"
 _THREADS = 4
-"""Of one batch: more do not make it faster, another batch beside it does."""
+"""Per batch: more do not make it faster, another batch at the same time does."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Config(Options):
 
     dtype: str = "auto"
     """int8, float32, float16, bfloat16, int8_float32, int8_float16 or int8_bfloat16; auto is int8 on a CPU, bfloat16
-    (float16 where there is none) on CUDA."""
+    (or float16, without bfloat16) on CUDA."""
 
     DTYPES: ClassVar[tuple[str, ...]] = (
         "auto", "int8", "float32", "float16", "bfloat16", "int8_float32", "int8_float16", "int8_bfloat16",
@@ -40,19 +40,14 @@ class Config(Options):
 
 
 def missing() -> tuple[str, str] | None:
-    """Says what is missing here and how to get it, for `ccr doctor`; None where nothing is."""
+    """Tells `ccr doctor` what is missing and how to get it; None if nothing is."""
     try:
         library = _library()
         if library.get_cuda_device_count():
             _open_cublas()
     except UnavailableError as error:
         return error.message, error.hint or ""
-    return _models.missing()
-
-
-def planned(source: str, target: str, config: Config) -> dict[str, str]:
-    """Says which model would translate and under which licence; nothing is fetched, converted or loaded."""
-    return _models.planned(config.model, config.revision, source, target)
+    return _seq2seq.missing()
 
 
 class Translator(Seq2Seq):
@@ -118,7 +113,7 @@ class Translator(Seq2Seq):
         decoded = []
         for result in results:
             tokens = [int(token) for token in result.hypotheses[0]]
-            counted = max(1, len(tokens) - self._given)  # its own mean counts the language that was given
+            counted = max(1, len(tokens) - self._forced)  # its own mean counts the forced language
             decoded.append((tokens, result.scores[0] * len(tokens) / counted))
         return decoded
 
@@ -132,10 +127,10 @@ def _library() -> Any:
 
 
 def _open_cublas() -> None:
-    """Opens CUDA 12's cuBLAS, which CTranslate2 looks for by its name; torch may have brought CUDA 13's alone.
+    """Opens CUDA 12's cuBLAS, which CTranslate2 finds by name; torch may have installed only CUDA 13's.
 
     Raises:
-        UnavailableError: If it is neither in the package nvidia-cublas-cu12 nor on the system.
+        UnavailableError: If neither the package nvidia-cublas-cu12 nor the system has it.
     """
     package = importlib.util.find_spec("nvidia")
     for root in (package.submodule_search_locations or []) if package else []:

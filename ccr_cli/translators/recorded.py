@@ -1,13 +1,11 @@
-"""Replays recorded translations: the data set's tables, or one of yours.
+"""Replays recorded translations: the data set's tables, or your own.
 
-A data set ships them as `translations/<engine>-<source>-<target>.tsv` with the columns `source` and
-`target`, one sentence a line, escaped as in all tables of the dataset format; its manifest says which
-engine, version and command made each. A text is looked up exactly, after Unicode NFC and without space at
-its ends; nothing is guessed for one that is not there.
+A data set ships tables `translations/<engine>-<source>-<target>.tsv` with the columns `source` and `target`, one
+sentence per line, escaped as in all tables of the dataset format; its manifest names engine, version and command. Texts
+are looked up exactly, in Unicode NFC and without white space at the ends.
 
-A table of yours (translations made elsewhere) is such a TSV; or JSON lines (`.jsonl`) with `source`, `target` and,
-where there is one, `score`; or NRCCR's `*.caption.txt`, lines of `ITEM#TAG#NUMBER TEXT`, each the translation of the
-data set's source caption of that item and number.
+Your own table is such a TSV; or JSON lines (`.jsonl`) with `source`, `target` and optionally `score`; or NRCCR's
+`*.caption.txt`, lines of `ITEM#TAG#NUMBER TEXT`, each the translation of the source caption of that item and number.
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ class Config:
     """Options of the engine."""
 
     table: str = ""
-    """A file of your own, TSV, .jsonl or .caption.txt; by default the data set's tables."""
+    """Your own file, TSV, .jsonl or .caption.txt; default: the data set's tables."""
 
     engine: str = ""
-    """Whose recording, where a data set has several of a pair (e.g. apertium); by default the first."""
+    """Engine of the recording, if a data set has several for a pair (e.g. apertium); default: the first."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Translator:
         device: Not used.
 
     Raises:
-        UnavailableError: If the pair is not recorded; the recorded ones are listed.
+        UnavailableError: If the pair is not recorded; the hint lists the recorded ones.
         ArtifactError: If the table is damaged or contradicts itself.
     """
 
@@ -84,20 +82,19 @@ class Translator:
             return _Table(path, self.source, self.target, path.name)
         tables = _tables(dataset_dir)
         for table in tables:
-            asked = (self.source, self.target, config.engine or table.engine)
-            if (table.source, table.target, table.engine) == asked:
+            if (table.source, table.target) == (self.source, self.target) and config.engine in ("", table.engine):
                 return table
-        shown = [f"{t.source}->{t.target}" + (f" ({t.engine})" if config.engine else "") for t in tables]
-        wanted = f"{self.source}->{self.target}" + (f" by {config.engine}" if config.engine else "")
+        recorded = [f"{t.source}->{t.target}" + (f" ({t.engine})" if config.engine else "") for t in tables]
+        pair = f"{self.source}->{self.target}" + (f" by {config.engine}" if config.engine else "")
         other = "--engine apertium, or " if apertium.reaches(self.source, self.target) else ""
         raise UnavailableError(
-            f"no translations {wanted} are recorded in {dataset_dir or 'no data set'}",
-            hint=f"recorded pairs: {', '.join(dict.fromkeys(shown)) or 'none'}; "
+            f"no translations {pair} are recorded in {dataset_dir or 'no data set'}",
+            hint=f"recorded pairs: {', '.join(dict.fromkeys(recorded)) or 'none'}; "
             f"or --set table=FILE.tsv, or {other}--engine hf",
         )
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
-        """Looks every text up; one that is not in the table fails with `not recorded`."""
+        """Looks every text up; a text that is not in the table fails with `not recorded`."""
         for position, text in enumerate(texts):
             if position not in known:
                 yield position, self._look_up(text)
@@ -106,13 +103,13 @@ class Translator:
         key = _key(text)
         if not key:
             return Translation("")
-        found = self._entries.get(key)
-        if found is None:
+        translation = self._entries.get(key)
+        if translation is None:
             return Translation(None, error="not recorded")
-        return found if found.text else Translation(None, error="recorded as empty")
+        return translation if translation.text else Translation(None, error="recorded as empty")
 
     def describe(self) -> dict[str, str]:
-        """Says what was recorded and how."""
+        """Names the engine, version, command and licence of the recording."""
         return {
             "engine": "recorded",
             "model": self._table.engine,
@@ -128,18 +125,18 @@ class Translator:
 
 
 def identity(config: Config) -> dict[str, str]:
-    """What a request records: a table of the user's own by its content, wherever it lies."""
+    """What a request records: the user's own table by its content."""
     return {"table": f"sha256:{sha256_file(_own_table(config))}"} if config.table else {}
 
 
 def _own_table(config: Config) -> Path:
     path = Path(config.table).expanduser()
     if not path.exists():
-        raise UnavailableError(f"there is no table {path}", hint="--set table=FILE")
+        raise UnavailableError(f"no table {path}", hint="--set table=FILE")
     if not path.is_file() or not path.name.lower().endswith(_FORMATS):
         raise UsageError(
-            f"{path} is {'of another format' if path.is_file() else 'no file'}; tables that are read: "
-            "*.tsv (columns source and target), *.jsonl, *.caption.txt; none of them compressed",
+            f"{path} is {'of another format' if path.is_file() else 'no file'}; a table is an uncompressed "
+            "*.tsv (columns source and target), *.jsonl, *.caption.txt",
             hint="--set table=FILE.tsv",
         )
     return path
@@ -151,13 +148,13 @@ def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
 
 
 def engines(dataset_dir: Path | None, source: str, target: str) -> list[str]:
-    """Lists whose recordings of a pair a data set has; the first is taken if nobody is named."""
-    found = (table for table in _tables(dataset_dir) if (table.source, table.target) == (source, target))
-    return list(dict.fromkeys(table.engine for table in found))
+    """Lists the engines of a data set's recordings of a pair; the first one is the default."""
+    tables = (table for table in _tables(dataset_dir) if (table.source, table.target) == (source, target))
+    return list(dict.fromkeys(table.engine for table in tables))
 
 
 def _tables(dataset_dir: Path | None) -> list[_Table]:
-    """The tables that exist: in the manifest's order, then those that only their file name describes."""
+    """The existing tables: first those of the manifest, in its order, then those with a telling file name."""
     if dataset_dir is None:
         return []
     tables: dict[Path, _Table] = {}
@@ -190,14 +187,14 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
 
 
 def _read(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translation]:
-    """Reads a file of translations in whichever of the formats it is, by source text."""
+    """Reads a file of translations in any of the formats, by source text."""
     if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
     entries: dict[str, Translation] = {}
     for line, source, target, score in _read_jsonl(path) if path.suffix.lower() == ".jsonl" else _read_tsv(path):
-        made = Translation(_key(target), score)
-        if entries.setdefault(_key(source), made).text != made.text:
-            raise ArtifactError(f"{path}, line {line}: {source!r} has another translation further up")
+        translation = Translation(_key(target), score)
+        if entries.setdefault(_key(source), translation).text != translation.text:
+            raise ArtifactError(f"{path}, line {line}: {source!r} has another translation in an earlier line")
     return entries
 
 
@@ -217,19 +214,18 @@ def _read_jsonl(path: Path) -> Iterator[tuple[int, str, str, float | None]]:
                 raise TypeError
             yield number, source, target, None if score is None else float(score)
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-            wanted = '{"source": TEXT, "target": TEXT, "score": NUMBER or none}'
-            raise ArtifactError(f"{path}, line {number}: expected {wanted}") from None
+            form = '{"source": TEXT, "target": TEXT, "score": NUMBER or none}'
+            raise ArtifactError(f"{path}, line {number}: expected {form}") from None
 
 
 def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translation]:
-    """Joins lines of ITEM#TAG#NUMBER with the data set's captions; of two for one text the first counts."""
-    place = None if dataset_dir is None else dataset_dir / "captions.parquet"
-    if place is None or not place.is_file():
-        raise UsageError(f"{path.name} names captions by item and number, and no data set says which these are")
-    data = dataset.read(base.load(place.parent))
+    """Joins lines of ITEM#TAG#NUMBER with the data set's captions; the first of two for one text counts."""
+    if dataset_dir is None or not (dataset_dir / "captions.parquet").is_file():
+        raise UsageError(f"{path.name} names captions by item and number, which takes a data set")
+    data = dataset.read(base.load(dataset_dir))
     if lang != data.source_lang:
         raise UsageError(
-            f"{path.name} says by item and number what it translates: captions in {data.source_lang}, none in {lang}",
+            f"{path.name} translates captions in {data.source_lang}, which it names by item and number, none in {lang}",
             hint="leave out --back, --queries and --rounds, or bring a TSV with the sentences of both languages",
         )
     frame = data.captions[data.captions["lang"] == lang]
@@ -237,7 +233,7 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str,
     for item, k, text in zip(frame["item_id"], frame["k"], frame["text"], strict=True):
         if source_of.setdefault((item, int(k)), text) != text:
             raise ArtifactError(
-                f"{path.name} cannot say which caption it means: {item} has two of number {k} in {lang}",
+                f"{path.name} is ambiguous: {item} has two captions of number {k} in {lang}",
                 hint="a TSV with the columns source and target",
             )
     entries: dict[str, Translation] = {}
@@ -246,12 +242,12 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str,
         k = line.k or 0
         source = source_of.get((line.item, k), source_of.get((stem(line.item), k)))
         if source is not None:
-            made = Translation(_key(line.text))
-            differing += entries.setdefault(_key(source), made) != made
+            translation = Translation(_key(line.text))
+            differing += entries.setdefault(_key(source), translation) != translation
     if differing:
-        say(f"{path.name}: {differing} captions have other translations than captions of the same text further up")
+        say(f"{path.name}: {differing} captions repeat an earlier text with another translation, which is not used")
     if not entries:
-        raise ArtifactError(f"{path} has no line of an item and number of this data set's {lang} captions")
+        raise ArtifactError(f"{path} has no line for a caption of this data set in {lang}")
     return entries
 
 

@@ -206,7 +206,7 @@ def test_patience_is_no_part_of_a_request(tmp_path: Path, monkeypatch: pytest.Mo
     assert identified(apertium, usual) != identified(apertium, apertium.Config(modes="eng-spa"))
     assert make("en", "es", timeout=5.0).identity() == make("en", "es").identity()
     for seconds in ("0", "-1"):
-        with pytest.raises(UsageError, match="timeout is greater than 0"):
+        with pytest.raises(UsageError, match="timeout"):
             configure(apertium.Config, {"timeout": seconds}, "engine apertium")
 
 

@@ -70,7 +70,7 @@ def test_lines_that_are_none(line: str, tmp_path: Path) -> None:
 def test_json_lines_that_contradict_each_other(tmp_path: Path) -> None:
     table = tmp_path / "mine.jsonl"
     table.write_text("".join(f'{{"source": "a", "target": "{target}"}}\n' for target in "bbc"), encoding="utf-8")
-    with pytest.raises(ArtifactError, match="line 3: 'a' has another translation"):
+    with pytest.raises(ArtifactError, match="line 3: 'a'"):
         make(table)
 
 
@@ -96,7 +96,7 @@ def test_a_caption_file_is_of_one_direction(more: tuple[str, ...], root: Path, t
     table.write_text("\n".join(captions(toy.toy())), encoding="utf-8")
     call = ("translate", "--lang", "es", "--engine", "recorded", "--set", f"table={table}")
     done = toy.ccr(*call, *more, workspace=root)
-    assert (done.code, done.out) == (2, "") and "captions in en, none in es" in done.err
+    assert (done.code, done.out) == (2, "") and "captions in en" in done.err and "none in es" in done.err
 
 
 @pytest.mark.parametrize("ending", ["", ".jpg"])
@@ -123,7 +123,7 @@ def test_captions_of_one_text_with_two_translations(
     table.write_text("\n".join(lines), encoding="utf-8")
     first = folder.captions[0][4]
     assert translated(make(table, place), [first]) == [Translation(first.upper())]
-    assert "1 captions have other translations" in capsys.readouterr().err
+    assert ": 1 captions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_caption_files_that_are_none(content: str, message: str, root: Path, tmp
     table.write_text(content, encoding="utf-8")
     with pytest.raises(ArtifactError, match=message):
         make(table, root / "datasets" / "toy")
-    with pytest.raises(UsageError, match="no data set says"):
+    with pytest.raises(UsageError, match="data set"):
         make(table)
     table.write_bytes(b"red-circle#de#0 \xff\n")
     with pytest.raises(ArtifactError, match="not UTF-8"):
@@ -152,5 +152,5 @@ def test_two_captions_of_a_number(tmp_path: Path) -> None:
     place = toy.ok("data", "import", folder.write(tmp_path / "two"), workspace=tmp_path / "w").paths[-1]
     table = tmp_path / "x.caption.txt"
     table.write_text("\n".join(captions(folder)), encoding="utf-8")
-    with pytest.raises(ArtifactError, match="has two of number 0 in en"):
+    with pytest.raises(ArtifactError, match="number 0 in en"):
         make(table, place)

@@ -18,10 +18,9 @@ from toy import Chain
 
 from ccr_cli.artifacts import translation
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
-from ccr_cli.translators import _models, ct2, hf
+from ccr_cli.translators import ct2, hf
 from ccr_cli.translators._languages import bcp47, iso3, nllb, primary, usual
-from ccr_cli.translators._models import default_model, licence, non_commercial
-from ccr_cli.translators._seq2seq import _out_of_memory
+from ccr_cli.translators._seq2seq import OPUS_PAIRS, _out_of_memory, default_model, licence, non_commercial
 
 
 def translator(model: Path, source: str = "en", target: str = "de", **options: Any) -> hf.Translator:
@@ -68,7 +67,7 @@ def test_marian_with_several_target_languages(tmp_path: Path) -> None:
 def test_a_marian_of_one_pair_is_not_asked_the_other_way(marian: Path) -> None:
     assert translator(marian, "en-GB", "de")._route.prefix == ""
     for source, target in (("de", "en"), ("en", "fr")):
-        with pytest.raises(UnavailableError, match=f"translates en into de, not {source} into {target}") as caught:
+        with pytest.raises(UnavailableError, match=f"en into de, not {source} into {target}") as caught:
             translator(marian, source, target)
         assert "back_model" in (caught.value.hint or "")
 
@@ -112,7 +111,7 @@ def test_a_script_is_never_lost_in_silence(m2m100: Path, nllb: Path, madlad: Pat
         (madlad, "de-Cyrl", "de", "<2de> "),
     ):
         plain = lang.partition("-")[0]
-        with pytest.raises(UnavailableError, match=f"does not tell {lang} from {plain}") as caught:
+        with pytest.raises(UnavailableError, match=f"{lang} and {plain}:") as caught:
             translator(model, "en", lang)
         assert f"--set target_code={code}" in (caught.value.hint or "")
         assert translator(model, "en", lang, target_code=code)._route.prefix == told
@@ -132,7 +131,7 @@ def test_t5_wants_a_language_token_or_a_prefix(madlad: Path, tmp_path: Path) -> 
     network = transformers.AutoModelForSeq2SeqLM.from_pretrained(madlad)
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match="needs to be told"):
+    with pytest.raises(UsageError, match="T5"):
         translator(tmp_path)
     assert translator(tmp_path, prefix="translate: ")._route.prefix == "translate: "
 
@@ -149,7 +148,7 @@ def test_defaults_of_the_pairs() -> None:
     assert default_model("en", "zh") == default_model("en", "zh-Hant") == "Helsinki-NLP/opus-mt-en-zh"
     assert default_model("ja", "en-GB") == "Helsinki-NLP/opus-mt-ja-en"
     assert default_model("en", "ja") == default_model("cs", "ja") == "facebook/m2m100_418M"
-    assert len(set(_models.OPUS_PAIRS)) == len(_models.OPUS_PAIRS)
+    assert len(set(OPUS_PAIRS)) == len(OPUS_PAIRS)
     assert hf.pairs(None) is None
 
 
@@ -202,7 +201,7 @@ def test_a_device_that_is_none_and_one_that_is_not_there(engine: Any, marian: Pa
     for device in ("gpu", "cuda:", "cuda:x", "cpu:0"):
         with pytest.raises(UsageError, match="auto, cpu or cuda"):
             on(device)
-    with pytest.raises(UnavailableError, match="there is no device cuda:99 here"):
+    with pytest.raises(UnavailableError, match="cuda:99"):
         on("cuda:99")
     assert on("auto").device in ("cpu", "cuda")
 
