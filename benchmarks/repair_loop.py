@@ -39,7 +39,7 @@ from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.stage import train_on
-from ccr_cli.stages.translate.job import TranslateOptions
+from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.stage import translate
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -127,7 +127,7 @@ class Loop:
         wanted = TranslateOptions(
             "zh",
             engine="recorded",
-            options={"engine": self.options.other},
+            settings={"engine": self.options.other},
             only=self.list(which),
             name=f"repair-{self.stem}-{which}",
         )

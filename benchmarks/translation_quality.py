@@ -29,7 +29,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.stages.data.folder import import_folder
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.translate.job import TranslateOptions
+from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.stage import translate
 
 MULTI30K = {"train": "train", "val": "val", "test": "test_2016_flickr"}
@@ -105,13 +105,13 @@ def main() -> None:
         multi30k(given.multi30k, workspace.root / "import" / "multi30k")
         inputs = Inputs(workspace, [import_folder(workspace, str(workspace.root / "import" / "multi30k"))])
         for modes in MODES:
-            wanted = TranslateOptions("fr", engine="apertium", options={"modes": modes}, split=given.split)
+            wanted = TranslateOptions("fr", engine="apertium", settings={"modes": modes}, split=given.split)
             rows.append(row(translate(inputs, wanted), "multi30k", given.split))
     if given.flickr8k:
         flickr8k(given.flickr8k, workspace.root / "import" / "flickr8k")
         inputs = Inputs(workspace, [import_folder(workspace, str(workspace.root / "import" / "flickr8k"))])
         for engine in ENGINES:
-            wanted = TranslateOptions("zh", engine="recorded", options={"engine": engine}, split="val")
+            wanted = TranslateOptions("zh", engine="recorded", settings={"engine": engine}, split="val")
             rows.append(row(translate(inputs, wanted), "flickr8k", "val"))
         rows.append(
             row(translate(inputs, TranslateOptions("es", engine="apertium", split="train")), "flickr8k", "train")

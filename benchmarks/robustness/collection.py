@@ -27,7 +27,7 @@ from ccr_cli.stages.data.folder import import_folder
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
-from ccr_cli.stages.translate.job import TranslateOptions
+from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.stage import translate
 from robustness.grid import CHINESE, FRENCH, SECOND, Cell, language
 
@@ -71,7 +71,7 @@ class Collection:
     def _translated(self, data: base.Artifact, lang: str, engine: str) -> base.Artifact:
         known = lang == "fr"  # Apertium's way back, and of the queries into English
         inputs, options = Inputs(self.workspace, [data]), {"engine": engine}
-        return translate(inputs, TranslateOptions(lang, engine="recorded", options=options, back=known, queries=known))
+        return translate(inputs, TranslateOptions(lang, engine="recorded", settings=options, back=known, queries=known))
 
     def _data(self, name: str) -> base.Artifact:
         folder = self.workspace.root / "import" / name

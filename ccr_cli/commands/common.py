@@ -167,8 +167,10 @@ _SHARED = {
     "noise_seed": NoiseSeed,
     "device": Device,
     "dtype": Dtype,
+    "max_failed": MaxFailed,
     "name": Name,
     "force": Force,
+    "retry_failed": RetryFailed,
 }
 """Flags of fields that several commands' options have."""
 

@@ -13,49 +13,22 @@ import typer
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
+from ccr_cli.stages.translate.options import TranslateOptions
 
 
 @c.guarded
+@c.takes(TranslateOptions)
 def translate(
     artifacts: c.Artifacts = None,
-    lang: Annotated[
-        list[str] | None,
-        typer.Option("--lang", help="Target language (BCP 47); repeat for several.", show_default=False),
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine",
-            help="auto takes recorded translations where the data set's tables answer what is wanted, else hf. "
-            "--set help lists an engine's options. " + c.option_help("translators"),
-        ),
-    ] = "auto",
-    back: Annotated[bool, typer.Option("--back", help="Translate the result back too.")] = False,
-    queries: Annotated[
-        bool,
-        typer.Option("--queries", help="Translate human val and test captions into the source language too."),
-    ] = False,
-    rounds: Annotated[
-        int,
-        typer.Option("--rounds", min=1, max=9, help="2: into the language, back, and into it again: noisier."),
-    ] = 1,
-    split: Annotated[str | None, typer.Option("--split", help="Only this split.", show_default="all")] = None,
-    only: Annotated[
-        Path | None,
-        typer.Option(
-            "--only",
-            help="Translate again what this list (.parquet, .csv) calls noisy, and take the rest over from the "
-            "translation that is there; ccr diagnose --export writes one.",
-            show_default=False,
-        ),
-    ] = None,
+    *,
+    options: TranslateOptions,
     shard: Annotated[
         str | None,
         typer.Option(
             "--shard",
             metavar="I/N",
-            help="Translate part I of N (from 1) into the cache, for many machines; the command without it then makes "
-            "the artifact.",
+            help="Translate part I of N (from 1) into the cache, to divide the work among machines; the command "
+            "without --shard then makes the artifact.",
             show_default=False,
         ),
     ] = None,
@@ -63,7 +36,7 @@ def translate(
         list[float] | None,
         typer.Option(
             "--noise",
-            help="Also draw a synthetic mismatch of this ratio; repeat for several.",
+            help="Also make a synthetic mismatch with this fraction of wrong pairs; repeat for several.",
             show_default=False,
         ),
     ] = None,
@@ -71,19 +44,9 @@ def translate(
     noise_target: c.NoiseTarget = "translation",
     noise_seed: c.NoiseSeed = None,
     seed: c.Seed = 0,
-    options: c.Set = None,
-    device: c.Device = "auto",
-    max_failed: c.MaxFailed = 0.2,
-    name: c.Name = None,
-    force: c.Force = False,
-    retry_failed: c.RetryFailed = False,
     executor: c.Executor = "local",
     parts: c.Parts = None,
     cache: c.Cache = None,
-    no_cache: Annotated[
-        bool,
-        typer.Option("--no-cache", help="Neither take sentences from the cache of translations nor keep any there."),
-    ] = False,
     workspace: c.WorkspaceOption = Path("."),
     dry_run: c.DryRun = False,
     json: c.Json = False,
@@ -96,63 +59,43 @@ def translate(
     could not be translated are recorded in failures.jsonl and the exit code is 3.
     """
     c.setup(quiet, verbose)
-    if not lang and not noise and only is None:
-        raise UsageError("which language? give --lang", hint=f"ccr translate --lang es{' --back' if back else ''}")
+    if not options.lang and not noise and options.only is None:
+        raise UsageError("which language? give --lang", f"ccr translate --lang es{' --back' if options.back else ''}")
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import on_ray
     from ccr_cli.stages.train.sources import make_noise
-    from ccr_cli.stages.translate.job import TranslateOptions, training_data
+    from ccr_cli.stages.translate.job import training_data
     from ccr_cli.stages.translate.retranslate import languages
     from ccr_cli.stages.translate.stage import each_language
     from ccr_cli.stages.translate.stage import translate as stage
     from ccr_cli.stages.translate.workers import part_of, share, translate_part
 
-    langs = list(dict.fromkeys(lang or languages(inputs, only)))
+    langs = options.languages() or languages(inputs, options.only)
     if not langs and not noise:
-        raise UsageError("which language? give --lang, or the translation to mend", hint="ccr translate --lang es")
-    if name and len(langs) + len(set(noise or [])) != 1:
-        _refuse_name(name, langs, noise or [])
-    wanted = [
-        TranslateOptions(
-            each,
-            engine=engine,
-            options=c.parse_set(options),
-            back=back,
-            queries=queries,
-            rounds=rounds,
-            split=split,
-            only=only,
-            name=name,
-            device=device,
-            max_failed=max_failed,
-            force=force,
-            retry_failed=retry_failed,
-            cache=not no_cache,
-        )
-        for each in langs
-    ]
+        raise UsageError("which language? give --lang, or the translation to start from", "ccr translate --lang es")
+    if options.name and len(langs) + len(set(noise or [])) != 1:
+        _refuse_name(options.name, langs, noise or [])
+    jobs = [replace(options, lang=lang) for lang in langs]
     ray = on_ray(executor, parts, shard)
-    if ray and only is not None:
-        raise UsageError("--only is of few captions: they are not shared on a cluster", hint="leave --executor out")
-    part = part_of(shard, wanted, noise=bool(noise))
-    if part is not None and dry_run:
-        wanted = [replace(each, part=part) for each in wanted]
-    elif part is not None:
-        done: dict[str, dict[str, int]] = {}
+    if ray and options.only is not None:
+        raise UsageError("--only translates few captions, which a cluster does not share", hint="leave --executor out")
+    part = part_of(shard, jobs, noise=bool(noise))
+    if part is not None and not dry_run:
+        translated: dict[str, dict[str, int]] = {}
 
-        def work(each: TranslateOptions) -> None:
-            done[each.lang] = translate_part(inputs, each, part)
+        def work(job: TranslateOptions) -> None:
+            translated[job.lang] = translate_part(inputs, job, part)
 
-        error = each_language(wanted, work)
+        error = each_language(jobs, work)
         if json:
-            c.show_json({"read": [*map(c._facts, inputs.read)], "made": [], "shard": shard, "translated": done})
+            c.show_json({"read": [*map(c._facts, inputs.read)], "made": [], "shard": shard, "translated": translated})
         if error is not None:
             raise error
         return
-    if not share(inputs, wanted):
+    if not share(inputs, jobs):
         return
     made = []
     for ratio in dict.fromkeys(noise or []):
@@ -160,19 +103,21 @@ def translate(
         style = {"style": noise_style, "target": noise_target}
         drawn = seed if noise_seed is None else noise_seed
         with suppress(Planned):
-            made.append(make_noise(inputs.workspace, data, ratio, **style, seed=drawn, name=name, force=force))
-    said: set[str] = set()
+            made.append(
+                make_noise(inputs.workspace, data, ratio, **style, seed=drawn, name=options.name, force=options.force)
+            )
+    signatures: set[str] = set()
 
-    def make(each: TranslateOptions) -> None:
+    def make(job: TranslateOptions) -> None:
         with suppress(Planned):
             if ray:
                 from ccr_cli.stages.ray_executor import translate_on_ray
 
-                translate_on_ray(inputs, each, parts)
-            made.append(stage(inputs, each))
-            show_summary(made[-1], said)
+                translate_on_ray(inputs, job, parts)
+            made.append(stage(inputs, job, part))
+            show_summary(made[-1], signatures)
 
-    error = each_language(wanted, make)
+    error = each_language(jobs, make)
     if error is None and not dry_run:
         c.emit(inputs, made, json)
     elif error is None:
@@ -181,16 +126,16 @@ def translate(
         if inputs.workspace.planned:
             c.show_plans(inputs.workspace.planned, as_json=json)
         elif made:
-            with suppress(typer.Exit):  # of captions that failed: what is not made at all counts more
+            with suppress(typer.Exit):  # the exit code of failed captions: the error counts more
                 c.emit(inputs, made, json)
         raise error
 
 
-def _refuse_name(name: str, lang: list[str], noise: list[float]) -> NoReturn:
+def _refuse_name(name: str, langs: list[str], noise: list[float]) -> NoReturn:
     hint = "leave --name out, or make each in a call of its own"
-    if len(set(lang)) == len(set(noise)) == 1:
-        hint = f"draw the mismatch in a call of its own: ccr translate --noise {noise[0]:g} --name NAME"
-    raise UsageError(f"--name {name} names one artifact, and more than one is asked for", hint=hint)
+    if len(set(langs)) == len(set(noise)) == 1:
+        hint = f"make the mismatch in a call of its own: ccr translate --noise {noise[0]:g} --name NAME"
+    raise UsageError(f"--name {name} names one artifact, but this command makes several", hint=hint)
 
 
 EPILOG = c.examples(

@@ -37,6 +37,7 @@ from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate import job as translate_job
 from ccr_cli.stages.translate import workers
+from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.steps import begin
 
 RETRIES = 5
@@ -71,7 +72,7 @@ class Place:
     version: str
 
 
-def translate_on_ray(inputs: Inputs, options: translate_job.TranslateOptions, parts: int | None) -> None:
+def translate_on_ray(inputs: Inputs, options: TranslateOptions, parts: int | None) -> None:
     """Translates the sentences into the cache on a cluster; `translate` then makes the artifact.
 
     Args:
@@ -131,7 +132,7 @@ def extract_on_ray(inputs: Inputs, options: extract.ExtractOptions, parts: int |
     return extract.extract(inputs, options, delegate)
 
 
-def _translate(options: translate_job.TranslateOptions, inputs: Inputs, part: WorkPart, threads: int) -> _Counts:
+def _translate(options: TranslateOptions, inputs: Inputs, part: WorkPart, threads: int) -> _Counts:
     return workers.translate_part(inputs, options, part)
 
 

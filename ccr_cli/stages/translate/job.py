@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure, identified
 from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate import retranslate
+from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.sentence_cache import normal
 from ccr_cli.stages.translate.steps import Engines, Results, Step, begin, follow, known, run
 from ccr_cli.translators._languages import usual
@@ -33,42 +34,6 @@ from ccr_cli.translators.base import Translation, Translator
 NO_WORK = "recorded only looks translations up: there is no work to share, leave --shard out"
 JOURNAL = "journal"
 """Folder of results in the building folder, for a translation without a cache."""
-
-
-@dataclass(frozen=True)
-class TranslateOptions:
-    """Options of a translation into one language."""
-
-    lang: str
-    """Target language, BCP 47."""
-    engine: str = "auto"
-    """A translator, or `auto`: recorded translations where the data set's tables hold all captions, else `hf`."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """The engine's own options, as text."""
-    back: bool = False
-    """Also translate the result back into the source language."""
-    queries: bool = False
-    """Also translate the human captions in `lang` of val and test into the source language."""
-    rounds: int = 1
-    """Number of translations into `lang`; between two of them, one back into the source language."""
-    split: str | None = None
-    """Translate only this split; by default all."""
-    only: Path | None = None
-    """A list of the captions to translate again; the others come from an existing translation."""
-    name: str | None = None
-    """Name of the artifact."""
-    device: str = "auto"
-    """`auto`, `cpu` or `cuda`."""
-    max_failed: float = 0.2
-    """Fraction of captions that may fail."""
-    force: bool = False
-    """Rebuild the artifact."""
-    retry_failed: bool = False
-    """Translate the captions again that failed before; keep the rest."""
-    cache: bool = True
-    """Read sentences from the cache of translations, and write new ones there."""
-    part: WorkPart = field(default_factory=WorkPart)
-    """The groups that a dry run counts."""
 
 
 def training_data(inputs: Inputs) -> base.Artifact:
@@ -222,7 +187,7 @@ class TranslationJob:
                 hint="leave out --back, --queries, --rounds and --split",
             )
         engine = self._auto() if options.engine == "auto" else options.engine
-        self._module, self._config = _configured(engine, options.options)
+        self._module, self._config = _configured(engine, options.settings)
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
         request |= {"back": options.back, "queries": options.queries}
         request |= self.again.request if self.again else {}
@@ -269,13 +234,13 @@ class TranslationJob:
         return self._engines(self._module, self._config, folder)
 
     def _engines(self, module: Any, config: Any, folder: Path) -> Engines:
-        cache = cache_folder() / "translations" if self.options.cache else folder / JOURNAL
+        cache = folder / JOURNAL if self.options.no_cache else cache_folder() / "translations"
         return Engines(module, config, self.source.source_lang, self.source.artifact.path, self.options.device, cache)
 
     def _auto(self) -> str:
         """The engine that `auto` takes: `recorded` where the data set's tables hold enough captions, else `hf`."""
         engine = usual_engine(self.source, self.options.lang)
-        if engine != "recorded" or self.options.options:
+        if engine != "recorded" or self.options.settings:
             return engine
         engines = replace(self._engines(*_configured(engine, {}), Path()), silent=True)
         try:
@@ -366,10 +331,13 @@ class TranslationJob:
         """The rows with those taken over from the translation that `--only` starts from."""
         return self.again.merge(frame, self.options.lang, self.source.source_lang) if self.again else frame
 
-    def plan(self) -> dict[str, Any]:
-        """The facts of a dry run: model and licence of each step, number of sentences, and how many are cached."""
+    def plan(self, part: WorkPart) -> dict[str, Any]:
+        """The facts of a dry run: model and licence of each step, number of sentences, and how many are cached.
+
+        Args:
+            part: The groups to count.
+        """
         engines = self.engines(Path())
-        part = self.options.part
         facts: dict[str, Any] = {"shard": f"{part.number + 1}/{part.of}"} if part.of > 1 else {}
         sentences: dict[str, int] = {}
         cached: dict[str, int | None] = {}

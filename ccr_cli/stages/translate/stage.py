@@ -12,16 +12,19 @@ from ccr_cli.console import say
 from ccr_cli.errors import CcrError, ResourceError, UnavailableError, UsageError
 from ccr_cli.stages.shared.failures import failure, read_failures, write_failures
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.translate.job import JOURNAL, TranslateOptions, TranslationJob
+from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.translate.job import JOURNAL, TranslationJob
+from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.quality import assess
 
 
-def translate(inputs: Inputs, options: TranslateOptions) -> base.Artifact:
+def translate(inputs: Inputs, options: TranslateOptions, part: Part | None = None) -> base.Artifact:
     """Translates the source captions of a data set into one language.
 
     Args:
         inputs: Must lead to one data set with training captions.
         options: What to make.
+        part: The groups that a dry run counts; by default all.
 
     Returns:
         The translation artifact; its count `failed` is the number of captions without a translation.
@@ -41,7 +44,7 @@ def translate(inputs: Inputs, options: TranslateOptions) -> base.Artifact:
     except Planned as planned:
         if planned.state != "done":
             try:
-                planned.facts |= job.plan()
+                planned.facts |= job.plan(part or Part())
             except CcrError:
                 inputs.workspace.planned.remove(planned)
                 raise

@@ -17,7 +17,8 @@ from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, parse_part, rank_and_size
 from ccr_cli.stages.translate import steps as translate_steps
-from ccr_cli.stages.translate.job import NO_WORK, TranslateOptions, TranslationJob, walk
+from ccr_cli.stages.translate.job import NO_WORK, TranslationJob, walk
+from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.stage import each_language
 from ccr_cli.stages.translate.steps import begin
 
@@ -119,5 +120,5 @@ def require_cache(languages: Sequence[TranslateOptions]) -> None:
     Raises:
         UsageError: If one of the languages is translated without it.
     """
-    if not all(options.cache for options in languages):
+    if any(options.no_cache for options in languages):
         raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")

@@ -1,0 +1,52 @@
+"""The options of `ccr translate`, declared once: a field is a flag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ccr_cli import registry
+from ccr_cli.stages.shared.options import option
+
+_SEPARATOR = "\n"
+
+
+@dataclass(frozen=True)
+class TranslateOptions:
+    """The options of `ccr translate`, in the order of its help; a translation has one language."""
+
+    lang: str = option(
+        None,
+        "Target language (BCP 47); repeat for several.",
+        command_line=(list[str] | None, _SEPARATOR.join),
+        show_default=False,
+    )
+    engine: str = option(
+        "auto",
+        "`auto` uses recorded translations if the data set's tables hold the captions, else hf. "
+        f"`--set help` lists an engine's options. {registry.summaries('translators')}",
+    )
+    back: bool = option(False, "Also translate the result back into the source language.", "--back")
+    queries: bool = option(False, "Also translate human val and test captions into the source language.", "--queries")
+    rounds: int = option(1, "2: into the language, back, and into it again, for noisier translations.", min=1, max=9)
+    split: str | None = option(None, "Translate only this split.", show_default="all")
+    only: Path | None = option(
+        None,
+        "Translate only the noisy captions of this list (.parquet, .csv) again, and take the others from the existing "
+        "translation; ccr diagnose --export writes a list.",
+        show_default=False,
+    )
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The engine's own options."""
+    device: str = "auto"
+    max_failed: float = 0.2
+    name: str | None = None
+    force: bool = False
+    retry_failed: bool = False
+    no_cache: bool = option(False, "Neither read nor write the cache of translated sentences.", "--no-cache")
+
+    def languages(self) -> list[str]:
+        """The languages of the command line, each once."""
+        return list(dict.fromkeys(self.lang.split(_SEPARATOR))) if self.lang else []
