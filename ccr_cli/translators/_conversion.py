@@ -1,7 +1,7 @@
 """Models in CTranslate2's format: converted once, kept in the cache folder, safe to delete.
 
-A converted model's words are the ids of the tokenizer, as decimal numbers: then nothing depends on how a tokenizer
-spells its tokens, and languages that only the tokenizer's code knows (M2M100's) are words like any other.
+The words of a converted model are the tokenizer's ids as decimal numbers. So the spelling of tokens does not matter, and
+languages that only the tokenizer's code knows (M2M100's) are words like any other.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators.hf import load_network
 
 _SCHEME = 1
-"""Of what is written here; another number makes all models be converted again."""
+"""Version of the converted models; a new one converts all models again."""
 _RECORD = "ccr.json"
 
 
 def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
     """Returns a model's folder in CTranslate2's format; the first call makes it.
 
-    It is made aside and renamed when it is complete; of several processes one makes it and the others wait.
+    It is renamed when complete; one of several processes makes it while the others wait.
 
     Args:
         located: The model.
         tokenizer: Its tokenizer.
-        quantization: Precision of its weights, one of CTranslate2's names.
+        quantization: Precision of the weights, by CTranslate2's name.
 
     Raises:
         UsageError: If CTranslate2 cannot convert this model.
-        ArtifactError: If the cache folder cannot be written to.
+        ArtifactError: If the cache folder is not writable.
     """
     made_of = {
         "model": hub.identity(located.name).get("model", located.name),
@@ -59,17 +59,17 @@ def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
     if _complete(final):
         return final
     try:
-        return _made(located, tokenizer, quantization, final, made_of)
+        return _convert_once(located, tokenizer, quantization, final, made_of)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
         raise ArtifactError(
             f"{located.label} cannot be kept in the cache {final.parent}: {error.strerror}",
-            hint="--cache DIR for another place",
+            hint="--cache DIR for another folder",
         ) from None
 
 
-def _made(located: Located, tokenizer: Any, quantization: str, final: Path, made_of: dict[str, Any]) -> Path:
+def _convert_once(located: Located, tokenizer: Any, quantization: str, final: Path, made_of: dict[str, Any]) -> Path:
     final.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(final.with_name(f"{final.name}.lock"))
     try:
@@ -88,7 +88,7 @@ def _made(located: Located, tokenizer: Any, quantization: str, final: Path, made
 def _convert(located: Located, tokenizer: Any, quantization: str, final: Path, made_of: dict[str, Any]) -> None:
     say(f"converting {located.label} for CTranslate2 ({quantization}), once, into {final}")
     partial = final.with_name(f"{final.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # what a killed process left
+    shutil.rmtree(partial, ignore_errors=True)  # of a killed process
     try:
         with transformers_loading():
             _Converter(located.folder, tokenizer).convert(str(partial), quantization=quantization)
@@ -101,7 +101,7 @@ def _convert(located: Located, tokenizer: Any, quantization: str, final: Path, m
 
 
 def _complete(folder: Path) -> bool:
-    """Whether a converted model is there with all its files in their full length."""
+    """Whether a folder holds a converted model with all files in full length."""
     try:
         sizes = json.loads((folder / _RECORD).read_text(encoding="utf-8"))["files"]
         return all((folder / name).stat().st_size == size for name, size in sizes.items())
@@ -110,17 +110,17 @@ def _complete(folder: Path) -> bool:
 
 
 class _Converter(TransformersConverter):  # type: ignore[misc]  # ctranslate2 has no types
-    """CTranslate2's own converter with our weights (safetensors alone, no code of the hub) and our words."""
+    """CTranslate2's converter with our weights (only safetensors, no code of the hub) and our words."""
 
     def __init__(self, folder: Path, tokenizer: Any) -> None:
         super().__init__(str(folder))
         self._folder, self._tokenizer, self._own_start = folder, tokenizer, False
 
     def load_model(self, *_: Any, **__: Any) -> Any:
-        network = load_network(str(self._folder), "float32")  # positions are rounded too in half precision
+        network = load_network(str(self._folder), "float32")  # half precision would also round positions
         family = network.config.model_type
-        # Whether the output is scaled is told by `tie_word_embeddings`, which transformers 5 sets to true for every
-        # T5; `scale_decoder_outputs` has what the model's own configuration said. An mT5 never scales.
+        # CTranslate2 reads from `tie_word_embeddings` whether to scale the output, but transformers 5 sets it for every
+        # T5; `scale_decoder_outputs` has the value of the model's configuration. An mT5 never scales.
         scaled = {"t5": getattr(network.config, "scale_decoder_outputs", True), "mt5": False}
         network.config.tie_word_embeddings = scaled.get(family, network.config.tie_word_embeddings)
         if family == "marian":
@@ -139,11 +139,11 @@ class _Converter(TransformersConverter):  # type: ignore[misc]  # ctranslate2 ha
 
 
 def _give_start(network: Any) -> bool:
-    """Sees to it that a Marian that was trained further starts its translations as it learned to; says whether.
+    """Keeps the start token of a fine-tuned Marian; returns whether that was necessary.
 
-    They start with padding, whose embedding is zero in OPUS-MT, and so it is in CTranslate2. Training in transformers
-    changes it. CTranslate2 starts with the end token where it does not start with zero, and the decoder never reads
-    that token else: so it gets the embedding of padding there.
+    Translations start with padding, whose embedding is zero in OPUS-MT and in CTranslate2. Training in transformers
+    changes it. CTranslate2 starts with the end token unless it starts with zero, and the decoder reads that token only
+    there: so it gets the embedding of padding.
     """
     decoder, end, padding = network.model.decoder, network.config.eos_token_id, network.config.pad_token_id
     start = decoder.embed_tokens.weight[padding]
@@ -155,9 +155,9 @@ def _give_start(network: Any) -> bool:
 
 
 class _Ids:
-    """Stands for a tokenizer whose tokens are the numbers of another's.
+    """A tokenizer whose tokens are the ids of another one.
 
-    Marian's padding, its last token, keeps its name: by it the converter knows to leave it out.
+    Marian's padding, its last token, keeps its name, by which the converter leaves it out.
     """
 
     def __init__(self, tokenizer: Any, size: int) -> None:

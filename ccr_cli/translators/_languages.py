@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# One language an entry: BCP 47 primary subtag, ISO 639-3, script.
+# An entry per language: BCP 47 primary subtag, ISO 639-3, script.
 _TABLE = """
 af afr Latn, am amh Ethi, an arg Latn, ar ara Arab, as asm Beng, ast ast Latn, az aze Latn, ba bak Cyrl,
 be bel Cyrl, bg bul Cyrl, bn ben Beng, bo bod Tibt, br bre Latn, bs bos Latn, ca cat Latn, ceb ceb Latn,
@@ -26,7 +26,7 @@ _ISO3 = {bcp47: iso3 for bcp47, iso3, _ in _ROWS}
 _SHORT = {iso3: bcp47 for bcp47, iso3, _ in _ROWS}
 _BCP47 = _SHORT | {"zlm": "ms"}
 _SCRIPT = {bcp47: script for bcp47, _, script in _ROWS}
-# NLLB names one member of a macrolanguage (arb for Arabic) where ISO 639-3 also has a code for the whole.
+# NLLB uses one member of a macrolanguage (arb for Arabic).
 _NLLB = {
     "ar": "arb", "az": "azj", "fa": "pes", "lv": "lvs", "mg": "plt", "mn": "khk", "ms": "zsm", "ne": "npi",
     "no": "nob", "or": "ory", "ps": "pbt", "sq": "als", "sw": "swh", "uz": "uzn", "yi": "ydd",
@@ -35,35 +35,35 @@ _TRADITIONAL = {"hant", "tw", "hk", "mo"}
 
 
 def primary(lang: str) -> str:
-    """Returns the language alone, in lower case and as BCP 47 has it: `pt-BR` is `pt`, and so is `por`."""
-    alone = lang.split("-")[0].lower()
-    return _SHORT.get(alone, alone)
+    """Returns the primary subtag of BCP 47, in lower case: `pt` for `pt-BR` and `por`."""
+    subtag = lang.split("-")[0].lower()
+    return _SHORT.get(subtag, subtag)
 
 
 def usual(tag: str) -> str:
-    """Returns a BCP 47 tag as it is usually written: `es` for `ES` and `spa`, `zh-Hant-TW` for `zh_hant_tw`."""
+    """Returns a BCP 47 tag in its usual spelling: `es` for `ES` and `spa`, `zh-Hant-TW` for `zh_hant_tw`."""
     first, *others = tag.replace("_", "-").split("-")
     written = [part.title() if len(part) == 4 else part.upper() if len(part) == 2 else part for part in others]
     return "-".join([primary(first), *written])
 
 
 def iso3(lang: str) -> str:
-    """Returns the ISO 639-3 code of a BCP 47 tag; a code unknown here comes back as it is."""
+    """Returns the ISO 639-3 code of a BCP 47 tag; an unknown code is unchanged."""
     return _ISO3.get(primary(lang), primary(lang))
 
 
 def has_code(code: str) -> bool:
-    """Whether a code is of a language in the tables here, not of a family (`roa`, `mul`) or of nothing."""
+    """Whether a code is of a known language, and not of a family (`roa`, `mul`)."""
     return primary(code) in _ISO3
 
 
 def bcp47(code: str) -> str:
-    """Returns the BCP 47 primary subtag of an ISO 639-3 (or 639-1) code; an unknown one as it is."""
+    """Returns the BCP 47 primary subtag of an ISO 639-3 (or 639-1) code; an unknown code is unchanged."""
     return _BCP47.get(code, code)
 
 
 def script(lang: str) -> str | None:
-    """Returns the script of a tag: named in it (`zh-Hant`), implied by its region (`zh-TW`), or usual."""
+    """Returns the script of a tag: from the tag (`zh-Hant`), its region (`zh-TW`), or the usual one."""
     subtags = lang.split("-")[1:]
     named = [tag.title() for tag in subtags if len(tag) == 4 and tag.isalpha()]
     if named:
@@ -74,11 +74,11 @@ def script(lang: str) -> str | None:
 
 
 def usually_written(lang: str) -> bool:
-    """Whether a tag means the usual script of its language, so that it can be left out."""
+    """Whether a tag has the usual script of its language."""
     return script(lang) == script(primary(lang))
 
 
 def nllb(lang: str) -> str:
-    """Returns the code of NLLB-200 and FLORES-200, e.g. `deu_Latn`; of an unknown language its own tag."""
+    """Returns the code of NLLB-200 and FLORES-200, e.g. `deu_Latn`; the tag itself of an unknown language."""
     writing = script(lang)
     return f"{_NLLB.get(primary(lang), iso3(lang))}_{writing}" if writing else lang

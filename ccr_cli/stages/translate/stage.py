@@ -12,13 +12,13 @@ from ccr_cli.console import say
 from ccr_cli.errors import CcrError, ResourceError, UnavailableError, UsageError
 from ccr_cli.stages.shared.failures import failure, read_failures, write_failures
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.sharding import Part
+from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate.job import JOURNAL, TranslationJob
 from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.quality import assess
 
 
-def translate(inputs: Inputs, options: TranslateOptions, part: Part | None = None) -> base.Artifact:
+def translate(inputs: Inputs, options: TranslateOptions, part: WorkPart | None = None) -> base.Artifact:
     """Translates the source captions of a data set into one language.
 
     Args:
@@ -44,7 +44,7 @@ def translate(inputs: Inputs, options: TranslateOptions, part: Part | None = Non
     except Planned as planned:
         if planned.state != "done":
             try:
-                planned.facts |= job.plan(part or Part())
+                planned.facts |= job.plan(part or WorkPart())
             except CcrError:
                 inputs.workspace.planned.remove(planned)
                 raise
