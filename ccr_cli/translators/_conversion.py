@@ -1,7 +1,7 @@
 """Models in CTranslate2's format: converted once, kept in the cache folder, safe to delete.
 
-The words of a converted model are the tokenizer's ids as decimal numbers. So the spelling of tokens does not matter, and
-languages that only the tokenizer's code knows (M2M100's) are words like any other.
+The words of a converted model are the tokenizer's ids as decimal numbers. So the spelling of tokens does not matter,
+and languages that only the tokenizer's code knows (M2M100's) are words like any other.
 """
 
 from __future__ import annotations
