@@ -254,9 +254,10 @@ class TranslationJob:
 
     def with_apertium(self, error: UnavailableError) -> UnavailableError:
         """The error with Apertium as a further hint, where it could replace what `auto` chose."""
+        if self.options.engine != "auto":
+            return error
         pairs = {(step.source, step.target) for steps, _ in self.chains for step in steps}
-        apertium = registry.load("translators", "apertium").pairs(self.source.artifact.path) or []
-        if self.options.engine != "auto" or not pairs <= set(apertium):
+        if not pairs <= set(registry.load("translators", "apertium").pairs(self.source.artifact.path) or []):
             return error
         return UnavailableError(error.message, hint="; or ".join(filter(None, ["--engine apertium", error.hint])))
 
