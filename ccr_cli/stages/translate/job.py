@@ -90,23 +90,19 @@ def _configured(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
     """
     module = registry.load("translators", engine)
     defaults = _defaults(engine)
-    unknown = [key for key in options if key not in defaults and key != "help"]
-    others = [
-        name for name, other in registry.loaded("translators")[0].items() if vars(other.Config()).keys() >= {*unknown}
-    ]
-    if unknown and others:
-        engines = " or ".join(f"--engine {name}" for name in others)
-        raise UsageError(
-            f"engine {engine} has no option {unknown[0]!r}",
-            hint=f"{engines}; {engine} has other options: {', '.join(sorted(defaults)) or 'none'}",
-        )
+    unknown = [] if "help" in options else [key for key in options if key not in defaults]
+    if unknown:
+        configs = {name: asdict(other.Config()) for name, other in registry.loaded("translators")[0].items()}
+        if engines := [f"--engine {name}" for name, known in configs.items() if known.keys() >= {*unknown}]:
+            raise UsageError(
+                f"engine {engine} has no option {unknown[0]!r}",
+                hint=f"{' or '.join(engines)}; {engine} has other options: {', '.join(sorted(defaults)) or 'none'}",
+            )
     try:
         return module, configure(module.Config, options, f"engine {engine}")
     except UsageError as error:
-        usual_values = [f"--set {key}={value}" for key, value in defaults.items() if key in options]
-        raise UsageError(
-            error.message, error.hint or f"another value; the default is {' '.join(usual_values)}"
-        ) from None
+        default = " ".join(f"--set {key}={value}" for key, value in defaults.items() if key in options)
+        raise UsageError(error.message, hint=error.hint or f"another value; the default is {default}") from None
 
 
 @dataclass(frozen=True)
