@@ -130,7 +130,7 @@ def test_captions_of_one_text_with_two_translations(
     ("content", "message"),
     [
         ("red-circle#enc2de x", "line 1: expected ITEM#TAG#K TEXT"),
-        ("\nother#de#0 x\n", "no line of an item"),
+        ("\nother#de#0 x\n", "no line"),
         ("", "no line"),
     ],
 )
