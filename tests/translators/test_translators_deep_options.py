@@ -65,8 +65,8 @@ def test_every_language_of_google_and_deepl_is_found_by_its_own_name() -> None:
         ({"retries": "9", "breaker": "9"}, "breaker"),
         ({"rate": "0"}, "rate"),
         ({"workers": "0"}, "workers"),
-        *[({name: KEY}, "put it into the environment") for name in ("api_key", "apikey", "DEEPL_API_KEY", "auth_key")],
-        *[({name: KEY}, "put it into the environment") for name in ("token", "secret_key", "client_secret", "appkey")],
+        *[({name: KEY}, "environment") for name in ("api_key", "apikey", "DEEPL_API_KEY", "auth_key")],
+        *[({name: KEY}, "environment") for name in ("token", "secret_key", "client_secret", "appkey")],
         ({"tokens": "9"}, "options: backoff, breaker"),
     ],
 )
