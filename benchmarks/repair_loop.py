@@ -131,7 +131,7 @@ class Loop:
             only=self.list(which),
             name=f"repair-{self.stem}-{which}",
         )
-        return translate(replace(self.inputs, given=[self.sources.data, *self.sources.translated]), wanted)
+        return translate(replace(self.inputs, named=[self.sources.data, *self.sources.translated]), wanted)
 
     def list(self, which: str) -> Path:
         """The list of pairs: as they were judged, or with as many called noisy at random."""

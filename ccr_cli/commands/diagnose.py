@@ -77,7 +77,7 @@ def diagnose(
     from ccr_cli.stages.diagnose.stage import diagnose as stage
     from ccr_cli.stages.diagnose.suspects import SHOWN, most_suspicious, terminal_columns, write_sheet
 
-    runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
+    runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
     if len(runs) < 2:
         runs = [inputs.one("run", "", hint="ccr train --method uml")]
     elif name is not None:
@@ -98,7 +98,7 @@ def diagnose(
             inputs.parent(trained, parent.kind)
     if dry_run:
         raise inputs.workspace.planned[-1]
-    for artifact in inputs.given:
+    for artifact in inputs.named:
         inputs.note(artifact)
     if export is not None:
         pairs_file.write(export, diagnosis.read_pairs(made[0]))

@@ -46,7 +46,7 @@ def evaluate(
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.evaluate.stage import evaluate as stage
 
-    runs = [artifact for artifact in inputs.given if artifact.kind == "run"]
+    runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
     if ensemble and len(runs) < 2:
         raise UsageError(f"--ensemble needs several runs, not {len(runs)}", hint="ccr evaluate RUN RUN --ensemble")
     if len(runs) < 2:

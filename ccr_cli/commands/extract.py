@@ -158,7 +158,7 @@ def extract(
             made = stage(inputs, choices)
     if made is None:  # this process is not the first of torchrun
         return
-    for artifact in inputs.given:
+    for artifact in inputs.named:
         if artifact.id != made.id:
             inputs.note(artifact)
     c.emit(inputs, [made], json)

@@ -69,13 +69,13 @@ def show(
     inputs = c.inputs_from(workspace, artifacts)
     from ccr_cli.stages.report.workspace_list import contents
 
-    if not json and inputs.given:
+    if not json and inputs.named:
         printed: set[str] = set()
-        for artifact in inputs.given:
+        for artifact in inputs.named:
             print(artifact.path, flush=True)
             show_summary(artifact, printed)
         return
-    entries = contents(inputs.workspace, inputs.given or None)
+    entries = contents(inputs.workspace, inputs.named or None)
     if json:
         c.show_json({"artifacts": [_facts(entry) for entry in entries]})
     elif entries:

@@ -29,7 +29,7 @@ def verify(
 
     rows: list[tuple[str, str, str, str]] = []
     wrong = False
-    for kind, path in [(a.kind, a.path) for a in inputs.given] or inputs.workspace.places():
+    for kind, path in [(a.kind, a.path) for a in inputs.named] or inputs.workspace.places():
         try:
             artifact = load(path, kind)
         except ArtifactError as error:

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.io import savemat
 
 from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.data.labelled_mat import read_mat
+from ccr_cli.data.labelled import read_svcl
 from ccr_cli.errors import ArtifactError
 
 ITEMS = 40
@@ -39,11 +39,11 @@ def write(path: Path, **changes: Any) -> Path:
 
 def test_rows_labels_and_split_are_those_of_the_file(tmp_path: Path) -> None:
     parts = layout()
-    read = read_mat(write(tmp_path / "some.mat"))
+    read = read_svcl(write(tmp_path / "some.mat"))
     np.testing.assert_array_equal(read.visual_VD, parts["X1"].T.astype(np.float32))
     np.testing.assert_array_equal(read.text_VE, parts["X2"].T.astype(np.float32))
     np.testing.assert_array_equal(read.label_V, np.arange(ITEMS) % 3)
-    assert set(np.flatnonzero(read.train_V) + 1) == set(parts["split"]["ind_train"])
+    assert set(np.flatnonzero(np.array(read.split_V) == "train") + 1) == set(parts["split"]["ind_train"])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_rows_labels_and_split_are_those_of_the_file(tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ArtifactError, match=message):
-        read_mat(write(tmp_path / "wrong.mat", **changes))
+        read_svcl(write(tmp_path / "wrong.mat", **changes))
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.mat"
         path.write_bytes(content)
         with pytest.raises(ArtifactError, match="MATLAB"):
-            read_mat(path)
+            read_svcl(path)
 
 
 def test_import_makes_dataset_and_features(tmp_path: Path) -> None:
@@ -113,8 +113,8 @@ def test_a_missing_file_is_exit_4(tmp_path: Path) -> None:
 @pytest.mark.needs("data/wikipedia_svcl/wiki.mat")
 def test_the_wikipedia_collection_reads_as_it_is_described() -> None:
     path = machine.DATA / "wikipedia_svcl" / "wiki.mat"
-    read = read_mat(path)
+    read = read_svcl(path)
     assert (read.visual_VD.shape, read.text_VE.shape) == ((2866, 128), (2866, 100))
-    assert read.train_V.sum() == 2173
+    assert read.split_V.count("train") == 2173
     # Rasiwasia et al., ACM MM 2010, Table 1: art 172, biology 360, ..., warfare 451
     assert np.bincount(read.label_V).tolist() == [172, 360, 340, 333, 267, 236, 237, 185, 285, 451]

@@ -1,21 +1,37 @@
 """Reading a MATLAB file: one matrix with a column or a row per item, and a list of their ids.
 
 The number of ids shows which of the two it is (Karpathy's `vgg_feats.mat` has columns), so a square matrix is refused.
- scipy reads the file; nothing is unpickled or run.
+scipy reads the file; nothing is unpickled or run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from ccr_cli.data.features.base import FeatureTable, by_number
 from ccr_cli.data.formats.id_list import read_ids
-from ccr_cli.data.labelled_mat import read_matlab
 from ccr_cli.errors import ArtifactError
 
 _NUMBERS = {"double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
+
+
+def read_matlab(path: Path, reader: Callable[[Path], Any]) -> Any:
+    """Reads a file with a function of scipy.
+
+    Raises:
+        ArtifactError: If it cannot be read.
+    """
+    try:
+        return reader(path)
+    except NotImplementedError:
+        raise ArtifactError(f"{path} has MATLAB's format 7.3 (HDF5)", hint="save it with -v7") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file can make the reader raise anything
+        raise ArtifactError(f"{path} is not a readable MATLAB file: {error}") from None
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.data.collections import FileSpec
-from ccr_cli.data.formats.labelled import read_labelled
-from ccr_cli.data.labelled_mat import read_mat
+from ccr_cli.data.labelled import LabelledItems, read_labelled, read_svcl
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.data.collection import CollectionFiles, differences, warn_of_problems, write_manifest
 
@@ -35,18 +33,6 @@ LANG = "und"
 """Language of texts that exist only as features: BCP 47's `undetermined`."""
 VALIDATION = 0.15
 """Fraction of the training items that becomes the validation split, if the file has none."""
-SVCL = "svcl"
-"""A manifest's name for the layout of `data.labelled_mat`."""
-
-
-@dataclass(frozen=True)
-class LabelledItems:
-    """Items with an image feature, a text feature and one category each."""
-
-    split_V: list[str]
-    visual_VD: npt.NDArray[np.float32]
-    text_VE: npt.NDArray[np.float32]
-    label_V: npt.NDArray[np.int64]
 
 
 def import_mat(workspace: Workspace, source: Path, *, name: str | None = None, force: bool = False) -> Artifacts:
@@ -54,7 +40,7 @@ def import_mat(workspace: Workspace, source: Path, *, name: str | None = None, f
 
     Args:
         workspace: Where to.
-        source: The file; `data.labelled_mat` describes its layout.
+        source: The file; `data.labelled.read_svcl` describes its layout.
         name: Name of the dataset artifact; by default the file's.
         force: Import again.
 
@@ -77,7 +63,7 @@ def import_mat(workspace: Workspace, source: Path, *, name: str | None = None, f
         return 0
 
     request = {"name": name, "sources": {"mat": digest}}
-    return _import(workspace, name, request, lambda: _svcl(source), describe, digest, force)
+    return _import(workspace, name, request, lambda: read_svcl(source), describe, digest, force)
 
 
 def import_labelled(
@@ -165,22 +151,7 @@ def _read(source: CollectionFiles) -> LabelledItems:
     spec = _spec(source)
     path = source.place(spec.path)
     assert path is not None
-    if spec.format == SVCL:
-        return _svcl(path)
-    splits = read_labelled(path, spec.options).splits
-    split_V = [split for split, part in splits.items() for _ in part.label_V]
-    return LabelledItems(
-        split_V,
-        np.concatenate([part.visual_VD for part in splits.values()]),
-        np.concatenate([part.text_VE for part in splits.values()]),
-        np.concatenate([part.label_V for part in splits.values()]),
-    )
-
-
-def _svcl(path: Path) -> LabelledItems:
-    read = read_mat(path)
-    split_V = ["train" if train else "test" for train in read.train_V]
-    return LabelledItems(split_V, read.visual_VD, read.text_VE, read.label_V)
+    return read_svcl(path) if spec.format == "svcl" else read_labelled(path, spec.options)
 
 
 def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]:

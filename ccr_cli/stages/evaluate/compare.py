@@ -158,7 +158,7 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
         raise _nothing_shared(systems)
     settings = shared if every else _usual(shared, runs[0])
     used = {run[setting].evaluation.path for run in runs for setting in shared}
-    for artifact in inputs.given:
+    for artifact in inputs.named:
         if artifact.kind == "evaluation" and artifact.path not in used:
             warn(f"{artifact.name} is left out: the other systems were not evaluated in the same setting")
     names = _names(settings, runs[0])
@@ -174,10 +174,10 @@ def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
     Raises:
         ArtifactError: If a run has none.
     """
-    named = [a for a in inputs.given if a.kind == "evaluation"]
+    named = [a for a in inputs.named if a.kind == "evaluation"]
     with_evaluation = {evaluation.run_id(a) for a in named}
     evaluations: dict[str, list[base.Artifact]] = {}
-    for artifact in inputs.given:
+    for artifact in inputs.named:
         if artifact.kind == "evaluation":
             evaluations.setdefault(evaluation.run_id(artifact), []).append(artifact)
         elif artifact.kind == "run" and artifact.id not in with_evaluation:

@@ -134,5 +134,5 @@ def _name(inputs: Inputs, ensemble: Ensemble, targets: Sequence[Target], options
 def _chosen(inputs: Inputs, targets: Sequence[Target]) -> list[str]:
     """The names of the data sets, unless there is only one to choose from."""
     names = sorted(target.data.name for target in targets)
-    named = {artifact.name for artifact in inputs.given if artifact.kind == "dataset"}
+    named = {artifact.name for artifact in inputs.named if artifact.kind == "dataset"}
     return [] if len(names) == 1 and not named & {*names} else names

@@ -95,7 +95,7 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: Eva
     """
     trained = ensemble.first.artifact
     feats = inputs.parent(trained, "features")
-    named = [a for a in inputs.given if a.kind == "dataset" and a.id != own.artifact.id]
+    named = [a for a in inputs.named if a.kind == "dataset" and a.id != own.artifact.id]
     others = named or [a for a in inputs.workspace.artifacts("dataset") if a.id != own.artifact.id]
     targets: list[Target] = []
     refused: list[CcrError] = []

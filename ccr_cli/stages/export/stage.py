@@ -79,7 +79,7 @@ def export(
         )
     if onnx:
         onnx_text.require(settings["text_encoder"]["kind"])
-    for artifact in (a for a in inputs.given if a.kind == "evaluation"):
+    for artifact in (a for a in inputs.named if a.kind == "evaluation"):
         require_parent(artifact, trained)
         if evaluation.run_id(artifact) != trained.id:
             raise UsageError(

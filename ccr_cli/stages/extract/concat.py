@@ -52,11 +52,11 @@ def extract_concat(
         ArtifactError: If the parts are too few, the same, of several data sets, or differ in their numbers of rows.
         CcrError: If more than `max_failed` of the items failed in a part.
     """
-    parts = [a for a in inputs.given if a.kind == "features"]
+    parts = [a for a in inputs.named if a.kind == "features"]
     _refuse_same([*parts, *(a for a in inputs.repeated if a.kind == "features")])
     _refuse_few(inputs, parts)
     data = inputs.parent(parts[0], "dataset")
-    for other in (a for a in inputs.given if a.kind == "dataset"):
+    for other in (a for a in inputs.named if a.kind == "dataset"):
         require_parent(parts[0], other)
     for part in parts:
         require_parent(part, data)
@@ -90,7 +90,7 @@ def _refuse_few(inputs: Inputs, parts: Sequence[base.Artifact]) -> None:
     """Lists what could be joined: an order is never guessed."""
     if len(parts) > 1:
         return
-    datasets = {p.id for part in parts for p in part.parents} | {a.id for a in inputs.given if a.kind == "dataset"}
+    datasets = {p.id for part in parts for p in part.parents} | {a.id for a in inputs.named if a.kind == "dataset"}
     candidates = [
         inputs.workspace.relative(a.path)
         for a in inputs.workspace.artifacts("features")

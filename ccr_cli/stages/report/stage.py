@@ -124,7 +124,7 @@ def gather(
     evaluations, diagnoses, runs = _select(inputs)
     translations, translated = gather_translations(inputs, runs.values())
     if not evaluations and not translations:
-        whose = "of the given runs " if inputs.given else ""
+        whose = "of the given runs " if inputs.named else ""
         raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
     entries = _results(evaluations)
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
@@ -185,10 +185,10 @@ def _name(data: ReportData, request: dict[str, Any], parents: Sequence[base.Arti
 
 def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], dict[str, base.Artifact]]:
     """Evaluations, diagnoses, and their runs by id; an ensemble belongs to the given runs if all of its runs do."""
-    explicit = {a.id for a in inputs.given if a.kind in ("run", "evaluation", "diagnosis")}
-    chosen = {a.id for a in inputs.given if a.kind == "run"}
-    chosen |= {evaluation.run_id(a) for a in inputs.given if a.kind in ("evaluation", "diagnosis")}
-    only_translations = not explicit and any(a.kind == "translation" for a in inputs.given)
+    explicit = {a.id for a in inputs.named if a.kind in ("run", "evaluation", "diagnosis")}
+    chosen = {a.id for a in inputs.named if a.kind == "run"}
+    chosen |= {evaluation.run_id(a) for a in inputs.named if a.kind in ("evaluation", "diagnosis")}
+    only_translations = not explicit and any(a.kind == "translation" for a in inputs.named)
 
     def fits(a: base.Artifact) -> bool:
         return not only_translations and (not chosen or a.id in explicit or (_members(a) or {a.id}) <= chosen)

@@ -34,9 +34,9 @@ def gather_translations(
     Raises:
         ArtifactError: If a given one does not fit its data set any more.
     """
-    chosen = {a.id: a for a in inputs.given if a.kind == "translation"}
+    chosen = {a.id: a for a in inputs.named if a.kind == "translation"}
     explicit = set(chosen)
-    if not inputs.given:
+    if not inputs.named:
         chosen |= {a.id: a for a in inputs.all("translation")}
     for run in runs:
         for link in run.parents:

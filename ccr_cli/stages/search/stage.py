@@ -124,11 +124,11 @@ def open_searcher(
         ArtifactError: If there is no such run or index.
         UsageError: If an option contradicts the index.
     """
-    with_index = any(artifact.kind == "index" for artifact in inputs.given)
+    with_index = any(artifact.kind == "index" for artifact in inputs.named)
     if not (with_index or index):
         options = SearchOptions(None if split == "all" else split or "test", find or "items", lang, device)
         return Searcher(inputs, choose_run(inputs, lang), options)
-    if with_index and not any(artifact.kind == "run" for artifact in inputs.given):
+    if with_index and not any(artifact.kind == "run" for artifact in inputs.named):
         chosen = inputs.one("index", "")
         trained = inputs.parent(chosen, "run")
     else:
@@ -198,7 +198,7 @@ def sources(
     """
     data = inputs.parent(index or trained, "dataset")
     feats = inputs.parent(index or trained, "features")
-    others = [a for a in inputs.given if a.kind == "dataset" and a.id != data.id]
+    others = [a for a in inputs.named if a.kind == "dataset" and a.id != data.id]
     if index is not None and others:
         raise UsageError(f"{index.path} indexes {data.name}, not {others[0].name}", hint="leave one of them out")
     if others:

@@ -21,7 +21,7 @@ class Inputs:
     """The artifacts named on the command line, and the ones that the stage has read."""
 
     workspace: Workspace
-    given: list[base.Artifact] = field(default_factory=list)
+    named: list[base.Artifact] = field(default_factory=list)
     read: list[base.Artifact] = field(default_factory=list)
     repeated: list[base.Artifact] = field(default_factory=list)
     """Artifacts named more than once, or together with another one of the same content."""
@@ -38,9 +38,9 @@ class Inputs:
             place = _find(workspace, path)
             _refuse_other(workspace, place, path)
             artifact = base.load(place)
-            again = artifact.id in {a.id for a in inputs.given}
+            again = artifact.id in {a.id for a in inputs.named}
             if not again:
-                inputs.given.append(artifact)
+                inputs.named.append(artifact)
             if again or times > 1:
                 inputs.repeated.append(artifact)
         return inputs
@@ -70,7 +70,7 @@ class Inputs:
         """
         match = self.maybe(kind, described, fits, better)
         if match is None:
-            named = [a for a in self.given if a.kind == kind]
+            named = [a for a in self.named if a.kind == kind]
             if named:
                 article = "" if kind == "features" else "a "
                 raise ArtifactError(f"{named[0].path} is not {article}{kind} {described}".rstrip(), hint=hint)
@@ -86,7 +86,7 @@ class Inputs:
         better: Callable[[base.Artifact], bool] = lambda artifact: True,
     ) -> base.Artifact | None:
         """Like `one`, but returns None if nothing fits."""
-        named = [a for a in self.given if a.kind == kind]
+        named = [a for a in self.named if a.kind == kind]
         matches = [a for a in (named or self.workspace.artifacts(kind)) if fits(a)]
         if named:
             matches = [a for a in matches if not any(made_from(a)(other) for other in matches)]
@@ -106,7 +106,7 @@ class Inputs:
 
     def all(self, kind: str, fits: Callable[[base.Artifact], bool] = lambda artifact: True) -> list[base.Artifact]:
         """Takes every artifact of a kind that fits: the named ones, or else those of the workspace."""
-        named = [a for a in self.given if a.kind == kind]
+        named = [a for a in self.named if a.kind == kind]
         matches = [a for a in (named or self.workspace.artifacts(kind)) if fits(a)]
         for artifact in matches:
             self.note(artifact)
@@ -157,12 +157,12 @@ def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, 
     Raises:
         UsageError: If a named data set, translation, noise or features would be ignored.
     """
-    there = [trained, *read, *inputs.given]
+    there = [trained, *read, *inputs.named]
     known = {trained.id, *(a.id for a in read)}
-    known |= {a.id for a in inputs.given if a.kind == "run" or made_from(trained)(a)}  # other runs are read in turn
+    known |= {a.id for a in inputs.named if a.kind == "run" or made_from(trained)(a)}  # other runs are read in turn
     while more := {p.id for a in there if a.id in known for p in a.parents} - known:
         known |= more
-    for artifact in inputs.given:
+    for artifact in inputs.named:
         if artifact.kind not in _DATA or artifact.id in known:
             continue
         own = ", ".join(p.path for p in trained.parents if p.kind == artifact.kind)
@@ -185,7 +185,7 @@ def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Arti
         ArtifactError: If none come from the run's encoder, or several do.
     """
     of_it = made_from(data.artifact)
-    named = [a for a in inputs.given if a.kind == "features" and of_it(a)]
+    named = [a for a in inputs.named if a.kind == "features" and of_it(a)]
     match = Inputs(inputs.workspace, named).maybe(
         "features",
         f"{data.name} and the run's encoder",

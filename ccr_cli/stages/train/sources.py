@@ -74,15 +74,15 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
         UsageError: If there are a judge's second translation and several languages.
     """
     optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
-    datasets = [a for a in inputs.given if a.kind == "dataset"]
-    links = [p for a in inputs.given if a.kind in ("features", "noise") for p in a.parents if p.kind == "dataset"]
+    datasets = [a for a in inputs.named if a.kind == "dataset"]
+    links = [p for a in inputs.named if a.kind in ("features", "noise") for p in a.parents if p.kind == "dataset"]
     paths = {a.id: a.path for a in datasets} or {p.id: inputs.workspace.root / p.path for p in links}
-    narrow = optional or all(a.kind != "translation" for a in inputs.given)
+    narrow = optional or all(a.kind != "translation" for a in inputs.named)
 
     def of_data(artifact: base.Artifact) -> bool:
         return not narrow or not paths or any(p.id in paths for p in artifact.parents)
 
-    translations = [a for a in inputs.given if a.kind == "translation" and of_data(a)]
+    translations = [a for a in inputs.named if a.kind == "translation" and of_data(a)]
     known = tuple(sorted({translation.language(a) for a in translations}))
     languages = (tuple(sorted(set(lang.split(SEVERAL)))) if lang else known) or (None,)
     second = None
@@ -90,7 +90,7 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
         fitting = [a for a in translations if translation.language(a) in languages]
         if len(fitting) == 2:
             second = fitting[1]
-            inputs = replace(inputs, given=[a for a in inputs.given if a is not second])
+            inputs = replace(inputs, named=[a for a in inputs.named if a is not second])
     elif len(translations) > len(known):
         raise UsageError(
             f"several translations into one language, and {len(languages)} languages",
@@ -201,7 +201,7 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
     """
     ratio, style, target = options.noise, options.noise_style, options.noise_target
     seed = options.seed if options.noise_seed is None else options.noise_seed
-    given = [a for a in inputs.given if a.kind == "noise"]
+    given = [a for a in inputs.named if a.kind == "noise"]
     targets = [str(a.request["target"]) for a in given] or ([target] if ratio else [])
     if not sources.translated and "translation" in targets:
         raise UsageError("there are no translations to switch", hint="--noise-target pair")

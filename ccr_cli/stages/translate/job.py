@@ -44,12 +44,12 @@ def training_data(inputs: Inputs) -> base.Artifact:
     """
 
     def fits(artifact: base.Artifact) -> bool:
-        return artifact.counts.get("items.train", 0) > 0 or artifact in inputs.given
+        return artifact.counts.get("items.train", 0) > 0 or artifact in inputs.named
 
-    if not inputs.given or any(artifact.kind == "dataset" for artifact in inputs.given):
+    if not inputs.named or any(artifact.kind == "dataset" for artifact in inputs.named):
         return inputs.one("dataset", "with training items", fits, hint="ccr data import noto-emoji")
     sources: dict[str, base.Artifact] = {}
-    for artifact in inputs.given:
+    for artifact in inputs.named:
         if all(link.kind != "dataset" for link in artifact.parents):
             raise ArtifactError(f"{artifact.path} is a {artifact.kind}, made from no data set", hint="give a dataset")
         data = inputs.workspace.parent(artifact, "dataset")

@@ -115,7 +115,7 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
     pairs.refuse_unknown("source_caption_id", set(captions["caption_id"]), data.name)
 
     def fits(artifact: base.Artifact) -> bool:
-        whole = "only" not in artifact.request or artifact in inputs.given
+        whole = "only" not in artifact.request or artifact in inputs.named
         return whole and made_from(data.artifact)(artifact) and translation.language(artifact) == lang
 
     original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
@@ -143,4 +143,4 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
 
 def languages(inputs: Inputs, only: Path | None) -> list[str]:
     """The languages of the given translations, for `--only`."""
-    return sorted({translation.language(a) for a in inputs.given if a.kind == "translation"}) if only else []
+    return sorted({translation.language(a) for a in inputs.named if a.kind == "translation"}) if only else []

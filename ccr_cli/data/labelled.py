@@ -1,0 +1,206 @@
+"""Image and text features with categories, in MATLAB or HDF5 files.
+
+`read_labelled` reads the layouts of FUME's five data sets: matrices with one row per item under their own names, in
+HDF5 (NUS-WIDE-10K) or MATLAB files (Pascal Sentence, Wikipedia, INRIA-Websearch), or in a cell array with one cell per
+kind of media (XMediaNet). `read_svcl` reads the struct in which SVCL's Wikipedia collection circulates.
+
+scipy reads the files; nothing is unpickled or run. Shape suffixes: V items, D image feature, E text feature,
+C categories.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ccr_cli.data.features import hdf5
+from ccr_cli.data.features.mat import read_matlab
+from ccr_cli.errors import ArtifactError
+
+_F = TypeVar("_F", bound=np.floating[Any])
+_KEY = re.compile(r"([^\[\]]+)(?:\[([0-9]{1,3})\])?")
+_PARTS = ("image", "text", "label")
+_HDF5 = (".h5", ".hdf5", ".hdf", ".h5py")
+_LAYOUT = "expected: a struct `data` with X1, X2, Y and split.ind_train, split.ind_test (docs/data.md)"
+
+
+@dataclass(frozen=True)
+class LabelledItems:
+    """Items with an image feature, a text feature and one category each."""
+
+    split_V: list[str]
+    visual_VD: npt.NDArray[np.float32]
+    text_VE: npt.NDArray[np.float32]
+    label_V: npt.NDArray[np.int64]
+    """From 0."""
+
+
+def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> LabelledItems:
+    """Reads the splits, one matrix after the other.
+
+    Args:
+        path: The file, `.mat` (up to version 7.2) or `.h5`, `.hdf5`, `.hdf`, `.h5py`.
+        splits: By split, the keys of its matrices: `{"train": {"image": "tr_img", "text": "tr_txt", "label":
+            "tr_img_lab"}}`. A cell of a MATLAB cell array is `train[0]`, counted from 0. `"rows": [0, 231]` takes
+            these rows of all three, the second number not included.
+
+    Returns:
+        The items of all splits, one split after the other. Categories are (V, C) one-hot, or (V,), (V, 1), (1, V)
+        whole numbers, which count from 0 or from 1: from 1 where the lowest number of all splits is 1.
+
+    Raises:
+        ArtifactError: If a key is not there, or the matrices do not fit together.
+        UnavailableError: If h5py is needed and not installed.
+    """
+    parts: dict[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]] = {}
+    notations: dict[str, str] = {}
+    with _opened(path) as load:
+        for split, keys in splits.items():
+            _check_keys(path, split, keys)
+            visual_VD, text_VE = (_matrix(path, keys[name], load(keys[name]), np.float32) for name in _PARTS[:2])
+            label_V, notations[split] = _labels(path, keys["label"], load(keys["label"]))
+            shapes = f"image {visual_VD.shape}, text {text_VE.shape}, label {label_V.shape}"
+            if not len(visual_VD) == len(text_VE) == len(label_V):
+                raise ArtifactError(f"{path}, split {split}: expected one row per item in each of {shapes}")
+            start, end = keys.get("rows", (0, len(label_V)))
+            if end > len(label_V):
+                raise ArtifactError(f"{path}, split {split}: no rows {start} to {end} in {shapes}")
+            parts[split] = visual_VD[start:end], text_VE[start:end], label_V[start:end]
+    visual, text, label = zip(*parts.values(), strict=True)
+    for what, values in (
+        ("image features", [str(rows.shape[1]) for rows in visual]),
+        ("text features", [str(rows.shape[1]) for rows in text]),
+        ("categories", list(notations.values())),
+    ):
+        if len(set(values)) > 1:
+            differing = ", ".join(f"{value} in {split}" for split, value in zip(parts, values, strict=True))
+            raise ArtifactError(f"{path}: the {what} of the splits differ: {differing}")
+    label_V = np.concatenate(label)
+    first = 0 if "one-hot" in notations.values() else int(label_V.min())
+    if first > 1:
+        raise ArtifactError(f"{path}: the lowest category is {first}; they count from 0 or from 1")
+    split_V = [split for split, part in parts.items() for _ in part[2]]
+    return LabelledItems(split_V, np.concatenate(visual), np.concatenate(text), label_V - first)
+
+
+def read_svcl(path: Path) -> LabelledItems:
+    """Reads SVCL's layout of training and test items.
+
+    One struct `data` with `X1` (image features, a column an item), `X2` (text features), `Y` (categories, one-hot, a
+    column an item) and `split.ind_train`, `split.ind_test` (numbers from 1).
+
+    Raises:
+        ArtifactError: If it is not a MATLAB file of this layout, or its parts do not fit together.
+    """
+    from scipy.io import loadmat  # takes half a second, and only this command needs it
+
+    content = read_matlab(path, lambda file: loadmat(file, variable_names=["data"], squeeze_me=True))
+    data = content.get("data")
+    visual, text, label = (_matrix(path, name, _field(path, data, name), np.float32) for name in ("X1", "X2", "Y"))
+    count = visual.shape[1]
+    if text.shape[1] != count or label.shape[1] != count:
+        shapes = f"X1 {visual.shape}, X2 {text.shape}, Y {label.shape}"
+        raise ArtifactError(f"{path}: a column an item is expected in each of {shapes}", hint=_LAYOUT)
+    if not ((label == 0) | (label == 1)).all() or not (label.sum(axis=0) == 1).all():
+        raise ArtifactError(f"{path}: Y has items with no category or several, expected exactly one")
+    split = _field(path, data, "split")
+    numbers: dict[str, npt.NDArray[Any]] = {}
+    for name in ("ind_train", "ind_test"):
+        value = np.atleast_1d(_field(path, split, name))
+        whole = value.dtype.kind in "fiu" and (value == value.round()).all()
+        if not whole or value.min() < 1 or value.max() > count:
+            raise ArtifactError(
+                f"{path}: {name} holds something else than item numbers from 1 to {count}", hint=_LAYOUT
+            )
+        numbers[name] = value.astype(np.int64).ravel() - 1
+    used = np.concatenate(list(numbers.values()))
+    if len(np.unique(used)) != len(used) or len(used) != count:
+        raise ArtifactError(f"{path}: ind_train and ind_test do not divide the {count} items")
+    split_V = np.full(count, "test", dtype=object)
+    split_V[numbers["ind_train"]] = "train"
+    return LabelledItems(list(split_V), visual.T.copy(), text.T.copy(), label.argmax(axis=0).astype(np.int64))
+
+
+def _field(path: Path, struct: Any, name: str) -> Any:
+    names = getattr(getattr(struct, "dtype", None), "names", None) or ()
+    if name not in names:
+        raise ArtifactError(f"{path} has no {name}", hint=_LAYOUT)
+    return struct[name][()]
+
+
+def _matrix(path: Path, name: str, value: Any, dtype: type[_F]) -> npt.NDArray[_F]:
+    """Takes a dense or sparse matrix of finite numbers."""
+    value = value.toarray() if hasattr(value, "toarray") else value
+    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "fiub" or not value.size:
+        actual = f"{value.dtype} of the shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise ArtifactError(f"{path}: {name} is not a matrix of numbers but {actual}")
+    with np.errstate(over="ignore"):
+        matrix: npt.NDArray[_F] = value.astype(dtype, copy=False)
+    if not np.isfinite(matrix).all():
+        raise ArtifactError(f"{path}: {name} holds numbers that are not finite, or too large")
+    return matrix
+
+
+def _check_keys(path: Path, split: str, keys: Mapping[str, Any]) -> None:
+    rows = keys.get("rows", (0, 1))
+    fit = isinstance(rows, Sequence) and len(rows) == 2 and all(type(n) is int for n in rows) and 0 <= rows[0] < rows[1]
+    if not fit or not {*_PARTS} <= {*keys} <= {*_PARTS, "rows"}:
+        raise ArtifactError(
+            f"{path}, split {split}: keys of image, text and label are expected, and perhaps rows = [FIRST, END]; "
+            f"found {dict(keys)}"
+        )
+
+
+def _labels(path: Path, key: str, value: Any) -> tuple[npt.NDArray[np.int64], str]:
+    """Categories as numbers, and how they were written."""
+    label = _matrix(path, key, value, np.float64)
+    if 1 in label.shape:
+        if not (label == label.round()).all() or label.min() < 0 or label.max() >= 10**9:
+            raise ArtifactError(f"{path}: {key} holds other numbers than categories from 0 or 1")
+        return label.reshape(-1).astype(np.int64), "numbers"
+    if not ((label == 0) | (label == 1)).all() or not (label.sum(axis=1) == 1).all():
+        raise ArtifactError(
+            f"{path}: {key} of shape {label.shape} is neither one number per item nor one row per item with a single 1"
+        )
+    return label.argmax(axis=1).astype(np.int64), "one-hot"
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Callable[[str], Any]]:
+    """Gives a function that reads the value of a key; nothing else is kept in memory."""
+    if not path.is_file():
+        raise ArtifactError(f"there is no {path}")
+    if path.suffix.lower() in _HDF5:
+        with hdf5.opened(path) as table:
+            yield lambda key: table.rows(_place(path, table.ids, key))
+        return
+    from scipy.io import loadmat, whosmat  # takes half a second, and only this format needs it
+
+    names = [name for name, _, _ in read_matlab(path, whosmat)]
+
+    def load(key: str) -> Any:
+        found = _KEY.fullmatch(key)
+        name = found[1] if found else key
+        _place(path, names, name)
+        value = read_matlab(path, lambda file: loadmat(file, variable_names=[name]))[name]
+        if not found or found[2] is None:
+            return value
+        cells = list(value.reshape(-1)) if isinstance(value, np.ndarray) and value.dtype == object else []
+        if int(found[2]) >= len(cells):
+            raise ArtifactError(f"{path}: there is no {key}, {name} has {len(cells)} cells")
+        return cells[int(found[2])]
+
+    yield load
+
+
+def _place(path: Path, names: Sequence[str], key: str) -> int:
+    if key not in names:
+        raise ArtifactError(f"{path} has no {key!r}; it has {', '.join(names[:20]) or 'nothing'}")
+    return names.index(key)
