@@ -26,7 +26,7 @@ from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.corruption import corrupt_texts
 from ccr_cli.stages.evaluate import ood
 from ccr_cli.stages.evaluate.options import EvaluationOptions
-from ccr_cli.stages.evaluate.targets import CHRF, FLAGGED, Target, captions_of, has_captions, signature_name
+from ccr_cli.stages.evaluate.targets import CHRF, FLAGGED, Target, captions_of, signature_name
 from ccr_cli.stages.evaluate.uncertainty import (
     Scorer,
     Softmax,
@@ -48,7 +48,8 @@ from ccr_cli.stages.shared.scoring import (
     right_answers,
     score_gallery,
 )
-from ccr_cli.stages.shared.triplets import Gallery, only, read_items, search_captions, without
+from ccr_cli.stages.shared.splits import Split
+from ccr_cli.stages.shared.triplets import Gallery, read_items, search_captions
 
 
 @dataclass
@@ -59,8 +60,8 @@ class Evaluator:
     options: EvaluationOptions
     own: Dataset
     """The data set that the runs were trained on."""
-    foreign: Dataset | None = None
-    """The data set of `--ood`."""
+    foreign: Split | None = None
+    """The split of the data set of `--ood`."""
     results: list[dict[str, Any]] = field(default_factory=list)
     ranks: list[pd.DataFrame] = field(default_factory=list)
     outside: list[pd.DataFrame] = field(default_factory=list)
@@ -76,13 +77,17 @@ class Evaluator:
         """Categories that are left out of the galleries."""
         return "" if self.options.zero_shot else self.trained_without
 
+    def _of_left_out(self, split: Split) -> pd.Series[bool]:
+        """Whether each item is of a category that was left out of training."""
+        return split.items["label"].isin([int(label) for label in self.left_out.split(",") if label])
+
     def measure(self, target: Target, advance: Any) -> None:
         """Measures every language of one data set."""
         visual: Tensor | None = None
-        data, protocol = without(target.data, self.left_out), target.protocol
-        items = read_items(data, target.features[0], protocol.split, self.model.needs)
+        protocol, split = target.protocol, target.split.where(~self._of_left_out(target.split))
+        items = read_items(split, target.features[0], self.model.needs)
         for lang in target.langs:
-            gallery, sets = self._gallery(target, data, items, lang)
+            gallery, sets = self._gallery(target, split, items, lang)
             if protocol.caption_set not in (None, sets):
                 say(f"{lang} has no captions of the set {protocol.caption_set!r}; its own are used: {sets}")
             _warn_mixed(target.data, lang, sets, protocol)
@@ -95,15 +100,15 @@ class Evaluator:
                 self._corrupted(target, lang, sets, embedded)
             advance(1)
 
-    def _gallery(self, target: Target, data: Dataset, items: Gallery, lang: str) -> tuple[Gallery, str]:
+    def _gallery(self, target: Target, split: Split, items: Gallery, lang: str) -> tuple[Gallery, str]:
         """The items with the captions of one language, and the caption sets of these."""
         protocol = target.protocol
-        source = lang == data.source_lang and len(target.langs) > 1
-        if source and not has_captions(data, lang, protocol):
+        captions = captions_of(split, lang, protocol)
+        if captions.empty and lang == split.data.source_lang and len(target.langs) > 1:
             protocol = replace(protocol, caption_set=None)
-        captions = captions_of(data, lang, protocol)
+            captions = captions_of(split, lang, protocol)
         of_set = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
-        gallery = search_captions(items, data, protocol.split, captions, f"human {lang} captions{of_set}")
+        gallery = search_captions(items, split, captions, f"human {lang} captions{of_set}")
         if protocol.positives == "single":
             first = set(first_captions(captions, 1)["caption_id"])
             gallery = replace(gallery, first_T=np.flatnonzero([caption in first for caption in gallery.caption_ids]))
@@ -284,9 +289,9 @@ class Evaluator:
 
     def _left_out(self, target: Target, lang: str, embedded: EmbeddedGallery) -> None:
         """Measures the uncertainty of queries of the left-out categories, against the gallery of the others."""
-        data = only(target.data, self.left_out)
-        items = read_items(data, target.features[0], target.protocol.split, self.model.needs)
-        gallery, _ = self._gallery(target, data, items, lang)
+        split = target.split.where(self._of_left_out(target.split))
+        items = read_items(split, target.features[0], self.model.needs)
+        gallery, _ = self._gallery(target, split, items, lang)
         visual_VD, text_TD = self.model.visuals(gallery, target.features), self.model.texts(gallery.texts)
         queries = ood.queries_of(EmbeddedGallery(gallery, visual_VD, text_TD), embedded)
         about = {"left_out": [int(label) for label in self.left_out.split(",")]}
@@ -296,8 +301,8 @@ class Evaluator:
         """Measures the uncertainty of queries without a match: of the gallery's other half, or of another data set."""
         kinds: ood.KnownAndUnknown | None
         if self.foreign:
-            what = signature_name(self.foreign)
-            kinds = ood.foreign_queries(self.foreign, lang, target.protocol.split, embedded, self.model.texts)
+            what = signature_name(self.foreign.data)
+            kinds = ood.foreign_queries(self.foreign, lang, embedded, self.model.texts)
         else:
             what, kinds = HALVES, ood.halves(embedded, target.data)
         if kinds is not None:

@@ -17,7 +17,6 @@ import pandas as pd
 from ccr_cli.artifacts.signature import NONE
 from ccr_cli.console import warn
 from ccr_cli.data.frames import Frames
-from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.positives import Positives
@@ -63,11 +62,9 @@ def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
         The relation: `parallel`, `query-mt` or `mt`; and a row per pair: `item_id`, `caption_set`, `query_id` and
         `query` in the language, `source_id` and `source`.
     """
-    data, protocol = target.data, target.protocol
-    items = set(items_of(data.items, protocol.split)["item_id"])
-    captions = captions_of(data, lang, protocol)
-    captions = captions[captions["item_id"].isin(items)]
-    english = data.captions[(data.captions["lang"] == data.source_lang) & data.captions["item_id"].isin(items)]
+    data, human = target.data, target.split.captions
+    captions = captions_of(target.split, lang, target.protocol)
+    english = human[human["lang"] == data.source_lang]
     parallel: Mapping[str, str] = data.manifest.get("parallel") or {}
     both = captions.merge(english, on=["item_id", "k"], suffixes=("", "_source"))
     parallel_sets = {*parallel.items(), *((own, other) for other, own in parallel.items())}

@@ -19,7 +19,6 @@ from torch import Tensor
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import FOLDERS
 from ccr_cli.console import warn
-from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.uncertainty_comparison import separation
 from ccr_cli.stages.evaluate.options import HALF
@@ -27,6 +26,7 @@ from ccr_cli.stages.evaluate.uncertainty import Scorer, query_uncertainty, trivi
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.leaks import group_ids
 from ccr_cli.stages.shared.scoring import EmbeddedGallery
+from ccr_cli.stages.shared.splits import Split
 
 SEED = 0
 """Seed of the halves."""
@@ -133,10 +133,8 @@ def _rows(
     return frame.assign(direction=direction, left_out=left_out)
 
 
-def read_foreign_data(
-    inputs: Inputs, name: str, own: dataset.Dataset, langs: Sequence[str], split: str
-) -> dataset.Dataset:
-    """Reads the data set whose captions search a gallery that they do not belong to.
+def read_foreign_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Sequence[str], split: str) -> Split:
+    """Reads the split of the data set whose captions search a gallery that they do not belong to.
 
     Args:
         inputs: Where to look for it.
@@ -151,42 +149,41 @@ def read_foreign_data(
     """
     folder = name if "/" in name else f"{FOLDERS['dataset']}/{name}"
     artifact = Inputs.from_paths(inputs.workspace, [folder]).one("dataset", "")
-    foreign = dataset.read(artifact)
+    data = dataset.read(artifact)
     inputs.note(artifact)
     collection = own.manifest.get("collection")
-    if artifact.id == own.artifact.id or (collection is not None and collection == foreign.manifest.get("collection")):
+    if artifact.id == own.artifact.id or (collection is not None and collection == data.manifest.get("collection")):
         raise UsageError(f"--ood {name} is of the collection that the run was trained on", hint=f"--ood {HALF}")
-    if all(captions_of(foreign, lang, split).empty for lang in langs):
-        raise ArtifactError(f"{foreign.name} has no captions in {' or '.join(langs)} for its {split} items")
-    shared = (set(group_ids(own, own.items)) & set(group_ids(foreign, items_of(foreign.items, split)))) - {None}
+    foreign = Split.of(data, split)
+    if all(captions_of(foreign, lang).empty for lang in langs):
+        raise ArtifactError(f"{data.name} has no captions in {' or '.join(langs)} for its {split} items")
+    shared = (set(group_ids(own, own.items)) & set(group_ids(data, foreign.items))) - {None}
     if shared:
         example = min(map(str, shared))
-        raise ArtifactError(f"{foreign.name} ({split}) shares {len(shared)} groups with {own.name}: {example}, ...")
+        raise ArtifactError(f"{data.name} ({split}) shares {len(shared)} groups with {own.name}: {example}, ...")
     return foreign
 
 
 def foreign_queries(
-    foreign: dataset.Dataset, lang: str, split: str, embedded: EmbeddedGallery, embed: Callable[[Sequence[str]], Tensor]
+    foreign: Split, lang: str, embedded: EmbeddedGallery, embed: Callable[[Sequence[str]], Tensor]
 ) -> KnownAndUnknown | None:
     """The queries of a gallery, and captions of another data set that search it; None without captions in the language.
 
     Args:
-        foreign: The other data set.
+        foreign: The same split of the other data set.
         lang: Language of the queries.
-        split: Split of both.
         embedded: The gallery.
         embed: Embeds texts.
     """
-    rows = captions_of(foreign, lang, split)
+    rows, name = captions_of(foreign, lang), foreign.data.name
     if rows.empty:
-        warn(f"{foreign.name} has no {lang} captions for its {split} items: no --ood result for {lang}")
+        warn(f"{name} has no {lang} captions for its {foreign.name} items: no --ood result for {lang}")
         return None
-    items = [f"{foreign.name}/{item}" for item in rows["item_id"]]
+    items = [f"{name}/{item}" for item in rows["item_id"]]
     text_TD = embed(list(rows["text"]))
     return [queries_of(embedded)], [{"t2v": Queries(list(rows["caption_id"]), items, text_TD, embedded.visual_VD)}]
 
 
-def captions_of(data: dataset.Dataset, lang: str, split: str) -> pd.DataFrame:
-    """The captions in a language of the items of a split."""
-    captions = data.captions[(data.captions["lang"] == lang) & data.captions["text"].notna()]
-    return captions[captions["item_id"].isin(set(items_of(data.items, split)["item_id"]))]
+def captions_of(split: Split, lang: str) -> pd.DataFrame:
+    """The captions of a split in a language."""
+    return split.captions[(split.captions["lang"] == lang) & split.captions["text"].notna()]

@@ -72,11 +72,11 @@ def evaluate(
     if options.ood not in ("", HALF):
         (target,) = targets
         foreign = read_foreign_data(inputs, options.ood, target.data, target.langs, target.protocol.split)
-        options = replace(options, ood=foreign.name)
+        options = replace(options, ood=foreign.data.name)
     request = options.request() | ({"ensemble": len(runs)} if ensemble.several else {})
     parents = [member.artifact for member in ensemble.members]
     parents += [artifact for target in targets for artifact in (target.data.artifact, *target.features)]
-    parents += [foreign.artifact] if foreign else []
+    parents += [foreign.data.artifact] if foreign else []
     parents = list({artifact.id: artifact for artifact in parents}.values())
 
     def write(site: Build) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,13 +15,12 @@ from ccr_cli.artifacts.dataset import read as read_dataset
 from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, LABELLED, data_value
 from ccr_cli.console import warn
 from ccr_cli.data.protocols import Protocol, first_captions, fold_of, read_protocols
-from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.shared.ensemble import Ensemble
 from ccr_cli.stages.shared.inputs import Inputs, like, refuse_unread
 from ccr_cli.stages.shared.leaks import other_leak, own_leak
-from ccr_cli.stages.shared.triplets import items_alone
+from ccr_cli.stages.shared.splits import Split
 
 CHRF, FLAGGED = "reference_chrf", "flagged"
 """Columns of `Target.translations`: chrF against human captions, and whether the translation is flagged."""
@@ -29,9 +28,10 @@ CHRF, FLAGGED = "reference_chrf", "flagged"
 
 @dataclass(frozen=True)
 class Target:
-    """A data set to evaluate on, with features and perhaps translated queries."""
+    """A split to evaluate on, with features and perhaps translated queries."""
 
-    data: Dataset
+    split: Split
+    """The items that the protocol takes."""
     features: tuple[base.Artifact, ...]
     """The features that each of the runs reads."""
     translations: pd.DataFrame | None
@@ -45,6 +45,11 @@ class Target:
     """Whether the run was trained on another collection."""
     trained_on: str = ""
     """What the run was trained on, for the signature, where that is another data set."""
+
+    @property
+    def data(self) -> Dataset:
+        """The data set of the split."""
+        return self.split.data
 
 
 def own_target(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: EvaluationOptions) -> Target:
@@ -68,13 +73,14 @@ def own_target(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: Evalua
         inputs.note(artifact)
     translations = pd.concat(map(_with_quality, translated)) if translated else None
     protocol = protocol_of(own, options)
-    langs = _own_languages(own, settings, options, protocol)
-    folds = fold_of(items_of(own.items, protocol.split), protocol, own.name)
-    data = _of_protocol(own, protocol, folds)
-    leak = own_leak(data, protocol.split, settings["select"])
-    _warn_partial(data)
-    langs = _with_source(data, langs, protocol)
-    return Target(data, ensemble.features_of(inputs, data, feats), translations, langs, leak, protocol, folds)
+    split = Split.of(own, protocol.split)
+    langs = _own_languages(split, settings, options, protocol)
+    folds = fold_of(split.items, protocol, own.name)
+    split = split.where(split.items["item_id"].isin(folds))
+    leak = own_leak(split, settings["select"])
+    _warn_partial(own)
+    langs = _with_source(split, langs, protocol)
+    return Target(split, ensemble.features_of(inputs, split.data, feats), translations, langs, leak, protocol, folds)
 
 
 def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: EvaluationOptions) -> list[Target]:
@@ -134,10 +140,10 @@ def _with_quality(artifact: base.Artifact) -> pd.DataFrame:
 
 
 def _own_languages(
-    data: Dataset, settings: dict[str, Any], options: EvaluationOptions, protocol: Protocol
+    split: Split, settings: dict[str, Any], options: EvaluationOptions, protocol: Protocol
 ) -> tuple[str, ...]:
     """The languages of the options, by default the run's; of several of these, those that can be evaluated."""
-    langs = options.langs or run.langs(settings)
+    data, langs = split.data, options.langs or run.langs(settings)
     refused: dict[str, CcrError] = {}
     for lang in langs:
         try:
@@ -145,8 +151,8 @@ def _own_languages(
             if lang not in data.languages():
                 available = ", ".join(data.languages())
                 raise ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"it has: {available}")
-            if not has_captions(data, lang, protocol):
-                raise _without_captions(data, lang, protocol)
+            if captions_of(split, lang, protocol).empty:
+                raise _without_captions(split, lang, protocol)
         except (ArtifactError, UsageError) as error:
             if options.langs or len(refused) == len(langs) - 1:
                 raise
@@ -156,54 +162,55 @@ def _own_languages(
     return tuple(lang for lang in langs if lang not in refused)
 
 
-def _without_captions(data: Dataset, lang: str, protocol: Protocol) -> ArtifactError:
+def _without_captions(split: Split, lang: str, protocol: Protocol) -> ArtifactError:
     """Why a language cannot be evaluated on a split, with the splits that it can be evaluated on."""
-    others = [s for s in ("test", "val-report", "val") if has_captions(data, lang, replace(protocol, split=s))]
+    data = split.data
+    candidates = (Split.of(data, name) for name in ("test", "val-report", "val"))
+    others = [other.name for other in candidates if not captions_of(other, lang, protocol).empty]
     of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
     partial = f": the data set is partial, see ccr data show {data.name}" if data.manifest.get("partial") else ""
     hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
     return ArtifactError(
         f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}",
-        hint=hint or _available_sets(data, [lang], protocol),
+        hint=hint or _available_sets(split, [lang], protocol),
     )
 
 
-def _available_sets(data: Dataset, langs: Sequence[str], protocol: Protocol) -> str | None:
+def _available_sets(split: Split, langs: Sequence[str], protocol: Protocol) -> str | None:
     """The option with the caption sets that exist, if `--caption-set` names one that does not."""
-    captions = data.captions[data.captions["lang"].isin(langs)]
-    sets = captions["caption_set"][captions["item_id"].isin(items_of(data.items, protocol.split)["item_id"])]
+    sets = split.captions["caption_set"][split.captions["lang"].isin(langs)]
     chosen = protocol.caption_set is not None and protocol.name in COMMON_PROTOCOLS
     return f"--caption-set {' or '.join(sorted(set(sets)))}" if chosen and len(sets) else None
 
 
 def _other(own: Dataset, data: Dataset, feats: base.Artifact, select: str, options: EvaluationOptions) -> Target:
     protocol = protocol_of(data, options)
-    items = items_of(data.items, protocol.split)
-    if items.empty:
+    split = Split.of(data, protocol.split)
+    if split.items.empty:
         raise ArtifactError(f"{data.name} has no {protocol.split} items")
-    folds = fold_of(items, protocol, data.name)
+    folds = fold_of(split.items, protocol, data.name)
     _refuse_languages(protocol, options.langs)
-    data = _of_protocol(data, protocol, folds)
-    leak = other_leak(own, data, protocol.split, select, drop=options.drop_leaks)
-    left = items_alone(data, ~data.items["item_id"].isin(leak.dropped)) if leak.dropped else data
-    if protocol.positives == "label" and items_of(left.items, protocol.split)["label"].isna().any():
+    whole = split.where(split.items["item_id"].isin(folds))
+    leak = other_leak(own, whole, select, drop=options.drop_leaks)
+    split = whole.where(~whole.items["item_id"].isin(leak.dropped))
+    if protocol.positives == "label" and split.items["label"].isna().any():
         raise ArtifactError(f"{data.name} has {protocol.split} items without a category (a label)")
-    candidates = options.langs or protocol.langs or tuple(data.languages())
-    langs = tuple(lang for lang in candidates if has_captions(left, lang, protocol))
+    candidates = options.langs or protocol.langs or tuple(whole.data.languages())
+    langs = tuple(lang for lang in candidates if not captions_of(split, lang, protocol).empty)
     of = f"captions of the set {protocol.caption_set!r}" if protocol.caption_set else "captions"
     if not langs:
         raise ArtifactError(
             f"{data.name} has no {of} in {', '.join(candidates)} for its {protocol.split} items",
-            hint=_available_sets(data, candidates, protocol),
+            hint=_available_sets(whole, candidates, protocol),
         )
     for lang in options.langs:
         if lang not in langs:
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
-    langs = _with_source(left, langs, protocol)
+    langs = _with_source(split, langs, protocol)
     _warn_partial(data)
     transfer = not _same_collection(own, data)
     trained_on = signature_name(own)
-    return Target(left, (feats,), None, langs, leak.value, protocol, folds, zero_shot=transfer, trained_on=trained_on)
+    return Target(split, (feats,), None, langs, leak.value, protocol, folds, zero_shot=transfer, trained_on=trained_on)
 
 
 def _same_collection(own: Dataset, other: Dataset) -> bool:
@@ -236,14 +243,6 @@ def protocol_of(data: Dataset, options: EvaluationOptions) -> Protocol:
     return protocol
 
 
-def _of_protocol(data: Dataset, protocol: Protocol, items: Collection[str]) -> Dataset:
-    """The data set without the items of the split that the protocol leaves out."""
-    if protocol.items is None:
-        return data
-    beyond = set(items_of(data.items, protocol.split)["item_id"]) - {*items}
-    return items_alone(data, ~data.items["item_id"].isin(beyond))
-
-
 def _warn_partial(data: Dataset) -> None:
     problems = data.manifest.get("partial", [])
     if problems:
@@ -263,14 +262,14 @@ def _refuse_languages(protocol: Protocol, langs: Sequence[str]) -> None:
             )
 
 
-def _with_source(data: Dataset, langs: Sequence[str], protocol: Protocol) -> tuple[str, ...]:
+def _with_source(split: Split, langs: Sequence[str], protocol: Protocol) -> tuple[str, ...]:
     """The languages, with the source language last if the protocol has it and the items have captions in it."""
-    source = data.source_lang
+    source = split.data.source_lang
     if source in langs or (protocol.langs is not None and source not in protocol.langs):
         return tuple(langs)
-    if not has_captions(data, source, replace(protocol, caption_set=None)):
+    if captions_of(split, source, replace(protocol, caption_set=None)).empty:
         warn(
-            f"{data.name} has no captions in {source} for its {protocol.split} items: "
+            f"{split.data.name} has no captions in {source} for its {split.name} items: "
             "no results are reported for the source language"
         )
         return tuple(langs)
@@ -294,18 +293,12 @@ def _nothing(inputs: Inputs, feats: base.Artifact, refused: Sequence[CcrError]) 
     )
 
 
-def captions_of(data: Dataset, lang: str, protocol: Protocol) -> pd.DataFrame:
-    """The human captions in a language that a protocol takes."""
-    captions = data.captions[data.captions["lang"] == lang]
+def captions_of(split: Split, lang: str, protocol: Protocol) -> pd.DataFrame:
+    """The human captions of a split in a language that a protocol takes."""
+    captions = split.captions[split.captions["lang"] == lang]
     if protocol.caption_set is not None:
         captions = captions[captions["caption_set"] == protocol.caption_set]
     return captions if protocol.captions is None else first_captions(captions, protocol.captions)
-
-
-def has_captions(data: Dataset, lang: str, protocol: Protocol) -> bool:
-    """Whether the items of the split have captions in a language that the protocol takes."""
-    items = set(items_of(data.items, protocol.split)["item_id"])
-    return bool(captions_of(data, lang, protocol)["item_id"].isin(items).any())
 
 
 def signature_name(data: Dataset) -> str:

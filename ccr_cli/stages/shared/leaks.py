@@ -16,6 +16,7 @@ from ccr_cli.console import warn
 from ccr_cli.data.manifests import spaces
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.shared.splits import Split
 
 SELECTED = "selected-on"
 UNCHECKED = "unchecked"
@@ -31,40 +32,37 @@ class Leak:
     """Items to leave out."""
 
 
-def own_leak(own: dataset.Dataset, split: str, select: str) -> str:
+def own_leak(tested: Split, select: str) -> str:
     """The leak of an evaluation on the run's own data set.
 
     Args:
-        own: The data set.
-        split: The evaluated split.
+        tested: The evaluated split.
         select: The validation queries that chose the epoch; `last` if none did.
 
     Returns:
         The signature's `leak`, with a warning if some items chose the epoch. Official splits may cut through a group
         (scenes of one video); the value counts the items whose group has items in training.
     """
-    if split == "train":
+    own, groups = tested.data, tested.items["group"]
+    whole = f"{len(groups)} {tested.name} items of {own.name}"
+    if tested.name == "train":
         return "trained-on"
-    if split in ("val", "val-select") and select != "last":
-        chose, whole = (len(items_of(own.items, name)) for name in ("val-select", split))
-        warn(
-            f"{chose} of {whole} {split} items of {own.name} chose the epoch: {SELECTED} (--split val-report has none)"
-        )
+    if tested.name in ("val", "val-select") and select != "last":
+        chose = len(items_of(tested.items, "val-select"))
+        warn(f"{chose} of {whole} chose the epoch: {SELECTED} (--split val-report has none)")
         return SELECTED
-    groups = items_of(own.items, split)["group"]
     shared = int(groups.isin(set(items_of(own.items, "train")["group"])).sum())
     if shared:
-        warn(f"{shared} of {len(groups)} {split} items of {own.name} have a group that was trained on")
+        warn(f"{shared} of {whole} have a group that was trained on")
     return own_split_value(shared)
 
 
-def other_leak(own: dataset.Dataset, other: dataset.Dataset, split: str, select: str, *, drop: bool = False) -> Leak:
+def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool = False) -> Leak:
     """Compares the groups of two data sets, if both manifests name the same id space.
 
     Args:
         own: The data set that the run was trained on.
-        other: The data set that it is evaluated on.
-        split: The evaluated split of it.
+        tested: The evaluated split of the other data set.
         select: As in `own_leak`.
         drop: Leave out items that were trained on or chose the epoch.
 
@@ -74,8 +72,8 @@ def other_leak(own: dataset.Dataset, other: dataset.Dataset, split: str, select:
     Raises:
         ArtifactError: If a test item was trained on and `drop` is false, or if no other item remains.
     """
-    items, trained = items_of(other.items, split), items_of(own.items, "train")
-    id_V, trained_N = group_ids(other, items), group_ids(own, trained)
+    items, of_other = tested.items, f"{tested.data.name} ({tested.name})"
+    id_V, trained_N = group_ids(tested.data, items), group_ids(own, items_of(own.items, "train"))
     chosen_S = group_ids(own, items_of(own.items, "val-select")) if select != "last" else []
     shared = _spaces(id_V) & _spaces([*trained_N, *chosen_S])
     leaked_V = _among(id_V, trained_N)
@@ -84,21 +82,21 @@ def other_leak(own: dataset.Dataset, other: dataset.Dataset, split: str, select:
     if leaked_V.any() and not drop:
         groups = items.loc[leaked_V, "group"].unique()
         raise ArtifactError(
-            f"{len(groups)} groups of {other.name} ({split}) were trained on in {own.name}, e.g. {min(groups)!r}",
+            f"{len(groups)} groups of {of_other} were trained on in {own.name}, e.g. {min(groups)!r}",
             hint="--drop-leaks leaves them out; or evaluate on another split, or on a data set without them",
         )
     if drop and (leaked_V | chose_V).any():
         dropped = frozenset(items.loc[leaked_V | chose_V, "item_id"])
-        left_out = f"{len(dropped)} of {len(items)} {split} items of {other.name}"
+        left_out = f"{len(dropped)} of {len(items)} {tested.name} items of {tested.data.name}"
         reasons = f"{leaked_V.sum()} were trained on in {own.name}, {chose_V.sum()} chose the epoch"
         if len(dropped) == len(items):
-            raise ArtifactError(f"nothing would be left of {other.name} ({split}): {reasons}")
+            raise ArtifactError(f"nothing would be left of {of_other}: {reasons}")
         warn(f"{left_out} are left out: {reasons}")
         left = base.sha256_text("\n".join(sorted(set(items["item_id"]) - dropped)))[:6]
         return Leak(f"dropped-{len(dropped)}-left{left}-{by}", dropped)
     if chose_V.any():
         number = items.loc[chose_V, "group"].nunique()
-        warn(f"{number} groups of {other.name} ({split}) chose the epoch in {own.name}: {SELECTED}")
+        warn(f"{number} groups of {of_other} chose the epoch in {own.name}: {SELECTED}")
         return Leak(SELECTED)
     return Leak(f"none-{by}" if shared else UNCHECKED)
 

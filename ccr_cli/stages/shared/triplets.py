@@ -18,9 +18,9 @@ from torch import Tensor
 from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.data.frames import Frames
-from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.shared.pixels import read_pixels
+from ccr_cli.stages.shared.splits import Split, items_alone
 
 
 @dataclass(frozen=True)
@@ -141,11 +141,10 @@ def training_triplets(
     Raises:
         ArtifactError: If nothing is left, or the noise is of other captions.
     """
-    items = items_of(data.items, "train")
-    visual, item_ids = read_visuals(feats, list(items["item_id"]), needs)
+    train = Split.of(data, "train")
+    visual, item_ids = read_visuals(feats, list(train.items["item_id"]), needs)
     row_of = {item: row for row, item in enumerate(item_ids)}
-    captions = data.captions[data.captions["lang"] == data.source_lang]
-    captions = captions[captions["item_id"].isin(set(items["item_id"]))]
+    captions = train.captions[train.captions["lang"] == data.source_lang]
     text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
     if noise is None:
         ids = captions["caption_id"]
@@ -183,7 +182,7 @@ def training_triplets(
         target=[each.forward[i] for each, frame in pairs for i in frame["given_translation_of"]],
         back=_all_of([(each.back, frame["given_translation_of"]) for each, frame in pairs]),
         second=_all_of([(each.second, frame["given_source_id"]) for each, frame in pairs]),
-        label_V=_labels(items, item_ids),
+        label_V=_labels(train.items, item_ids),
         wrong=joined[flags] if flags else None,
         dropped=len(noise) * len(kept) - len(joined),
     )
@@ -251,17 +250,6 @@ def without(data: Dataset, left_out: str) -> Dataset:
     return items_alone(data, ~data.items["label"].isin(labels))
 
 
-def only(data: Dataset, left_out: str) -> Dataset:
-    """The categories of the data set that were left out of training."""
-    return items_alone(data, data.items["label"].isin({int(label) for label in left_out.split(",")}))
-
-
-def items_alone(data: Dataset, chosen: pd.Series[bool]) -> Dataset:
-    """The data set without the other items and their captions."""
-    items = data.items[chosen].reset_index(drop=True)
-    return replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
-
-
 def read_visuals(feats: base.Artifact, item_ids: list[str], needs: frozenset[str]) -> tuple[Frames, list[str]]:
     """Reads the features of items: every frame where a method needs frames, else one row an item.
 
@@ -290,25 +278,25 @@ def gallery(
     Raises:
         ArtifactError: If there are no items or no captions.
     """
-    return search_captions(read_items(data, feats, split, needs), data, split, captions, what)
+    items = Split.of(data, split)
+    return search_captions(read_items(items, feats, needs), items, captions, what)
 
 
-def read_items(data: Dataset, feats: base.Artifact, split: str, needs: frozenset[str]) -> Gallery:
+def read_items(split: Split, feats: base.Artifact, needs: frozenset[str]) -> Gallery:
     """A gallery of a split's items with features, without captions; arguments and errors as for `gallery`."""
-    items = items_of(data.items, split)
-    if items.empty:
-        raise ArtifactError(f"{data.name} has no {split} items")
-    visual, item_ids = read_visuals(feats, list(items["item_id"]), needs)
-    missing = len(items) - len(item_ids)
-    return Gallery(item_ids, visual, [], [], np.empty(0, dtype=np.int64), _labels(items, item_ids), missing)
+    if split.items.empty:
+        raise ArtifactError(f"{split.data.name} has no {split.name} items")
+    visual, item_ids = read_visuals(feats, list(split.items["item_id"]), needs)
+    label_V, missing = _labels(split.items, item_ids), len(split.items) - len(item_ids)
+    return Gallery(item_ids, visual, [], [], np.empty(0, dtype=np.int64), label_V, missing)
 
 
-def search_captions(items: Gallery, data: Dataset, split: str, captions: pd.DataFrame, what: str) -> Gallery:
+def search_captions(items: Gallery, split: Split, captions: pd.DataFrame, what: str) -> Gallery:
     """The gallery of the same items with other captions; arguments and errors as for `gallery`."""
     row_of = {item: row for row, item in enumerate(items.item_ids)}
     chosen = captions[captions["item_id"].isin(set(row_of)) & captions["text"].notna()]
     if chosen.empty:
-        raise ArtifactError(f"{data.name} has no {what} for its {split} items")
+        raise ArtifactError(f"{split.data.name} has no {what} for its {split.name} items")
     return replace(
         items,
         caption_ids=list(chosen["caption_id"]),

@@ -21,6 +21,7 @@ from ccr_cli.data.protocols import Protocol
 from ccr_cli.stages.evaluate.measure_text import pairs_of
 from ccr_cli.stages.evaluate.targets import Target
 from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.splits import Split
 
 CPU = ("--device", "cpu")
 
@@ -118,7 +119,9 @@ def test_the_signature_says_so_and_the_visual_evaluation_is_another(two: Chain) 
 def target(chain: Chain, **changes: Any) -> Target:
     data = dataset.read(chain.find("dataset"))
     frame = translation.read(chain.find("translation"))
-    made = Target(data, (chain.find("features"),), frame, ("es",), "none", Protocol("full", split="test"), {})
+    made = Target(
+        Split.of(data, "test"), (chain.find("features"),), frame, ("es",), "none", Protocol("full", split="test"), {}
+    )
     return replace(made, **changes)
 
 

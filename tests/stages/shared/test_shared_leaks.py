@@ -17,6 +17,7 @@ from ccr_cli.artifacts import base, dataset, evaluation
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.shared.leaks import Leak, other_leak, own_leak
+from ccr_cli.stages.shared.splits import Split
 
 CPU = ("--device", "cpu")
 
@@ -66,13 +67,13 @@ def test_no_more_is_said_than_was_checked(
     own = of(data, spaces[0], {"train": trained, "val": []})
     other = of(data, spaces[1], {"test": tested, "train": trained})
     for drop in (False, True):
-        assert other_leak(own, other, "test", "mt", drop=drop) == Leak(said)
+        assert other_leak(own, Split.of(other, "test"), "mt", drop=drop) == Leak(said)
 
 
 def test_ids_of_the_same_number_in_two_spaces_are_no_leak(data: dataset.Dataset) -> None:
     own = of(data, ["flickr", "coco"], {"train": ["flickr:1", "coco:2"]})
     other = of(data, ["coco", "flickr"], {"test": ["coco:1", "flickr:2"]})
-    assert other_leak(own, other, "test", "mt").value == "none-by-coco+flickr"
+    assert other_leak(own, Split.of(other, "test"), "mt").value == "none-by-coco+flickr"
 
 
 @pytest.mark.parametrize(("space", "prefix"), [("coco", ""), (["coco"], "coco:"), ("coco", "coco:")])
@@ -83,22 +84,23 @@ def test_what_was_trained_on_is_refused_or_left_out(space: Any, prefix: str, dat
     with pytest.raises(
         ArtifactError, match=f"2 groups of toy .test. were trained on in toy, e.g. '{prefix}1'"
     ) as error:
-        other_leak(own, other, "test", "mt")
+        other_leak(own, Split.of(other, "test"), "mt")
     assert error.value.hint is not None and "--drop-leaks" in error.value.hint
-    found = other_leak(own, other, "test", "mt", drop=True)
+    found = other_leak(own, Split.of(other, "test"), "mt", drop=True)
     digits = left("test-i1", "test-i3")
     assert found == Leak(f"dropped-2-left{digits}-by-coco-trained2of3", frozenset({"test-i0", "test-i2"}))
     for split in ("val", "train"):
         with pytest.raises(ArtifactError, match=r"nothing would be left of toy .test.: 3 were trained on"):
             every = of(data, space, {"test": [f"{prefix}1", f"{prefix}2", f"{prefix}1"], split: [f"{prefix}9"]})
-            other_leak(own, every, "test", "mt", drop=True)
+            other_leak(own, Split.of(every, "test"), "mt", drop=True)
 
 
 def test_of_as_many_items_others_are_another_gallery(data: dataset.Dataset) -> None:
     other = of(data, ["c"], {"test": [f"c:{n}" for n in range(6)]})
     seen = (["c:0", "c:1"], ["c:1", "c:0", "c:9"], ["c:2", "c:3"])
     first, again, third = (
-        other_leak(of(data, ["c"], {"train": groups}), other, "test", "last", drop=True).value for groups in seen
+        other_leak(of(data, ["c"], {"train": groups}), Split.of(other, "test"), "last", drop=True).value
+        for groups in seen
     )
     assert first == again != third and LEFT.sub("", first) == LEFT.sub("", third) == "dropped-2-by-c"
 
@@ -112,19 +114,19 @@ def test_what_chose_the_epoch_is_said_or_left_out(data: dataset.Dataset, capsys:
     seen = frozenset(items_of(other.items, "test").query("group in @chose or group == 's:100'")["item_id"])
     digits = left(*set(items_of(other.items, "test")["item_id"]) - seen)
     said = f"dropped-{len(chose) + 1}-left{digits}-by-s"
-    assert other_leak(own, other, "test", "human", drop=True) == Leak(said, seen)
+    assert other_leak(own, Split.of(other, "test"), "human", drop=True) == Leak(said, seen)
     assert f"1 were trained on in toy, {len(chose)} chose the epoch" in capsys.readouterr().err
-    assert other_leak(own, other, "test", "last", drop=True).dropped == frozenset({"test-i12"})
+    assert other_leak(own, Split.of(other, "test"), "last", drop=True).dropped == frozenset({"test-i12"})
     clean = of(data, ["s"], {"test": groups})
-    assert other_leak(own, clean, "test", "mt").value == "selected-on"
+    assert other_leak(own, Split.of(clean, "test"), "mt").value == "selected-on"
     assert f"{len(chose)} groups of toy (test) chose the epoch" in capsys.readouterr().err
-    assert other_leak(own, clean, "test", "last").value == "none-by-s"
+    assert other_leak(own, Split.of(clean, "test"), "last").value == "none-by-s"
 
 
 @pytest.mark.parametrize("space", [3, ["a", 1], [""], "a:b", {"a": 1}])
 def test_a_space_is_a_name(space: Any, data: dataset.Dataset) -> None:
     with pytest.raises(ArtifactError, match="toy: id_space is a name without a colon, or a list of such"):
-        other_leak(of(data, "a", {"train": ["1"]}), of(data, space, {"test": ["1"]}), "test", "mt")
+        other_leak(of(data, "a", {"train": ["1"]}), Split.of(of(data, space, {"test": ["1"]}), "test"), "mt")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_a_space_is_a_name(space: Any, data: dataset.Dataset) -> None:
 def test_what_chose_the_epoch_is_no_own_split(
     split: str, select: str, leak: str, data: dataset.Dataset, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert own_leak(data, split, select) == leak
+    assert own_leak(Split.of(data, split), select) == leak
     whole = {"val": 12, "val-select": 5}.get(split)
     said = f"warning: 5 of {whole} {split} items of toy chose the epoch: selected-on" if leak == "selected-on" else ""
     assert capsys.readouterr().err.startswith(said) if said else capsys.readouterr().err == ""
@@ -151,7 +153,7 @@ def test_a_group_that_an_official_split_cuts_through_is_said(
     data: dataset.Dataset, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cut = of(data, ["youtube"], {"train": ["youtube:a", "b"], "test": ["youtube:a", "youtube:c", "youtube:a", "b"]})
-    assert own_leak(cut, "test", "mt") == "own-split-3trained"
+    assert own_leak(Split.of(cut, "test"), "mt") == "own-split-3trained"
     assert "3 of 4 test items of toy have a group that was trained on" in capsys.readouterr().err
 
 
