@@ -167,8 +167,7 @@ def _encoder(feats: base.Artifact) -> tuple[Any, Any]:
 
 def _require_model(feats: base.Artifact, module: Any, config: Any) -> None:
     """Refuses a model folder that has changed since the features were made."""
-    recorded = features.parts(feats)[0].request["model"]
-    if module.identity(config).get("model", config.model) != recorded:
+    if module.identity(config).get("model", config.model) != feats.request["model"]:
         state = "has changed since" if Path(config.model).expanduser().is_dir() else "no longer exists as"
         raise ArtifactError(
             f"{config.model} {state} {feats.path} were made with it",
@@ -209,8 +208,7 @@ def read_pixels(feats: base.Artifact, item_ids: list[str]) -> tuple[Frames, list
 def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
     """Writes the pictures of all items with features."""
     preparation = encoder_input(feats)
-    media = _media(feats)
-    root = _root(feats)
+    root, media = _media(feats)
     say(f"decoding {len(media)} media of {feats.path.parent.name}, once, into {table}")
     index.unlink(missing_ok=True)
     items = list(media)
@@ -252,23 +250,14 @@ def _refuse(item: str, error: Exception) -> None:
     )
 
 
-def _media(feats: base.Artifact) -> dict[str, Medium]:
-    """The media of the items with features."""
-    index = features.read_index(feats)
-    encoded = set(index["item_id"][index["n_rows"] > 0])
-    items = dataset.read(_data(feats)).items
-    rows = zip(items["item_id"], items["kind"], items["media"], strict=True)
-    return {item: Medium(kind, media) for item, kind, media in rows if item in encoded}
-
-
-def _root(feats: base.Artifact) -> Path:
+def _media(feats: base.Artifact) -> tuple[Path, dict[str, Medium]]:
+    """The folder of the media, and the media of the items with features."""
+    index, data = features.read_index(feats), Workspace(feats.path.parents[2]).parent(feats, "dataset")
+    encoded, items = set(index["item_id"][index["n_rows"] > 0]), dataset.read(data).items
     variable = os.environ.get("CCR_MEDIA_ROOT")
-    root = Path(variable) if variable else dataset.media_root(_data(feats))
+    root = Path(variable) if variable else dataset.media_root(data)
     if root is None or not root.is_dir():
         reason = f"its media root {root} does not exist" if root else "it names no media root"
         raise ArtifactError(f"{feats.path.parent.name} has no media: {reason}", hint="set it: CCR_MEDIA_ROOT=FOLDER")
-    return root.resolve()
-
-
-def _data(feats: base.Artifact) -> base.Artifact:
-    return Workspace(feats.path.parents[2]).parent(feats, "dataset")
+    rows = zip(items["item_id"], items["kind"], items["media"], strict=True)
+    return root.resolve(), {item: Medium(kind, media) for item, kind, media in rows if item in encoded}

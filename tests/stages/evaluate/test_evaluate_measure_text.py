@@ -130,7 +130,7 @@ def test_the_first_relation_that_there_is(two: Chain) -> None:
     relation, pairs = pairs_of(target(two), "es")
     assert relation == "query-mt" and pairs["query_id"].str.contains("-es").all() and len(pairs) == 24
     declared = replace(data, manifest=data.manifest | {"parallel": {"main": "main"}})
-    relation, pairs = pairs_of(target(two, data=declared), "es")
+    relation, pairs = pairs_of(target(two, split=Split.of(declared, "test")), "es")
     assert relation == "parallel" and len(pairs) == 24
     assert (pairs["query_id"].str.replace("-es", "-en") == pairs["source_id"]).all()
     text_of = dict(zip(data.captions["caption_id"], data.captions["text"], strict=True))
