@@ -45,7 +45,8 @@ from ccr_cli.data.tsv import write_tsv_line
 from ccr_cli.encoders.base import DTYPES
 from ccr_cli.stages.data.folder import import_folder
 from ccr_cli.stages.extract.encoding import BatchEncoder, Resources
-from ccr_cli.stages.extract.stage import ExtractOptions, extract
+from ccr_cli.stages.extract.options import ExtractOptions
+from ccr_cli.stages.extract.stage import extract
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.media import MediaReader, Medium
 from ccr_cli.stages.shared.options import configure

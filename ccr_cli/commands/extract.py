@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
+from ccr_cli.stages.extract.options import ExtractOptions
 
 
 @c.guarded
+@c.takes(ExtractOptions)
 def extract(
     context: typer.Context,
     artifacts: c.Artifacts = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option("--encoder", help=c.option_help("encoders"), show_default="the data set's, else clip"),
-    ] = None,
-    options: c.Set = None,
-    media_root: Annotated[
-        Path | None,
-        typer.Option(
-            "--media-root",
-            envvar="CCR_MEDIA_ROOT",
-            help="Folder of the media.",
-            show_default="the data set's",
-        ),
-    ] = None,
+    *,
+    options: ExtractOptions,
     from_: Annotated[
         list[Path] | None,
         typer.Option(
@@ -64,19 +54,6 @@ def extract(
             help="Join the named features artifacts side by side, in their order, instead of encoding.",
         ),
     ] = False,
-    pool: Annotated[
-        str, typer.Option("--pool", help="Rows of a video: none keeps one per frame or clip, mean their mean.")
-    ] = "none",
-    batch_size: Annotated[
-        str, typer.Option("--batch-size", help="Pictures or clips per batch; auto: as many as fit into memory.")
-    ] = "auto",
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, help="Decoding threads.", show_default="by the processors"),
-    ] = None,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="Compile the encoder with torch.compile (takes about a minute).")
-    ] = False,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -86,14 +63,8 @@ def extract(
             show_default=False,
         ),
     ] = None,
-    device: c.Device = "auto",
-    dtype: c.Dtype = "float32",
-    max_failed: c.MaxFailed = 0.2,
     executor: c.Executor = "local",
     parts: c.Parts = None,
-    name: c.Name = None,
-    force: c.Force = False,
-    retry_failed: c.RetryFailed = False,
     workspace: c.WorkspaceOption = Path("."),
     dry_run: c.DryRun = False,
     json: c.Json = False,
@@ -108,44 +79,28 @@ def extract(
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    result: dict[str, Any] = {"max_failed": options.max_failed, "name": options.name, "force": options.force}
     if concat:
         _refuse_others(context, "--concat", _ALWAYS)
         from ccr_cli.stages.extract.concat import extract_concat
 
-        made: Artifact | None = extract_concat(inputs, max_failed=max_failed, name=name, force=force)
+        made: Artifact | None = extract_concat(inputs, **result)
     elif from_:
         _refuse_others(context, "--from", _ALWAYS | _OF_FROM)
         from ccr_cli.stages.extract.from_files import extract_from
 
-        made = extract_from(
-            inputs, from_, ids=ids or [], encoder_name=encoder_name, max_failed=max_failed, name=name, force=force
-        )
+        made = extract_from(inputs, from_, ids=ids or [], encoder_name=encoder_name, **result)
     elif ids or encoder_name:
         raise UsageError(f"{'--ids' if ids else '--encoder-name'} goes with --from")
     else:
-        from ccr_cli.stages.extract.stage import ExtractOptions, extract_part
         from ccr_cli.stages.extract.stage import extract as stage
+        from ccr_cli.stages.extract.stage import extract_part
         from ccr_cli.stages.shared.sharding import on_ray, parse_part
 
-        choices = ExtractOptions(
-            encoder=encoder,
-            options=c.parse_set(options),
-            pool=pool,
-            media_root=media_root,
-            batch_size=_batch_size(batch_size),
-            workers=workers,
-            compiled=compiled,
-            device=device,
-            dtype=dtype,
-            max_failed=max_failed,
-            name=name,
-            force=force,
-            retry_failed=retry_failed,
-        )
         ray = on_ray(executor, parts, shard)
         part = None if shard is None else parse_part(shard)
         if part is not None and not dry_run:
-            counts = extract_part(inputs, choices, part)
+            counts = extract_part(inputs, options, part)
             if json:
                 read = [*map(c._facts, inputs.read)]
                 c.show_json({"read": read, "made": [], "shard": shard, "extracted": counts})
@@ -153,9 +108,9 @@ def extract(
         if ray:
             from ccr_cli.stages.ray_executor import extract_on_ray
 
-            made = extract_on_ray(inputs, choices, parts)
+            made = extract_on_ray(inputs, options, parts)
         else:
-            made = stage(inputs, choices)
+            made = stage(inputs, options)
     if made is None:  # this process is not the first of torchrun
         return
     for artifact in inputs.named:
@@ -176,14 +131,6 @@ def _refuse_others(context: typer.Context, mode: str, known: frozenset[str]) -> 
         source = context.get_parameter_source(str(parameter.name))
         if parameter.name not in known and source is not None and source.name == "COMMANDLINE":
             raise UsageError(f"{parameter.opts[0]} has no effect with {mode}, which encodes nothing")
-
-
-def _batch_size(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
-        raise UsageError(f"--batch-size is a positive whole number or auto, not {text!r}")
-    return int(text)
 
 
 EPILOG = c.examples(

@@ -32,6 +32,7 @@ from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import progress, say, warn
 from ccr_cli.errors import ArtifactError, CcrError, ResourceError, Terminated, UnavailableError, as_user_error, redact
 from ccr_cli.stages.extract import stage as extract
+from ccr_cli.stages.extract.options import ExtractOptions
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart
@@ -105,7 +106,7 @@ def translate_on_ray(inputs: Inputs, options: TranslateOptions, parts: int | Non
         raise job.with_apertium(error) from None
 
 
-def extract_on_ray(inputs: Inputs, options: extract.ExtractOptions, parts: int | None) -> base.Artifact | None:
+def extract_on_ray(inputs: Inputs, options: ExtractOptions, parts: int | None) -> base.Artifact | None:
     """Extracts features like `extract`, with the pieces made on a cluster.
 
     Args:
@@ -136,7 +137,7 @@ def _translate(options: TranslateOptions, inputs: Inputs, part: WorkPart, thread
     return workers.translate_part(inputs, options, part)
 
 
-def _extract(options: extract.ExtractOptions, inputs: Inputs, part: WorkPart, threads: int) -> _Counts:
+def _extract(options: ExtractOptions, inputs: Inputs, part: WorkPart, threads: int) -> _Counts:
     tried, failed = extract.ExtractJob(inputs, replace(options, workers=options.workers or threads)).work(part)
     return {"items": tried - failed, "failed": failed}
 

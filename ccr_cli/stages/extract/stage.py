@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ccr_cli.encoders.base import DTYPES
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.extract import write_features
 from ccr_cli.stages.extract.encoding import Resources, encode
+from ccr_cli.stages.extract.options import ExtractOptions
 from ccr_cli.stages.extract.write_features import Bounds, Pieces, write_outcome
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.failures import read_failures, refuse_too_many
@@ -24,40 +25,6 @@ from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.media import MediaReader, Medium
 from ccr_cli.stages.shared.options import configure, identified
 from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, rank_and_size
-
-POOLS = ("none", "mean")
-
-
-@dataclass(frozen=True)
-class ExtractOptions:
-    """Options of `ccr extract`."""
-
-    encoder: str | None = None
-    """A file of encoders/; None: the one in the data set's manifest, else `clip`."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """The encoder's own options, as text."""
-    pool: str = "none"
-    """`none`: keep all rows of an item, one per frame or clip; `mean`: keep their mean."""
-    media_root: Path | None = None
-    """Folder of the media; None: the data set's."""
-    batch_size: int | None = None
-    """Inputs per batch; None: as many as fit. Batches never cross a piece."""
-    workers: int | None = None
-    """Decoding threads; None: chosen by the number of processors."""
-    compiled: bool = False
-    """Whether to compile the encoder first."""
-    device: str = "auto"
-    """`auto`, `cpu` or `cuda`."""
-    dtype: str = "float32"
-    """Precision of the encoder: float32, bfloat16 or float16."""
-    max_failed: float = 0.2
-    """Fraction of items that may fail."""
-    name: str | None = None
-    """Name of the artifact."""
-    force: bool = False
-    """Extract again."""
-    retry_failed: bool = False
-    """Try failed items again and keep the rest."""
 
 
 def extract(
@@ -140,10 +107,7 @@ class ExtractJob:
     """One extraction: data set, encoder, request and pieces, found from inputs and options."""
 
     def __init__(self, inputs: Inputs, options: ExtractOptions) -> None:
-        if options.dtype not in DTYPES:
-            raise UsageError(f"--dtype is one of {', '.join(DTYPES)}, not {options.dtype!r}")
-        if options.pool not in POOLS:
-            raise UsageError(f"--pool is one of {', '.join(POOLS)}, not {options.pool!r}")
+        options.check()
         self.options, self._workspace = options, inputs.workspace
         self.data = inputs.one("dataset", "", hint="ccr data import noto-emoji")
         content = dataset.read(self.data)
@@ -152,10 +116,10 @@ class ExtractJob:
         self._with_videos = any(medium.kind == "video" for medium in self._media)
         encoder = options.encoder or default_encoder(content)
         self._module = registry.load("encoders", encoder)
-        self._config = configure(self._module.Config, options.options, f"encoder {encoder}")
+        self._config = configure(self._module.Config, options.settings, f"encoder {encoder}")
         self._recorded = identified(self._module, self._config)
         if not self._with_videos:
-            for key in options.options:
+            for key in options.settings:
                 if key in features.FRAMES:
                     raise UsageError(f"{key} is for videos, and {self.data.name} has none", hint="leave it out")
             self._recorded = {key: value for key, value in self._recorded.items() if key not in features.FRAMES}
@@ -233,7 +197,7 @@ class ExtractJob:
         about = dict(model.describe())
         if self._with_videos:
             about |= {"sampling": asdict(model.sampling), "pool": self.options.pool}
-        resources = Resources(device, self.options.batch_size, self.options.workers, self.options.compiled)
+        resources = Resources(device, self.options.inputs_per_batch(), self.options.workers, self.options.compiled)
         reader = MediaReader(root, model)
         with self.pieces.present():
             pieces = self.pieces.by(about)

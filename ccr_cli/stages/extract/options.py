@@ -1,0 +1,54 @@
+"""The options of `ccr extract`, declared once: a field is a flag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ccr_cli import registry
+from ccr_cli.errors import UsageError
+from ccr_cli.stages.shared.options import option
+
+CHOICES = {"dtype": ("float32", "bfloat16", "float16"), "pool": ("none", "mean")}
+"""Values that an option can have."""
+
+
+@dataclass(frozen=True)
+class ExtractOptions:
+    """The options of `ccr extract` with an encoder, in the order of its help."""
+
+    encoder: str | None = option(None, registry.summaries("encoders"), show_default="the data set's, else clip")
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The encoder's own options."""
+    media_root: Path | None = option(
+        None, "Folder of the media.", envvar="CCR_MEDIA_ROOT", show_default="the data set's"
+    )
+    pool: str = option("none", "Rows of a video: none keeps one per frame or clip, mean their mean.")
+    batch_size: str = option("auto", "Pictures or clips per batch; auto: as many as fit into memory.")
+    workers: int | None = option(None, "Decoding threads.", min=1, show_default="by the processors")
+    compiled: bool = option(False, "Compile the encoder with torch.compile (takes about a minute).", "--compile")
+    device: str = "auto"
+    dtype: str = "float32"
+    max_failed: float = 0.2
+    name: str | None = None
+    force: bool = False
+    retry_failed: bool = False
+
+    def check(self) -> None:
+        """Checks values that need no data.
+
+        Raises:
+            UsageError: If one is not allowed.
+        """
+        size = self.batch_size
+        if size != "auto" and not (size.isdecimal() and 1 <= int(size) <= 1_000_000):
+            raise UsageError(f"--batch-size is a positive whole number or auto, not {size!r}")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise UsageError(f"--{name} is one of {', '.join(choices)}, not {getattr(self, name)!r}")
+
+    def inputs_per_batch(self) -> int | None:
+        """Inputs per batch; None: as many as fit. Batches never cross a piece."""
+        return None if self.batch_size == "auto" else int(self.batch_size)
