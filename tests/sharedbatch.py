@@ -16,14 +16,14 @@ from ccr_cli import registry
 from ccr_cli.data.frames import Frames
 from ccr_cli.methods import base
 from ccr_cli.nets.learning_rates import parameter_groups
-from ccr_cli.stages.train.processes import Ranks, together
+from ccr_cli.stages.train.processes import ProcessRank, together
 
 METHODS = registry.names("methods")
 SIZE = 7
 OPTIONS: dict[str, dict[str, Any]] = {"fume": {"classes": 3}, "disncl": {"warmup_terms": "all"}}
 
 
-def shared(name: str, ranks: Ranks) -> base.Batch:
+def shared(name: str, ranks: ProcessRank) -> base.Batch:
     """A batch of which two triplets are of one item, as a process of several gets it."""
     whole = smallbatch.batch(p=torch.linspace(0.3, 1.0, smallbatch.SIZE))
     row_b = ranks.part_of(torch.arange(SIZE))
@@ -45,7 +45,7 @@ def shared(name: str, ranks: Ranks) -> base.Batch:
     )
 
 
-def gradients(name: str, ranks: Ranks) -> dict[str, Tensor]:
+def gradients(name: str, ranks: ProcessRank) -> dict[str, Tensor]:
     """The gradient of every weight in float64, and the loss terms; in evaluation mode, for running statistics."""
     method = smallbatch.make(name, **OPTIONS.get(name, {})).double().eval()
     losses = ranks.wrap(method)

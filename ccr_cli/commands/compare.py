@@ -13,7 +13,7 @@ from ccr_cli.commands import common as c
 from ccr_cli.report.words.numbers import mean_sd
 
 if TYPE_CHECKING:
-    from ccr_cli.stages.evaluate.compare import Comparison, Line, Value
+    from ccr_cli.stages.evaluate.compare import ComparedFigure, Comparison, Value
 
 
 @c.guarded
@@ -99,7 +99,7 @@ def _p(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:.{digits}g}"
 
 
-def _row(line: Line) -> list[object]:
+def _row(line: ComparedFigure) -> list[object]:
     d = line.difference
     interval = f"{_signed(d.low)} to {_signed(d.high)}"
     return [line.figure, _value(line.first), _value(line.second), _signed(d.estimate), interval, _p(line.p_holm)]

@@ -18,7 +18,7 @@ from ccr_cli.commands import common as c
 if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
     from ccr_cli.stages.train.options import TrainingOptions
-    from ccr_cli.stages.train.sweep import Cell
+    from ccr_cli.stages.train.sweep import SweepCell
 
 
 def train_sweep(
@@ -56,7 +56,7 @@ def train_sweep(
             raise typer.Exit(3)
         return
 
-    def work(own: Inputs, cell: Cell) -> Artifact:
+    def work(own: Inputs, cell: SweepCell) -> Artifact:
         with _recorded_as(cell):
             return train(own, cell.options)
 
@@ -77,7 +77,7 @@ def train_sweep(
         raise error
 
 
-def _show_plans(cells: Sequence[Cell], plans: Sequence[Planned], as_json: bool) -> None:
+def _show_plans(cells: Sequence[SweepCell], plans: Sequence[Planned], as_json: bool) -> None:
     """Prints a dry run: one run per row, or all plans as JSON."""
     if as_json:
         own = [cell.plan for cell in cells if cell.plan]
@@ -92,7 +92,7 @@ def _show_plans(cells: Sequence[Cell], plans: Sequence[Planned], as_json: bool) 
     c.show_table((*keys, "state", "run"), rows)
 
 
-def _print_json(facts: Mapping[str, object], cells: Sequence[Cell]) -> None:
+def _print_json(facts: Mapping[str, object], cells: Sequence[SweepCell]) -> None:
     failed = [
         {"sweep": dict(cell.values), "error": cell.error.message, "exit_code": cell.error.exit_code}
         for cell in cells
@@ -102,7 +102,7 @@ def _print_json(facts: Mapping[str, object], cells: Sequence[Cell]) -> None:
 
 
 @contextlib.contextmanager
-def _recorded_as(cell: Cell) -> Iterator[None]:
+def _recorded_as(cell: SweepCell) -> Iterator[None]:
     """Has a run record the command that trains it alone."""
     before = sys.argv
     words, rest = [before[0]], iter(before[1:])

@@ -74,7 +74,7 @@ def max_pool_same(x_BCTHW: Tensor, kernel: Triple, stride: Triple) -> Tensor:
     return functional.max_pool3d(x_BCTHW, kernel, stride, padding)
 
 
-class Unit(nn.Module):
+class ConvUnit(nn.Module):
     """A convolution padded as SAME, batch normalisation, ReLU; or, at the end, a convolution with a bias alone."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, last: bool = False) -> None:
@@ -97,10 +97,10 @@ class Mixed(nn.Module):
     def __init__(self, inputs: int, channels: tuple[int, int, int, int, int, int]) -> None:
         super().__init__()
         a, b1, b2, c1, c2, d = channels
-        self.b0 = Unit(inputs, a)
-        self.b1a, self.b1b = Unit(inputs, b1), Unit(b1, b2, 3)
-        self.b2a, self.b2b = Unit(inputs, c1), Unit(c1, c2, 3)
-        self.b3b = Unit(inputs, d)
+        self.b0 = ConvUnit(inputs, a)
+        self.b1a, self.b1b = ConvUnit(inputs, b1), ConvUnit(b1, b2, 3)
+        self.b2a, self.b2b = ConvUnit(inputs, c1), ConvUnit(c1, c2, 3)
+        self.b3b = ConvUnit(inputs, d)
         self.outputs = a + b2 + c2 + d
 
     def forward(self, x_BCTHW: Tensor) -> Tensor:
@@ -120,15 +120,15 @@ class InceptionI3d(nn.Module):
             classes: K.
         """
         super().__init__()
-        self.Conv3d_1a_7x7 = Unit(3, 64, 7, 2)
-        self.Conv3d_2b_1x1 = Unit(64, 64)
-        self.Conv3d_2c_3x3 = Unit(64, 192, 3)
+        self.Conv3d_1a_7x7 = ConvUnit(3, 64, 7, 2)
+        self.Conv3d_2b_1x1 = ConvUnit(64, 64)
+        self.Conv3d_2c_3x3 = ConvUnit(64, 192, 3)
         width = 192
         for name, channels in MIXED.items():
             block = Mixed(width, channels)
             self.add_module(name, block)
             width = block.outputs
-        self.logits = Unit(width, classes, last=True)
+        self.logits = ConvUnit(width, classes, last=True)
 
     def forward(self, clip_BCTHW: Tensor) -> Tensor:
         """Features of whole clips.

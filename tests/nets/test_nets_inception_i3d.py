@@ -155,7 +155,7 @@ def by_hand(
     return windows
 
 
-def unit_by_hand(unit: i3d.Unit, x_CTHW: npt.NDArray[np.float64], stride: int = 1) -> npt.NDArray[np.float64]:
+def unit_by_hand(unit: i3d.ConvUnit, x_CTHW: npt.NDArray[np.float64], stride: int = 1) -> npt.NDArray[np.float64]:
     weight = unit.conv3d.weight.double().numpy()
     windows = np.nan_to_num(by_hand(x_CTHW, weight.shape[2:], (stride,) * 3))
     y = np.einsum("cthwxyz,dcxyz->dthw", windows, weight)
@@ -171,8 +171,8 @@ def unit_by_hand(unit: i3d.Unit, x_CTHW: npt.NDArray[np.float64], stride: int = 
     return result
 
 
-def random_unit(inputs: int, outputs: int, kernel: int, stride: int) -> i3d.Unit:
-    unit = i3d.Unit(inputs, outputs, kernel, stride)
+def random_unit(inputs: int, outputs: int, kernel: int, stride: int) -> i3d.ConvUnit:
+    unit = i3d.ConvUnit(inputs, outputs, kernel, stride)
     randomise(unit)
     return unit
 

@@ -90,7 +90,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparedFigure:
     """A figure of two systems."""
 
     figure: str
@@ -118,7 +118,7 @@ class Comparison:
     fusion: str
     first: str
     second: str
-    lines: Sequence[Line]
+    lines: Sequence[ComparedFigure]
     """the headline figure first"""
     signatures: tuple[str, str]
 
@@ -306,7 +306,7 @@ def _compare(setting: ComparedSetting, systems: Sequence[System], what: str) -> 
         for name in [headline, *(name for name in FIGURES if name != headline)]:
             p = [by_figure[name].p for by_figure in differences]
             corrected = None if p[n] is None else paired.holm([x for x in p if x is not None])[n]
-            lines.append(Line(name, values[0][name], values[n + 1][name], differences[n][name], corrected))
+            lines.append(ComparedFigure(name, values[0][name], values[n + 1][name], differences[n][name], corrected))
         signatures = (systems[0].signature(setting), system.signature(setting))
         lang, fusion = str(result["lang"]), str(result["fusion"])
         comparisons.append(Comparison(what, lang, fusion, systems[0].label, system.label, lines, signatures))

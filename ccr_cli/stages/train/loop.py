@@ -37,7 +37,7 @@ from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, e
 from ccr_cli.stages.shared.scoring import Figures, over_folds, score_gallery
 from ccr_cli.stages.shared.triplets import Gallery
 from ccr_cli.stages.train.options import TrainingOptions
-from ccr_cli.stages.train.processes import ALONE, Ranks
+from ccr_cli.stages.train.processes import ALONE, ProcessRank
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.state import Progress, memory_mb, save_tensors
 from ccr_cli.stages.train.step import Engine, compile_encoders
@@ -62,7 +62,7 @@ class Trainer:
     """Trains one run inside a building folder, resuming an earlier attempt."""
 
     def __init__(
-        self, build: Build, sources: Sources, options: TrainingOptions, config: Any, ranks: Ranks = ALONE
+        self, build: Build, sources: Sources, options: TrainingOptions, config: Any, ranks: ProcessRank = ALONE
     ) -> None:
         self.build, self.options, self.ranks = build, options, ranks
         self.device, self.seed = choose_device(options.device), options.seed

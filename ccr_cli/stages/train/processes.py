@@ -34,7 +34,7 @@ PATIENCE = timedelta(hours=2)
 
 
 @dataclass(frozen=True)
-class Ranks:
+class ProcessRank:
     """This process among those that train together: the first one writes and prints."""
 
     rank: int = 0
@@ -162,7 +162,7 @@ class Ranks:
             weight.grad = torch.sparse_coo_tensor(torch.cat(rows)[None], mean, weight.shape, check_invariants=False)
 
 
-ALONE = Ranks()
+ALONE = ProcessRank()
 
 
 class _Losses(nn.Module):
@@ -177,7 +177,7 @@ class _Losses(nn.Module):
 
 
 @contextmanager
-def together(alone: bool = False) -> Iterator[Ranks]:
+def together(alone: bool = False) -> Iterator[ProcessRank]:
     """Joins the processes that `torchrun` started for one training; only the first one prints.
 
     Args:
@@ -190,14 +190,14 @@ def together(alone: bool = False) -> Iterator[Ranks]:
     """
     rank, size = rank_and_size()
     if size == 1 or alone:
-        yield Ranks()
+        yield ProcessRank()
         return
     if rank:
         console.verbosity = -1
     importlib.import_module("torch._dynamo")  # as DDP does: imported within, it keeps the group, and its threads, alive
     with joined(None, PATIENCE):
         try:
-            yield Ranks(rank, size)
+            yield ProcessRank(rank, size)
         except (KeyboardInterrupt, Terminated):
             console.verbosity = -2 if rank else console.verbosity
             raise

@@ -23,7 +23,7 @@ from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.stages.train.loop import Trainer
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
-from ccr_cli.stages.train.processes import ALONE, Ranks, together
+from ccr_cli.stages.train.processes import ALONE, ProcessRank, together
 from ccr_cli.stages.train.run_name import run_name
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
 
@@ -47,7 +47,7 @@ def train(
     inputs: Inputs,
     options: TrainingOptions,
     add_noise: Callable[[Inputs, Sources, TrainingOptions], Sources] = with_noise,
-    ranks: Ranks = ALONE,
+    ranks: ProcessRank = ALONE,
 ) -> base.Artifact:
     """Finds the artifacts to train on, and trains a run: what `ccr train` does. Errors: those of `train_on`.
 
@@ -76,7 +76,7 @@ def _reads_back(options: TrainingOptions) -> bool:
     return "back" in config.needs() or load_judge(config.judge).compares_texts
 
 
-def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: Ranks = ALONE) -> base.Artifact:
+def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: ProcessRank = ALONE) -> base.Artifact:
     """Trains a run on given artifacts.
 
     Args:

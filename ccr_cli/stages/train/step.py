@@ -20,7 +20,7 @@ from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.nets.row_adam import RowAdam
 from ccr_cli.nets.text_transformer import TransformerTextEncoder
-from ccr_cli.stages.train.processes import ALONE, Ranks
+from ccr_cli.stages.train.processes import ALONE, ProcessRank
 from ccr_cli.stages.train.training_data import TrainingData
 
 ROOM = 0.5
@@ -31,7 +31,7 @@ class Engine:
     """Moves a method's weights, step by step."""
 
     def __init__(
-        self, method: Method, data: TrainingData, device: torch.device, dtype: torch.dtype, ranks: Ranks = ALONE
+        self, method: Method, data: TrainingData, device: torch.device, dtype: torch.dtype, ranks: ProcessRank = ALONE
     ) -> None:
         """Makes the optimisers and places the data on the device.
 

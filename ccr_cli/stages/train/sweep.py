@@ -31,7 +31,7 @@ POLL_SECONDS = 2.0
 
 
 @dataclass(eq=False)
-class Cell:
+class SweepCell:
     """One run of a sweep."""
 
     values: Mapping[str, str]
@@ -99,7 +99,7 @@ def read_axes(texts: Sequence[str], fixed: Mapping[str, str] | None = None) -> d
     return axes
 
 
-def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[Cell]:
+def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[SweepCell]:
     """The runs of a sweep: the product of the values, the last key varying fastest.
 
     Args:
@@ -126,7 +126,7 @@ def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[Ce
     cells = []
     for values in itertools.product(*axes.values()):
         by_key = dict(zip(axes, values, strict=True))
-        cells.append(Cell(by_key, _varied(options, by_key)))
+        cells.append(SweepCell(by_key, _varied(options, by_key)))
     return cells
 
 
@@ -148,7 +148,7 @@ def _varied(options: TrainingOptions, values: Mapping[str, str]) -> TrainingOpti
     return varied
 
 
-def plan(inputs: Inputs, cells: Sequence[Cell]) -> list[Planned]:
+def plan(inputs: Inputs, cells: Sequence[SweepCell]) -> list[Planned]:
     """Plans each run of a sweep, or records why it is impossible; writes nothing.
 
     An impossible combination does not stop the others; a value with which no run at all is possible is an error.
@@ -188,15 +188,15 @@ def plan(inputs: Inputs, cells: Sequence[Cell]) -> list[Planned]:
     return rehearsal.planned
 
 
-def _refuse_useless(cells: Sequence[Cell]) -> None:
+def _refuse_useless(cells: Sequence[SweepCell]) -> None:
     for key, value in dict.fromkeys(pair for cell in cells for pair in cell.values.items()):
         errors = [cell.error for cell in cells if cell.values[key] == value]
         if all(errors) and errors[0]:
             raise errors[0]
 
 
-def _refuse_same(cells: Sequence[Cell]) -> None:
-    first: dict[str, Cell] = {}
+def _refuse_same(cells: Sequence[SweepCell]) -> None:
+    first: dict[str, SweepCell] = {}
     for cell in cells:
         if cell.plan is None:
             continue
@@ -209,8 +209,8 @@ def _refuse_same(cells: Sequence[Cell]) -> None:
 
 
 def train_cells(
-    inputs: Inputs, cells: Sequence[Cell], work: Callable[[Inputs, Cell], base.Artifact] | None = None
-) -> Iterator[Cell]:
+    inputs: Inputs, cells: Sequence[SweepCell], work: Callable[[Inputs, SweepCell], base.Artifact] | None = None
+) -> Iterator[SweepCell]:
     """Trains the runs of a planned grid, one after the other.
 
     An error stops one run, not the others: it is reported and recorded. A run that another process is training is
@@ -232,7 +232,7 @@ def train_cells(
     waiting = False
     try:
         while queue:
-            later: list[Cell] = []
+            later: list[SweepCell] = []
             for position, cell in enumerate(queue):
                 assert cell.plan is not None
                 if waiting and in_work(cell.plan.path):
@@ -288,19 +288,19 @@ def _recorded(error: Exception) -> CcrError:
 class _Seconds:
     """Estimates how long the remaining runs of a sweep take, from those of the same method."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
+    def __init__(self, cells: Sequence[SweepCell]) -> None:
         self.of_method: dict[str, list[float]] = {}
         for cell in cells:
             if cell.plan is not None and cell.state == "done":
                 self.add(cell, base.load(cell.plan.path))
 
-    def add(self, cell: Cell, trained: base.Artifact) -> None:
+    def add(self, cell: SweepCell, trained: base.Artifact) -> None:
         """Adds a finished run."""
         seconds = (trained.about.get("environment") or {}).get("seconds")
         if seconds is not None:
             self.of_method.setdefault(cell.options.method, []).append(float(seconds))
 
-    def left(self, cells: Sequence[Cell]) -> str:
+    def left(self, cells: Sequence[SweepCell]) -> str:
         """The time left as words; empty where none is known yet."""
         known = [value for values in self.of_method.values() for value in values]
         if not known:
@@ -310,7 +310,7 @@ class _Seconds:
         return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
 
 
-def failure(cells: Sequence[Cell]) -> CcrError | None:
+def failure(cells: Sequence[SweepCell]) -> CcrError | None:
     """The error that ends a sweep: exit code 3 where some runs are trained, else that of the first failure.
 
     Returns:

@@ -17,7 +17,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.parquet import read_table
-from ccr_cli.stages.train.processes import Ranks
+from ccr_cli.stages.train.processes import ProcessRank
 
 TRAIN = ("train", "--method", "uml", "--noise", "0.4", *toy.SMALL, "--set", "dropout=0", "--set", "text_dropout=0")
 COMMAND = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ccr_cli"]
@@ -34,7 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", sharedbatch.METHODS)
 def test_gradients_of_two_processes_are_those_of_one_with_the_whole_batch(name: str, found: Path) -> None:
-    wanted = sharedbatch.gradients(name, Ranks())
+    wanted = sharedbatch.gradients(name, ProcessRank())
     assert sum(k.startswith("term ") for k in wanted) and len(wanted) > 3
     for rank in (0, 1):
         got = load_file(found / f"{name}-{rank}.safetensors")
@@ -46,10 +46,10 @@ def test_gradients_of_two_processes_are_those_of_one_with_the_whole_batch(name: 
 
 def test_rows_are_divided_and_come_back_in_order() -> None:
     rows = torch.arange(10, 17)
-    parts = [Ranks(rank, 3).part_of(rows) for rank in range(3)]
+    parts = [ProcessRank(rank, 3).part_of(rows) for rank in range(3)]
     assert [part.tolist() for part in parts] == [[10, 11, 12], [13, 14, 15], [16, 10, 10]]
     assert torch.equal(torch.cat(parts)[:7], rows)
-    assert [Ranks(rank, 4).part_of(rows[:2]).tolist() for rank in range(4)] == [[10], [11], [10], [10]]
+    assert [ProcessRank(rank, 4).part_of(rows[:2]).tolist() for rank in range(4)] == [[10], [11], [10], [10]]
 
 
 @pytest.fixture(scope="module")

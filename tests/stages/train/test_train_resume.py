@@ -92,15 +92,15 @@ def test_a_second_signal_stops_at_once(workspace: Chain) -> None:
 
 SIGNALLED_WHILE_THEY_AGREE = """
 import os, signal
-from ccr_cli.stages.train.processes import Ranks
-agree, calls = Ranks.agree, 0
+from ccr_cli.stages.train.processes import ProcessRank
+agree, calls = ProcessRank.agree, 0
 def slow(self, *given):
     global calls
     said, calls = agree(self, *given), calls + 1
     if calls == 2:
         os.kill(os.getpid(), signal.SIGTERM)
     return said
-Ranks.agree = slow
+ProcessRank.agree = slow
 from ccr_cli.cli import main
 main()
 """

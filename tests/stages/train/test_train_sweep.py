@@ -17,7 +17,7 @@ from ccr_cli.errors import CcrError, UsageError
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.train.options import TrainingOptions
-from ccr_cli.stages.train.sweep import FLAGS, Cell, failure, grid, plan, read_axes, train_cells
+from ccr_cli.stages.train.sweep import FLAGS, SweepCell, failure, grid, plan, read_axes, train_cells
 
 SMALL = {"buckets": "512", "dim": "32", "batch_size": "16", "epochs": "1"}
 
@@ -129,7 +129,7 @@ def test_parts_cover_every_run_once(size: int, of: int) -> None:
     assert [cell.options.seed for cell in parts[0]] == list(range(0, size, of))
 
 
-def planned(chain: Chain, *texts: str, **wanted: object) -> list[Cell]:
+def planned(chain: Chain, *texts: str, **wanted: object) -> list[SweepCell]:
     """The cells of a sweep in a workspace, as far as is known before any is made."""
     settings = {**SMALL, **dict(wanted.pop("settings", {}))}  # type: ignore[call-overload]
     cells = grid(TrainingOptions(**wanted, settings=settings, device="cpu"), read_axes(texts))  # type: ignore[arg-type]
@@ -186,12 +186,12 @@ class OutOfMemoryError(RuntimeError):
     """As torch calls it."""
 
 
-def attempt(chain: Chain, broken: Callable[[], None], seeds: str = "0,1,2") -> tuple[list[Cell], list[str]]:
+def attempt(chain: Chain, broken: Callable[[], None], seeds: str = "0,1,2") -> tuple[list[SweepCell], list[str]]:
     """Runs a sweep over seeds that fails at seed 1; the cells, and those that were made, in the order."""
     cells = planned(chain, f"seed={seeds}")
     made = chain.find("features")
 
-    def work(inputs: Inputs, cell: Cell) -> base.Artifact:
+    def work(inputs: Inputs, cell: SweepCell) -> base.Artifact:
         if cell.options.seed == 1:
             broken()
         inputs.note(made)
