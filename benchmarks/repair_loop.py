@@ -31,6 +31,7 @@ from ccr_cli.artifacts import base, diagnosis, evaluation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import pairs_file
 from ccr_cli.data.seeds import derive
+from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.diagnose.stage import diagnose
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
@@ -137,7 +138,7 @@ class Loop:
         """The list of pairs: as they were judged, or with as many called noisy at random."""
         path = self.root / f"repair-{self.stem}-{which}.parquet"
         trained = self._train(self.sources, "none")
-        judged = diagnose(self.inputs, trained, judge="two-group", share=self.share, device="cpu")
+        judged = diagnose(self.inputs, trained, DiagnoseOptions("two-group", share=self.share, device="cpu"))
         told = diagnosis.summary(judged)
         self.about = {"called": told["called_noisy"], "split": told["split"], "detection": told["detection"]}
         if not path.exists():

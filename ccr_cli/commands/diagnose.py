@@ -13,31 +13,15 @@ from ccr_cli import console
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
+from ccr_cli.stages.diagnose.options import DiagnoseOptions
 
 
 @c.guarded
+@c.takes(DiagnoseOptions)
 def diagnose(
     artifacts: c.Artifacts = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            "--judge",
-            help=c.option_help("judges"),
-            show_default="the run's if it judges after each epoch, else two-group",
-        ),
-    ] = None,
-    judge_side: Annotated[
-        str | None,
-        typer.Option("--judge-side", help="cross_lingual, cross_modal or both.", show_default="the run's"),
-    ] = None,
-    share: Annotated[
-        float | None,
-        typer.Option(
-            "--share",
-            help="Call this fraction of the pairs noisy, the most suspicious ones (0 to 1).",
-            show_default="P(clean) below 0.5",
-        ),
-    ] = None,
+    *,
+    options: DiagnoseOptions,
     worst: Annotated[
         int | None,
         typer.Option("--worst", min=1, help="Print this many of the most suspicious pairs instead of paths."),
@@ -54,9 +38,6 @@ def diagnose(
             "ccr translate --only.",
         ),
     ] = None,
-    device: c.Device = "auto",
-    name: c.Name = None,
-    force: c.Force = False,
     workspace: c.WorkspaceOption = Path("."),
     dry_run: c.DryRun = False,
     json: c.Json = False,
@@ -80,19 +61,19 @@ def diagnose(
     runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
     if len(runs) < 2:
         runs = [inputs.one("run", "", hint="ccr train --method uml")]
-    elif name is not None:
-        raise UsageError(f"--name {name} names one diagnosis, not those of {len(runs)} runs", hint="leave --name out")
+    elif options.name is not None:
+        problem = f"--name {options.name} names one diagnosis, not those of {len(runs)} runs"
+        raise UsageError(problem, hint="leave --name out")
     elif (worst, sheet, export) != (None, None, None):
         raise UsageError(f"--worst, --sheet and --export need one run, not {len(runs)}", hint="name one")
     if sheet is not None and sheet.suffix != ".html":
         raise UsageError(f"--sheet writes .html, not {sheet.name!r}")
     if export is not None:
         pairs_file.check(export)
-    options: dict[str, Any] = {"judge": judge, "judge_side": judge_side, "share": share}
     made = []
     for trained in runs:
         with suppress(Planned):
-            made.append(stage(inputs, trained, **options, device=device, name=name, force=force))
+            made.append(stage(inputs, trained, options))
             show_summary(made[-1])
         for parent in trained.parents:
             inputs.parent(trained, parent.kind)

@@ -27,6 +27,7 @@ from ccr_cli.judges.base import Opinion, load_judge
 from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.metrics.detection import belief_calibration, detection
 from ccr_cli.stages.diagnose import verdicts
+from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs, refuse_unread
@@ -46,28 +47,13 @@ _FLOATS = (
 )
 
 
-def diagnose(
-    inputs: Inputs,
-    trained: base.Artifact,
-    *,
-    judge: str | None = None,
-    judge_side: str | None = None,
-    share: float | None = None,
-    device: str = "auto",
-    name: str | None = None,
-    force: bool = False,
-) -> base.Artifact:
+def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
     """Judges every training pair of a run with its best model.
 
     Args:
         inputs: Where the artifact goes, and the artifacts on the command line.
         trained: The run.
-        judge: The judge; by default the run's own if it judges after each epoch, else `two-group`.
-        judge_side: cross_lingual, cross_modal or both; by default the run's.
-        share: Call this fraction of the pairs noisy, the most suspicious; by default those with P(clean) below 0.5.
-        device: `auto`, `cpu` or `cuda`.
-        name: Name of the artifact.
-        force: Diagnose again.
+        options: Judge and side, by default the run's own; which pairs count as noisy.
 
     Returns:
         The diagnosis.
@@ -84,26 +70,24 @@ def diagnose(
         hint = f"train it without that option: ccr train --method {method}"
         raise UsageError(f"{trained.name} cannot be diagnosed: {config.unjudged()}", hint=hint)
     own, own_side = verdicts.usual(settings["options"])
-    judge = judge or own
-    if judge_side not in (None, "cross_lingual", "cross_modal", "both"):
+    judge, judge_side, share = options.judge or own, options.judge_side or own_side, options.share
+    if judge_side not in ("cross_lingual", "cross_modal", "both"):
         raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
-    if judge_side and not load_judge(judge).takes_side:
+    if options.judge_side and not load_judge(judge).takes_side:
         hint = "leave --judge-side out, or name another --judge"
         raise UsageError(f"--judge-side does not apply to the judge {judge}, which chooses what it reads", hint=hint)
-    judge_side = judge_side or own_side
     if share is not None and not 0 < share < 1:
         raise UsageError(f"--share is a fraction between 0 and 1, not {share:g}", hint="--share 0.05 calls 5 % noisy")
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
     request |= {} if share is None else {"share": share}
-    name = name or stem(trained.name, request, {"judge": verdicts.DEFAULT_JUDGE, "judge_side": "cross_lingual"})
     return build_artifact(
         inputs.workspace,
         "diagnosis",
-        name,
+        options.name or stem(trained.name, request, {"judge": verdicts.DEFAULT_JUDGE, "judge_side": "cross_lingual"}),
         request,
         [trained],
-        write=lambda site: _diagnose(site, inputs, trained, settings, choose_device(device)),
-        force=force,
+        write=lambda site: _diagnose(site, inputs, trained, settings, choose_device(options.device)),
+        force=options.force,
     )
 
 

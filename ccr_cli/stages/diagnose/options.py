@@ -1,0 +1,26 @@
+"""The options of `ccr diagnose`, declared once: a field is a flag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ccr_cli import registry
+from ccr_cli.stages.shared.options import option
+
+
+@dataclass(frozen=True)
+class DiagnoseOptions:
+    """The options of `ccr diagnose` that can change the diagnosis, in the order of its help."""
+
+    judge: str | None = option(
+        None, registry.summaries("judges"), show_default="the run's if it judges after each epoch, else two-group"
+    )
+    judge_side: str | None = option(None, "cross_lingual, cross_modal or both.", show_default="the run's")
+    share: float | None = option(
+        None,
+        "Call this fraction of the pairs noisy, the most suspicious ones (0 to 1).",
+        show_default="P(clean) below 0.5",
+    )
+    device: str = "auto"
+    name: str | None = None
+    force: bool = False
