@@ -6,7 +6,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,7 @@ from ccr_cli.report.tables.differences import NEEDED
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.verdicts import usual as usual_judge
 from ccr_cli.stages.report.examples import image_finder, sample_internals, sample_maps, sample_searches
+from ccr_cli.stages.report.options import ReportOptions
 from ccr_cli.stages.report.translations import gather_translations
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.labels import default_options, method_label
@@ -46,30 +47,7 @@ from ccr_cli.stages.shared.load_run import translations_of
 HINT = "make one with: ccr evaluate"
 
 
-@dataclass(frozen=True)
-class ReportOptions:
-    """What a report shows besides the results."""
-
-    title: str | None = None
-    searches: int = 0
-    """Example searches per language."""
-    map: int = 0
-    """Items in a map of embeddings."""
-    inside: int = 0
-    """Examples of each kind from inside models."""
-    split: str = "test"
-    """Whose items the examples show."""
-    published: bool = False
-    """Compare the results with published ones."""
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        refuse_unknown(self.split)
-
-
-def report(
-    inputs: Inputs, options: ReportOptions, *, name: str | None = None, force: bool = False
-) -> tuple[base.Artifact, compose.Overview]:
+def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compose.Overview]:
     """Reports on evaluations, diagnoses and translations.
 
     Takes the given evaluations and diagnoses, and those in the workspace of the given runs; without any of these, all
@@ -78,10 +56,8 @@ def report(
 
     Args:
         inputs: The given artifacts and the workspace.
-        options: What to show.
-        name: Name of the report; by default the main data set and language, and six hex digits of what it is
-            made from, so that a report on other results has another name.
-        force: Write it again.
+        options: What to show. By default the report's name is the main data set and language, and six hex digits of
+            what it is made from, so that a report on other results has another name.
 
     Returns:
         The report, and its findings and tables.
@@ -89,6 +65,7 @@ def report(
     Raises:
         ArtifactError: If there is no evaluation and no translation.
     """
+    refuse_unknown(options.split)
     where = {"split": options.split, "device": options.device}
     searches, maps, inside = [], [], ModelInternals()
     if options.searches:
@@ -103,7 +80,7 @@ def report(
     data, parents = gather(
         inputs, options.title, searches=searches, maps=maps, inside=inside, with_published=options.published
     )
-    return write(inputs, data, parents, name=name, force=force), compose.overview(data)
+    return write(inputs, data, parents, name=options.name, force=options.force), compose.overview(data)
 
 
 def summary(inputs: Inputs) -> compose.Overview:
