@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ccr_cli.commands import common as c
+from ccr_cli.stages.search.options import IndexOptions
 
 
 @c.guarded
+@c.takes(IndexOptions)
 def index(
     artifacts: c.Artifacts = None,
-    split: Annotated[str, typer.Option("--split", help="Items to search: train, val, test or all.")] = "test",
-    find: Annotated[str, typer.Option("--find", help="What to search: items or captions.")] = "items",
-    lang: Annotated[
-        str | None,
-        typer.Option(
-            "--lang", help="Use a run that knows this language; with --find captions, search its captions only."
-        ),
-    ] = None,
-    kind: Annotated[str, typer.Option("--type", help="Kind of index: ivf (cells) or hnsw (graph).")] = "ivf",
-    recall: Annotated[
-        float,
-        typer.Option(
-            "--recall", help="Fraction of the ten most similar entries that queries must find (above 0, up to 1)."
-        ),
-    ] = 0.99,
-    device: c.Device = "auto",
-    name: c.Name = None,
-    force: c.Force = False,
+    *,
+    options: IndexOptions,
     workspace: c.WorkspaceOption = Path("."),
     dry_run: c.DryRun = False,
     json: c.Json = False,
@@ -45,12 +28,9 @@ def index(
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
     from ccr_cli.commands.show import show_summary
-    from ccr_cli.stages.search.build_index import IndexOptions
     from ccr_cli.stages.search.build_index import index as stage
-    from ccr_cli.stages.search.stage import SearchOptions, choose_run
 
-    options = SearchOptions(None if split == "all" else split, find, lang, device)
-    made = stage(inputs, choose_run(inputs, lang), options, IndexOptions(kind, recall), name=name, force=force)
+    made = stage(inputs, options)
     show_summary(made)
     c.emit(inputs, [made], json)
 

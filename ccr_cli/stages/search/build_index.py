@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,8 @@ from ccr_cli.console import warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.search.faiss_index import TYPES, Index, exact, faiss, recall
-from ccr_cli.stages.search.stage import Searcher, SearchOptions, sources
+from ccr_cli.stages.search.options import IndexOptions
+from ccr_cli.stages.search.stage import Searcher, SearchOptions, choose_run, sources
 from ccr_cli.stages.shared.inputs import Inputs
 
 AT = 10
@@ -32,25 +32,7 @@ QUERIES = 1000
 """Most queries; one half chooses the effort, the other measures recall."""
 
 
-@dataclass(frozen=True)
-class IndexOptions:
-    """How an index is built."""
-
-    kind: str = "ivf"
-    """`ivf` or `hnsw`."""
-    recall: float = 0.99
-    """Fraction of the ten most similar entries that queries must find."""
-
-
-def index(
-    inputs: Inputs,
-    trained: base.Artifact,
-    options: SearchOptions,
-    index_options: IndexOptions,
-    *,
-    name: str | None = None,
-    force: bool = False,
-) -> base.Artifact:
+def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
     """Builds an index of what a run searches.
 
     Queries use the least effort that reaches the required recall on one half of the sample queries; the recorded
@@ -59,11 +41,7 @@ def index(
 
     Args:
         inputs: Where the run's parents are, or another data set with features of the run's encoder.
-        trained: The run.
-        options: What to search.
-        index_options: How to build the index.
-        name: Name of the artifact.
-        force: Rebuild.
+        options: The run's language, what to search, how to build the index.
 
     Returns:
         The index.
@@ -72,30 +50,33 @@ def index(
         UnavailableError: If FAISS is not installed.
         UsageError: If the type is unknown or the recall out of range.
     """
-    if index_options.kind not in TYPES:
-        raise UsageError(f"unknown --type {index_options.kind!r}; it is {' or '.join(TYPES)}")
-    if not 0 < index_options.recall <= 1:
-        raise UsageError(f"--recall {index_options.recall:g} is not above 0 and at most 1")
+    searched = SearchOptions(
+        None if options.split == "all" else options.split, options.find, options.lang, options.device
+    )
+    trained = choose_run(inputs, options.lang)
+    if options.kind not in TYPES:
+        raise UsageError(f"unknown --type {options.kind!r}; it is {' or '.join(TYPES)}")
+    if not 0 < options.recall <= 1:
+        raise UsageError(f"--recall {options.recall:g} is not above 0 and at most 1")
     faiss()
     request = {
-        "split": options.split,
-        "find": options.find,
-        "lang": options.lang if options.find == "captions" else None,
-        "type": index_options.kind,
-        "recall": index_options.recall,
+        "split": searched.split,
+        "find": searched.find,
+        "lang": searched.lang if searched.find == "captions" else None,
+        "type": options.kind,
+        "recall": options.recall,
     }
     usual = {**request, "find": "items", "lang": None, "recall": IndexOptions.recall}
     data, feats = sources(inputs, trained)
     other = [data.name] if data.id != trained.parent("dataset").id else []
-    name = name or stem("-".join([trained.name, *other, options.split or "all", index_options.kind]), request, usual)
     return build_artifact(
         inputs.workspace,
         "index",
-        name,
+        options.name or stem("-".join([trained.name, *other, options.split, options.kind]), request, usual),
         request,
         [trained, data, feats],
-        write=lambda site: _build(site, Searcher(inputs, trained, options), index_options),
-        force=force,
+        write=lambda site: _build(site, Searcher(inputs, trained, searched), options),
+        force=options.force,
     )
 
 
