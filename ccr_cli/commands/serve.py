@@ -11,29 +11,19 @@ import typer
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import Terminated, UnavailableError
+from ccr_cli.stages.search.options import ServerOptions
 
 
 @c.guarded
+@c.takes(ServerOptions)
 def serve(
     artifacts: c.Artifacts = None,
+    *,
     find: c.Find = None,
     lang: c.SearchedLang = None,
     split: c.SearchedSplit = None,
     index: c.ByIndex = False,
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 8000,
-    token_file: Annotated[
-        Path | None,
-        typer.Option("--token-file", help="File with the token that requests must send; required with --host."),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option("--allow-host", help="Also accept this Host name, e.g. a proxy's; repeat for more."),
-    ] = None,
-    max_upload: Annotated[int, typer.Option("--max-upload", min=1, help="Largest upload, in MiB.")] = 10,
-    max_requests: Annotated[int, typer.Option("--max-requests", min=1, help="Most requests at once.")] = 32,
+    options: ServerOptions,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     device: c.Device = "auto",
     workspace: c.WorkspaceOption = Path("."),
@@ -51,12 +41,11 @@ def serve(
             raise UnavailableError(
                 f"ccr serve needs the package {package}, which is not installed", hint="pip install 'ccr-cli[serve]'"
             )
-    from ccr_cli.stages.search.server import ServerOptions
+    from ccr_cli.stages.search.server import access_rules
     from ccr_cli.stages.search.server import serve as stage
     from ccr_cli.stages.search.stage import open_searcher
 
-    options = ServerOptions(host, port, tuple(allow_host or ()), token_file, max_upload << 20, max_requests)
-    options.rules()
+    access_rules(options)
     inputs = c.inputs_from(workspace, artifacts)
     searcher = open_searcher(inputs, split=split, find=find, lang=lang, device=device, index=index)
 

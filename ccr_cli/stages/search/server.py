@@ -10,7 +10,6 @@ import stat
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -27,6 +26,7 @@ from ccr_cli.console import warn
 from ccr_cli.errors import CcrError, UsageError
 from ccr_cli.report.page import search_page
 from ccr_cli.report.thumbnails import small
+from ccr_cli.stages.search.options import ServerOptions
 from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
 from ccr_cli.stages.search.stage import Answer, Searcher
 
@@ -45,39 +45,26 @@ Top = Annotated[int, Query(ge=1, le=MOST_TOP)]
 Words = Annotated[str, Query(max_length=MOST_LETTERS)]
 
 
-@dataclass(frozen=True)
-class ServerOptions:
-    """Where the server listens, and its limits."""
+def access_rules(options: ServerOptions) -> AccessRules:
+    """Which requests are admitted.
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    """0: any free port."""
-    names: tuple[str, ...] = ()
-    """Further accepted names in the Host header."""
-    token_file: Path | None = None
-    most_upload: int = 10 << 20
-    most_requests: int = 32
-
-    def rules(self) -> AccessRules:
-        """Which requests are admitted.
-
-        Raises:
-            UsageError: If other machines could reach the server without a token, or the token file is unusable.
-        """
-        token = None if self.token_file is None else read_token(self.token_file)
-        name = self.host.lower()
-        try:
-            address = ipaddress.ip_address(name)
-            loopback, everywhere = address.is_loopback, address.is_unspecified
-        except ValueError:
-            loopback, everywhere = name == "localhost", False
-        if not loopback and token is None:
-            raise UsageError(
-                f"--host {self.host} admits other machines and needs --token-file", hint="--token-file FILE"
-            )
-        own = {socket.gethostname().lower(), socket.getfqdn().lower()} if everywhere else {name}
-        hosts = LOOPBACK | own | {alias.lower().rstrip(".") for alias in self.names}
-        return AccessRules(frozenset(hosts), everywhere, token, self.most_upload, self.most_requests)
+    Raises:
+        UsageError: If other machines could reach the server without a token, or the token file is unusable.
+    """
+    token = None if options.token_file is None else read_token(options.token_file)
+    name = options.host.lower()
+    try:
+        address = ipaddress.ip_address(name)
+        loopback, everywhere = address.is_loopback, address.is_unspecified
+    except ValueError:
+        loopback, everywhere = name == "localhost", False
+    if not loopback and token is None:
+        raise UsageError(
+            f"--host {options.host} admits other machines and needs --token-file", hint="--token-file FILE"
+        )
+    own = {socket.gethostname().lower(), socket.getfqdn().lower()} if everywhere else {name}
+    hosts = LOOPBACK | own | {alias.lower().rstrip(".") for alias in options.allow_host}
+    return AccessRules(frozenset(hosts), everywhere, token, options.max_upload << 20, options.max_requests)
 
 
 def read_token(path: Path) -> bytes:
@@ -256,7 +243,7 @@ def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], Non
     Raises:
         UsageError: If it must not, or cannot, listen there.
     """
-    rules = options.rules()
+    rules = access_rules(options)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         listening = socket.create_server((options.host, options.port), family=family)
@@ -275,7 +262,7 @@ def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], Non
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=8 * options.most_requests,
+        limit_concurrency=8 * options.max_requests,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=5,
         h11_max_incomplete_event_size=16 << 10,
