@@ -32,6 +32,7 @@ from ccr_cli.commands import (
 app = typer.Typer(
     name="ccr",
     help="Cross-lingual cross-modal retrieval under noisy translation.\n\n"
+    "ccr data import noto-emoji\n\n"
     "ccr translate --lang es | ccr extract - | ccr train - --method uml | ccr evaluate - | ccr diagnose -",
     no_args_is_help=True,
     rich_markup_mode="rich",

@@ -18,6 +18,7 @@ from ccr_cli.artifacts.parquet import artifact_table, read_table, write_table
 from ccr_cli.errors import ArtifactError
 
 SHARD_ITEMS = 4096
+"""Items per shard. Part of the layout on disk: features of another shard size cannot be joined with `--concat`."""
 GIVEN = "given"
 """The encoder's name of features that were imported ready-made without one."""
 FROM = "from"

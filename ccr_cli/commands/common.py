@@ -38,7 +38,7 @@ Artifacts = Annotated[
     list[str] | None,
     typer.Argument(
         help="Artifacts to work on, in any order; `-` reads their paths from standard input. "
-        "Default: the one in the workspace that fits.",
+        "Default: those of the workspace that fit.",
         show_default=False,
     ),
 ]
@@ -68,7 +68,7 @@ Force = Annotated[
         rich_help_panel=_RESULT,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of paths.", rich_help_panel=_RESULT)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel=_RESULT)]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan without building anything.", rich_help_panel=_RESULT)
 ]
@@ -81,7 +81,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Set an option of the plug-in; repeat for several. `--set help` lists them.",
+        help="Set an option of the method, encoder, engine or format; repeat for several. `--set help` lists them.",
         show_default=False,
     ),
 ]
@@ -109,7 +109,7 @@ Executor = Annotated[
     str,
     typer.Option(
         "--executor",
-        help="Run locally (local), or divide the work on a Ray cluster (ray, $RAY_ADDRESS).",
+        help="Run locally (local), or divide the work across a Ray cluster (ray, $RAY_ADDRESS).",
         rich_help_panel=_WHERE,
     ),
 ]

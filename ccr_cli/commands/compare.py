@@ -33,9 +33,9 @@ def compare(
     """Test whether one system is better than another on the same queries, and by how much.
 
     Compares the first of two or more evaluations, or of runs that were evaluated, with each of the others. Runs that
-    differ only in their seeds count as one system, with the mean of their figures. Intervals and p values are over
-    items, each with all its queries. The table goes to standard output, the verdict in words to standard error; -v adds
-    standard deviations and signatures.
+    differ only in their seeds count as one system, with the mean of their figures. Intervals and p values are
+    computed over items; all queries of an item stay together. The table goes to standard output, the verdict in words
+    to standard error; -v adds signatures, and standard deviations in TSV.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, artifacts)

@@ -34,7 +34,7 @@ def train(
         typer.Option(
             "--shard",
             metavar="I/N",
-            help="With --sweep: train every N-th run, from the I-th on (from 1), to divide a sweep among machines.",
+            help="With --sweep: train runs I, I+N, I+2N, ... (I counts from 1), to divide a sweep among machines.",
             show_default=False,
         ),
     ] = None,
@@ -47,7 +47,7 @@ def train(
     """Train a method on visual items, captions and their translations.
 
     Reads a dataset, its translations and features, and with --noise a synthetic mismatch; writes a run. The same
-    command resumes a stopped run from its last saved step. Without --noise training is clean. With --sweep it trains
+    command resumes a stopped run from its last saved step. Without --noise no pairs are mismatched on purpose. With --sweep it trains
     a run for each combination of values and skips those that are complete.
     """
     c.setup(quiet, verbose)

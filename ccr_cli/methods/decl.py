@@ -1,4 +1,4 @@
-"""Deep evidential learning: evidential regression and an ever harder hinge.
+"""Deep evidential learning: evidential regression and a hinge that hardens.
 
 Qin et al., "Deep Evidential Learning with Noisy Correspondence for Cross-modal Retrieval", ACM MM 2022, doi
 10.1145/3503161.3547922; what the paper leaves open is taken from the authors' code. The paper knows one language:

@@ -1,4 +1,4 @@
-"""Ours: contrast on all three sides, weighted by the judge `triangle`.
+"""ccr's own: contrast on all three sides, weighted by the judge `triangle`.
 
 The method of this toolkit, for pairs of which some are wrong and nobody knows which or in what way. Every side of a
 triplet, V-S, V-T and S-T, is learned by InfoNCE, weighted by the probability that this side matches; the judge

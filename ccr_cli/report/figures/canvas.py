@@ -38,11 +38,12 @@ CLEAN = "#0072b2"
 NOISY = "#d55e00"
 """Colours of intact and of mismatched pairs."""
 
+# Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
 _FIXED = {"basic": "#737a85", BASELINE: "#0072b2", "uml": "#d55e00", "trine": "#009e73"}
+"""Colours of the methods that most figures show; the others take the next of `_CYCLE`."""
 _CYCLE = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
 _MARKS = {"basic": "o", BASELINE: "s", "uml": "^", "trine": "D"}
 _FREE_MARKS = ("v", "P", "X", "*", "h")
-# Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
 _DASHES: Sequence[Any] = ((0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (2.5, 1)))
 _VARIANT_MARKS = ("o", "v", "P", "X", "s", "*", "h")
 """Markers of the variants of a method, except the one that is drawn like the method."""

@@ -1,4 +1,4 @@
-"""How numbers are written wherever a person reads them: on the terminal, in tables, in sentences and on the page.
+"""How numbers are written in sentences, messages and pages; a table's column has its own format (`tables/table.py`).
 
 Imports neither torch nor pandas, so commands can use it without delay.
 """

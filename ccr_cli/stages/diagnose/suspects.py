@@ -41,7 +41,12 @@ def most_suspicious(made: base.Artifact, data: base.Artifact, count: int) -> lis
 
 def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
     """The columns that fit on a terminal: without ids and paths, and without those that are empty in all rows."""
-    return [name for name in SHOWN if name not in ("slot_id", "image") and any(row[name] for row in rows)]
+    return [name for name in SHOWN if name not in ("slot_id", "image") and any(_has_value(row[name]) for row in rows)]
+
+
+def _has_value(value: object) -> bool:
+    """Whether a cell is worth a column; 0.0 is."""
+    return value is not None and value is not False and value != ""
 
 
 def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:

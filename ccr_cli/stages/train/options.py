@@ -77,7 +77,7 @@ class TrainingOptions:
         request=True,
         sweep=True,
     )
-    report_to: str | None = option(None, "Log training curves to: tensorboard.", show_default=False)
+    report_to: str | None = option(None, "Also log training curves to: tensorboard.", show_default=False)
     compiled: bool = option(
         False, "Speed up a transformers encoder with torch.compile; compiling takes a minute.", "--compile"
     )
