@@ -47,8 +47,8 @@ def train(
     """Train a method on visual items, captions and their translations.
 
     Reads a dataset, its translations and features, and with --noise a synthetic mismatch; writes a run. The same
-    command resumes a stopped run from its last saved step. Without --noise no pairs are mismatched on purpose. With --sweep it trains
-    a run for each combination of values and skips those that are complete.
+    command resumes a stopped run from its last saved step. Without --noise no pairs are mismatched on purpose. With
+    --sweep it trains a run for each combination of values and skips those that are complete.
     """
     c.setup(quiet, verbose)
     with c.first_speaks():
