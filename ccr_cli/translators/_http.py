@@ -181,14 +181,12 @@ class _Adapter(requests.adapters.HTTPAdapter):
             pool.ConnectionCls = connect
         return pool
 
-    def break_off(self, done: threading.Event, seconds: float) -> None:
-        """Ends all connections unless the request is done in time: no timeout of requests covers dripping headers."""
-        while not done.wait(seconds):
-            seconds = 0.1  # again, for a connection that is made late
-            for connection in self._connections:
-                if connection.sock is not None:
-                    with suppress(OSError):
-                        socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+    def break_off(self) -> None:
+        """Ends all connections, so that a thread that waits for a reply ends too."""
+        for connection in self._connections:
+            if connection.sock is not None:
+                with suppress(OSError):
+                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
 
 class Connection:
@@ -201,6 +199,9 @@ class Connection:
 
     def __init__(self, timeout: float, mask: Callable[[str], str]) -> None:
         self._timeout, self._mask = timeout, mask
+        self._open()
+
+    def _open(self) -> None:
         self._session, self._adapter = requests.Session(), _Adapter()
         self._session.mount("http://", self._adapter)
         self._session.mount("https://", self._adapter)
@@ -222,11 +223,32 @@ class Connection:
         Raises:
             Failure: If there is no reply, or it reports no success.
         """
-        end, done, failure = time.monotonic() + self._timeout, threading.Event(), None
-        threading.Thread(target=self._adapter.break_off, args=(done, self._timeout), daemon=True).start()
+        replies: SimpleQueue[requests.Response | Exception] = SimpleQueue()
+        # In a thread: no timeout of requests covers the look-up of the host, or headers that drip in.
+        sending = threading.Thread(target=self._fetch, args=(replies, self._session, method, url, request), daemon=True)
+        sending.start()
+        try:
+            reply = replies.get(timeout=self._timeout)
+        except Empty:
+            self._adapter.break_off()
+            self._open()  # the thread keeps the old session until it ends
+            reply = Failure(f"no reply within {self._timeout:g} s")
+        if isinstance(reply, Exception):  # raised here, so that its context does not name URLs
+            raise reply
+        return self._judge(reply)
+
+    def _fetch(
+        self,
+        replies: SimpleQueue[requests.Response | Exception],
+        session: requests.Session,
+        method: str,
+        url: str,
+        request: Mapping[str, Any],
+    ) -> None:
+        """Puts the whole reply, or what went wrong, into the queue."""
         timeouts = (min(_CONNECT_SECONDS, self._timeout), self._timeout)
         try:
-            with self._session.request(
+            with session.request(
                 method, url, **request, timeout=timeouts, allow_redirects=False, stream=True
             ) as response:
                 body = b""
@@ -234,20 +256,16 @@ class Connection:
                     body += block
                     if len(body) > _LARGEST_REPLY:
                         raise Failure("the reply is too large")
-                if time.monotonic() >= end:  # the watchdog's cut looks like the reply's end
-                    raise TimeoutError
+            response._content = body
+            if "charset" not in response.headers.get("Content-Type", "").lower():
+                response.encoding = "utf-8"
+            replies.put(response)
         except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
-            failure = self._transport_failure(error, in_time=time.monotonic() < end)
-        finally:
-            done.set()
-        if failure is not None:  # raised outside the handler, so that its context does not name URLs
-            raise failure
-        response._content = body
-        if "charset" not in response.headers.get("Content-Type", "").lower():
-            response.encoding = "utf-8"
-        return self._judge(response)
+            replies.put(self._transport_failure(error))
+        except Exception as error:
+            replies.put(error)
 
-    def _transport_failure(self, error: Exception, in_time: bool) -> Failure:
+    def _transport_failure(self, error: Exception) -> Failure:
         """Describes an exception of requests or urllib3 by its type: its own message may hold the URL."""
         name, cause = type(error).__name__, error.args[0] if error.args else None
         if isinstance(error, requests.exceptions.InvalidURL):
@@ -258,7 +276,7 @@ class Connection:
             return Failure(f"no connection ({name})", "unreachable")
         if isinstance(error, requests.ConnectionError) and isinstance(cause, urllib3.exceptions.MaxRetryError):
             return Failure(f"no connection ({type(cause.reason).__name__})", "unreachable")
-        if not in_time or isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError | TimeoutError):
+        if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError | TimeoutError):
             return Failure(f"no reply within {self._timeout:g} s")
         return Failure(f"the connection broke off ({name})")
 

@@ -140,6 +140,7 @@ class _Requests(threading.local):
     """What a class of deep-translator calls in place of the module `requests`: the connection of the calling thread."""
 
     connection: Connection
+    exceptions = requests.exceptions
 
     def get(self, url: str, proxies: None = None, **request: Any) -> requests.Response:
         reply = self.connection.send("GET", url, **request)

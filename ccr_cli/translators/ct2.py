@@ -1,4 +1,4 @@
-"""The models of hf through CTranslate2, several times faster on a CPU; needs the extra ct2.
+"""The models of hf through CTranslate2, faster on a CPU; needs the extra ct2.
 
 CTranslate2 (Klein et al., AMTA 2020) reads its own format: a model is converted once, into the cache folder.
 Options, languages, batches and scores are those of `hf`. Greedy float32 translations equal those of `hf`; with int8,

@@ -221,7 +221,8 @@ class Translator:
         except Failure as error:
             failure = Failure(self._client.mask(str(error)), error.kind, error.retry_after)
         except Exception as error:  # a reply of another form; the package's exceptions hold keys and texts
-            failure = Failure(f"the reply holds no translation ({type(error).__name__})")
+            words = self._client.mask(str(getattr(error, "api_message", "")))
+            failure = Failure(f"the reply holds no translation ({words or type(error).__name__})")
         if failure is not None:
             raise failure
         if not isinstance(translation, str) or not translation.strip():

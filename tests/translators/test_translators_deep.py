@@ -177,6 +177,13 @@ def test_a_caption_that_fails_fails_alone(provider: str, web: Providers) -> None
     assert [web.texts().count(text) for text in ("bad", "odd", "cut")] == [3, 1, 3]
 
 
+def test_a_reason_that_comes_as_a_success_is_kept(web: Providers) -> None:
+    web.fails("bad", Fault(200, body=f'{{"error_code": "54001", "error_msg": "Invalid Sign of {KEY}"}}'))
+    bad, fine = toy.translated(make("baidu", retries="0"), ["bad", "fine"])
+    assert bad.error is not None and "Invalid Sign of [" in bad.error and KEY not in bad.error
+    assert fine.text == server.translated("fine", make("baidu").identity()["codes"][1])
+
+
 @pytest.mark.parametrize("status", [400, 413])
 def test_captions_that_a_provider_refuses_keep_it_from_none_of_the_others(status: int, web: Providers) -> None:
     bad = [f"bad {i}" for i in range(40)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -75,6 +76,20 @@ def test_a_pause_is_never_shortened() -> None:
     assert client.take() == pytest.approx(30.0)
     clock.now += 30.0
     assert client.take() == 0.0
+
+
+def test_the_time_limit_covers_the_look_up_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def look_up(*args: object, **options: object) -> None:
+        answered.wait(30)
+        raise OSError("no such host")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(Failure) as caught:
+        Connection(0.2, str).send("GET", "http://nowhere.invalid/")
+    answered.set()
+    assert caught.value.kind == "temporary" and "0.2 s" in str(caught.value)
 
 
 def test_backoff_doubles_up_to_a_minute_less_a_random_part() -> None:
