@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -157,9 +158,9 @@ def test_a_cache_that_cannot_be_written_to(marian: Path, tmp_path: Path, monkeyp
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "cache"):
         monkeypatch.setenv("CCR_CACHE", str(place))
-        with pytest.raises(ArtifactError, match="cannot be kept in the cache") as caught:
+        with pytest.raises(ArtifactError, match=re.escape(str(place))) as caught:
             list(translator(marian).translate(["a dog runs."]))
-        assert caught.value.hint == "--cache DIR for another place"
+        assert "--cache" in (caught.value.hint or "")
 
 
 def test_a_damaged_conversion_is_made_again(

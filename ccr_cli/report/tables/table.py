@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rich.box import HORIZONTALS
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -156,7 +157,7 @@ _TERMINAL = {1: "bold green", 2: "underline"}
 
 def to_rich(table: Table) -> RichTable:
     """For a terminal; cells are plain text, never markup."""
-    out = RichTable(title=Text(plain(table.title)), title_justify="left", header_style="bold", box=None, pad_edge=False)
+    out = RichTable(title=Text(plain(table.title)), title_justify="left", header_style="bold", box=HORIZONTALS, pad_edge=False)
     for c, column in enumerate(table.columns):
         out.add_column(Text(plain(table.heading(c))), justify="left" if column.text else "right")
     places = table.places()
