@@ -157,7 +157,9 @@ _TERMINAL = {1: "bold green", 2: "underline"}
 
 def to_rich(table: Table) -> RichTable:
     """For a terminal; cells are plain text, never markup."""
-    out = RichTable(title=Text(plain(table.title)), title_justify="left", header_style="bold", box=HORIZONTALS, pad_edge=False)
+    out = RichTable(
+        title=Text(plain(table.title)), title_justify="left", header_style="bold", box=HORIZONTALS, pad_edge=False
+    )
     for c, column in enumerate(table.columns):
         out.add_column(Text(plain(table.heading(c))), justify="left" if column.text else "right")
     places = table.places()

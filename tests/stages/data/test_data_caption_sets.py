@@ -34,7 +34,7 @@ def test_a_mixture_is_warned_about_unless_it_was_asked_for(finished: Chain, tmp_
         spanish = [result for result in evaluation.results(done.made) if result["lang"] == "es"]
         assert {result["caption_set"] for result in spanish} == {"more" if options else "human+more"}
         assert "the en captions" not in done.err
-        return f"{MIXED}: --protocol of-one, or --caption-set" in done.err
+        return "--protocol of-one, or --caption-set" in done.err
 
     assert warned()
     assert not warned("--caption-set", "more") and not warned("--protocol", "of-one")

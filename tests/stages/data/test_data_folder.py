@@ -152,5 +152,5 @@ def test_halves_of_validation(sources: Chain) -> None:
     assert set(items_of(shuffled, "val-select")["item_id"]) == parts["val-select"]
     grouped = items.assign(group="one group")
     assert {len(items_of(grouped, half)) for half in ("val-select", "val-report")} == {0, 12}
-    with pytest.raises(UsageError, match="no split 'dev'"):
+    with pytest.raises(UsageError, match="'dev'"):
         items_of(items, "dev")

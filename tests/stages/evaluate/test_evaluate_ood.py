@@ -51,7 +51,8 @@ def counted(known: list[dict[str, float]], unknown: list[dict[str, float]], name
     return float(np.mean([(b > a) + 0.5 * (a == b) for a, b in pairs]))
 
 
-@pytest.mark.parametrize("name", ["uml", pytest.param("infonce", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["uml", "infonce"])
 def test_half_of_the_items_taken_out_ask_the_others(name: str, finished: Chain) -> None:
     trained = finished.find("run", name)
     done = toy.ok("evaluate", trained.path, "--ood", "half", *CPU, workspace=finished.root)

@@ -194,9 +194,8 @@ def test_a_tokenizer_without_padding_and_special_tokens(space: Chain, tmp_path: 
     assert cosines(sentence_vectors(export(space, run)), own(run)).min() > 0.99999
 
 
-@pytest.mark.parametrize(
-    ("method", "options"), [("infonce", ()), pytest.param("nrccr", ("heads=2",), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "options"), [("infonce", ()), ("nrccr", ("heads=2",))])
 def test_onnx(method: str, options: tuple[str, ...], space: Chain, models: Path) -> None:
     run = train(space, models / "bert", method, "max_tokens=9", *options, name=f"bert-{method}")
     folder = export(space, run, "--onnx")

@@ -125,6 +125,7 @@ def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_figures_are_on_the_page(finished: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ccr_cli.report.figures import catalogue
 

@@ -63,6 +63,7 @@ def test_a_run_without_translation_says_so(plain: Chain) -> None:
     np.testing.assert_allclose(chosen, (history["val.t2v.mAP"] + history["val.v2t.mAP"]) / 2)
 
 
+@pytest.mark.slow
 def test_every_stage_reads_it(copy: Chain) -> None:
     for command in (("evaluate",), ("diagnose",), ("search", "red ring")):
         done = copy.ccr(*command, *CPU)
