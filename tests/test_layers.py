@@ -39,6 +39,17 @@ FORBIDDEN = {
     "report": {"methods"},
 }
 """What a folder may not import whatever its line says: these know nothing of files, or of our torch modules."""
+STAGES: tuple[tuple[str, ...], ...] = (
+    ("report",),
+    ("ray_executor", "doctor"),
+    ("evaluate", "diagnose", "search"),
+    ("train",),
+    ("data", "translate", "extract", "export"),
+    ("shared",),
+)
+"""The folders of `stages/`: each imports from its own folder and from lower lines."""
+MOST_ARROWS = 40
+"""How many imports lead from one command's folder of `stages/` into another command's."""
 GROUPS = ("methods", "encoders", "translators", "judges")
 PLUGINS = [(group, name) for group in GROUPS for name in registry.names(group)]
 UNORDERED = re.compile(r"\.(index_(add|reduce)|scatter_(add|reduce))_?\(|accumulate=True")
@@ -101,6 +112,72 @@ def test_imports_lead_downwards() -> None:
             if level(other) <= level(own) or other in FORBIDDEN.get(own, ()):
                 wrong.append(f"{path.relative_to(CHECKOUT)}:{line}: {own} must not import {module}")
     assert not wrong, "\n".join(wrong)
+
+
+def stage_imports() -> Iterator[tuple[Path, int, str, str]]:
+    """File, line, own folder and other folder of every import from one folder of `stages/` into another."""
+    for path in sources():
+        parts = path.relative_to(PACKAGE).parts
+        if parts[0] == "stages" and parts[1] != "__init__.py":
+            own = parts[1].removesuffix(".py")
+            for line, module in imports(path):
+                names = module.split(".")
+                if names[1:2] == ["stages"] and len(names) > 2 and names[2] != own:
+                    yield path.relative_to(CHECKOUT), line, own, names[2]
+
+
+def test_folders_of_stages_import_downwards() -> None:
+    order = {name: number for number, line in enumerate(STAGES) for name in line}
+    assert set(order) == {
+        path.stem for path in (PACKAGE / "stages").iterdir() if path.stem not in {"__init__", "__pycache__"}
+    }
+    wrong = [
+        f"{path}:{line}: {own} must not import {other}"
+        for path, line, own, other in stage_imports()
+        if order[other] <= order[own]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_few_imports_lead_from_one_command_to_another() -> None:
+    arrows = {(path, other) for path, _, _, other in stage_imports() if other != "shared"}
+    assert len(arrows) <= MOST_ARROWS
+
+
+def test_no_circles() -> None:
+    """Imports within functions count too: hiding one does not open a circle."""
+    modules = {module_name(path): path for path in sources()}
+    edges = {name: {module for _, module in imports(path) if module in modules} for name, path in modules.items()}
+    circles = [name for name in edges if name in reachable(edges, name)]
+    assert not circles, ", ".join(circles)
+
+
+def module_name(path: Path) -> str:
+    """`ccr_cli/nets/text.py` is `ccr_cli.nets.text`."""
+    return ".".join(("ccr_cli", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def reachable(edges: dict[str, set[str]], start: str) -> set[str]:
+    """All that is imported from a module on, through others."""
+    reached: set[str] = set()
+    todo = [start]
+    while todo:
+        new = edges[todo.pop()] - reached
+        reached |= new
+        todo += new
+    return reached
+
+
+def test_public_class_names_are_unique() -> None:
+    """Those that the contract of plug-ins fixes stand in a file each."""
+    places: dict[str, list[str]] = {}
+    for path in sources():
+        if path.relative_to(PACKAGE).parts[0] in GROUPS:
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
 def test_the_reader_sees_all_forms_of_import(tmp_path: Path) -> None:
