@@ -10,7 +10,6 @@ from toy import Chain
 from ccr_cli.artifacts import evaluation
 
 CPU = ("--device", "cpu")
-MIXED = "the es captions of mixed are of several sets (human+more), which are not measured as one elsewhere"
 
 
 def imported(chain: Chain, path: Path, name: str, langs: str) -> Path:
