@@ -10,31 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.parquet import artifact_table
+from ccr_cli.artifacts.parquet import artifact_table, table_schema
 
-ITEMS = pa.schema(
-    [
-        pa.field("item_id", pa.string(), nullable=False),
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("media", pa.string()),
-        pa.field("label", pa.int32()),
-        pa.field("group", pa.string(), nullable=False),
-    ]
-)
-CAPTIONS = pa.schema(
-    [
-        pa.field("caption_id", pa.string(), nullable=False),
-        pa.field("item_id", pa.string(), nullable=False),
-        pa.field("lang", pa.string(), nullable=False),
-        pa.field("k", pa.int32(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("caption_set", pa.string(), nullable=False),
-    ]
-)
+ITEMS = table_schema("item_id string, split string, kind string, media string?, label int32?, group string")
+CAPTIONS = table_schema("caption_id string, item_id string, lang string, k int32, text string, caption_set string")
 TEXTS = "texts.npy"
 """Features of the captions, one row each in their order. With this file, a caption's text is only a key."""
 

@@ -5,43 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import artifact_table
+from ccr_cli.artifacts.parquet import artifact_table, table_schema
 
-PAIRS = pa.schema(
-    [
-        pa.field("slot_id", pa.string(), nullable=False),
-        pa.field("source_caption_id", pa.string(), nullable=False),
-        pa.field("item_id", pa.string(), nullable=False),
-        pa.field("lang", pa.string(), nullable=False),
-        pa.field("source_text", pa.string(), nullable=False),
-        pa.field("translation", pa.string(), nullable=False),
-        pa.field("back", pa.string()),
-        pa.field("sim_vs", pa.float32(), nullable=False),
-        pa.field("sim_vt", pa.float32(), nullable=False),
-        pa.field("sim_st", pa.float32(), nullable=False),
-        pa.field("evidence_v2t", pa.float32(), nullable=False),
-        pa.field("evidence_t2v", pa.float32(), nullable=False),
-        pa.field("belief", pa.float32(), nullable=False),
-        pa.field("uncertainty", pa.float32(), nullable=False),
-        pa.field("p_vs", pa.float32(), nullable=False),
-        pa.field("p_clean", pa.float32(), nullable=False),
-        pa.field("p_st", pa.float32(), nullable=False),
-        pa.field("place", pa.int32(), nullable=False),
-        pa.field("support", pa.int32(), nullable=False),
-        pa.field("verdict", pa.string(), nullable=False),
-        pa.field("truth", pa.string()),
-        pa.field("p_first", pa.float32()),
-        pa.field("p_last", pa.float32()),
-        pa.field("p_mean", pa.float32()),
-        pa.field("sim_first", pa.float32()),
-        pa.field("sim_last", pa.float32()),
-        pa.field("sim_mean", pa.float32()),
-        pa.field("epochs_noisy", pa.int32()),
-        pa.field("forgotten", pa.int32()),
-    ]
+PAIRS = table_schema(
+    "slot_id string, source_caption_id string, item_id string, lang string, source_text string, translation string, "
+    "back string?, sim_vs float32, sim_vt float32, sim_st float32, evidence_v2t float32, evidence_t2v float32, "
+    "belief float32, uncertainty float32, p_vs float32, p_clean float32, p_st float32, place int32, support int32, "
+    "verdict string, truth string?, p_first float32?, p_last float32?, p_mean float32?, sim_first float32?, "
+    "sim_last float32?, sim_mean float32?, epochs_noisy int32?, forgotten int32?"
 )
 """`slot_id` is the caption whose place the pair takes in training, `source_caption_id` the caption used there: the same
 unless synthetic noise switched it. `place` 1 is the most suspicious pair. `support` is the number of other items that

@@ -8,38 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import artifact_table, read_table
+from ccr_cli.artifacts.parquet import artifact_table, read_table, table_schema
 from ccr_cli.artifacts.signature import signature_of
 
-RANKS = pa.schema(
-    [
-        pa.field("result", pa.int32(), nullable=False),
-        pa.field("direction", pa.string(), nullable=False),
-        pa.field("query_id", pa.string(), nullable=False),
-        pa.field("item_id", pa.string(), nullable=False),
-        pa.field("fold", pa.int32(), nullable=False),
-        pa.field("rank", pa.float64(), nullable=False),
-        pa.field("ties", pa.int64(), nullable=False),
-        pa.field("average_precision", pa.float64(), nullable=False),
-        pa.field("uncertainty", pa.float64()),
-    ]
+RANKS = table_schema(
+    "result int32, direction string, query_id string, item_id string, fold int32, rank float64, ties int64, "
+    "average_precision float64, uncertainty float64?"
 )
 """`result` counts the entries of `metrics.json`; `direction` is t2v or v2t; `item_id` is the query's
 own; `rank` is 1-based, ties by the rule of the signature."""
 
 
-OUTSIDE = pa.schema(
-    [
-        pa.field("result", pa.int32(), nullable=False),
-        pa.field("direction", pa.string(), nullable=False),
-        pa.field("query_id", pa.string(), nullable=False),
-        pa.field("left_out", pa.bool_(), nullable=False),
-        pa.field("uncertainty", pa.float64(), nullable=False),
-        pa.field("entropy", pa.float64()),
-    ]
+OUTSIDE = table_schema(
+    "result int32, direction string, query_id string, left_out bool, uncertainty float64, entropy float64?"
 )
 """Queries that have no match in the gallery (`left_out`), and those that do; `result` and `direction` as in `RANKS`."""
 

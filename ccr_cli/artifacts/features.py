@@ -11,10 +11,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import artifact_table, read_table, write_table
+from ccr_cli.artifacts.parquet import artifact_table, read_table, table_schema, write_table
 from ccr_cli.errors import ArtifactError
 
 SHARD_ITEMS = 4096
@@ -31,16 +30,7 @@ FRAMES = ("fps", "frames", "clip_frames", "clip_stride")
 """Request keys that choose the frames of videos."""
 OF_VIDEOS = ("sampling", "pool")
 """Keys of `encoder.json` for videos: the encoded frames, and whether only their mean is kept."""
-INDEX = pa.schema(
-    [
-        pa.field("item_id", pa.string(), nullable=False),
-        pa.field("shard", pa.int32(), nullable=False),
-        pa.field("first_row", pa.int64(), nullable=False),
-        pa.field("n_rows", pa.int32(), nullable=False),
-        pa.field("status", pa.string(), nullable=False),
-        pa.field("error", pa.string()),
-    ]
-)
+INDEX = table_schema("item_id string, shard int32, first_row int64, n_rows int32, status string, error string?")
 """`n_rows` is 1 for an image, T for a video, 0 for an item that failed. `status` is ok, failed, or damaged (a video of
 which only some frames decode)."""
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import read_table, table_schema
 
-ENTRIES = pa.schema([pa.field("id", pa.string(), nullable=False)])
+ENTRIES = table_schema("id string")
 """The ids of items or captions."""
 
 

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import pandas as pd
-import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.parquet import artifact_table
+from ccr_cli.artifacts.parquet import artifact_table, table_schema
 
-PAIRS = pa.schema(
-    [
-        pa.field("slot_id", pa.string(), nullable=False),
-        pa.field("given_item_id", pa.string(), nullable=False),
-        pa.field("given_source_id", pa.string(), nullable=False),
-        pa.field("given_translation_of", pa.string(), nullable=False),
-        pa.field("vs_wrong", pa.bool_(), nullable=False),
-        pa.field("vt_wrong", pa.bool_(), nullable=False),
-        pa.field("st_wrong", pa.bool_(), nullable=False),
-    ]
+PAIRS = table_schema(
+    "slot_id string, given_item_id string, given_source_id string, given_translation_of string, vs_wrong bool, "
+    "vt_wrong bool, st_wrong bool"
 )
 """`slot_id` is the source caption whose place the triplet takes; `given_*` is what it holds instead."""
 

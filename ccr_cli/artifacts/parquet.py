@@ -44,6 +44,12 @@ class _Tables:
 _tables = _Tables()
 
 
+def table_schema(columns: str) -> pa.Schema:
+    """The schema of `name type` pairs with commas between, such as `item_id string, label int32?`; `?` allows null."""
+    pairs = [column.split() for column in columns.split(", ")]
+    return pa.schema([pa.field(n, pa.type_for_alias(type_.rstrip("?")), type_.endswith("?")) for n, type_ in pairs])
+
+
 def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
     """Writes a frame with exactly the schema's columns, in its order, atomically.
 
@@ -105,9 +111,3 @@ def artifact_table(artifact: Artifact, name: str, schema: pa.Schema, columns: li
         frame = read_table(path, schema, columns)
         _tables.keep(key, frame)
     return frame.copy(deep=False)
-
-
-def append_jsonl(path: Path, line: str) -> None:
-    """Appends one line to a log of JSON lines and flushes it."""
-    with path.open("a", encoding="utf-8", newline="\n") as handle:
-        handle.write(line + "\n")

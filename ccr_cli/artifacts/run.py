@@ -14,19 +14,11 @@ import pandas as pd
 import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.parquet import read_table, table_schema
 
 STOPPED = "stopped.json"
 """Why training ended early and which epoch was kept; absent otherwise."""
-EVIDENCE = pa.schema(
-    [
-        pa.field("slot_id", pa.string(), nullable=False),
-        pa.field("sim_vs", pa.float32(), nullable=False),
-        pa.field("sim_vt", pa.float32(), nullable=False),
-        pa.field("sim_st", pa.float32(), nullable=False),
-        pa.field("p_clean", pa.float32(), nullable=False),
-    ]
-)
+EVIDENCE = table_schema("slot_id string, sim_vs float32, sim_vt float32, sim_st float32, p_clean float32")
 """Cosine similarities of each training triplet's sides and the judge's probability that V and T match."""
 LANG = pa.field("lang", pa.string(), nullable=False)
 """Language of the translation: the second column of a table of triplets if a run has several languages."""

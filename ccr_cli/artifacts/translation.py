@@ -5,44 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, read_json
-from ccr_cli.artifacts.parquet import artifact_table
+from ccr_cli.artifacts.parquet import artifact_table, table_schema
 
-CAPTIONS = pa.schema(
-    [
-        pa.field("caption_id", pa.string(), nullable=False),
-        pa.field("item_id", pa.string(), nullable=False),
-        pa.field("split", pa.string(), nullable=False),
-        pa.field("lang", pa.string(), nullable=False),
-        pa.field("direction", pa.string(), nullable=False),
-        pa.field("k", pa.int32(), nullable=False),
-        pa.field("text", pa.string()),
-        pa.field("source_caption_id", pa.string(), nullable=False),
-        pa.field("engine", pa.string(), nullable=False),
-        pa.field("model", pa.string(), nullable=False),
-        pa.field("score", pa.float64()),
-        pa.field("status", pa.string(), nullable=False),
-    ]
+CAPTIONS = table_schema(
+    "caption_id string, item_id string, split string, lang string, direction string, k int32, text string?, "
+    "source_caption_id string, engine string, model string, score float64?, status string"
 )
 """`direction` is forward, back or query, or a step before the last round (round1, round1-back); `score` a
 length-normalised log-probability (nats a token) or null; `status` is ok or failed (then `text` is null)."""
 
 FLAGS = ("copy", "empty", "length", "repetition", "script", "untranslated", "truncated")
 """The flags of a caption; `metrics.mtquality.FLAGS` explains them."""
-QUALITY = pa.schema(
-    [
-        pa.field("caption_id", pa.string(), nullable=False),
-        pa.field("length_ratio", pa.float32()),
-        pa.field("length_z", pa.float32()),
-        pa.field("sources", pa.int32(), nullable=False),
-        pa.field("left_in", pa.int32(), nullable=False),
-        pa.field("round_trip_chrf", pa.float32()),
-        pa.field("reference_chrf", pa.float32()),
-        pa.field("reference_set", pa.string()),
-        *(pa.field(flag, pa.bool_()) for flag in FLAGS),
-    ]
+QUALITY = table_schema(
+    "caption_id string, length_ratio float32?, length_z float32?, sources int32, left_in int32, "
+    "round_trip_chrf float32?, reference_chrf float32?, reference_set string?, "
+    + ", ".join(f"{flag} bool?" for flag in FLAGS)
 )
 """One row per caption, in the order of `captions.parquet`; a flag is null where it is unknown."""
 

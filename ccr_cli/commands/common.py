@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 
-from ccr_cli import console, registry
+from ccr_cli import console
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
 
 P = ParamSpec("P")
-option_help = registry.summaries
 
 _WHERE = "Where and how"
 _RESULT = "Result"

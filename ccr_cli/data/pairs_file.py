@@ -19,22 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ccr_cli.artifacts.base import atomic_open
+from ccr_cli.artifacts.parquet import table_schema
 from ccr_cli.errors import UsageError
 
-COLUMNS = pa.schema(
-    [
-        pa.field("slot_id", pa.string(), nullable=False),
-        pa.field("source_caption_id", pa.string(), nullable=False),
-        pa.field("item_id", pa.string(), nullable=False),
-        pa.field("lang", pa.string(), nullable=False),
-        pa.field("source_text", pa.string(), nullable=False),
-        pa.field("translation", pa.string(), nullable=False),
-        pa.field("place", pa.int32(), nullable=False),
-        pa.field("verdict", pa.string(), nullable=False),
-        pa.field("p_vs", pa.float32(), nullable=False),
-        pa.field("p_clean", pa.float32(), nullable=False),
-        pa.field("p_st", pa.float32(), nullable=False),
-    ]
+COLUMNS = table_schema(
+    "slot_id string, source_caption_id string, item_id string, lang string, source_text string, translation string, "
+    "place int32, verdict string, p_vs float32, p_clean float32, p_st float32"
 )
 SUFFIXES = (".parquet", ".csv")
 VERDICTS = ("clean", "noisy")
