@@ -1,62 +1,28 @@
-"""InfoNCE: symmetric softmax cross-entropy over the batch, with row weights.
-
-Shapes: B pairs (rows visual items, columns texts).
-"""
+"""InfoNCE: symmetric softmax cross-entropy over the batch, with row weights."""
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from ccr_cli.losses.masks import (
-    full_mask_BB,
-    kept_rows_B,
-    masked_log_softmax_BK,
-    weighted_mean,
-    without_zero_weights_BB,
-)
-from ccr_cli.losses.precision import at_least_float32, no_autocast
+from ccr_cli.losses.masks import both_directions, kept_B, masked_log_softmax_BK, taking_part, weighted_mean
+from ccr_cli.losses.precision import check_positive, full_precision
 
 
+@full_precision
 def infonce(
-    sim_BB: Tensor,
-    temperature: float | Tensor = 0.07,
-    mask_BB: Tensor | None = None,
-    weight_B: Tensor | None = None,
+    sim_BB: Tensor, temperature: float | Tensor = 0.07, mask_BB: Tensor | None = None, weight_B: Tensor | None = None
 ) -> Tensor:
     """Half of (visual-to-text plus text-to-visual cross-entropy), each a weighted mean over its rows.
 
-    Args:
-        sim_BB: similarities, shape (B, B), positives on the diagonal.
-        temperature: > 0; a tensor of one element gets its gradient (a learned temperature).
-        mask_BB: entries that take part, shape (B, B), or None.
-        weight_B: weight of each pair, >= 0, shape (B,), or None for equal weights. Multiplying all weights by
-            a constant changes nothing. A pair of weight exactly 0 is neither positive nor negative: with a
-            judge that knows the truth this is the oracle, the loss of the batch without its mismatched pairs.
-
-    Returns:
-        The loss, a scalar in float32 or better. Rows and columns without a negative are left out of the mean;
-        0 with a graph if none is left.
-
-    Raises:
-        ValueError: a temperature (a float) that is not positive, or shapes that do not fit.
+    A tensor as temperature gets its gradient. With weights of a judge that knows the truth this is the oracle: the loss
+    of the batch without its mismatched pairs.
     """
-    if isinstance(temperature, float | int) and not temperature > 0:
-        raise ValueError(f"temperature {temperature} is not positive")
-    with no_autocast(sim_BB):
-        sim_BB = at_least_float32(sim_BB)
-        mask_BB = full_mask_BB(sim_BB, mask_BB)
-        if weight_B is None:
-            weight_B = sim_BB.new_ones(len(sim_BB))
-        weight_B = weight_B.to(sim_BB)
-        mask_BB = without_zero_weights_BB(mask_BB, weight_B)
-        logits_BB = sim_BB / temperature
-        rows = _one_direction(logits_BB, mask_BB, weight_B)
-        return (rows + _one_direction(logits_BB.T, mask_BB.T, weight_B)) / 2
+    if not isinstance(temperature, Tensor):
+        check_positive("temperature", temperature)
+    mask_BB, weight_B = taking_part(sim_BB, mask_BB, weight_B)
 
+    def cross_entropy(logits_BB: Tensor, mask_BB: Tensor) -> Tensor:
+        loss_B = -masked_log_softmax_BK(logits_BB, mask_BB).diagonal()
+        return weighted_mean(loss_B, kept_B(weight_B, mask_BB))
 
-def _one_direction(logits_BB: Tensor, mask_BB: Tensor, weight_B: Tensor) -> Tensor:
-    """Weighted mean over rows of the negative log-probability of the diagonal."""
-    loss_B = -masked_log_softmax_BK(logits_BB, mask_BB).diagonal()
-    kept_B = kept_rows_B(mask_BB)
-    return weighted_mean(loss_B, torch.where(kept_B, weight_B, torch.zeros_like(weight_B)))
+    return both_directions(cross_entropy, sim_BB / temperature, mask_BB) / 2

@@ -2,10 +2,10 @@
 
 Duan et al., "Fuzzy Multimodal Learning for Trusted Cross-modal Retrieval", CVPR 2025, eq. (2) to (10); Sensoy et
 al., "Evidential Deep Learning to Quantify Classification Uncertainty", NeurIPS 2018, for the comparison of FUME's
-Figures 3 and 5. Everything is computed in float32 or better whatever the autocast dtype.
+Figures 3 and 5.
 
-Shapes: B items in the batch, M views of each (the picture and its texts), N = M B views of all, K classes, D
-embedding, Q queries, G gallery.
+Shapes: B items in the batch, M views of each (the picture and its texts), N = M B views of all, K classes, Q queries,
+G gallery; `m_BK` membership degrees, `label_B` the true class of each, int64.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, softplus
 
-from ccr_cli.losses.masks import eye_BB, weighted_mean
-from ccr_cli.losses.precision import at_least_float32, no_autocast
+from ccr_cli.losses.evidential import squared_error_BK
+from ccr_cli.losses.masks import eye_BB, weighted_mean, weights_B
+from ccr_cli.losses.precision import check_positive, full_precision
 
 
+@full_precision
 def membership(z_BD: Tensor, weight_KD: Tensor) -> Tensor:
     """Membership degrees m = ReLU(W z), shape (B, K), FUME eq. (3); at most 1 for unit z and orthonormal rows of W."""
-    with no_autocast(z_BD):
-        return (at_least_float32(z_BD) @ weight_KD.T).relu()
+    return (z_BD @ weight_KD.T).relu()
 
 
+@full_precision
 def credibility(m_BK: Tensor) -> Tensor:
     """Credibility c_k = (m_k + 1 - max over l != k of m_l) / 2, shape (B, K), FUME eq. (2).
 
     The mean of how possible class k is and of how necessary. With a single class there is no other: the maximum is 0.
     """
-    with no_autocast(m_BK):
-        m_BK = at_least_float32(m_BK)
-        return (m_BK + 1 - _largest_other(m_BK)) / 2
+    return (m_BK + 1 - _largest_other(m_BK)) / 2
 
 
 def _largest_other(m_BK: Tensor) -> Tensor:
@@ -46,46 +46,31 @@ def _largest_other(m_BK: Tensor) -> Tensor:
     return torch.where(best_BK, two_B2[:, 1:], two_B2[:, :1])
 
 
+@full_precision
 def training_credibility(m_BK: Tensor, label_B: Tensor) -> Tensor:
     """Credibility while training, shape (B, K), FUME eq. (5).
 
     Of the true class l as eq. (2); of another class (m_k + 1 - m_l) / 2. So the necessity of a wrong class falls by
     raising the true class, never by raising a third one.
-
-    Args:
-        m_BK: membership degrees, shape (B, K).
-        label_B: the true class of each, int64, shape (B,).
-
-    Raises:
-        ValueError: a label outside 0..K-1.
     """
-    with no_autocast(m_BK):
-        m_BK = at_least_float32(m_BK)
-        true_BK = _one_hot(label_B, m_BK.shape[1])
-        own_B1 = m_BK.gather(1, label_B[:, None])
-        return (m_BK + 1 - torch.where(true_BK, _largest_other(m_BK), own_B1)) / 2
+    true_BK = _one_hot(label_B, m_BK.shape[1])
+    own_B1 = m_BK.gather(1, label_B[:, None])
+    return (m_BK + 1 - torch.where(true_BK, _largest_other(m_BK), own_B1)) / 2
 
 
+@full_precision
 def fuzzy_loss(m_BK: Tensor, label_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
     """L_fml of one view: the mean over the batch of ||r_i - y_i||_2, FUME eq. (4); the views' losses are added.
 
     The norm has no derivative at 0, which a view reaches whose membership is one-hot; there the gradient is 0 (FUME's
-    code divides by zero).
-
-    Args:
-        m_BK: membership degrees of the view, shape (B, K).
-        label_B: the true classes, int64, shape (B,).
-        weight_B: weight of each item, >= 0, shape (B,), or None for equal weights; what weighs 0 says nothing.
-
-    Returns:
-        A scalar in float32 or better; 0 with a graph where nothing has weight.
+    code divides by zero). An item of weight 0 says nothing.
     """
-    with no_autocast(m_BK):
-        r_BK = training_credibility(m_BK, label_B)
-        gap_BK = r_BK - _one_hot(label_B, m_BK.shape[1]).to(r_BK)
-        return weighted_mean(torch.linalg.vector_norm(gap_BK, dim=1), _weights(weight_B, r_BK))
+    r_BK = training_credibility(m_BK, label_B)
+    gap_BK = r_BK - _one_hot(label_B, m_BK.shape[1]).to(r_BK)
+    return weighted_mean(torch.linalg.vector_norm(gap_BK, dim=1), weights_B(weight_B, r_BK))
 
 
+@full_precision
 def consistency_loss(
     views: Sequence[Tensor],
     temperature: float = 1.0,
@@ -101,57 +86,51 @@ def consistency_loss(
 
     Args:
         views: unit vectors of each view, M tensors of shape (B, D), row i of item i.
-        temperature: > 0.
-        mask_BB: items that may act as each other's negatives, shape (B, B), or None for all; the diagonal is on.
-        weights: weight of each item in each view, M tensors (B,) >= 0, or None for equal weights. It weighs the view as
-            an anchor and among its own item's views; a view of weight 0 is no negative either.
+        temperature: tau.
+        mask_BB: items that may act as each other's negatives.
+        weights: weight of each item in each view, M tensors (B,). It weighs the view as an anchor and among its own
+            item's views; a view of weight 0 is no negative either.
         include_self: count the anchor among its own item's views (v = j), as eq. (6) has it; FUME's code does not.
 
     Returns:
-        A scalar in float32 or better: the sum over views of weighted means. Anchors without a negative, or with no
-        view of their own item left, are left out.
-
-    Raises:
-        ValueError: a temperature that is not positive, or shapes that do not fit.
+        The sum over views of weighted means. Anchors without a negative, or with no view of their own item left, are
+        left out.
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature {temperature} is not positive")
-    with no_autocast(views[0]):
-        z_ND = at_least_float32(torch.cat(list(views)))
-        size, count = len(views[0]), len(views)
-        weight_N = _weights(None if weights is None else torch.cat(list(weights)), z_ND)
-        own_NN = eye_BB(size, z_ND.device).repeat(count, count)
-        rivals_BB = torch.ones_like(own_NN[:size, :size]) if mask_BB is None else mask_BB
-        if len(z_ND) != size * count or len(weight_N) != len(z_ND) or rivals_BB.shape != (size, size):
-            raise ValueError("views, weights and mask are of different batches")
-        there_N = weight_N > 0
-        rivals_NN = rivals_BB.repeat(count, count) & ~own_NN & there_N[None, :]
-        own_NN = own_NN & there_N[None, :]
-        if not include_self:
-            own_NN = own_NN & ~eye_BB(len(z_ND), z_ND.device)
-        kept_N = there_N & own_NN.any(dim=1) & rivals_NN.any(dim=1)
-        logits_NN = z_ND @ z_ND.T / temperature
-        # an item's own views count by their weight, its rivals in full
-        logits_NN = logits_NN + torch.where(own_NN, weight_N.clamp(min=torch.finfo(z_ND.dtype).tiny), 1.0).log()
-        ignored_N1 = ~kept_N[:, None]  # an empty sum has no logarithm: such rows get a sum that is not used
-        own_N = logits_NN.masked_fill(~own_NN & ~ignored_N1, -torch.inf).logsumexp(dim=1)
-        rivals_N = logits_NN.masked_fill(~rivals_NN & ~ignored_N1, -torch.inf).logsumexp(dim=1)
-        loss_N = softplus(rivals_N - own_N)  # -log(own / (own + rivals)), without a difference of near equals
-        used_N = torch.where(kept_N, weight_N, torch.zeros_like(weight_N))
-        per_view = zip(torch.split(loss_N, size), torch.split(used_N, size), strict=True)
-        return torch.stack([weighted_mean(loss_B, used_B) for loss_B, used_B in per_view]).sum()
+    check_positive("temperature", temperature)
+    z_ND, size, count = torch.cat(list(views)), len(views[0]), len(views)
+    weight_N = weights_B(None if weights is None else torch.cat(list(weights)), z_ND)
+    own_NN = eye_BB(size, z_ND.device).repeat(count, count)
+    rivals_BB = torch.ones_like(own_NN[:size, :size]) if mask_BB is None else mask_BB
+    if len(z_ND) != size * count or len(weight_N) != len(z_ND) or rivals_BB.shape != (size, size):
+        shapes = f"{len(weight_N)} weights and a mask of {tuple(rivals_BB.shape)}"
+        raise ValueError(f"{len(z_ND)} rows, {shapes} for {count} views of {size}")
+    there_N = weight_N > 0
+    rivals_NN = rivals_BB.repeat(count, count) & ~own_NN & there_N[None, :]
+    own_NN = own_NN & there_N[None, :]
+    if not include_self:
+        own_NN = own_NN & ~eye_BB(len(z_ND), z_ND.device)
+    kept_N = there_N & own_NN.any(dim=1) & rivals_NN.any(dim=1)
+    logits_NN = z_ND @ z_ND.T / temperature
+    # an item's own views count by their weight, its rivals in full
+    logits_NN = logits_NN + torch.where(own_NN, weight_N.clamp(min=torch.finfo(z_ND.dtype).tiny), 1.0).log()
+    ignored_N1 = ~kept_N[:, None]  # an empty sum has no logarithm: such rows get a sum that is not used
+    own_N = logits_NN.masked_fill(~own_NN & ~ignored_N1, -torch.inf).logsumexp(dim=1)
+    rivals_N = logits_NN.masked_fill(~rivals_NN & ~ignored_N1, -torch.inf).logsumexp(dim=1)
+    loss_N = softplus(rivals_N - own_N)  # -log(own / (own + rivals)), without a difference of near equals
+    used_N = torch.where(kept_N, weight_N, torch.zeros_like(weight_N))
+    per_view = zip(torch.split(loss_N, size), torch.split(used_N, size), strict=True)
+    return torch.stack([weighted_mean(loss_B, used_B) for loss_B, used_B in per_view]).sum()
 
 
+@full_precision
 def decision_uncertainty(c_BK: Tensor) -> Tensor:
-    """Uncertainty of a view: the mean over classes of the binary entropy of its credibility, in bits, FUME eq. (9).
+    """Uncertainty of a view (B,), in [0, 1]: the mean over classes of the binary entropy of its credibility, in bits.
 
-    Returns:
-        In [0, 1], shape (B,).
+    FUME eq. (9).
     """
-    with no_autocast(c_BK):
-        c_BK = at_least_float32(c_BK).clamp(0.0, 1.0)  # rounding, of what lies there
-        entropy_BK: Tensor = torch.special.entr(c_BK) + torch.special.entr(1 - c_BK)
-        return (entropy_BK.mean(dim=1) / math.log(2)).clamp(0.0, 1.0)
+    c_BK = c_BK.clamp(0.0, 1.0)  # rounding, of what lies there
+    entropy_BK: Tensor = torch.special.entr(c_BK) + torch.special.entr(1 - c_BK)
+    return (entropy_BK.mean(dim=1) / math.log(2)).clamp(0.0, 1.0)
 
 
 def pair_uncertainty(query_Q: Tensor, gallery_G: Tensor) -> Tensor:
@@ -159,49 +138,33 @@ def pair_uncertainty(query_Q: Tensor, gallery_G: Tensor) -> Tensor:
     return 1 - (1 - query_Q[:, None]) * (1 - gallery_G[None, :])
 
 
+@full_precision
 def evidential_classification(
     evidence_BK: Tensor, label_B: Tensor, kl_weight: float, weight_B: Tensor | None = None
 ) -> Tensor:
     """Evidential classification of one view, Sensoy et al. eq. (5) with the divergence of its section 4.
 
-    With alpha = e + 1, S = sum alpha, p = alpha / S: sum_k (y_k - p_k)^2 + p_k (1 - p_k) / (S + 1), plus kl_weight
-    times KL(Dir(y + (1 - y) alpha) || Dir(1)).
-
-    Args:
-        evidence_BK: evidence >= 0, shape (B, K).
-        label_B: the true classes, int64, shape (B,).
-        kl_weight: weight of the divergence, min(1, epoch / 10) in the paper.
-        weight_B: as in `fuzzy_loss`.
-
-    Returns:
-        A scalar in float32 or better: the weighted mean over the batch.
+    With alpha = e + 1, S = sum alpha, p = alpha / S: sum_k (y_k - p_k)^2 + p_k (1 - p_k) / (S + 1), plus kl_weight,
+    min(1, epoch / 10) in the paper, times KL(Dir(y + (1 - y) alpha) || Dir(1)). The weighted mean over the batch.
     """
-    with no_autocast(evidence_BK):
-        alpha_BK = at_least_float32(evidence_BK) + 1
-        classes = alpha_BK.shape[1]
-        true_BK = _one_hot(label_B, classes)
-        strength_B1 = alpha_BK.sum(dim=1, keepdim=True)
-        p_BK = alpha_BK / strength_B1
-        loss_B = ((true_BK.to(p_BK) - p_BK).square() + p_BK * (1 - p_BK) / (strength_B1 + 1)).sum(dim=1)
-        wrong_BK = torch.where(true_BK, torch.ones_like(alpha_BK), alpha_BK)
-        total_B1 = wrong_BK.sum(dim=1, keepdim=True)
-        kl_B = total_B1[:, 0].lgamma() - wrong_BK.lgamma().sum(dim=1) - math.lgamma(classes)
-        kl_B = kl_B + ((wrong_BK - 1) * (wrong_BK.digamma() - total_B1.digamma())).sum(dim=1)
-        return weighted_mean(loss_B + kl_weight * kl_B, _weights(weight_B, alpha_BK))
+    alpha_BK = evidence_BK + 1
+    classes = alpha_BK.shape[1]
+    true_BK = _one_hot(label_B, classes)
+    loss_B = squared_error_BK(alpha_BK, true_BK.to(alpha_BK)).sum(dim=1)
+    wrong_BK = torch.where(true_BK, torch.ones_like(alpha_BK), alpha_BK)
+    total_B1 = wrong_BK.sum(dim=1, keepdim=True)
+    kl_B = total_B1[:, 0].lgamma() - wrong_BK.lgamma().sum(dim=1) - math.lgamma(classes)
+    kl_B = kl_B + ((wrong_BK - 1) * (wrong_BK.digamma() - total_B1.digamma())).sum(dim=1)
+    return weighted_mean(loss_B + kl_weight * kl_B, weights_B(weight_B, alpha_BK))
 
 
+@full_precision
 def evidential_uncertainty(evidence_BK: Tensor) -> Tensor:
     """Uncertainty u = K / S of each row, in (0, 1], shape (B,); it depends on the sum of the evidence alone."""
-    with no_autocast(evidence_BK):
-        return evidence_BK.shape[1] / (at_least_float32(evidence_BK) + 1).sum(dim=1)
+    return evidence_BK.shape[1] / (evidence_BK + 1).sum(dim=1)
 
 
 def _one_hot(label_B: Tensor, classes: int) -> Tensor:
     if len(label_B) and (int(label_B.min()) < 0 or int(label_B.max()) >= classes):
         raise ValueError(f"a label lies outside 0..{classes - 1}")
     return one_hot(label_B, classes).bool()
-
-
-def _weights(weight_B: Tensor | None, like: Tensor) -> Tensor:
-    """The weights, or ones, in the dtype of `like`."""
-    return like.new_ones(len(like)) if weight_B is None else weight_B.detach().to(like)

@@ -1,56 +1,39 @@
-"""Which entries of an in-batch similarity matrix take part in a loss.
+"""Which entries of an in-batch matrix take part in a loss, and how rows are weighted and added up.
 
-Two captions of one item can meet in a batch. The entry between them is neither a positive nor a negative and
-must never win an argmax. All losses of this package take ``mask_BB`` (True: the entry takes part) or None
-(all entries take part); the diagonal, a row's own pair, always takes part. A row left with its diagonal alone
-says nothing and is dropped.
-
-Shapes: B pairs in the batch (rows visual items, columns texts), K candidates of a row.
+Two captions of one item can meet in a batch. The entry between them is neither a positive nor a negative and must never
+win an argmax. The diagonal, a row's own pair, always takes part.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Literal
+
 import torch
 from torch import Tensor
 
+from ccr_cli.losses.precision import check_shapes
+
+Reduction = Literal["sum", "mean"]
+
 
 def negatives_BB(row_item_B: Tensor, col_item_B: Tensor) -> Tensor:
-    """Mask of the entries that may act as negatives, and of the diagonal.
+    """Mask of the entries that may act as negatives, and of the diagonal: False where two rows are of one item.
 
-    Items are compared by the id under which the data set *gives* them: comparing true ids under synthetic
-    noise would leak the answer.
-
-    Args:
-        row_item_B: item of each row, shape (B,), any dtype that compares.
-        col_item_B: item of each column, shape (B,).
-
-    Returns:
-        Boolean mask, shape (B, B): False off the diagonal where row and column are of one item.
-
-    Raises:
-        ValueError: the shapes differ or are not one-dimensional.
+    Items are compared by the id under which the data set *gives* them: comparing true ids under synthetic noise would
+    leak the answer.
     """
-    if row_item_B.ndim != 1 or row_item_B.shape != col_item_B.shape:
-        shapes = f"{tuple(row_item_B.shape)} and {tuple(col_item_B.shape)}"
-        raise ValueError(f"items of shape {shapes}: want (B,) twice")
-    differs_BB = row_item_B[:, None] != col_item_B[None, :]
-    return differs_BB | eye_BB(len(row_item_B), row_item_B.device)
+    check_shapes(row_item_B, col_item_B, 1)
+    return (row_item_B[:, None] != col_item_B[None, :]) | eye_BB(len(row_item_B), row_item_B.device)
 
 
 def eye_BB(size: int, device: torch.device) -> Tensor:
-    """Boolean identity matrix, shape (B, B)."""
+    """Boolean identity matrix."""
     return torch.eye(size, dtype=torch.bool, device=device)
 
 
 def full_mask_BB(sim_BB: Tensor, mask_BB: Tensor | None) -> Tensor:
-    """The mask, or all entries where there is none; the diagonal is switched on in either case.
-
-    Args:
-        sim_BB: any square matrix of the batch, shape (B, B).
-        mask_BB: boolean mask, shape (B, B), or None.
-
-    Returns:
-        Boolean mask, shape (B, B).
+    """The mask of a batch's matrix, with its diagonal; all entries where there is no mask.
 
     Raises:
         ValueError: the matrix is not square, or the mask is not a boolean of its shape.
@@ -66,18 +49,36 @@ def full_mask_BB(sim_BB: Tensor, mask_BB: Tensor | None) -> Tensor:
 
 
 def without_zero_weights_BB(mask_BB: Tensor, weight_B: Tensor) -> Tensor:
-    """Take pairs of weight exactly 0 out of the mask, as rows and as columns (their diagonals stay).
-
-    Such a pair is then neither positive nor negative: the loss is that of the batch without it.
-    """
+    """Takes pairs of weight exactly 0 out of the mask, as rows and as columns (their diagonals stay)."""
     takes_part_B = weight_B > 0
     pair_BB = takes_part_B[:, None] & takes_part_B[None, :]
     return (mask_BB & pair_BB) | eye_BB(len(mask_BB), mask_BB.device)
 
 
+def weights_B(weight_B: Tensor | None, like_B: Tensor) -> Tensor:
+    """The weights, or ones, in the dtype of another tensor, without gradient."""
+    return like_B.new_ones(len(like_B)) if weight_B is None else weight_B.detach().to(like_B)
+
+
+def taking_part(sim_BB: Tensor, mask_BB: Tensor | None, weight_B: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The mask without pairs of weight 0, and the weights."""
+    weight_B = weights_B(weight_B, sim_BB)
+    return without_zero_weights_BB(full_mask_BB(sim_BB, mask_BB), weight_B), weight_B
+
+
 def kept_rows_B(mask_BB: Tensor) -> Tensor:
-    """Rows with at least one entry beside their diagonal, shape (B,); columns: of the transposed mask."""
+    """Rows with at least one entry beside their diagonal; columns: of the transposed mask."""
     return mask_BB.sum(dim=1) > 1
+
+
+def kept_B(value_B: Tensor, mask_BB: Tensor) -> Tensor:
+    """The values of the rows that are kept, 0 for the others."""
+    return torch.where(kept_rows_B(mask_BB), value_B, torch.zeros_like(value_B))
+
+
+def both_directions(loss: Callable[..., Tensor], *matrices_BB: Tensor) -> Tensor:
+    """The loss of the rows plus that of the columns."""
+    return loss(*matrices_BB) + loss(*(x_BB.T for x_BB in matrices_BB))
 
 
 def masked_log_softmax_BK(logits_BK: Tensor, mask_BK: Tensor) -> Tensor:
@@ -91,3 +92,8 @@ def weighted_mean(value_B: Tensor, weight_B: Tensor) -> Tensor:
     total = weight_B.sum()
     weighted_B = torch.where(weight_B > 0, value_B * weight_B, torch.zeros_like(value_B))
     return weighted_B.sum() / torch.where(total > 0, total, torch.ones_like(total))
+
+
+def reduced(value_B: Tensor, weight_B: Tensor, reduction: Reduction) -> Tensor:
+    """The weighted mean, or the weighted sum."""
+    return weighted_mean(value_B, weight_B) if reduction == "mean" else (value_B * weight_B).sum()

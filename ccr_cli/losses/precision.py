@@ -1,10 +1,16 @@
-"""Numerical care shared by the losses: no half precision, and a trigamma function with a cheap gradient."""
+"""What the losses share: full precision, checks of arguments, and a trigamma function with a cheap gradient."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _SHIFT = 8  # the recurrence moves the argument above this, where the series below has converged
 # Bernoulli numbers B_2, B_4, ...: psi1(x) ~ 1/x + 1/(2 x^2) + sum_k B_2k / x^(2k+1)
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
@@ -19,6 +25,41 @@ def no_autocast(x: Tensor) -> torch.autocast:
 def at_least_float32(x: Tensor) -> Tensor:
     """``x`` in float32 if it is of half precision, else unchanged (float64 stays float64)."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def full_precision(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator of a function of tensors, or lists of them: without autocast, and half precision comes in float32."""
+
+    def full(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [full(part) for part in value]
+        return at_least_float32(value) if isinstance(value, Tensor) else value
+
+    @wraps(function)
+    def in_full_precision(*args: P.args, **kwargs: P.kwargs) -> R:
+        first: Any = args[0]
+        with no_autocast(first if isinstance(first, Tensor) else first[0]):
+            return function(*map(full, args), **{name: full(value) for name, value in kwargs.items()})
+
+    return in_full_precision
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raises ValueError unless the value is above 0."""
+    if not value > 0:
+        raise ValueError(f"{name} {value} is not positive")
+
+
+def check_choice(name: str, value: str, choices: Any) -> None:
+    """Raises ValueError unless the value is one of a Literal's."""
+    if value not in get_args(choices):
+        raise ValueError(f"unknown {name} {value!r}: want {' or '.join(map(repr, get_args(choices)))}")
+
+
+def check_shapes(one: Tensor, two: Tensor, dimensions: int) -> None:
+    """Raises ValueError unless two tensors have one shape, of so many dimensions."""
+    if one.ndim != dimensions or one.shape != two.shape:
+        raise ValueError(f"shapes {tuple(one.shape)} and {tuple(two.shape)} of one batch: want {dimensions} dimensions")
 
 
 def trigamma(x: Tensor) -> Tensor:

@@ -176,9 +176,9 @@ def test_masked_entries_get_no_gradient(name: str) -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="noisy_target"):
+    with pytest.raises(ValueError, match="'drop'"):
         decl.evidential_mse(torch.ones(2, 2), torch.ones(2), noisy_target="drop")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="labels"):
+    with pytest.raises(ValueError, match=r"\(3,\).* 2$"):
         decl.evidential_mse(torch.ones(2, 2), torch.ones(3))
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="^0 "):
         decl.dynamic_hinge(torch.ones(2, 2), 0)

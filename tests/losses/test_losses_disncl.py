@@ -233,7 +233,7 @@ def test_the_soft_margin_grows_from_nothing_to_the_whole() -> None:
     bounds = sm.soft_margin(torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0]), ALPHA, BASE)
     assert bounds[0] == 0 and bounds[-1] == pytest.approx(ALPHA)
     assert (bounds.diff() > 0).all()
-    with pytest.raises(ValueError, match="base 1"):
+    with pytest.raises(ValueError, match=r"\b1\.0\b"):
         sm.soft_margin(torch.ones(2), ALPHA, 1.0)
 
 
@@ -255,7 +255,7 @@ def test_targets_of_the_other_direction_are_soft() -> None:
 
 @pytest.mark.parametrize("loss", [sm.align, sm.soft_alignment])
 def test_an_unknown_reduction_is_refused(loss: Callable[..., torch.Tensor]) -> None:
-    with pytest.raises(ValueError, match="reduction"):
+    with pytest.raises(ValueError, match="'median'"):
         loss(torch.rand(2, 2), reduction="median")
 
 

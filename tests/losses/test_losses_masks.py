@@ -64,16 +64,16 @@ def test_the_scale_of_weights_does_not_matter_for_means() -> None:
     ],
 )
 def test_wrong_shapes_are_refused(sim: torch.Tensor, mask: torch.Tensor | None) -> None:
-    with pytest.raises(ValueError, match=r"square|mask"):
+    with pytest.raises(ValueError, match=r"\(2, 3\)|float32|\(3, 3\)"):
         infonce(sim, 0.07, mask)
-    with pytest.raises(ValueError, match="want"):
+    with pytest.raises(ValueError, match=r"\(2,\).*\(3,\)"):
         masks.negatives_BB(torch.zeros(2), torch.zeros(3))
 
 
 def test_wrong_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="temperature"):
+    with pytest.raises(ValueError, match=r"temperature 0\.0"):
         infonce(torch.zeros(2, 2), 0.0)
-    with pytest.raises(ValueError, match="reduction"):
+    with pytest.raises(ValueError, match="'median'"):
         triplet(torch.zeros(2, 2), reduction="median")  # type: ignore[arg-type]
 
 

@@ -231,9 +231,9 @@ def test_masked_entries_get_no_gradient(name: str) -> None:
 
 
 def test_unknown_options_are_refused() -> None:
-    with pytest.raises(ValueError, match="evidence"):
+    with pytest.raises(ValueError, match="'linear'"):
         trust.evidence(torch.zeros(1), form="linear")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="tau"):
+    with pytest.raises(ValueError, match=r"tau 0\.0"):
         trust.evidence(torch.zeros(1), 0.0)
-    with pytest.raises(ValueError, match="one batch"):
+    with pytest.raises(ValueError, match=r"\(2, 2\).*\(3, 3\)"):
         trust.consistency(torch.ones(2, 2), torch.ones(3, 3))

@@ -134,11 +134,11 @@ def test_uncertainty_over_a_fixed_candidate_set_still_tells_queries_apart_in_a_l
 
 def test_unknown_options_are_refused() -> None:
     sim = torch.rand(3, 3)
-    with pytest.raises(ValueError, match="evidence"):
+    with pytest.raises(ValueError, match="'linear'"):
         evidential.evidence(sim, 0.1, "linear")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="tau"):
+    with pytest.raises(ValueError, match=r"tau 0\.0"):
         evidential.evidence(sim, 0.0)
-    with pytest.raises(ValueError, match="noisy_target"):
+    with pytest.raises(ValueError, match="'drop'"):
         evidential.dual_direction_loss(sim, torch.ones(3), noisy_target="drop")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="labels"):
+    with pytest.raises(ValueError, match=r"\(2,\).* 3$"):
         evidential.dual_direction_loss(sim, torch.ones(2))
