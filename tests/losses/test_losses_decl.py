@@ -180,5 +180,5 @@ def test_wrong_arguments_are_refused() -> None:
         decl.evidential_mse(torch.ones(2, 2), torch.ones(2), noisy_target="drop")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"\(3,\).* 2$"):
         decl.evidential_mse(torch.ones(2, 2), torch.ones(3))
-    with pytest.raises(ValueError, match="^0 "):
+    with pytest.raises(ValueError, match=r"^0 "):
         decl.dynamic_hinge(torch.ones(2, 2), 0)
