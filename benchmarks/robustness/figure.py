@@ -11,8 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ccr_cli.report.figures.canvas import FAINT, INK, drawing, new_figure, panels, to_svg
-from ccr_cli.report.figures.noise_curves import spread_apart
+from ccr_cli.report.figures.canvas import FAINT, INK, drawing, new_figure, panels, spread_apart, to_svg
 from robustness import grid
 from robustness.grid import ORACLE, RATIOS, TARGETS
 from robustness.tables import WHERES, Results, by_epoch

@@ -12,8 +12,8 @@ import pytest
 
 from ccr_cli.artifacts.signature import Signature
 from ccr_cli.report.content import ReportData
-from ccr_cli.report.figures import canvas, corruption
-from ccr_cli.report.figures.corruption import shown_levels
+from ccr_cli.report.figures import canvas, uncertainty
+from ccr_cli.report.figures.uncertainty import shown_levels
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.corruption import CorruptionLevel, intact, table
 
@@ -115,8 +115,8 @@ def test_densities_are_of_the_queries_of_each_level() -> None:
         found[CorruptionLevel("drop", share) if share else CorruptionLevel()] = frame
     found[CorruptionLevel()].loc[0, "uncertainty"] = 1e6  # one far out does not press the others together
     with canvas.drawing():
-        figure = corruption.densities({"uml": found}, "T")
-        assert figure is not None and corruption.densities({}) is None
+        figure = uncertainty.corruption_densities({"uml": found})
+        assert figure is not None and uncertainty.corruption_densities({}) is None
         assert canvas.to_png(figure).startswith(b"\x89PNG")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["intact", "drop 30%", "drop 60%"]
     for ax, direction in zip(figure.axes, ("t2v", "v2t"), strict=True):
@@ -125,7 +125,7 @@ def test_densities_are_of_the_queries_of_each_level() -> None:
         for patch, frame in zip(ax.patches[1::2], found.values(), strict=True):
             x, y = np.asarray(patch.get_path().vertices).T
             values = frame.loc[frame["direction"] == direction, "uncertainty"].clip(low, high)
-            counts, edges = np.histogram(values, np.linspace(low, high, corruption.BINS + 1), density=True)
+            counts, edges = np.histogram(values, np.linspace(low, high, uncertainty.BINS + 1), density=True)
             heights = [y[np.isclose(x, middle, atol=1e-9)].max(initial=0) for middle in edges[:-1]]
             assert np.all(np.asarray(heights) >= counts - 1e-9) and max(heights) == pytest.approx(counts.max())
         means = [frame.loc[frame["direction"] == direction, "uncertainty"].mean() for frame in found.values()]

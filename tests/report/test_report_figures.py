@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from PIL import Image
 
 from ccr_cli.report.content import ExampleHit, ExampleSearch, TrainingHistory
-from ccr_cli.report.figures import canvas, judges, noise_curves, training, uncertainty
-from ccr_cli.report.figures.searches import strip
+from ccr_cli.report.figures import canvas, curves, examples, judges, uncertainty
 from ccr_cli.report.tables import results
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 
@@ -51,7 +50,7 @@ def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
     made = []
     for _ in range(2):
         with canvas.drawing():
-            figure = noise_curves.by_noise(view())
+            figure = curves.by_noise(view())
             assert figure is not None
             made.append((canvas.to_svg(figure), canvas.to_png(figure), canvas.to_pdf(figure)))
     assert made[0] == made[1]
@@ -62,13 +61,13 @@ def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
 @pytest.mark.parametrize("ratios", [(0.0,), (0.4,), (0.0, 0.2, 0.4)])
 def test_any_number_of_noise_ratios_is_drawn(ratios: tuple[float, ...]) -> None:
     with canvas.drawing():
-        assert noise_curves.by_noise(view(ratios, ("basic", "infonce", "uml", "x", "infonce (oracle)"))) is not None
+        assert curves.by_noise(view(ratios, ("basic", "infonce", "uml", "x", "infonce (oracle)"))) is not None
 
 
 def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
     def bands(frame: pd.DataFrame) -> int:
         with canvas.drawing():
-            figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+            figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
         assert figure is not None
         return len(
             [path for drawn in figure.axes[0].collections for path in drawn.get_paths() if np.size(path.vertices)]
@@ -83,7 +82,7 @@ def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
 def test_n_is_the_number_of_runs_behind_the_spread() -> None:
     frame = view(labels=("uml",)).frame.assign(noise_seed=lambda f: f["seed"], seed=0)
     with canvas.drawing():
-        figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     assert "band: ± 1 sd\nn = 2" in [text.get_text() for text in figure.axes[0].texts]
 
@@ -92,7 +91,7 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
     frame = view(labels=("infonce", "infonce (oracle)")).frame
     frame = frame[(frame["noise"] > 0) | (frame["label"] == "infonce")]
     with canvas.drawing():
-        figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     lone = [line for line in figure.axes[0].lines if np.size(line.get_xdata()) == 1]
     assert [line.get_marker() for line in lone] == ["_"]
@@ -101,7 +100,7 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
 def _drawn(points: list[tuple[str, float, float]]) -> Axes:
     frame = pd.DataFrame([(*point, 0) for point in points], columns=["label", "noise", "SumR", "seed"])
     with canvas.drawing():
-        figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     return figure.axes[0]
 
@@ -133,7 +132,7 @@ def test_no_legend_lies_over_the_terms_of_a_loss() -> None:
     names = ["epoch", *(f"loss.term_{n}" for n in range(6)), "loss.total"]
     short = pd.DataFrame(np.arange(3 * len(names)).reshape(3, -1), columns=names)
     with canvas.drawing():
-        figure = training.losses({"uml": short, "infonce": short.iloc[:, :3], "tcl": short, "trine": short})
+        figure = curves.losses({"uml": short, "infonce": short.iloc[:, :3], "tcl": short, "trine": short})
         assert figure is not None
         canvas.settle(figure)
         for axes in figure.axes:
@@ -146,7 +145,7 @@ def test_no_legend_lies_over_the_terms_of_a_loss() -> None:
 def test_an_axis_that_leaves_out_zero_says_so(ratios: tuple[float, ...]) -> None:
     def named(frame: pd.DataFrame) -> bool:
         with canvas.drawing():
-            figure = noise_curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+            figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
         assert figure is not None
         axes = figure.axes[0]
         low = (axes.get_ylim() if len(ratios) > 1 else axes.get_xlim())[0]
@@ -164,9 +163,9 @@ def test_the_axis_of_precision_starts_at_zero() -> None:
     assert figure.axes[1].get_ylabel() == "precision" and figure.axes[1].get_ylim()[0] == 0
 
 
-def labelled(label: str, history: pd.DataFrame, **facts: Any) -> training.LabelledHistory:
+def labelled(label: str, history: pd.DataFrame, **facts: Any) -> tuple[str, TrainingHistory]:
     """A run of 40% noise."""
-    return training.LabelledHistory(label, TrainingHistory(label, 0.4, 0, history, **{"select": "mt", **facts}))
+    return label, TrainingHistory(label, 0.4, 0, history, **{"select": "mt", **facts})
 
 
 def test_runs_that_validated_by_another_figure_are_not_drawn_beside() -> None:
@@ -175,11 +174,11 @@ def test_runs_that_validated_by_another_figure_are_not_drawn_beside() -> None:
     drawn = {}
     with canvas.drawing():
         for figure in ("SumR", "mAP"):
-            made = training.by_epoch(both, figure)
+            made = curves.by_epoch(both, figure)
             assert made is not None and figure in made.axes[0].get_ylabel()
             lines = [np.asarray(line.get_ydata()).tolist() for line in made.axes[0].lines]
             drawn[figure] = [values for values in lines if len(values) == 2]
-        assert training.by_epoch(both[:1], "mAP") is None
+        assert curves.by_epoch(both[:1], "mAP") is None
     assert drawn == {"SumR": [[10.0, 20.0]], "mAP": [[30.0, 40.0]]}
 
 
@@ -187,7 +186,7 @@ def test_runs_that_validated_by_another_figure_are_not_drawn_beside() -> None:
 def test_the_training_figure_says_which_queries(select: str, asked: str) -> None:
     history = pd.DataFrame({"epoch": [1, 2], "val.SumR": [10.0, 20.0], "best": [False, True]})
     with canvas.drawing():
-        figure = training.by_epoch([labelled("uml", history, select=select)])
+        figure = curves.by_epoch([labelled("uml", history, select=select)])
     assert figure is not None
     assert figure.axes[0].get_ylabel() == f"validation SumR,\n{asked} queries"
 
@@ -203,12 +202,12 @@ def test_pairs_are_mismatched_whatever_was_moved() -> None:
 def test_nothing_is_drawn_from_nothing() -> None:
     empty = view().frame.iloc[:0]
     with canvas.drawing():
-        assert noise_curves.by_noise(results.View(**{**vars(view()), "frame": empty})) is None
-        assert training.by_epoch([]) is None
+        assert curves.by_noise(results.View(**{**vars(view()), "frame": empty})) is None
+        assert curves.by_epoch([]) is None
         assert judges.roc_and_precision({"uml": pairs(known=False)}) is None
         assert judges.belief_histograms(pairs(0)) is None
         assert uncertainty.risk_curves({}) is None
-        assert strip([]) is None
+        assert examples.strip([]) is None
 
 
 def test_beliefs_and_judges_are_drawn_with_and_without_a_truth() -> None:
@@ -218,21 +217,26 @@ def test_beliefs_and_judges_are_drawn_with_and_without_a_truth() -> None:
         assert judges.roc_and_precision({"uml": pairs(), "infonce": pairs(50)}) is not None
 
 
-def test_roc_points_agree_with_counting() -> None:
+def test_curves_of_judges_agree_with_counting() -> None:
     score = np.array([0.9, 0.9, 0.5, 0.4, 0.1])
     truth = np.array([True, False, True, False, False])
-    recall, alarms, precision = judges.roc_points(score, truth)
-    for at, threshold in enumerate([0.9, 0.5, 0.4, 0.1], start=1):
+    table = pd.DataFrame({"p_clean": 1 - score, "truth": np.where(truth, "noisy", "clean")})
+    with canvas.drawing():
+        figure = judges.roc_and_precision({"uml": table})
+    assert figure is not None
+    roc, pr = (np.asarray(ax.lines[0].get_xydata()) for ax in figure.axes)
+    assert roc[0].tolist() == [0, 0] and len(roc) == 5 and len(pr) == 4
+    for at, threshold in enumerate([0.9, 0.5, 0.4, 0.1]):
         called = score >= threshold
-        assert recall[at] == (called & truth).sum() / 2
-        assert alarms[at] == (called & ~truth).sum() / 3
-        assert precision[at] == (called & truth).sum() / called.sum()
+        recall, false_alarms = (called & truth).sum() / 2, (called & ~truth).sum() / 3
+        assert roc[at + 1] == pytest.approx([false_alarms, recall])
+        assert pr[at] == pytest.approx([recall, (called & truth).sum() / called.sum()])
 
 
 def test_labels_are_moved_apart_as_little_as_needed() -> None:
-    placed = noise_curves.spread_apart([0.1, 0.5, 0.51, 0.9], 0.06)
+    placed = canvas.spread_apart([0.1, 0.5, 0.51, 0.9], 0.06)
     assert placed == pytest.approx([0.1, 0.475, 0.535, 0.9])
-    assert min(np.diff(noise_curves.spread_apart([0.5] * 6, 0.06))) > 0.0599
+    assert min(np.diff(canvas.spread_apart([0.5] * 6, 0.06))) > 0.0599
 
 
 def test_oracles_are_dashed_and_methods_keep_their_colours() -> None:
@@ -259,7 +263,7 @@ def test_long_titles_labels_and_legends_stay_within_the_figure(ratios: tuple[flo
     title = "noto-emoji test, queries in es (captions: keywords and short-name; right answers by item)" * 2
     frames = [labelled(label, pd.DataFrame({"epoch": [1], "val.SumR": [1.0]})) for label in long]
     with canvas.drawing():
-        drawn = [noise_curves.by_noise(results.View(**{**vars(seen), "title": title})), training.by_epoch(frames)]
+        drawn = [curves.by_noise(results.View(**{**vars(seen), "title": title})), curves.by_epoch(frames)]
         for figure in drawn:
             assert figure is not None
             canvas.settle(figure)
@@ -273,14 +277,14 @@ def test_scripts_without_a_font_draw_no_warning(tmp_path: Path) -> None:
     found = [ExampleHit("a", "A", 0.5, tmp_path / "a.png", True), ExampleHit("b", "B $x$ <b>", 0.4)]
     queries = ["雪地里的狗", "小さな猫が木の上で眠っている", "कुत्ता", "a very long query " * 9, "x" * 200]
     with canvas.drawing():
-        figure = strip([ExampleSearch(q, "zh", found, "a gloss $", "run", 0.1) for q in queries])
+        figure = examples.strip([ExampleSearch(q, "zh", found, "a gloss $", "run", 0.1) for q in queries])
         assert figure is not None
         assert canvas.to_png(figure).startswith(b"\x89PNG") and "<svg" in canvas.to_svg(figure)
 
 
 def test_inline_figures_do_not_share_ids_and_follow_the_page() -> None:
     with canvas.drawing():
-        figure = noise_curves.by_noise(view())
+        figure = curves.by_noise(view())
         assert figure is not None
         svg = canvas.inline_svg(canvas.to_svg(figure), "one", "A figure")
     assert svg.startswith('<svg role="img" aria-label="A figure"') and "<metadata" not in svg

@@ -19,13 +19,10 @@ from ccr_cli.report.content import ReportData
 from ccr_cli.report.figures import (
     canvas,
     catalogue,
+    curves,
+    examples,
     judges,
     lengths,
-    noise_curves,
-    option_effect,
-    outside_gallery,
-    pair_scores,
-    training,
     uncertainty,
 )
 from ccr_cli.report.figures.figure import FigureData
@@ -48,11 +45,11 @@ def test_a_curve_is_of_runs_that_differ_in_one_option() -> None:
         for run, beta in zip("abcde", (0.1, 0.3, 0.9, 0.9, 0.5), strict=True)
     }
     options["e"]["dim"] = 16
-    (curve,) = option_effect.option_curves(frame, options)
+    (curve,) = curves.option_curves(frame, options)
     assert (curve.method, curve.option, curve.noise) == ("uml", "beta", 0.4)
     assert list(curve.frame["value"]) == [0.1, 0.3, 0.9, 0.9] and list(curve.frame["run_id"]) == list("abcd")
     with canvas.drawing():
-        figure = option_effect.sweep([curve], "SumR", "SumR")
+        figure = curves.sweep([curve], "SumR", "SumR")
     assert figure is not None
     line = figure.axes[0].lines[0]
     assert np.asarray(line.get_xdata()).tolist() == [0.1, 0.3, 0.9] and np.asarray(line.get_ydata()).tolist() == [
@@ -60,15 +57,15 @@ def test_a_curve_is_of_runs_that_differ_in_one_option() -> None:
         2.0,
         3.5,
     ]
-    assert option_effect.option_curves(frame, {run: options[run] for run in "ab"}) == []
-    assert option_effect.sweep([], "SumR", "SumR") is None
+    assert curves.option_curves(frame, {run: options[run] for run in "ab"}) == []
+    assert curves.sweep([], "SumR", "SumR") is None
 
 
 def test_an_option_over_magnitudes_has_a_logarithmic_axis() -> None:
     frame = results(run_id=list("abc"), label="tcl", SumR=[1.0, 2.0, 3.0])
-    found = option_effect.option_curves(frame, {r: {"tau": t} for r, t in zip("abc", (0.01, 0.1, 1.0), strict=True)})
+    found = curves.option_curves(frame, {r: {"tau": t} for r, t in zip("abc", (0.01, 0.1, 1.0), strict=True)})
     with canvas.drawing():
-        figure = option_effect.sweep(found, "SumR", "SumR")
+        figure = curves.sweep(found, "SumR", "SumR")
         assert figure is not None
         canvas.settle(figure)
     assert figure.axes[0].get_xscale() == "log"
@@ -90,7 +87,7 @@ TRUTH = pd.Series(np.arange(100) < 40, index=[f"s{i}" for i in range(100)])
 def test_three_epochs_are_drawn(count: int, drawn: list[int]) -> None:
     told = [evidence(number + 1, 0.1 * number) for number in range(count)]
     with canvas.drawing():
-        figure = judges.evidence_by_epoch(told, TRUTH, "uml")
+        figure = judges.evidence_by_epoch(told, TRUTH)
     assert figure is not None
     assert [ax.get_title(loc="left") for ax in figure.axes[: len(drawn)]] == [f"epoch {n + 1}" for n in drawn]
     for ax in figure.axes:
@@ -117,7 +114,7 @@ def test_uncertainties_and_losses_need_their_data() -> None:
     history = pd.DataFrame({"epoch": [1, 2], "loss.a": [1e3, 1.0], "loss.b": [5.0, 2.0], "loss.total": [1005.0, 3.0]})
     with canvas.drawing():
         figure = judges.uncertainties({"tcl": pairs, "uml": pairs.assign(truth=None)})
-        terms = training.losses({"uml": history, "basic": history[["epoch"]]})
+        terms = curves.losses({"uml": history, "basic": history[["epoch"]]})
         assert terms is not None
         canvas.settle(terms)
     assert figure is not None and [ax.get_title(loc="left") for ax in figure.axes] == ["tcl"]
@@ -125,7 +122,7 @@ def test_uncertainties_and_losses_need_their_data() -> None:
     assert terms.axes[0].get_yscale() == "log" and "$" not in "".join(
         t.get_text() for t in terms.axes[0].get_yticklabels()
     )
-    assert judges.uncertainties({"uml": pairs.assign(truth=None)}) is None and training.losses({}) is None
+    assert judges.uncertainties({"uml": pairs.assign(truth=None)}) is None and curves.losses({}) is None
 
 
 def test_trivial_scores_stand_beside_the_uncertainty() -> None:
@@ -191,7 +188,7 @@ def test_precision_is_drawn_against_recall() -> None:
     recalls = [tenth / 10 for tenth in range(11)]
     told = {"recall": recalls, "t2v": [90.0 - 5 * n for n in range(11)], "v2t": [80.0 - 5 * n for n in range(11)]}
     with canvas.drawing():
-        figure = uncertainty.precision_curves({"infonce": told, "fume": told}, "t")
+        figure = uncertainty.precision_curves({"infonce": told, "fume": told})
     assert figure is not None
     for ax, side in zip(figure.axes, ("t2v", "v2t"), strict=True):
         assert [line.get_label() for line in ax.lines] == ["infonce", "fume"]
@@ -207,8 +204,8 @@ def test_categories_left_out_stand_beside_the_others() -> None:
     table = pd.concat([table, table.assign(direction="v2t", uncertainty=1 - unc)])
     with canvas.drawing():
         figure, dots = (
-            outside_gallery.densities({"a": {"fume": table}}),
-            outside_gallery.entropy({"a": {"fume": table}}),
+            uncertainty.outside_densities({"a": {"fume": table}}),
+            uncertainty.entropy({"a": {"fume": table}}),
         )
     assert figure is not None and dots is not None
     said = [[text.get_text() for text in ax.texts] for ax in (*figure.axes, *dots.axes)]
@@ -219,15 +216,15 @@ def test_categories_left_out_stand_beside_the_others() -> None:
     assert np.allclose(np.asarray(strange.get_ydata(), float), unc[left_out] ** 2)
     assert len(np.asarray(inside.get_xdata())) == 70
     with canvas.drawing():
-        alone = outside_gallery.densities({"a": {"uml": table[table["direction"] == "t2v"]}})
-        several = outside_gallery.densities({"half": {"fume": table, "uml": table}, "others": {"uml": table}})
+        alone = uncertainty.outside_densities({"a": {"uml": table[table["direction"] == "t2v"]}})
+        several = uncertainty.outside_densities({"half": {"fume": table, "uml": table}, "others": {"uml": table}})
     assert alone is not None and [ax.get_visible() for ax in alone.axes] == [True, False]
     assert several is not None and [ax.get_title(loc="left") for ax in several.axes[::2]] == [
         *("fume: text queries\nhalf", "uml: text queries\nhalf", "uml: text queries\nothers")
     ]
     assert (
-        outside_gallery.densities({}) is None
-        and outside_gallery.entropy({"a": {"fume": table.assign(entropy=np.nan)}}) is None
+        uncertainty.outside_densities({}) is None
+        and uncertainty.entropy({"a": {"fume": table.assign(entropy=np.nan)}}) is None
     )
 
 
@@ -262,17 +259,17 @@ def test_recall_by_length_is_that_of_each_class() -> None:
     ids = list(asked)
     one = pd.DataFrame({"query_id": ids, "rank": [5.0] * 10 + [6.0] * 10 + [1.0, 9, 9, 9, 1.0]})
     two = pd.DataFrame({"query_id": ids[::-1], "rank": [9.0] * 25})
-    items = {query: f"i{number // 3}" for number, query in enumerate(ids)}
-    found = lengths.by_length({"infonce": [one, two], "uml": [one], "gone": []}, asked, items, "infonce")
+    items = pd.Series([f"i{number // 3}" for number in range(len(ids))], ids)
+    found = lengths.by_length({"infonce": [one, two], "uml": [one], "gone": []}, pd.Series(asked), items, "infonce")
     assert found is not None and found.names[0] == "1" and sum(found.count) == 25
     direct = one.assign(n=[asked[i] for i in ids])
     low = [int(name.partition("\u2013")[0]) for name in found.names]
     high = [int(name.rpartition("\u2013")[2]) for name in found.names]
     want = [50 * float((direct[direct["n"].between(a, b)]["rank"] <= 5).mean()) for a, b in zip(low, high, strict=True)]
-    assert found.recall["infonce"].value == pytest.approx(want)
-    assert list(found.gain) == ["uml"] and found.gain["uml"].value == pytest.approx(want)
-    assert lengths.by_length({"a": [one]}, dict.fromkeys(ids, 3), items) is None
-    assert lengths.by_length({}, asked, items) is None
+    assert found.recall["infonce"][0] == pytest.approx(want)
+    assert list(found.gain) == ["uml"] and found.gain["uml"][0] == pytest.approx(want)
+    assert lengths.by_length({"a": [one]}, pd.Series(3, ids), items) is None
+    assert lengths.by_length({}, pd.Series(asked), items) is None
     with canvas.drawing():
         figure, alone = (lengths.draw(each, "words", "infonce") for each in (found, replace(found, gain={})))
     assert figure is not None and len(figure.axes) == 2 and alone is not None and len(alone.axes) == 1
@@ -283,8 +280,9 @@ def test_recall_by_length_is_that_of_each_class() -> None:
         part.lines[2][0].get_segments() for part in figure.axes[0].containers if isinstance(part, ErrorbarContainer)
     ]
     ends = np.array(spans)[:, :, :, 1]
-    assert np.allclose(ends[0], np.stack([found.recall["infonce"].low, found.recall["infonce"].high], axis=1))
-    outside_its_own = replace(found.recall["uml"], low=found.recall["uml"].value + 1e-14)
+    assert np.allclose(ends[0], found.recall["infonce"][1:].T)
+    outside_its_own = found.recall["uml"].copy()
+    outside_its_own[1] = outside_its_own[0] + 1e-14
     with canvas.drawing():
         assert lengths.draw(replace(found, recall={"uml": outside_its_own}, gain={}), "words", None) is not None
 
@@ -296,18 +294,18 @@ def test_intervals_by_length_are_of_items_drawn_with_all_their_queries() -> None
     easy = np.repeat(rng.random(40) < 0.5, 6)  # an item is found by all its queries, or by none
     ranks = {"infonce": np.where(easy, 1.0, 9.0), "uml": np.where(easy | (rng.random(240) < 0.2), 1.0, 9.0)}
     frames = {label: [pd.DataFrame({"query_id": ids, "rank": rank})] for label, rank in ranks.items()}
-    found = lengths.by_length(frames, asked, items, "infonce")
+    found = lengths.by_length(frames, pd.Series(asked), pd.Series(items), "infonce")
     assert found is not None and found.names == ["1", "2"]
     for place in (0, 1):
         hits = {k: 100.0 * (rank.reshape(40, 6)[:, place::2] <= 5) for k, rank in ranks.items()}
         drawn = np.random.default_rng(9).integers(0, 40, (4000, 40))
         for told, value in ((found.recall["uml"], hits["uml"]), (found.gain["uml"], hits["uml"] - hits["infonce"])):
             low, high = np.percentile(value[drawn].mean(axis=(1, 2)), [2.5, 97.5])
-            assert told.value[place] == pytest.approx(value.mean())
-            assert (told.low[place], told.high[place]) == pytest.approx((low, high), abs=3.0)
-    spread = found.recall["infonce"].high - found.recall["infonce"].low
+            assert told[0][place] == pytest.approx(value.mean())
+            assert tuple(told[1:, place]) == pytest.approx((low, high), abs=3.0)
+    spread = np.ptp(found.recall["infonce"][1:], axis=0)
     assert (spread > 25).all(), "queries of one item are not independent: by query it would be 18"
-    narrow = found.gain["uml"].high - found.gain["uml"].low
+    narrow = np.ptp(found.gain["uml"][1:], axis=0)
     assert (narrow < 0.7 * spread).all(), "the same items are drawn for both"
 
 
@@ -330,33 +328,33 @@ def judged(p: list[float]) -> pd.DataFrame:
 
 def test_pairs_are_chosen_by_rule() -> None:
     tables = {"infonce": judged([0.9, 0.8, 0.1, 0.7, 0.9]), "uml": judged([0.9, 0.1, 0.0, 0.7, 0.9]).iloc[::-1]}
-    chosen = pair_scores.choose(tables)
+    chosen = examples.choose(tables)
     assert [(each.why, each.texts["slot_id"]) for each in chosen] == [
         ("believed by all", "s4"),
         ("where the runs differ most", "s1"),
         ("least believed by all", "s2"),
     ]
     assert chosen[1].p_clean == {"infonce": 0.8, "uml": 0.1}
-    assert pair_scores.choose({"uml": judged([0.5])}) == []
+    assert examples.choose({"uml": judged([0.5])}) == []
 
 
 def test_a_pair_without_picture_and_with_odd_texts_is_drawn(tmp_path: Path) -> None:
     Image.new("RGB", (30, 10), "red").save(tmp_path / "a.png")
-    chosen = pair_scores.choose({"infonce": judged([0.9, 0.1]), "uml": judged([0.9, 0.2])})
+    chosen = examples.choose({"infonce": judged([0.9, 0.1]), "uml": judged([0.9, 0.2])})
     with canvas.drawing():
-        figure = pair_scores.draw(chosen, lambda item: tmp_path / "a.png" if item == "i0" else None, "t", "de")
+        figure = examples.draw_pairs(chosen, lambda item: tmp_path / "a.png" if item == "i0" else None, "t", "de")
         assert figure is not None
         svg = canvas.to_svg(figure)
     assert svg.count("<image ") == 1 and {"no image", "de", "es"} <= {text.get_text() for text in figure.axes[0].texts}
-    assert pair_scores.draw([], lambda item: None) is None
+    assert examples.draw_pairs([], lambda item: None) is None
     with canvas.drawing():
-        bare = pair_scores.draw(chosen, lambda item: None)
+        bare = examples.draw_pairs(chosen, lambda item: None)
     assert bare is not None and "no image" not in [text.get_text() for text in bare.axes[0].texts]
     assert bare.get_figheight() < figure.get_figheight(), "no room is left for what none of them has"
     long = "uml [epochs=3, cross_lingual_weight=0.5, judge two-group, first 5 %]"
-    several = pair_scores.choose({"infonce": judged([0.9, 0.1]), long: judged([0.9, 0.2])})
+    several = examples.choose({"infonce": judged([0.9, 0.1]), long: judged([0.9, 0.2])})
     with canvas.drawing():
-        named = pair_scores.draw(several, lambda item: None)
+        named = examples.draw_pairs(several, lambda item: None)
     assert named is not None and named.get_figheight() > bare.get_figheight()
     assert long in {text.get_text().replace("\n", " ") for text in named.axes[0].texts}, "no name is cut"
 
@@ -365,9 +363,9 @@ def test_a_panel_a_language() -> None:
     frame = results(run_id=list("abcd"), label=["uml", "uml", "infonce", "infonce"], SumR=[1.0, 2.0, 3.0, 4.0])
     frame["noise"] = [0.0, 0.4] * 2
     with canvas.drawing():
-        figure = noise_curves.by_language([view(frame, "de"), view(frame, "fr")])
+        figure = curves.by_language([view(frame, "de"), view(frame, "fr")])
     assert figure is not None and [ax.get_title(loc="left") for ax in figure.axes] == ["de", "fr"]
-    assert noise_curves.by_language([view(frame)]) is None
+    assert curves.by_language([view(frame)]) is None
 
 
 def test_what_is_not_there_is_named_with_its_command() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from ccr_cli.report.content import EmbeddingMap
-from ccr_cli.report.figures import canvas, embedding_maps
+from ccr_cli.report.figures import canvas, examples
 
 
 def sample(items: int = 6, each: int = 5) -> EmbeddingMap:
@@ -23,8 +23,8 @@ def sample(items: int = 6, each: int = 5) -> EmbeddingMap:
 
 def test_captions_lie_by_their_item_and_the_same_each_time() -> None:
     drawn = sample()
-    points = embedding_maps.place(drawn)
-    assert np.array_equal(points, embedding_maps.place(drawn)) and drawn.nearest == 1.0
+    points = examples.place_points(drawn)
+    assert np.array_equal(points, examples.place_points(drawn)) and drawn.nearest == 1.0
     items, texts = points[:6], points[6:]
     near = np.linalg.norm(texts[:, None] - items[None], axis=2).argmin(axis=1)
     assert (near == drawn.item_T).mean() > 0.9
@@ -40,10 +40,10 @@ def test_pictures_stand_for_items_where_there_are_some(tmp_path: Path) -> None:
     Image.new("RGB", (20, 40), "red").save(tmp_path / "a.png")
     options: dict[str, Any] = vars(sample()) | {"image": lambda item: tmp_path / "a.png" if item == "i2" else None}
     with canvas.drawing():
-        figure = embedding_maps.draw([EmbeddingMap(**options), sample()])
+        figure = examples.draw_maps([EmbeddingMap(**options), sample()])
         assert figure is not None
         canvas.settle(figure)
         svg = canvas.to_svg(figure)
     assert svg.count("<image ") == 1
     assert [ax.get_xlabel() for ax in figure.axes] == ["100% of 30 captions are nearest to their own item"] * 2
-    assert embedding_maps.draw([]) is None and embedding_maps.draw([sample(1, 1)]) is None
+    assert examples.draw_maps([]) is None and examples.draw_maps([sample(1, 1)]) is None

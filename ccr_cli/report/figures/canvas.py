@@ -17,15 +17,19 @@ from functools import cache
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from ccr_cli.console import plain, warn
-from ccr_cli.report.tables.results import BASELINE, is_oracle, method
+from ccr_cli.report.tables.results import BASELINE, is_oracle, method, method_order
 
 INK = "#23272e"
 FAINT = "#6b7280"
@@ -45,6 +49,9 @@ _CYCLE = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
 _MARKS = {"basic": "o", BASELINE: "s", "uml": "^", "trine": "D"}
 _FREE_MARKS = ("v", "P", "X", "*", "h")
 _DASHES: Sequence[Any] = ((0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (2.5, 1)))
+TERMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7a5c3d", "#56b4e9", "#e69f00")
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
+"""Colours and dashes of other lines than those of methods."""
 _VARIANT_MARKS = ("o", "v", "P", "X", "s", "*", "h")
 """Markers of the variants of a method, except the one that is drawn like the method."""
 
@@ -64,8 +71,6 @@ INSTALL = "apt install fonts-noto-cjk"
 _SCRIPTS = ("Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Devanagari", "Noto Sans Thai")
 
 Style = dict[str, Any]
-PanelGrid = tuple[Figure, list[Axes], list[Axes]]
-"""A figure, its panels, and the first panel of each row."""
 
 
 @cache
@@ -105,16 +110,16 @@ def lacking(letters: Iterable[str]) -> str:
     return f"{message}; try: {INSTALL}" if cjk else message
 
 
-def styles(labels: Sequence[str]) -> dict[str, Style]:
-    """Colour, marker and line of each method, as far as possible the same in every figure.
+def styles(labels: Iterable[str]) -> dict[str, Style]:
+    """Colour, marker and line of each method, as far as possible the same in every figure; in the order of tables.
 
     Variants of a method have its colour, with their own dashes and markers; one of them is drawn like the method: that
     without options, else the first.
     """
     free = iter(zip(itertools.cycle(_CYCLE), itertools.cycle(_FREE_MARKS)))
     methods: dict[str, list[str]] = {}
-    out: dict[str, Style] = {label: {} for label in labels}
-    for label in labels:
+    out: dict[str, Style] = {label: {} for label in sorted(labels, key=method_order)}
+    for label in out:
         if is_oracle(label):
             out[label] = {"color": INK, "linestyle": (0, (4, 2)), "marker": "", "linewidth": 1.6}
         else:
@@ -204,16 +209,10 @@ def panels(figure: Figure, rows: int, columns: int, **options: Any) -> list[list
 
 def panel_grid(
     count: int, width: float, height: float, *, least: float = 0.0, extra: float = 0.0, sharey: bool = False
-) -> PanelGrid:
+) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels in a grid; the places that are left over stay empty. Only inside `drawing`.
 
-    Args:
-        count: Number of panels.
-        width: Of a panel, in inches.
-        height: Of a panel.
-        least: Smallest width of the figure.
-        extra: Height added for titles and legends.
-        sharey: Whether all panels have the same vertical axis.
+    Sizes in inches: width and height of a panel, the least width of the figure, extra height for titles and legends.
     """
     columns = across(count)
     rows = -(-count // columns)
@@ -221,7 +220,41 @@ def panel_grid(
     axes = [ax for line in panels(figure, rows, columns, sharey=sharey) for ax in line]
     for ax in axes[count:]:
         ax.set_visible(False)
-    return figure, axes[:count], axes[:count:columns]
+    return figure, axes[:count]
+
+
+def name_rows(axes: Sequence[Axes], name: str) -> None:
+    """Names the vertical axis of the first panel of each row of a grid."""
+    for ax in axes[:: across(len(axes))]:
+        ax.set_ylabel(name)
+
+
+def blank(width: float, height: float) -> tuple[Figure, Axes]:
+    """A figure whose only axes are in inches. Only inside `drawing`."""
+    figure = new_figure(width, height)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
+    axes.axis("off")
+    return figure, axes
+
+
+def note(ax: Axes, x: float, y: float, text: str, **look: Any) -> None:
+    """Writes small grey words into a panel; 0 and 1 are the ends of its axes."""
+    ax.text(x, y, text, transform=ax.transAxes, **{"fontsize": 8.5, "color": FAINT, **look})
+
+
+def percent_axis(*axes: Axis, whole: float = 1) -> None:
+    """Labels axes in percent of the whole."""
+    for axis in axes:
+        axis.set_major_formatter(PercentFormatter(whole, decimals=0))
+
+
+def spread_apart(places: Sequence[float], gap: float) -> list[float]:
+    """Moves sorted places as little as needed so that neighbours are at least `gap` apart (isotonic regression)."""
+    from scipy.optimize import isotonic_regression
+
+    offset = gap * np.arange(len(places))
+    return [float(place) for place in isotonic_regression(np.asarray(places) - offset).x + offset]
 
 
 TITLE, TITLE_LETTER = 11, 0.112
@@ -242,13 +275,7 @@ def panel_title(ax: Axes, title: str, width: float, lines: int = 3) -> None:
 
 
 def legend_size(names: Sequence[str], width: float, size: float) -> tuple[int, int]:
-    """Columns and lines of a legend.
-
-    Args:
-        names: Its entries.
-        width: Of the figure, in inches.
-        size: Of its letters, in points.
-    """
+    """Columns and lines of a legend in a figure of a width in inches; size of its letters in points."""
     entry = max(map(_letters, names)) * size * 0.0088 + 5 * size / 72
     columns = max(1, min(LEGEND_COLUMNS, len(names), int(width / entry)))
     return columns, -(-len(names) // columns)
@@ -282,36 +309,30 @@ def settle(figure: Figure) -> None:
 
 def to_svg(figure: Figure) -> str:
     """The figure as SVG text, the same bytes for the same figure; only inside `drawing`."""
-    out = io.StringIO()
-    canvas: Any = FigureCanvasSVG(figure)
-    canvas.print_svg(out, metadata={"Date": None, "Creator": None})
-    return out.getvalue()
+    return _printed(FigureCanvasSVG(figure), "svg", Date=None, Creator=None).decode()
 
 
 def to_png(figure: Figure) -> bytes:
     """The figure as PNG bytes; only inside `drawing`."""
-    out = io.BytesIO()
     figure.set_dpi(PNG_DPI)
-    canvas: Any = FigureCanvasAgg(figure)
-    canvas.print_png(out, metadata={"Software": None})
-    return out.getvalue()
+    return _printed(FigureCanvasAgg(figure), "png", Software=None)
 
 
 def to_pdf(figure: Figure) -> bytes:
     """The figure as PDF, its letters as fonts that editors can read; only inside `drawing`."""
+    return _printed(FigureCanvasPdf(figure), "pdf", CreationDate=None, Creator=None, Producer=None)
+
+
+def _printed(canvas: FigureCanvasBase, suffix: str, **metadata: None) -> bytes:
     out = io.BytesIO()
-    canvas: Any = FigureCanvasPdf(figure)
-    canvas.print_pdf(out, metadata={"CreationDate": None, "Creator": None, "Producer": None})
+    getattr(canvas, f"print_{suffix}")(out, metadata=metadata)
     return out.getvalue()
 
 
 def inline_svg(svg: str, name: str, alternative: str) -> str:
-    """Prepares an SVG for an HTML page with others: unique ids, and ink and grid in the colours of the page.
+    """Prepares an SVG for an HTML page with others: ids that begin with `name`, and the colours of the page.
 
-    Args:
-        svg: From `to_svg`.
-        name: Prefix of its ids; letters, digits and hyphens.
-        alternative: Alternative text (already escaped).
+    The alternative text is already escaped.
     """
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -26,12 +26,13 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure, a sentence on what it shows, and its caption."""
+    """A figure, a sentence on what it shows, its caption, and a title over it."""
 
     figure: Figure | None
     """None if there is nothing to draw."""
     alternative: str
     caption: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,17 @@ class FigureKind:
     """A figure that a report may have."""
 
     name: str
-    """File name without suffix."""
+    """File name without suffix; {} stands for that of the headline figure."""
     what: str
     command: str
     """The command that makes the data it needs."""
     draw: Callable[[FigureData], Drawing | None]
     """Draws it, inside `canvas.drawing`; None if its data are missing."""
+
+
+def figure(name: str, what: str, command: str) -> Callable[[Callable[[FigureData], Drawing | None]], FigureKind]:
+    """Declares a function that draws a figure of reports."""
+    return partial(FigureKind, name, what, command)
 
 
 @dataclass(frozen=True)
@@ -98,11 +104,6 @@ class FigureData:
     def with_judges(self, tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
         """Tables of `pairs` under labels that name a judge other than the run's own."""
         return {diagnoses.label_with_judge(label, self.diagnoses[label]): table for label, table in tables.items()}
-
-    @property
-    def pairs_with_truth(self) -> dict[str, pd.DataFrame]:
-        """Pairs whose truth is known and of both kinds."""
-        return {k: p for k, p in self.pairs.items() if p["truth"].notna().all() and p["truth"].nunique() == 2}
 
     def results(self) -> Iterator[tuple[str, str, Result]]:
         """Run, label and result of the main view at the headline noise, the lowest seeds first."""

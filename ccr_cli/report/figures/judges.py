@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from ccr_cli.metrics.detection import auroc
 from ccr_cli.report.figures.canvas import (
@@ -17,14 +17,16 @@ from ccr_cli.report.figures.canvas import (
     FAINT,
     INK,
     NOISY,
-    heading,
+    name_rows,
     new_figure,
+    note,
     panel_grid,
     panel_title,
     panels,
+    percent_axis,
     styles,
 )
-from ccr_cli.report.figures.figure import ONE_RUN, Drawing, FigureData
+from ccr_cli.report.figures.figure import ONE_RUN, Drawing, FigureData, figure
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.diagnoses import judge_name
 from ccr_cli.report.words.numbers import similarity
@@ -32,6 +34,7 @@ from ccr_cli.report.words.numbers import similarity
 BINS = 32
 
 
+@figure("beliefs", "beliefs of a judge", "ccr diagnose")
 def beliefs(data: FigureData) -> Drawing | None:
     """The diagnosis of the headline method at the headline noise."""
     diagnosis = next((d for d in data.suspects if d.noise == data.findings.noise), None)
@@ -41,59 +44,59 @@ def beliefs(data: FigureData) -> Drawing | None:
     title = f"{label}, {data.noise}, seed {diagnosis.summary.get('seed')}"
     what = f"Histograms of similarities and P(clean) of intact and mismatched training pairs by {label}, {data.noise}"
     caption = f"Judge: {judge_name(diagnosis.summary)}. Pairs left of the dotted line are called noisy."
-    return Drawing(belief_histograms(diagnosis.load_pairs(), title), what, caption)
+    return Drawing(belief_histograms(diagnosis.load_pairs()), what, caption, title)
 
 
+@figure("judges", "ROC and precision-recall of the judges", "ccr train --noise 0.4, then ccr diagnose")
 def detection_curves(data: FigureData) -> Drawing:
     """One diagnosis per method."""
-    figure = roc_and_precision(data.with_judges(data.pairs), f"Finding the mismatched pairs, {data.noise}")
-    return Drawing(figure, "ROC and precision-recall curves of the judges", ONE_RUN)
+    drawn = roc_and_precision(data.with_judges(data.pairs))
+    title = f"Finding the mismatched pairs, {data.noise}"
+    return Drawing(drawn, "ROC and precision-recall curves of the judges", ONE_RUN, title)
 
 
+@figure(
+    "epochs",
+    "intact and mismatched pairs early, midway and late",
+    "ccr train --noise 0.4 --set judge=triangle, then ccr diagnose",
+)
 def epochs(data: FigureData) -> Drawing | None:
     """The evidence of the first method that has some, the headline method before others."""
     histories = {history.run_id: history for history in data.data.histories}
-    known = data.pairs_with_truth
+    known = with_truth(data.pairs)
     for label in sorted(known, key=lambda label: (label != data.findings.method, results.method_order(label))):
         history = histories.get(data.diagnoses[label].run_id)
         evidence = list(history.evidence(data.main.lang)) if history else []
         truth = pd.Series((known[label]["truth"] == "noisy").to_numpy(bool), index=known[label]["slot_id"])
-        figure = evidence_by_epoch(evidence, truth, f"{label}, {data.noise}")
-        if figure is not None:
+        if drawn := evidence_by_epoch(evidence, truth):
             what = f"Densities of the judge's doubt and of similarity, of intact and mismatched pairs, by {label}"
             caption = "Evidence on every training pair from the first, a middle and the last epoch with a judge."
-            return Drawing(figure, what, caption)
+            return Drawing(drawn, what, caption, f"{label}, {data.noise}")
     return None
 
 
+@figure("uncertainty", "uncertainty of training pairs", "ccr train --noise 0.4, then ccr diagnose")
 def pair_uncertainty(data: FigureData) -> Drawing:
     """One run per method."""
-    figure = uncertainties(data.pairs_with_truth, f"Uncertainty of training pairs, {data.noise}")
     caption = f"From the epoch that was kept, mean of both directions. Scales differ. {ONE_RUN}"
-    return Drawing(figure, "Densities of the uncertainty of intact and mismatched training pairs", caption)
+    what = "Densities of the uncertainty of intact and mismatched training pairs"
+    return Drawing(uncertainties(data.pairs), what, caption, f"Uncertainty of training pairs, {data.noise}")
 
 
-def belief_histograms(pairs: pd.DataFrame, title: str = "", width: float = 8.6, height: float = 3.1) -> Figure | None:
-    """Histograms of sim_ST, sim_VT and P(clean): intact against mismatched pairs, or by verdict without a truth.
-
-    Args:
-        pairs: The table of a diagnosis.
-        title: Over the figure.
-        width: In inches.
-        height: In inches.
-    """
+def belief_histograms(pairs: pd.DataFrame) -> Figure | None:
+    """Histograms of sim_ST, sim_VT and P(clean): intact against mismatched pairs, or by verdict without a truth."""
     if pairs.empty:
         return None
     by_truth = bool(pairs["truth"].notna().all())
     column, names = ("truth", ("intact", "mismatched")) if by_truth else ("verdict", ("called clean", "called noisy"))
     sides = {name: (pairs[column] == kind).to_numpy() for name, kind in zip(names, ("clean", "noisy"), strict=True)}
-    figure = new_figure(width, height)
+    drawn = new_figure(8.6, 3.1)
     titles = {
         "sim_st": "similarity of source\nand translation",
         "sim_vt": "similarity of picture\nand translation",
         "p_clean": "P(clean)",
     }
-    axes = panels(figure, 1, len(titles))[0]
+    axes = panels(drawn, 1, len(titles))[0]
     for ax, (name, axis_title) in zip(axes, titles.items(), strict=True):
         values = pairs[name].to_numpy(float)
         low, high = (0.0, 1.0) if name == "p_clean" else (values.min(), values.max() + 1e-9)
@@ -112,79 +115,54 @@ def belief_histograms(pairs: pd.DataFrame, title: str = "", width: float = 8.6, 
     axes[2].axvline(0.5, color=INK, linewidth=1, linestyle=":")
     axes[0].set_ylabel("training pairs")
     axes[2].set_title("log scale above 10", fontsize=8.5, fontweight="normal", color=FAINT, loc="right")
-    add_legend(figure, axes[0], title)
-    return figure
+    add_legend(drawn, axes[0])
+    return drawn
 
 
-def roc_and_precision(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None:
-    """ROC and precision-recall curves of diagnoses.
+def roc_and_precision(curves: Mapping[str, pd.DataFrame]) -> Figure | None:
+    """ROC and precision-recall curves of diagnoses by name; those without a known truth are left out."""
+    from sklearn.metrics import precision_recall_curve, roc_curve
 
-    Args:
-        curves: By name, the table of a diagnosis; those without a known truth are left out.
-        title: Over the figure.
-    """
-    known = {k: p for k, p in curves.items() if p["truth"].notna().all() and p["truth"].nunique() == 2}
+    known = with_truth(curves)
     if not known:
         return None
-    figure = new_figure(8.2, 3.7)
-    roc, pr = panels(figure, 1, 2)[0]
-    for name, look in styles(sorted(known, key=results.method_order)).items():
-        truth = (known[name]["truth"] == "noisy").to_numpy()
-        recall, alarms, precision = roc_points(1 - known[name]["p_clean"].to_numpy(float), truth)
+    drawn = new_figure(8.2, 3.7)
+    roc, pr = panels(drawn, 1, 2)[0]
+    for name, look in styles(known).items():
+        truth, doubt = known[name]["truth"] == "noisy", 1 - known[name]["p_clean"].to_numpy(float)
+        alarms, recall, _ = roc_curve(truth, doubt, drop_intermediate=False)
+        precision, found, _ = precision_recall_curve(truth, doubt)
         line = {"color": look["color"], "linewidth": 1.8, "linestyle": look["linestyle"]}
         roc.plot(alarms, recall, **line, label=name)
-        pr.step(recall[1:], precision[1:], where="pre", **line, label=name)
+        pr.step(found[-2::-1], precision[-2::-1], where="pre", **line, label=name)
     share = float(np.mean([(p["truth"] == "noisy").mean() for p in known.values()]))
     roc.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=":")
     pr.axhline(share, color=FAINT, linewidth=1, linestyle=":")
     pr.annotate("chance", (0.02, share), (0, 4), textcoords="offset points", color=FAINT, fontsize=8.5)
     roc.set(xlabel="false alarms", ylabel="share found", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     pr.set(xlabel="share found", ylabel="precision", xlim=(-0.01, 1.01), ylim=(0, 1.02))
-    for ax in (roc, pr):
-        ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    percent_axis(roc.xaxis, roc.yaxis, pr.xaxis, pr.yaxis)
     roc.legend(loc="lower right", fontsize=9)
-    heading(figure, title)
-    return figure
+    return drawn
 
 
-def roc_points(score: np.ndarray, truth: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Recall, false alarms and precision at every threshold; equal scores pass together.
-
-    Args:
-        score: (N,) higher means more suspicious.
-        truth: (N,) True where the pair is mismatched; both classes occur.
-
-    Returns:
-        Three arrays of (distinct scores + 1), beginning with nothing called (its precision is 1).
-    """
-    values, code = np.unique(-score, return_inverse=True)
-    hits = np.cumsum(np.bincount(code, weights=truth, minlength=len(values)))
-    called = np.cumsum(np.bincount(code, minlength=len(values)))
-    recall, alarms = hits / truth.sum(), (called - hits) / (~truth).sum()
-    return np.r_[0.0, recall], np.r_[0.0, alarms], np.r_[1.0, hits / called]
+def with_truth(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """The tables of pairs whose truth is known and of both kinds."""
+    return {k: p for k, p in tables.items() if p["truth"].notna().all() and p["truth"].nunique() == 2}
 
 
-def thirds(count: int) -> list[int]:
-    """Places of the first, the middle and the last of `count`; fewer where there are fewer."""
-    return sorted({0, (count - 1) // 2, count - 1}) if count else []
-
-
-def evidence_by_epoch(
-    evidence: Sequence[tuple[int, pd.DataFrame]], truth: pd.Series[Any], title: str = ""
-) -> Figure | None:
+def evidence_by_epoch(evidence: Sequence[tuple[int, pd.DataFrame]], truth: pd.Series[Any]) -> Figure | None:
     """The judge's doubt and the similarity it reads, of intact and mismatched pairs, by epoch (UML Figure 5).
 
-    Args:
-        evidence: Number and evidence table of each epoch; the first, the middle and the last are drawn.
-        truth: True where a pair is mismatched, by slot.
-        title: Over the figure.
+    Of the epochs, with their numbers, the first, the middle and the last are drawn. `truth` is by slot, True where a
+    pair is mismatched.
     """
-    chosen = [evidence[place] for place in thirds(len(evidence))]
+    last = len(evidence) - 1
+    chosen = [evidence[place] for place in sorted({0, last // 2, last})] if evidence else []
     if truth.nunique() != 2 or not chosen:
         return None
-    figure = new_figure(3.0 * len(chosen) + 0.3, 4.6)
-    axes = panels(figure, 2, len(chosen), sharex="row", sharey="row")
+    drawn = new_figure(3.0 * len(chosen) + 0.3, 4.6)
+    axes = panels(drawn, 2, len(chosen), sharex="row", sharey="row")
     for column, (epoch, frame) in enumerate(chosen):
         mismatched = frame["slot_id"].map(truth)
         known = frame[mismatched.notna()]
@@ -198,39 +176,49 @@ def evidence_by_epoch(
     for first, *_ in axes:
         first.set_ylabel("density")
         first.set_ylim(0, 1.12 * first.get_ylim()[1])
-    add_legend(figure, axes[0][0], title)
-    return figure
+    add_legend(drawn, axes[0][0])
+    return drawn
 
 
-def uncertainties(tables: Mapping[str, pd.DataFrame], title: str = "") -> Figure | None:
-    """The uncertainty of intact and mismatched training pairs after training, a panel per method.
-
-    Args:
-        tables: By method, the table of a diagnosis with known truth.
-        title: Over the figure.
-    """
-    known = {k: p for k, p in tables.items() if p["truth"].notna().all() and p["truth"].nunique() == 2}
+def uncertainties(tables: Mapping[str, pd.DataFrame]) -> Figure | None:
+    """The uncertainty of intact and mismatched training pairs after training, a panel per method."""
+    known = with_truth(tables)
     if not known:
         return None
-    figure, axes, first = panel_grid(len(known), 3.1, 2.5, least=4.6, extra=0.4)
+    drawn, axes = panel_grid(len(known), 3.1, 2.5, least=4.6, extra=0.4)
     for ax, (label, pairs) in zip(axes, known.items(), strict=True):
         values, wrong_N = pairs["uncertainty"].to_numpy(float), (pairs["truth"] == "noisy").to_numpy()
-        two_densities(ax, values, wrong_N, padded_limits(values), at=0.85)
+        two_densities(ax, values, wrong_N, padded(values.min(), values.max()), at=0.85)
         ax.set_ylim(0, 1.15 * ax.get_ylim()[1])
         panel_title(ax, label, 2.6)
         ax.set_xlabel("uncertainty")
         ax.xaxis.set_major_locator(MaxNLocator(nbins=4))
-    for ax in first:
-        ax.set_ylabel("density")
-    add_legend(figure, axes[0], title)
-    return figure
+    name_rows(axes, "density")
+    add_legend(drawn, axes[0])
+    return drawn
 
 
-def padded_limits(values: np.ndarray) -> tuple[float, float]:
-    """The range of values, with a margin."""
-    low, high = float(values.min()), float(values.max())
-    pad = max(0.03 * (high - low), 1e-6)
-    return low - pad, high + pad
+def padded(low: float, high: float) -> tuple[float, float]:
+    """A range with a margin."""
+    pad = max(0.03 * float(high - low), 1e-6)
+    return float(low) - pad, float(high) + pad
+
+
+def densities(
+    ax: Axes, kinds: Mapping[str, np.ndarray], looks: Sequence[tuple[str, Any]], edges: np.ndarray, alpha: float
+) -> None:
+    """Histograms of area 1 of several kinds of values, by name; the outermost bars hold what lies beyond the edges.
+
+    `looks` are the colours and dashes of the kinds.
+    """
+    for (name, values), (color, dash) in zip(kinds.items(), looks, strict=False):
+        inside = np.clip(values, edges[0], edges[-1])
+        ax.hist(inside, edges.tolist(), density=True, histtype="stepfilled", color=color, alpha=alpha)
+        style: dict[str, Any] = {"color": color, "linewidth": 1.3, "linestyle": dash}
+        ax.hist(inside, edges.tolist(), density=True, histtype="step", **style, label=name)
+    ax.set_xlim(edges[0], edges[-1])
+    ax.grid(axis="x", visible=False)
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
 
 
 def two_densities(
@@ -242,28 +230,20 @@ def two_densities(
     names: tuple[str, str] = ("intact", "mismatched"),
     higher: bool = False,
 ) -> None:
-    """Histograms of area 1 of two kinds, and, at a place along the axis, how well the value separates them.
+    """Densities of two kinds, and, at a place along the axis, how well the value separates them.
 
     With `higher` only higher values of the second kind count as separation, else those on either side.
     """
-    low, high = limits
-    edges = np.linspace(low, high, BINS + 1).tolist()
-    inside = np.clip(values, low, high)
-    for name, rows, color, dash in zip(names, (~second_N, second_N), (CLEAN, NOISY), ("-", (0, (3, 1))), strict=True):
-        ax.hist(inside[rows], edges, density=True, histtype="stepfilled", color=color, alpha=0.3)
-        style: dict[str, Any] = {"color": color, "linewidth": 1.3, "linestyle": dash}
-        ax.hist(inside[rows], edges, density=True, histtype="step", **style, label=name)
+    looks = ((CLEAN, "-"), (NOISY, (0, (3, 1))))
+    kinds = dict(zip(names, (values[~second_N], values[second_N]), strict=True))
+    densities(ax, kinds, looks, np.linspace(*limits, BINS + 1), alpha=0.3)
     separation = auroc(values, second_N)
     if separation is not None:
-        text = f"AUROC {similarity(separation if higher else max(separation, 1 - separation))}"
-        ax.text(at, 0.97, text, transform=ax.transAxes, ha="center", va="top", fontsize=8.5, color=FAINT)
-    ax.set_xlim(low, high)
-    ax.grid(axis="x", visible=False)
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
+        shown = similarity(separation if higher else max(separation, 1 - separation))
+        note(ax, at, 0.97, f"AUROC {shown}", ha="center", va="top")
 
 
-def add_legend(figure: Figure, ax: Axes, title: str) -> None:
-    """The legend of both kinds at the right, and the title at the left."""
+def add_legend(drawn: Figure, ax: Axes, ncols: int = 2) -> None:
+    """The legend of all kinds at the right, above the panels."""
     handles, labels = ax.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=9.5)
-    heading(figure, title)
+    drawn.legend(handles, labels, loc="outside upper right", ncols=ncols, fontsize=9.5)

@@ -6,16 +6,16 @@ import math
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.errors import UsageError
 from ccr_cli.report.content import ExampleSearch
-from ccr_cli.report.figures.canvas import FAINT, GRID, INK, drawing, new_figure, to_png, wrapped
-from ccr_cli.report.figures.searches import squared
+from ccr_cli.report.figures.canvas import FAINT, GRID, INK, blank, drawing, to_png, wrapped
+from ccr_cli.report.figures.examples import draw_picture
 from ccr_cli.report.page.rendering import render, static
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 from ccr_cli.report.words.numbers import probability
@@ -31,12 +31,7 @@ HEAD, BELOW = 0.62, 0.62
 
 
 def to_html(searches: Sequence[ExampleSearch], title: str) -> str:
-    """The sheet as a page.
-
-    Args:
-        searches: The queries with their results.
-        title: What was searched.
-    """
+    """The sheet as a page; the title says what was searched."""
     style = static("page.css", "contact_sheet.css")
     return render("contact_sheet.html.j2", title=title, style=style, searches=searches, images=Embedded(SIDE))
 
@@ -49,23 +44,16 @@ def to_picture(searches: Sequence[ExampleSearch], title: str) -> bytes:
 
 def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
     rows = [max(1, math.ceil(len(search.results) / COLUMNS)) for search in searches]
-    line = PICTURE + BELOW
-    height = 0.45 + sum(HEAD + count * line for count in rows)
-    width = COLUMNS * CELL + 0.3
-    figure = new_figure(width, height)
-    figure.set_layout_engine("none")
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, width), ylim=(0, height))
-    axes.axis("off")
-    axes.text(0.2, height - 0.25, wrapped(title, width - 0.4, 0.075, 1), fontsize=9, va="center", color=FAINT)
-    top = height - 0.45
+    line, width = PICTURE + BELOW, COLUMNS * CELL + 0.3
+    top = sum(HEAD + count * line for count in rows)
+    figure, axes = blank(width, top + 0.45)
+    axes.text(0.2, top + 0.2, wrapped(title, width - 0.4, 0.075, 1), fontsize=9, va="center", color=FAINT)
     for search, count in zip(searches, rows, strict=True):
         left = 0.2
         axes.plot([left, width - left], [top, top], color=GRID, linewidth=0.8)
         picture = thumbnail(search.image, SIDE)
         if picture is not None:
-            box = (left, left + 0.5, top - 0.56, top - 0.06)
-            axes.imshow(squared(np.asarray(picture)), extent=box, aspect="auto", interpolation="lanczos", zorder=2)
+            draw_picture(axes, picture, left, top - 0.56, 0.5)
             left += 0.62
         name = wrapped(search.query, width - left - 2.2, 0.125, 1)
         axes.text(left, top - 0.31, name, fontsize=13, va="center", fontweight="bold")
@@ -73,44 +61,21 @@ def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
             text = f"uncertainty {probability(search.uncertainty)}"
             axes.text(width - 0.2, top - 0.31, text, fontsize=9, ha="right", va="center", color=FAINT)
         for place, result in enumerate(search.results):
-            across, down = place % COLUMNS, place // COLUMNS
-            x = 0.15 + across * CELL + (CELL - PICTURE) / 2
-            y = top - HEAD - down * line
-            image = thumbnail(result.image, SIDE)
-            axes.add_patch(Rectangle((x, y - PICTURE), PICTURE, PICTURE, fill=False, edgecolor=GRID, linewidth=0.8))
-            if image is not None:
-                box = (x + 0.03, x + PICTURE - 0.03, y - PICTURE + 0.03, y - 0.03)
-                axes.imshow(squared(np.asarray(image)), extent=box, aspect="auto", interpolation="lanczos", zorder=2)
-            else:
-                axes.text(x + PICTURE / 2, y - PICTURE / 2, "no image", fontsize=8, ha="center", color=FAINT)
-            middle = x + PICTURE / 2
-            axes.text(
-                middle,
-                y - PICTURE - 0.12,
-                f"{place + 1} · {probability(result.similarity)}",
-                fontsize=8.5,
-                ha="center",
-                va="center",
-                color=INK,
-                fontweight="bold",
-            )
+            x = 0.15 + place % COLUMNS * CELL + (CELL - PICTURE) / 2
+            y = top - HEAD - place // COLUMNS * line - PICTURE
+            axes.add_patch(Rectangle((x, y), PICTURE, PICTURE, fill=False, edgecolor=GRID, linewidth=0.8))
+            draw_picture(axes, thumbnail(result.image, SIDE), x + 0.03, y + 0.03, PICTURE - 0.06)
+            middle: dict[str, Any] = {"x": x + PICTURE / 2, "ha": "center"}
+            score = f"{place + 1} · {probability(result.similarity)}"
+            axes.text(y=y - 0.12, s=score, fontsize=8.5, va="center", color=INK, fontweight="bold", **middle)
             caption = wrapped(result.caption or result.item_id, CELL - 0.1, 0.068, 2)
-            axes.text(middle, y - PICTURE - 0.22, caption, fontsize=7.5, ha="center", va="top", color=FAINT)
+            axes.text(y=y - 0.22, s=caption, fontsize=7.5, va="top", color=FAINT, **middle)
         top -= HEAD + count * line
-    axes.set(xlim=(0, width), ylim=(0, height))
     return figure
 
 
 def write(path: Path | None, searches: Sequence[ExampleSearch], title: str) -> Path:
-    """Writes a sheet.
-
-    Args:
-        path: A `.html` or `.png` file; None: a temporary `.html`.
-        searches: The queries with their results.
-        title: What was searched.
-
-    Returns:
-        The path of the sheet.
+    """Writes a sheet to a `.html` or `.png` file, by default a temporary `.html`, and returns its path.
 
     Raises:
         UsageError: If there are too many results for one sheet, or its folder does not exist.

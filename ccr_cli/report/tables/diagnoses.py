@@ -115,9 +115,7 @@ def diagnoses_frame(
     return frame.drop_duplicates(keys, ignore_index=True)
 
 
-def _by_language(
-    summaries: Iterable[tuple[str, Mapping[str, Any]]],
-) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
+def _by_language(summaries: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
     for run_id, summary in summaries:
         for lang, figures in (summary.get("langs") or {summary.get("lang"): {}}).items():
             yield run_id, lang, {**summary, **figures}

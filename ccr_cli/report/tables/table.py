@@ -331,10 +331,5 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "csv": to_csv,
-    "md": to_markdown,
-    "tex": to_latex,
-    "json": to_json,
-}
+FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex, "json": to_json}
 """The formats that a report writes, by suffix."""

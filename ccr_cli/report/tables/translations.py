@@ -81,9 +81,7 @@ def _texts(translation: ReportTranslation, split: str) -> tuple[str, ...]:
     return (translation.data, translation.lang, split, translation.texts.get(split) or translation.label)
 
 
-def _same_texts(
-    translations: Sequence[ReportTranslation],
-) -> list[tuple[list[ReportTranslation], str, SplitQuality]]:
+def _same_texts(translations: Sequence[ReportTranslation]) -> list[tuple[list[ReportTranslation], str, SplitQuality]]:
     """The quality of each split; that of the same texts once, with all translations that have them."""
     groups: dict[tuple[str, ...], tuple[list[ReportTranslation], str, SplitQuality]] = {}
     for translation, split, quality in _splits(translations):

@@ -16,10 +16,7 @@ _NOISE = {
     "caption-pair": "captions and translations switched together",
     "image-pair": "captions and translations switched together by item",
 }
-_PROTOCOL = {
-    "full": "right answers by item",
-    "labelled": "right answers by category",
-}
+_PROTOCOL = {"full": "right answers by item", "labelled": "right answers by category"}
 _POSITIVES = {
     "any": "every caption of an item is right",
     "label": "every item of the category is right",

@@ -18,7 +18,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.soft_margin import soft_alignment
 from ccr_cli.report.content import ModelInternals
-from ccr_cli.report.figures import canvas, cross_attention, searches
+from ccr_cli.report.figures import canvas, examples
 from ccr_cli.stages.report.examples import sample_internals
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
@@ -89,8 +89,8 @@ def test_attention_is_what_the_teacher_reads_by(trained: Chain) -> None:
         assert each.share_LM == pytest.approx(softmax(logit, axis=2).mean(0), rel=1e-4)
         assert each.share_LM.shape == (len(each.source), len(each.target))
     with canvas.drawing():
-        figure = cross_attention.draw(shown)
-        assert figure is not None and cross_attention.draw(()) is None
+        figure = examples.draw_attention(shown)
+        assert figure is not None and examples.draw_attention(()) is None
         canvas.settle(figure)
     assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == list(shown[1].source)
     assert figure.axes[0].texts[1].get_text() == f"{shown[0].share_LM[0, 1]:.2f}"
@@ -110,8 +110,8 @@ def test_pictures_find_the_captions_that_are_most_similar(chain: Chain) -> None:
         assert [f.correct for f in each.results] == [f.item_id == each.query for f in each.results]
         assert each.image is not None and each.image.is_file() and all(f.gloss for f in each.results)
     with canvas.drawing():
-        figure = searches.draw_pictures(shown)
-    assert figure is not None and searches.draw_pictures(()) is None
+        figure = examples.draw_pictures(shown)
+    assert figure is not None and examples.draw_pictures(()) is None
     written = [text.get_text() for text in figure.axes[0].texts]
     assert written.count("\u2713") == sum(f.correct for each in shown for f in each.results)
 
