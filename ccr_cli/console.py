@@ -7,10 +7,14 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _LINE_SECONDS = 30.0
 
@@ -57,12 +61,9 @@ def counted(n: int, one: str, many: str = "") -> str:
 
 
 def say(message: str, *, level: int = 0, style: str | None = None) -> None:
-    """Prints a line of plain text on standard error.
+    """Prints a line of plain text (never markup) on standard error, from some verbosity on.
 
-    Args:
-        message: Plain text, never markup; line breaks stay, other control characters are replaced.
-        level: The lowest verbosity at which the message is shown.
-        style: A rich style for the text.
+    Line breaks stay, other control characters are replaced.
     """
     if verbosity >= level:
         lines = "\n".join(plain(line) for line in message.split("\n"))
@@ -78,61 +79,32 @@ def warn(message: str) -> None:
 def progress(total: int, what: str, unit: str) -> Iterator[Callable[..., None]]:
     """Shows progress with rate and remaining time: a bar on a terminal, otherwise a line every half minute.
 
-    Args:
-        total: Number of units.
-        what: The activity, e.g. `extract`.
-        unit: The unit, in the plural, e.g. `images`.
-
-    Yields:
-        A function `advance(n=1, note="")`.
+    Yields a function `advance(n=1, note="")`; `unit` is a plural such as `images`.
     """
-    if verbosity < 0 or total <= 0:
-        yield lambda n=1, note="": None
-    elif sys.stderr.isatty():
-        with _bar(total, what, unit) as advance:
-            yield advance
-    else:
-        yield _lines(total, what, unit)
-
-
-@contextmanager
-def _bar(total: int, what: str, unit: str) -> Iterator[Callable[..., None]]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}", markup=False),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=stderr()) as bars:
-        task = bars.add_task(what, total=total, rate="", note="")
-        start = time.monotonic()
-        done = 0
+    shown = verbosity >= 0 and total > 0
+    start = last = time.monotonic()
+    done = 0
+    with _bar() if shown and sys.stderr.isatty() else nullcontext() as bar:
+        task = bar and bar.add_task(what, total=total, rate="", note="")
 
         def advance(n: int = 1, note: str = "") -> None:
-            nonlocal done
+            nonlocal done, last
             done += n
-            rate = done / max(time.monotonic() - start, 1e-6)
-            bars.update(task, advance=n, rate=f"{rate:.4g} {unit}/s", note=plain(note))
+            now = time.monotonic()
+            rate = done / max(now - start, 1e-6)
+            if bar is not None and task is not None:
+                bar.update(task, advance=n, rate=f"{rate:.4g} {unit}/s", note=plain(note))
+            elif shown and now - last >= _LINE_SECONDS:
+                last, left = now, f"{(total - done) / rate:.0f} s left"
+                say(f"{what}: {done}/{total} {unit}, {rate:.4g} {unit}/s, {left}{'; ' + note if note else ''}")
 
         yield advance
 
 
-def _lines(total: int, what: str, unit: str) -> Callable[..., None]:
-    start = last = time.monotonic()
-    done = 0
+def _bar() -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    def advance(n: int = 1, note: str = "") -> None:
-        nonlocal done, last
-        done += n
-        now = time.monotonic()
-        if now - last >= _LINE_SECONDS:
-            last = now
-            rate = done / (now - start)
-            left = (total - done) / rate
-            say(f"{what}: {done}/{total} {unit}, {rate:.4g} {unit}/s, {left:.0f} s left{'; ' + note if note else ''}")
-
-    return advance
+    name, rate, note = (
+        TextColumn(f"{{task.{key}}}", markup=False) for key in ("description", "fields[rate]", "fields[note]")
+    )
+    return Progress(name, BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn(), note, console=stderr())

@@ -23,35 +23,23 @@ def redact(message: str) -> str:
 
 
 class CcrError(Exception):
-    """A problem that the user can fix.
-
-    Args:
-        message: What is wrong, and where.
-        hint: What to type next; None if there is nothing.
-    """
+    """A problem that the user can fix: what is wrong, and what to type next."""
 
     exit_code = 1
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = message, hint
 
 
 class OptionsAsked(Exception):
-    """Raised by `--set help` or `--preset help`, to list options instead of running the command.
-
-    Args:
-        rows: Name, default and meaning of each option.
-        columns: The column heads.
-    """
+    """Raised by `--set help` or `--preset help`, to list options instead of running the command."""
 
     def __init__(
         self, rows: Sequence[tuple[str, ...]], columns: tuple[str, ...] = ("--set", "default", "meaning")
     ) -> None:
         super().__init__(f"{len(rows)} options")
-        self.rows = rows
-        self.columns = columns
+        self.rows, self.columns = rows, columns
 
 
 class UsageError(CcrError):
@@ -61,12 +49,7 @@ class UsageError(CcrError):
 
 
 def no_share(option: str, value: float) -> UsageError:
-    """Returns the error for a fraction outside 0 to 1, with a hint if it was probably meant as percent.
-
-    Args:
-        option: The option with its separator, such as `--noise `.
-        value: Its value.
-    """
+    """The error for a fraction outside 0 to 1; `option` ends with its separator. A percentage gets a hint."""
     hint = f"{option}{value / 100:g} is {value:g} %" if 1 < value <= 100 else f"{option}0.4 is 40 %"
     return UsageError(f"{option}{value:g}: must lie between 0 and 1", hint=hint)
 

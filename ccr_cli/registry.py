@@ -24,12 +24,7 @@ _EXPECTED = {
 
 
 class BrokenError(UsageError):
-    """A plug-in that does not load.
-
-    Args:
-        path: Its file.
-        reason: The reason in a few words.
-    """
+    """A plug-in that does not load."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} does not load: {reason}", hint="fix or remove that file")
@@ -38,14 +33,7 @@ class BrokenError(UsageError):
 
 
 def names(group: str) -> list[str]:
-    """Lists the plug-ins of a group, e.g. `names("methods")`.
-
-    Args:
-        group: A folder of the package: methods, encoders, translators or judges.
-
-    Returns:
-        Sorted names; `two_group.py` is `two-group`.
-    """
+    """Lists the plug-ins of a group (a folder of the package), sorted; `two_group.py` is `two-group`."""
     stems = (path.stem for path in (_ROOT / group).glob("*.py"))
     return sorted(s.replace("_", "-") for s in stems if s not in _NOT_PLUGINS and not s.startswith("_"))
 
@@ -105,11 +93,7 @@ def load(group: str, name: str) -> ModuleType:
 
 
 def loaded(group: str) -> tuple[dict[str, ModuleType], dict[str, BrokenError]]:
-    """Imports all plug-ins of a group.
-
-    Returns:
-        The plug-ins that load, and the errors of the others.
-    """
+    """Imports all plug-ins of a group; returns those that load, and the errors of the others."""
     plugins, broken = {}, {}
     for name in names(group):
         try:

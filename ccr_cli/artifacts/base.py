@@ -27,30 +27,14 @@ FAILURES = "failures.jsonl"
 CLOCK_TICK_NS = 100_000_000
 """File systems round the time of a change; two changes within this time may look like one."""
 
-SCHEMAS: dict[str, int] = {
-    "dataset": 1,
-    "translation": 1,
-    "noise": 1,
-    "features": 1,
-    "run": 1,
-    "evaluation": 1,
-    "diagnosis": 2,
-    "report": 1,
-    "export": 1,
-    "index": 1,
-}
+SCHEMAS = {
+    "dataset": 1, "translation": 1, "noise": 1, "features": 1, "run": 1,
+    "evaluation": 1, "diagnosis": 2, "report": 1, "export": 1, "index": 1,
+}  # fmt: skip
 """The layout version that this ccr writes, by kind."""
-
 _FIELDS: dict[str, type] = {
-    "kind": str,
-    "schema": int,
-    "name": str,
-    "id": str,
-    "request": dict,
-    "parents": list,
-    "files": list,
-    "counts": dict,
-}
+    "kind": str, "schema": int, "name": str, "id": str, "request": dict, "parents": list, "files": list, "counts": dict,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,10 +77,10 @@ class Artifact:
         Raises:
             ArtifactError: If the record does not list it.
         """
-        entry = next((f for f in self.files if f.path == name), None)
-        if entry is None:
-            raise ArtifactError(f"{self.path} has no file {name!r}", hint=self._rebuild_hint())
-        return entry
+        for entry in self.files:
+            if entry.path == name:
+                return entry
+        raise ArtifactError(f"{self.path} has no file {name!r}", hint=self.rebuild_hint())
 
     def file(self, name: str, *, hashed: bool = True) -> Path:
         """Returns the path of one of the artifact's files after checking that it is the recorded one.
@@ -111,9 +95,9 @@ class Artifact:
         """
         entry, path = self.entry(name), self.path / name
         if not path.is_file():
-            raise ArtifactError(f"{path} is missing, although the artifact lists it", hint=self._rebuild_hint())
+            raise ArtifactError(f"{path} is missing, although the artifact lists it", hint=self.rebuild_hint())
         if path.stat().st_size != entry.bytes or (hashed and known_sha256(path) != entry.sha256):
-            raise ArtifactError(f"{path} was changed after it was written", hint=self._rebuild_hint())
+            raise ArtifactError(f"{path} was changed after it was written", hint=self.rebuild_hint())
         return path
 
     def has(self, name: str) -> bool:
@@ -121,7 +105,7 @@ class Artifact:
         return any(f.path == name for f in self.files)
 
     def parent(self, kind: str) -> Parent:
-        """Returns the parent of a kind.
+        """Returns the (first) parent of a kind.
 
         Raises:
             ArtifactError: If there is none.
@@ -135,7 +119,8 @@ class Artifact:
         """Whether the artifact has a parent of a kind."""
         return any(p.kind == kind for p in self.parents)
 
-    def _rebuild_hint(self) -> str:
+    def rebuild_hint(self) -> str:
+        """The command that makes the artifact again."""
         command = self.about.get("command")
         if not isinstance(command, str) or not command:
             return f"rebuild it, or see: ccr verify {self.path}"
@@ -164,47 +149,30 @@ _hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
 """The state of files of artifacts when they were hashed, and their sha256."""
 
 
-def known_sha256(path: Path) -> str:
-    """As `sha256_file`, but a file that has not changed since this process hashed it is not read again."""
-    state = _file_state(path)
-    known = _hashed.get(path)
-    if known is not None and known[0] == state:
-        return known[1]
-    sha256 = sha256_file(path)
-    if state is not None:
+def known_sha256(path: Path, written: str | None = None) -> str:
+    """As `sha256_file`, but a file that has not changed since this process hashed it, or wrote it, is not read again.
+
+    Args:
+        path: The file.
+        written: Its sha256, if this process has just written it.
+    """
+    stat = path.stat()
+    settled = time.time_ns() - stat.st_ctime_ns >= CLOCK_TICK_NS  # else another change could have the same time
+    state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    if written is None and path in _hashed and _hashed[path][0] == state:
+        return _hashed[path][1]
+    sha256 = written or sha256_file(path)
+    if settled:
         _hashed[path] = state, sha256
     return sha256
-
-
-def remember_sha256(path: Path, sha256: str) -> None:
-    """Notes the sha256 of a file that this process has just written."""
-    if (state := _file_state(path)) is not None:
-        _hashed[path] = state, sha256
-
-
-def _file_state(path: Path) -> tuple[int, ...] | None:
-    """What changes with a file's content; None if it is so new that another change could have the same time."""
-    stat = path.stat()
-    if time.time_ns() - stat.st_ctime_ns < CLOCK_TICK_NS:
-        return None
-    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def identity(
     kind: str, schema: int, request: Mapping[str, Any], parents: Sequence[Parent], files: Sequence[FileEntry]
 ) -> str:
     """Computes an artifact's id from everything that its content depends on."""
-    return sha256_text(
-        canonical_json(
-            {
-                "kind": kind,
-                "schema": schema,
-                "request": request,
-                "parents": sorted(p.id for p in parents),
-                "files": sorted([f.path, f.bytes, f.sha256] for f in files),
-            }
-        )
-    )
+    content = {"parents": sorted(p.id for p in parents), "files": sorted([f.path, f.bytes, f.sha256] for f in files)}
+    return sha256_text(canonical_json({"kind": kind, "schema": schema, "request": request, **content}))
 
 
 @contextmanager
@@ -257,11 +225,7 @@ def read_json(path: Path) -> Any:
 
 
 def load(path: Path, kind: str | None = None) -> Artifact:
-    """Reads an artifact's record and checks that it is complete and fits its id.
-
-    Args:
-        path: The artifact's folder.
-        kind: The expected kind, or None for any.
+    """Reads the record of an artifact (of a kind, if one is expected) and checks that it is complete and fits its id.
 
     Raises:
         ArtifactError: If it is missing, unfinished, changed, of another kind or of a newer schema.
@@ -272,66 +236,38 @@ def load(path: Path, kind: str | None = None) -> Artifact:
             raise ArtifactError(f"{path} is unfinished", hint="repeat the command that makes it; it continues")
         what = "has no artifact.json, so it is not an artifact" if path.exists() else "does not exist"
         raise ArtifactError(f"{path} {what}", hint="list the workspace's artifacts with: ccr verify")
-    artifact = _parse(read_json(record), record)
-    if artifact.kind not in SCHEMAS:
-        raise ArtifactError(f"{path} has the unknown kind {artifact.kind!r}", hint="upgrade ccr")
-    if artifact.schema > SCHEMAS[artifact.kind]:
-        raise ArtifactError(
-            f"{path} was written by a newer ccr ({artifact.kind} schema {artifact.schema}, "
-            f"this ccr knows {SCHEMAS[artifact.kind]})",
-            hint="upgrade ccr",
-        )
-    if kind is not None and artifact.kind != kind:
-        raise ArtifactError(f"{path} is a {artifact.kind}, not a {kind}")
-    expected = identity(artifact.kind, artifact.schema, artifact.request, artifact.parents, artifact.files)
-    if expected != artifact.id:
-        raise ArtifactError(f"{record} was changed after it was written (its id does not match)")
-    if artifact.schema < SCHEMAS[artifact.kind]:
-        raise ArtifactError(
-            f"{path} was written by an older ccr ({artifact.kind} schema {artifact.schema}, "
-            f"this ccr writes {SCHEMAS[artifact.kind]})",
-            hint=artifact._rebuild_hint(),
-        )
-    return artifact
-
-
-def _parse(raw: Any, record: Path) -> Artifact:
-    """Makes an artifact of a record's content.
-
-    Raises:
-        ArtifactError: If a field is missing or of another type, or a file lies outside the artifact.
-    """
+    raw = read_json(record)
     try:
         for key, type_ in _FIELDS.items():
             if not isinstance(raw[key], type_):
                 raise TypeError(f"{key} is {raw[key]!r}")
-        artifact = Artifact(
-            path=record.parent.resolve(),
-            kind=raw["kind"],
-            schema=raw["schema"],
-            name=raw["name"],
-            id=raw["id"],
-            request=raw["request"],
-            parents=tuple(Parent(**p) for p in raw["parents"]),
-            files=tuple(FileEntry(**f) for f in raw["files"]),
-            counts=raw["counts"],
-            about={k: raw.get(k) for k in ("created", "command", "versions", "environment")},
-        )
-        outside = [f.path for f in artifact.files if Path(f.path).is_absolute() or ".." in Path(f.path).parts]
+        links, files = tuple(Parent(**p) for p in raw["parents"]), tuple(FileEntry(**f) for f in raw["files"])
+        about = {k: raw.get(k) for k in ("created", "command", "versions", "environment")}
+        own = {key: raw[key] for key in _FIELDS} | {"parents": links, "files": files, "about": about}
+        artifact = Artifact(path=path.resolve(), **own)
+        outside = [f.path for f in files if Path(f.path).is_absolute() or ".." in Path(f.path).parts]
     except (KeyError, TypeError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ArtifactError(f"{record} is not an artifact record: {what}") from None
     if outside:
         raise ArtifactError(f"{record} lists a file outside the artifact: {outside[0]}")
+    if artifact.kind not in SCHEMAS:
+        raise ArtifactError(f"{path} has the unknown kind {artifact.kind!r}", hint="upgrade ccr")
+    schema, known = artifact.schema, SCHEMAS[artifact.kind]
+    by = f"ccr ({artifact.kind} schema {schema}, this ccr has {known})"
+    if schema > known:
+        raise ArtifactError(f"{path} was written by a newer {by}", hint="upgrade ccr")
+    if kind is not None and artifact.kind != kind:
+        raise ArtifactError(f"{path} is a {artifact.kind}, not a {kind}")
+    if artifact.id != identity(artifact.kind, schema, artifact.request, artifact.parents, artifact.files):
+        raise ArtifactError(f"{record} was changed after it was written (its id does not match)")
+    if schema < known:
+        raise ArtifactError(f"{path} was written by an older {by}", hint=artifact.rebuild_hint())
     return artifact
 
 
 def verify(artifact: Artifact) -> list[str]:
-    """Compares every file of an artifact with its record.
-
-    Returns:
-        The problems, one line each.
-    """
+    """Compares every file of an artifact with its record; returns the problems, one line each."""
     problems = []
     listed = {f.path for f in artifact.files} | {RECORD}
     for entry in artifact.files:

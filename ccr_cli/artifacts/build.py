@@ -28,22 +28,17 @@ IN_HAND = "last"
 LEASE_SECONDS = 30.0
 
 
+@dataclass(eq=False)
 class Planned(Exception):
     """Raised instead of building in a dry run; `earlier` holds the artifacts that the command would build first."""
 
-    def __init__(
-        self,
-        path: Path,
-        plan: dict[str, Any],
-        state: str,
-        parents: Sequence[base.Artifact] = (),
-        earlier: Sequence[Planned] = (),
-    ) -> None:
-        super().__init__(str(path))
-        self.path, self.plan, self.state = path, plan, state
-        self.parents, self.earlier = tuple(parents), tuple(earlier)
-        self.facts: dict[str, Any] = {}
-        """Further facts about the work, from the stage; JSON values."""
+    path: Path
+    plan: dict[str, Any]
+    state: str
+    parents: tuple[base.Artifact, ...] = ()
+    earlier: tuple[Planned, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Further facts about the work, from the stage; JSON values."""
 
 
 class OtherRequestError(ArtifactError):
@@ -62,8 +57,6 @@ class OtherRequestError(ArtifactError):
 class Build:
     """An artifact in the making. `done` is the artifact once it is complete, perhaps from an earlier run."""
 
-    folder: Path
-    """Where to write: `<name>.partial/`. Files of a stopped attempt at the same request are still there."""
     final: Path
     kind: str
     request: dict[str, Any]
@@ -73,10 +66,47 @@ class Build:
     """Facts apart from identity (device, media root) that `artifact.json` keeps."""
 
     @property
+    def folder(self) -> Path:
+        """Where to write: `<name>.partial/`. Files of a stopped attempt at the same request are still there."""
+        return self.final.with_name(f"{self.final.name}.partial")
+
+    @property
+    def schema(self) -> int:
+        """The layout version of the artifact."""
+        return base.SCHEMAS[self.kind]
+
+    @property
     def artifact(self) -> base.Artifact:
         """The complete artifact."""
         assert self.done is not None, "the artifact is complete"
         return self.done
+
+    def look(self, force: bool, redo_failed: bool) -> None:
+        """Sets `done` if the artifact is complete; failures count as work left only if they are to be retried."""
+        done = None if force else self._complete(self.final)
+        self.done = None if done and redo_failed and done.counts.get("failed") else done
+
+    def prepare(self, force: bool, redo_failed: bool) -> None:
+        """Prepares the folder, which holds nothing or a stopped attempt at the same plan; that may set `done`."""
+        plan, begun = _plan(self), self.folder / PLAN
+        marked = {**plan, "forced": True} if force else plan
+        if redo_failed and not force and (self.final / base.RECORD).is_file() and not self.folder.exists():
+            copy = self.final.with_name(f".{self.final.name}.copy")
+            shutil.rmtree(copy, ignore_errors=True)
+            base.copy_files(self.final, copy)
+            (copy / base.RECORD).unlink()
+            os.rename(copy, self.folder)
+        if force and self.folder.exists() and not (begun.is_file() and base.read_json(begun) == marked):
+            shutil.rmtree(self.folder)  # unless it was begun with --force too, something in it may be old
+        if self._complete(self.folder):  # stopped just before the rename
+            self._move()
+            return
+        if begun.is_file():
+            _refuse_other(self.folder, {**base.read_json(begun), "forced": force}, {**plan, "forced": force})
+        self.folder.mkdir(exist_ok=True)
+        for stale in self.folder.rglob("*.tmp"):
+            stale.unlink()
+        base.write_json(begun, marked)
 
     def finish(self, counts: Mapping[str, int]) -> base.Artifact:
         """Hashes the files, writes `artifact.json` last, and moves the folder to its final name."""
@@ -87,12 +117,11 @@ class Build:
             if path.relative_to(self.folder).parts[0] != IN_HAND
         )
         files = [base.FileEntry(n, (self.folder / n).stat().st_size, base.sha256_file(self.folder / n)) for n in names]
-        schema = base.SCHEMAS[self.kind]
         record = {
             "kind": self.kind,
-            "schema": schema,
+            "schema": self.schema,
             "name": self.final.name,
-            "id": base.identity(self.kind, schema, self.request, self.parents, files),
+            "id": base.identity(self.kind, self.schema, self.request, self.parents, files),
             "request": self.request,
             "parents": [vars(p) for p in self.parents],
             "files": [vars(f) for f in files],
@@ -103,11 +132,26 @@ class Build:
             "environment": self.environment,
         }
         base.write_json(self.folder / base.RECORD, record)
-        _swap_in(self.folder, self.final)
+        self._move()
         for file in files:
-            base.remember_sha256(self.final / file.path, file.sha256)
+            base.known_sha256(self.final / file.path, file.sha256)
+        return self.artifact
+
+    def _complete(self, folder: Path) -> base.Artifact | None:
+        """The artifact of this request in a folder; None if there is none.
+
+        Raises:
+            OtherRequestError: If it is of another request.
+        """
+        if not (folder / base.RECORD).is_file():
+            return None
+        artifact = base.load(folder)
+        _refuse_other(folder, _plan(artifact), _plan(self))
+        return artifact
+
+    def _move(self) -> None:
+        _swap_in(self.folder, self.final)
         self.done = base.load(self.final, self.kind)
-        return self.done
 
 
 @contextmanager
@@ -124,10 +168,7 @@ def building(
     """Locks and opens an artifact's folder for writing; `build_artifact` is this with a function that writes.
 
     Training uses it directly, because several processes write one run and only the first holds the lock.
-    Arguments and errors are those of `build_artifact`.
-
-    Yields:
-        The build; `done` is set if the same request was fulfilled before, and nothing is left to write.
+    Arguments and errors are those of `build_artifact`. `done` is set if nothing is left to write.
     """
     name = slug(name)
     if name.endswith((".partial", ".parts", ".old", ".lock")):
@@ -135,22 +176,16 @@ def building(
     data = next((parent.name for parent in parents if parent.kind == "dataset"), None)
     final = workspace.place(kind, name, data)
     links = tuple(base.Parent(p.kind, p.id, workspace.relative(p.path)) for p in parents)
-    plan = {
-        "kind": kind,
-        "schema": base.SCHEMAS[kind],
-        "request": dict(request),
-        "parents": sorted([p.kind, p.id] for p in links),
-    }
-    build = Build(final.with_name(f"{name}.partial"), final, kind, dict(request), links)
-    done = _fulfilled(final, plan, force, redo_failed, build)
+    build = Build(final, kind, dict(request), links)
+    build.look(force, redo_failed)
     if final.exists() and not (final / base.RECORD).is_file():
         raise ArtifactError(f"{final} exists and is not an artifact", hint="choose another --name, or move it away")
     if workspace.dry_run:
-        state = "done" if done else "unfinished" if build.folder.exists() else "to do"
-        planned = Planned(final, plan, state, parents, workspace.planned)
+        state = "done" if build.done else "unfinished" if build.folder.exists() else "to do"
+        planned = Planned(final, _plan(build), state, tuple(parents), tuple(workspace.planned))
         workspace.planned.append(planned)
         raise planned
-    if done:
+    if build.done:
         _tidy(final)
         yield build
         return
@@ -159,25 +194,17 @@ def building(
     except FileNotFoundError as error:  # /proc and the like: the parent exists and accepts no folder
         raise ArtifactError(f"cannot create {final.parent}: {error.strerror}", hint="another --workspace") from None
     with locked(final):
-        _recover(final)
-        if _fulfilled(final, plan, force, redo_failed, build):
-            yield build
-            return
-        if redo_failed and not force and (final / base.RECORD).is_file() and not build.folder.exists():
-            _copy_back(final, build.folder)
-        if force and build.folder.exists() and not _stopped_rebuild(build.folder, plan):
-            shutil.rmtree(build.folder)
-        if _finished(build.folder, plan, False, build):  # stopped just before the rename
-            _swap_in(build.folder, final)
-            build.done = base.load(final, kind)
-            yield build
-            return
-        _prepare(build.folder, plan, force)
+        old = final.with_name(f"{final.name}.old")
+        if old.exists() and not final.exists():  # a swap stopped between its two renames
+            os.rename(old, final)
+        build.look(force, redo_failed)
+        if build.done is None:
+            build.prepare(force, redo_failed)
         try:
             yield build
         except CcrError:
-            if _nothing_in(build.folder):
-                shutil.rmtree(build.folder)
+            if not any(path.is_file() and path.name != PLAN for path in build.folder.rglob("*")):
+                shutil.rmtree(build.folder, ignore_errors=True)
             raise
 
 
@@ -205,9 +232,6 @@ def build_artifact(
         force: Rebuild even if it exists; the old one stays until the new one is complete. A stopped rebuild resumes.
         redo_failed: Reopen a complete artifact that holds failures, with its own files.
 
-    Returns:
-        The artifact.
-
     Raises:
         OtherRequestError: If an artifact of this name was made from other parents or options.
         ArtifactError: If the folder holds something else, or cannot be made.
@@ -216,18 +240,11 @@ def build_artifact(
         Planned: In a dry run, instead of anything else.
     """
     with building(workspace, kind, name, request, parents, force=force, redo_failed=redo_failed) as site:
-        if site.done is None:
-            site.finish(write(site))
-        return site.artifact
+        return site.done or site.finish(write(site))
 
 
 def build_state(build: Callable[[Workspace], object], workspace: Workspace) -> str:
-    """Returns how far an artifact is: done, unfinished or to do.
-
-    Args:
-        build: Builds it in a workspace; it is called in a rehearsal, which writes nothing.
-        workspace: Where the artifact is or goes.
-    """
+    """Returns how far the artifact is that a function builds in a workspace: done, unfinished or to do."""
     try:
         build(workspace.rehearsal())
     except Planned as planned:
@@ -235,28 +252,10 @@ def build_state(build: Callable[[Workspace], object], workspace: Workspace) -> s
     raise AssertionError("a rehearsal builds nothing")
 
 
-def _fulfilled(final: Path, plan: Mapping[str, Any], force: bool, redo_failed: bool, build: Build) -> bool:
-    """Whether the artifact is complete; failures count as work left only if they are to be retried."""
-    done = _finished(final, plan, force, build)
-    if done and redo_failed and build.done is not None and build.done.counts.get("failed"):
-        build.done = None
-        return False
-    return done
-
-
-def _finished(final: Path, plan: Mapping[str, Any], rebuild: bool, build: Build) -> bool:
-    if rebuild or not (final / base.RECORD).is_file():
-        return False
-    artifact = base.load(final)
-    existing = {
-        "kind": artifact.kind,
-        "schema": artifact.schema,
-        "request": artifact.request,
-        "parents": sorted([p.kind, p.id] for p in artifact.parents),
-    }
-    _refuse_other(final, existing, plan)
-    build.done = artifact
-    return True
+def _plan(made: Build | base.Artifact) -> dict[str, Any]:
+    """What decides on the content of an artifact."""
+    parents = sorted([p.kind, p.id] for p in made.parents)
+    return {"kind": made.kind, "schema": made.schema, "request": made.request, "parents": parents}
 
 
 def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, Any]) -> None:
@@ -266,49 +265,16 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
     old, new = existing.get("request", {}), plan["request"]
     differences = {key: (old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
     lines = [f"{key}: {there!r} there, {here!r} in this request" for key, (there, here) in differences.items()]
-    for kind, id_ in plan["parents"]:
-        theirs = [i for k, i in existing.get("parents", []) if k == kind]
-        if id_ not in theirs:
-            shown = theirs[0][:12] if theirs else "none"
-            lines.append(f"parent {kind}: {shown} there, {id_[:12]} in this request")
-    for kind, _ in existing.get("parents", []):
-        if kind not in [k for k, _ in plan["parents"]]:
-            lines.append(f"parent {kind}: there, not in this request")
+    wanted, theirs = plan["parents"], existing.get("parents", [])
+    for kind, id_ in wanted:
+        others = [i for k, i in theirs if k == kind]
+        if id_ not in others:
+            lines.append(f"parent {kind}: {(others or ['none'])[0][:12]} there, {id_[:12]} in this request")
+    lines += [f"parent {kind}: there, not in this request" for kind, _ in theirs if kind not in dict(wanted)]
     if existing.get("schema") != plan["schema"]:
         lines.append(f"schema: {existing.get('schema')} there, {plan['schema']} now")
     message = f"{where} exists and was made from something else:\n  " + "\n  ".join(lines or ["unreadable plan"])
     raise OtherRequestError(message, differences)
-
-
-def _prepare(folder: Path, plan: Mapping[str, Any], force: bool) -> None:
-    """Prepares the partial folder, which is empty or holds a stopped attempt at the same plan."""
-    if (folder / PLAN).is_file():
-        existing = base.read_json(folder / PLAN)
-        existing.pop("forced", None)
-        _refuse_other(folder, existing, plan)
-    folder.mkdir(exist_ok=True)
-    for stale in folder.rglob("*.tmp"):
-        stale.unlink()
-    base.write_json(folder / PLAN, {**plan, "forced": True} if force else plan)
-
-
-def _stopped_rebuild(folder: Path, plan: Mapping[str, Any]) -> bool:
-    """Whether a partial folder has the same plan and was begun with `--force` too, so that nothing in it is old."""
-    return (folder / PLAN).is_file() and base.read_json(folder / PLAN) == {**plan, "forced": True}
-
-
-def _nothing_in(folder: Path) -> bool:
-    """Whether an attempt left no file except its plan."""
-    return not any(path.is_file() and path.name != PLAN for path in folder.rglob("*"))
-
-
-def _copy_back(final: Path, folder: Path) -> None:
-    """Makes the partial folder from a complete artifact, atomically."""
-    copy = final.with_name(f".{final.name}.copy")
-    shutil.rmtree(copy, ignore_errors=True)
-    base.copy_files(final, copy)
-    (copy / base.RECORD).unlink()
-    os.rename(copy, folder)
 
 
 def _swap_in(partial: Path, final: Path) -> None:
@@ -326,13 +292,6 @@ def _tidy(final: Path) -> None:
     if (final / PLAN).exists():  # on a read-only file system, even removing a missing file fails
         (final / PLAN).unlink()
     shutil.rmtree(final / IN_HAND, ignore_errors=True)
-
-
-def _recover(final: Path) -> None:
-    """Restores the previous artifact if a swap stopped between its two renames."""
-    old = final.with_name(f"{final.name}.old")
-    if old.exists() and not final.exists():
-        os.rename(old, final)
 
 
 def in_work(final: Path) -> bool:
@@ -373,10 +332,10 @@ def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
         LockedError: If another process is writing.
     """
     path = _lock(final)
-    lease = filelock.SoftFileLease(path, lease_duration=LEASE_SECONDS)
     if _silent(path):
         patience = 2 * LEASE_SECONDS
         say(f"{path} ({_holder(path)}) is silent; waiting up to {patience:g} s to see whether its process is dead")
+    lease = filelock.SoftFileLease(path, lease_duration=LEASE_SECONDS)
     try:
         lease.acquire(timeout=patience)
     except filelock.Timeout:

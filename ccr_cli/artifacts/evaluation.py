@@ -42,11 +42,7 @@ class Corruption:
 
     @classmethod
     def parse(cls, text: str) -> Corruption | None:
-        """Reads the text; None where it is empty, or not known.
-
-        >>> Corruption.parse("drop0.3-seed0"), Corruption.parse("")
-        (Corruption(kind='drop', share=0.3, seed=0), None)
-        """
+        """Reads the text; None where it is empty, or not known."""
         match = re.fullmatch(r"([a-z]+)([0-9.e-]+)-seed(\d+)", text)
         return cls(match[1], float(match[2]), int(match[3])) if match and match[1] in CORRUPTIONS else None
 
@@ -55,11 +51,7 @@ class Corruption:
 
 
 def results(artifact: Artifact) -> list[dict[str, Any]]:
-    """Reads the results of an evaluation.
-
-    Returns:
-        The entries of `metrics.json`, with a `Signature` for `signature` (its text where it cannot be read).
-    """
+    """Reads `metrics.json`, with a `Signature` for each `signature` (its text where it cannot be read)."""
     entries: list[dict[str, Any]] = read_json(artifact.file("metrics.json"))["results"]
     return [entry | {"signature": signature_of(entry) or entry.get("signature")} for entry in entries]
 
@@ -83,13 +75,7 @@ def mean_ap(result: Mapping[str, Any]) -> float | None:
 
 
 def interval(result: Mapping[str, Any], figure: str, direction: str | None = None) -> tuple[float, float] | None:
-    """The bootstrap interval of a figure; None where there is none.
-
-    Args:
-        result: An entry of `metrics.json`.
-        figure: `SumR` or `mAP`; in a direction `R@1`, `MedR`, ...
-        direction: `t2v` or `v2t`.
-    """
+    """The bootstrap interval of `SumR` or `mAP`, or of a figure of a direction; None where there is none."""
     early = {"SumR": result.get("SumR_interval"), "mAP": result.get("mAP_interval")}  # 0.1.dev
     intervals = result.get("intervals") or early
     ends = (intervals.get(direction) or {} if direction else intervals).get(figure)

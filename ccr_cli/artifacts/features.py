@@ -46,13 +46,8 @@ def read_index(artifact: Artifact) -> pd.DataFrame:
 
 
 def write_header(handle: IO[bytes], n_rows: int, dim: int) -> int:
-    """Writes the header of a shard; its rows follow.
-
-    Returns:
-        The offset of the first row, which does not depend on the number of rows.
-    """
-    facts = {"descr": "<f2", "fortran_order": False, "shape": (n_rows, dim)}
-    np.lib.format.write_array_header_1_0(handle, facts)
+    """Writes the header of a shard; returns the offset of the first row, the same for any number of rows."""
+    np.lib.format.write_array_header_1_0(handle, {"descr": "<f2", "fortran_order": False, "shape": (n_rows, dim)})
     return handle.tell()
 
 
@@ -118,18 +113,10 @@ def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def command(artifact: Artifact, data: Path, *, videos: bool = True, **changed: str) -> str:
-    """Returns the command that encodes another data set in the same way.
-
-    Args:
-        artifact: Features.
-        data: Path of the data set.
-        videos: Whether it has videos; otherwise options that choose frames are left out.
-        changed: Options to change.
-    """
+    """Returns the command that encodes the data set at a path in the same way, with some options changed."""
     encoders = parts(artifact)
-    left_out = () if videos else FRAMES
     requests = [{**part.request, **part.given, **changed} for part in encoders]
-    commands = [_command({k: v for k, v in request.items() if k not in left_out}, data) for request in requests]
+    commands = [_command({k: v for k, v in request.items() if videos or k not in FRAMES}, data) for request in requests]
     unnamed = any(FROM in part.request and part.request["encoder"] == GIVEN for part in encoders)
     also = ", and these features again with the same name" if unnamed else ""
     return (commands[0] if len(encoders) == 1 else f"({'; '.join(commands)}) | ccr extract - --concat") + also
@@ -152,16 +139,11 @@ def _command(request: Mapping[str, Any], data: Path) -> str:
 def read_rows(
     artifact: Artifact, item_ids: Sequence[str], *, pooled: bool
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], list[str]]:
-    """Reads the rows of items, or their mean.
-
-    Args:
-        artifact: A features artifact.
-        item_ids: The items, in the order of the result.
-        pooled: Return one row per item, the mean over its rows.
+    """Reads the rows of items in a given order; if `pooled`, the mean row of each.
 
     Returns:
-        Rows (N, D) in float32, the offset of each item's first row (V + 1,), and the ids of the items of `item_ids`
-        that have features.
+        Rows (N, D) in float32, the offset of each item's first row (V + 1,), and the ids of the items that have
+        features.
 
     Raises:
         ArtifactError: If none of them has features.

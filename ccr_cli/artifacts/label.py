@@ -58,11 +58,7 @@ class Label:
     @staticmethod
     @lru_cache(maxsize=4096)
     def parse(text: str) -> Label:
-        """Reads a label.
-
-        >>> Label.parse("uml (paper, oracle) x2 [beta=1] + infonce").runs[0]
-        RunLabel(method='uml', extras=('paper', 'oracle'), options=('beta=1',), number=2, more='')
-        """
+        """Reads a label, such as `uml (paper, oracle) x2 [beta=1] + infonce`."""
         runs = []
         for part in text.split(_AND):
             match = _RUN.fullmatch(part)
@@ -79,11 +75,7 @@ class Label:
 
     @classmethod
     def ensemble(cls, labels: Iterable[Label]) -> Label:
-        """The label of runs whose similarities are averaged; of one run its own.
-
-        >>> str(Label.ensemble(map(Label.parse, ["uml [beta=1]", "infonce", "uml [beta=1]"])))
-        'uml x2 [beta=1] + infonce'
-        """
+        """The label of runs whose similarities are averaged, `uml x2 [beta=1] + infonce`; of one run its own."""
         counts = Counter(run for label in labels for run in label.runs)
         return cls(tuple(replace(run, number=number) for run, number in counts.items()))
 
@@ -102,29 +94,17 @@ class Label:
 
     @property
     def base(self) -> str:
-        """The label without the options that tell its variants apart; of several methods together as it is.
-
-        >>> Label.parse("uml x3 [beta=0.5]").base, Label.parse("infonce [beta=0.5] + uml").base
-        ('uml x3', 'infonce [beta=0.5] + uml')
-        """
+        """The label without the options that tell its variants apart; of several methods together as it is."""
         return self.runs[0].base if len(self.runs) == 1 else str(self)
 
     @property
     def members(self) -> list[str]:
-        """The labels of the runs of an ensemble, each once; of one run its own.
-
-        >>> Label.parse("uml (oracle) x2 [beta=1] + infonce").members
-        ['uml (oracle) [beta=1]', 'infonce']
-        """
+        """The labels of the runs of an ensemble, each once; of one run its own."""
         return [str(replace(run, number=1)) for run in self.runs]
 
     @property
     def method(self) -> str:
-        """The method without preset, judge, options and number of runs: what has one colour in every figure.
-
-        >>> Label.parse("uml (paper, pairs 1a2b3c) [beta=0.5]").method, Label.parse("infonce [beta=1] + uml").method
-        ('uml', 'infonce + uml')
-        """
+        """The method without preset, judge, options and number of runs: what has one colour in every figure."""
         return _AND.join(dict.fromkeys(run.method for run in self.runs))
 
     @property
@@ -144,18 +124,11 @@ class Label:
 
     @property
     def unrepaired(self) -> Label:
-        """The label of the same method without the repair.
-
-        >>> str(Label.parse("uml (paper, pairs 1a2b3c) [beta=0.5]").unrepaired)
-        'uml (paper) [beta=0.5]'
-        """
-        return Label(
-            tuple(
-                replace(
-                    run,
-                    extras=tuple(extra for extra in run.extras if not _REPAIR.fullmatch(extra)),
-                    options=tuple(option for option in run.options if not _REPAIR.fullmatch(option)),
-                )
-                for run in self.runs
+        """The label of the same method without the repair."""
+        runs = []
+        for run in self.runs:
+            extras, options = (
+                tuple(part for part in parts if not _REPAIR.fullmatch(part)) for parts in (run.extras, run.options)
             )
-        )
+            runs.append(replace(run, extras=extras, options=options))
+        return Label(tuple(runs))

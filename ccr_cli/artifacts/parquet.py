@@ -17,31 +17,9 @@ KEPT_BYTES = 128 << 20
 """How much memory the tables may take that `artifact_table` keeps."""
 
 
-class _Tables:
-    """The tables read last, by their file's sha256 and their columns."""
-
-    def __init__(self) -> None:
-        self._frames: OrderedDict[tuple[str, ...], tuple[pd.DataFrame, int]] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: tuple[str, ...]) -> pd.DataFrame | None:
-        with self._lock:
-            if key not in self._frames:
-                return None
-            self._frames.move_to_end(key)
-            return self._frames[key][0]
-
-    def keep(self, key: tuple[str, ...], frame: pd.DataFrame) -> None:
-        size = int(frame.memory_usage(deep=True).sum())
-        if size > KEPT_BYTES:
-            return
-        with self._lock:
-            self._frames[key] = frame, size
-            while sum(size for _, size in self._frames.values()) > KEPT_BYTES:
-                self._frames.popitem(last=False)
-
-
-_tables = _Tables()
+_tables: OrderedDict[tuple[str, ...], tuple[pd.DataFrame, int]] = OrderedDict()
+"""The tables read last and their bytes, by their file's sha256 and their columns."""
+_lock = threading.Lock()
 
 
 def table_schema(columns: str) -> pa.Schema:
@@ -51,13 +29,7 @@ def table_schema(columns: str) -> pa.Schema:
 
 
 def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
-    """Writes a frame with exactly the schema's columns, in its order, atomically.
-
-    Args:
-        path: Where to.
-        frame: Has every column of the schema; other columns are left out.
-        schema: Column names and types; null only where the field is nullable.
-    """
+    """Writes a frame with exactly the schema's columns, in its order, atomically; its other columns are left out."""
     table = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
     with atomic_open(path) as handle:
         pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
@@ -86,28 +58,25 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
 
 
 def artifact_table(artifact: Artifact, name: str, schema: pa.Schema, columns: list[str] | None = None) -> pd.DataFrame:
-    """Reads a table of an artifact; the same table is read from disk once a process while there is room for it.
+    """Reads a table of an artifact (all its columns, or some); the same table is read once while there is room for it.
 
-    Args:
-        artifact: Which artifact.
-        name: Path of the table inside it.
-        schema: The table's columns.
-        columns: Which of them to read; None for all.
-
-    Returns:
-        A frame of its own: pandas copies what the caller changes in it.
+    Returns a frame of its own: pandas copies what the caller changes in it.
 
     Raises:
         ArtifactError: If the file is missing, was changed, or has other columns.
     """
-    path = artifact.file(name)
-    sha256 = artifact.entry(name).sha256
-    whole = _tables.get((sha256, *schema.names))
-    if whole is not None:
-        return whole[columns or schema.names].copy(deep=False)
-    key = (sha256, *(columns or schema.names))
-    frame = _tables.get(key)
-    if frame is None:
-        frame = read_table(path, schema, columns)
-        _tables.keep(key, frame)
+    path, sha256 = artifact.file(name), artifact.entry(name).sha256
+    names = columns or schema.names
+    with _lock:
+        for key in ((sha256, *schema.names), (sha256, *names)):
+            if key in _tables:
+                _tables.move_to_end(key)
+                return _tables[key][0][names].copy(deep=False)
+    frame = read_table(path, schema, columns)
+    size = int(frame.memory_usage(deep=True).sum())
+    with _lock:
+        if size <= KEPT_BYTES:
+            _tables[key] = frame, size
+        while sum(size for _, size in _tables.values()) > KEPT_BYTES:
+            _tables.popitem(last=False)
     return frame.copy(deep=False)

@@ -30,11 +30,7 @@ def by_language(schema: pa.Schema, langs: Sequence[str]) -> pa.Schema:
 
 
 def langs(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The target languages of a run, in alphabetical order.
-
-    Args:
-        config: Its config.json, or its request.
-    """
+    """The target languages of a run, in alphabetical order, by its config.json or its request."""
     lang = config["lang"]
     return (lang,) if isinstance(lang, str) else tuple(lang)
 
@@ -59,12 +55,7 @@ def history(artifact: Artifact) -> pd.DataFrame:
 def evidence(artifact: Artifact, lang: str | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
     """Reads what a run recorded of every training pair after each epoch; nothing if its judge is `none`.
 
-    Args:
-        artifact: The run.
-        lang: Only pairs of this language; by default all.
-
-    Yields:
-        The epoch and the table, with the column `lang` where the run has several languages.
+    Yields the epoch and its table: of one language, or of all with a column `lang` where the run has several.
     """
     schema = by_language(EVIDENCE, langs(artifact.request))
     for name in sorted(entry.path for entry in artifact.files if entry.path.startswith("evidence/epoch-")):

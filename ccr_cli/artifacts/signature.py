@@ -50,13 +50,7 @@ class ScoreProtocol:
 
     @classmethod
     def parse(cls, value: str) -> ScoreProtocol:
-        """Reads the value.
-
-        >>> ScoreProtocol.parse("zero-shot-from:multi30k@0a1b2c3d")
-        ScoreProtocol(name='full', zero_shot=True, change='', left_out='', trained_on='multi30k@0a1b2c3d')
-        >>> ScoreProtocol.parse("labelled-ood-half-seed0-without-3,8")
-        ScoreProtocol(name='labelled', zero_shot=False, change='ood-half-seed0', left_out='3,8', trained_on='')
-        """
+        """Reads the value, such as `zero-shot-labelled-ood-half-seed0-without-3,8-from:multi30k@0a1b2c3d`."""
         rest, _, trained_on = value.partition(_FROM)
         rest, _, left_out = rest.partition(_WITHOUT)
         zero_shot = rest == ZERO_SHOT or rest.startswith(f"{ZERO_SHOT}-")
@@ -196,30 +190,18 @@ def signature_of(result: Mapping[str, object]) -> Signature | None:
 
 
 def data_value(name: str, identity: str, partial: bool = False) -> str:
-    """The value of `data`: a data set's name, with the first eight digits of its id, and whether some of it is missing.
-
-    >>> data_value("multi30k", "0a1b2c3d4e5f"), data_value("multi30k", "0a1b2c3d4e5f", partial=True)
-    ('multi30k@0a1b2c3d', 'multi30k@0a1b2c3d-partial')
-    """
+    """The value of `data`, `multi30k@0a1b2c3d-partial`: with eight digits of the id, and whether some is missing."""
     return f"{name}@{identity[:8]}{_PARTIAL if partial else ''}"
 
 
 def read_data(value: str) -> tuple[str, str, bool]:
-    """What `data` says: the name, eight digits of the id, and whether some of it is missing.
-
-    >>> read_data("multi30k@0a1b2c3d"), read_data("my-partial@0a1b2c3d-partial"), read_data("itself")
-    (('multi30k', '0a1b2c3d', False), ('my-partial', '0a1b2c3d', True), ('itself', 'itself', False))
-    """
+    """What `data` says: the name, eight digits of the id, and whether some of it is missing."""
     name, _, identity = value.rpartition("@")
     return name or identity, identity.removesuffix(_PARTIAL), identity.endswith(_PARTIAL)
 
 
 def data_name(value: str) -> str:
-    """The name in a value of `data`, with a word where some of it is missing.
-
-    >>> data_name("multi30k@0a1b2c3d"), data_name("multi30k@0a1b2c3d-partial")
-    ('multi30k', 'multi30k (partial)')
-    """
+    """The name in a value of `data`, with a word where some of it is missing: `multi30k (partial)`."""
     name, _, partial = read_data(value)
     return f"{name} (partial)" if partial else name
 
@@ -230,17 +212,11 @@ def is_partial(value: str) -> bool:
 
 
 def mt_value(engines: Mapping[str, str], lang: str) -> str:
-    """The value of `mt`: what translated into the language of the queries, and into what else was trained on.
+    """The value of `mt`, such as `hf:opus+de=recorded:ct2`: what translated into the language of the queries, and more.
 
     Args:
-        engines: Engine and model by language; empty where nothing was translated.
+        engines: Engine and model by language of training; empty where nothing was translated.
         lang: Of the queries. Where it is none of several languages, all of them are named.
-
-    >>> mt_value({"de": "recorded:ct2"}, "de"), mt_value({"de": "recorded:ct2"}, "en"), mt_value({}, "en")
-    ('recorded:ct2', 'recorded:ct2', 'none')
-    >>> engines = {"de": "recorded:ct2", "fr": "hf:opus"}
-    >>> mt_value(engines, "fr"), mt_value(engines, "en")
-    ('hf:opus+de=recorded:ct2', 'de=recorded:ct2+fr=hf:opus')
     """
     if len(engines) < 2:
         return next(iter(engines.values()), NONE)
@@ -249,13 +225,7 @@ def mt_value(engines: Mapping[str, str], lang: str) -> str:
 
 
 def read_mt(value: str) -> tuple[str, tuple[str, ...]]:
-    """What `mt` says: the engine, and the languages beside that of the queries that were trained on.
-
-    >>> read_mt("hf:opus+de=recorded:ct2"), read_mt("recorded:ct2")
-    (('hf:opus', ('de',)), ('recorded:ct2', ()))
-    >>> read_mt("de=recorded:ct2+fr=hf:opus")
-    ('de=recorded:ct2+fr=hf:opus', ())
-    """
+    """What `mt` says: the engine, and the languages beside that of the queries that were trained on."""
     own, *others = _OTHER.split(value)
     if _NAMED.match(own):
         return value, ()
@@ -263,88 +233,52 @@ def read_mt(value: str) -> tuple[str, tuple[str, ...]]:
 
 
 def noise_kind(mismatch: Mapping[str, object] | None) -> str:
-    """The kind of a run's synthetic noise, e.g. `caption-translation`; `none` without.
-
-    Args:
-        mismatch: `noise` of the run's config.json.
-    """
+    """The kind of noise, such as `caption-translation`, of `noise` in a run's config.json; `none` without."""
     return f"{mismatch['style']}-{mismatch['target']}" if mismatch else NONE
 
 
 def noise_value(style: str, target: str, ratio: float, seed: int) -> str:
-    """The value of `noise`: what was switched, how much of it, and by which seed.
-
-    >>> noise_value("caption", "translation", 0.4, 1)
-    'caption-translation-0.4-seed1'
-    """
+    """The value of `noise`: what was switched, how much of it, by which seed: `caption-translation-0.4-seed1`."""
     return f"{style}-{target}-{ratio:g}-seed{seed}"
 
 
 def read_noise(value: str) -> tuple[str, int] | None:
-    """The kind of noise (style and target) and its seed; None without noise, or of several runs with several seeds.
-
-    >>> read_noise("caption-translation-0.4-seed1"), read_noise("none")
-    (('caption-translation', 1), None)
-    """
+    """The kind of noise (style and target) and its seed; None without noise, or of several runs with several seeds."""
     match = re.fullmatch(r"([^-]+-[^-]+)-.*-seed(-?\d+)", value)
     return (match[1], int(match[2])) if match else None
 
 
 def fusion_value(beta: float, how: str, alone: int = 0) -> str:
-    """The value of `fusion`: the weight of the query itself, how it is fused, and how many queries stay alone.
-
-    >>> fusion_value(0.8, "raw"), fusion_value(0.5, "minmax", alone=3)
-    ('0.8raw', '0.5minmax-3alone')
-    """
+    """The value of `fusion`, `0.5minmax-3alone`: the query's own weight, the rule, and how many queries stay alone."""
     return f"{beta:g}{how}-{alone}alone" if alone else f"{beta:g}{how}"
 
 
 def read_fusion(value: str) -> tuple[str, str, int]:
-    """What `fusion` says; without fusion, empty texts.
-
-    >>> read_fusion("0.8raw"), read_fusion("0.5minmax-3alone"), read_fusion("none")
-    (('0.8', 'raw', 0), ('0.5', 'minmax', 3), ('', '', 0))
-    """
+    """What `fusion` says; without fusion, empty texts."""
     match = re.fullmatch(r"(.*?)(raw|minmax)(?:-(\d+)alone)?", value)
     return (match[1], match[2], int(match[3] or 0)) if match else ("", "", 0)
 
 
 def sim_value(reading: str = "", runs: int = 1) -> str:
-    """The value of `sim`: by which reading of a model, or of how many runs the mean is taken.
-
-    >>> sim_value(), sim_value("exclusive"), sim_value(runs=3)
-    ('cosine', 'cosine-exclusive', 'cosine-mean3')
-    """
+    """The value of `sim`: by which reading of a model (`cosine-exclusive`), or the mean of how many runs."""
     if runs > 1:
         return f"{_COSINE}-mean{runs}"
     return f"{_COSINE}-{reading}" if reading else _COSINE
 
 
 def read_runs(value: str) -> int:
-    """Of how many runs `sim` says that it is the mean.
-
-    >>> read_runs("cosine-mean3"), read_runs("cosine"), read_runs("cosine-exclusive")
-    (3, 1, 1)
-    """
+    """Of how many runs `sim` says that it is the mean."""
     match = re.fullmatch(rf"{_COSINE}-mean(\d+)", value)
     return int(match[1]) if match else 1
 
 
 def read_reading(value: str) -> str:
-    """By which reading of a model `sim` says that the similarity was taken; empty for the usual one.
-
-    >>> read_reading("cosine-exclusive"), read_reading("cosine")
-    ('exclusive', '')
-    """
+    """By which reading of a model `sim` says that the similarity was taken; empty for the usual one."""
     return value.removeprefix(_COSINE).removeprefix("-")
 
 
 def galleries(sizes: Sequence[int]) -> str:
-    """The value of `gallery`: the number of items; of several folds also how many there are.
-
-    >>> galleries([352]), galleries([1000] * 5), galleries([1000, 998])
-    ('352', '5x1000', '2x998-1000')
-    """
+    """The value of `gallery`: the number of items; of several folds also how many there are: `2x998-1000`."""
     low, high = min(sizes), max(sizes)
     size = str(low) if low == high else f"{low}-{high}"
     return size if len(sizes) == 1 else f"{len(sizes)}x{size}"
@@ -352,9 +286,6 @@ def galleries(sizes: Sequence[int]) -> str:
 
 def read_galleries(value: str) -> tuple[int, int, int]:
     """What `gallery` says: how many galleries, the size of the smallest, and of the largest.
-
-    >>> read_galleries("352"), read_galleries("2x998-1000")
-    ((1, 352, 352), (2, 998, 1000))
 
     Raises:
         ValueError: If it is no such value.
@@ -366,20 +297,12 @@ def read_galleries(value: str) -> tuple[int, int, int]:
 
 
 def own_split_value(shared: int) -> str:
-    """The value of `leak` on a run's own data set: how many items have a group that was trained on.
-
-    >>> own_split_value(0), own_split_value(3)
-    ('own-split', 'own-split-3trained')
-    """
+    """The value of `leak` on a run's own data set; `own-split-3trained` if 3 items have a group that was trained on."""
     return f"{OWN_SPLIT}-{shared}trained" if shared else OWN_SPLIT
 
 
 def read_own_split(value: str) -> int:
-    """How many items `leak` says have a group that was trained on, on a run's own data set.
-
-    >>> read_own_split("own-split-3trained"), read_own_split("own-split"), read_own_split("unchecked")
-    (3, 0, 0)
-    """
+    """How many items `leak` says have a group that was trained on, on a run's own data set."""
     match = re.fullmatch(rf"{OWN_SPLIT}-(\d+)trained", value)
     return int(match[1]) if match else 0
 

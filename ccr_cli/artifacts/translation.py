@@ -49,20 +49,9 @@ def quality(artifact: Artifact) -> dict[str, Any]:
 
 
 def untranslated(captions: pd.DataFrame) -> pd.DataFrame:
-    """Presents captions as their own translation, for runs without a translation.
-
-    Args:
-        captions: Captions of a data set in its source language.
-    """
-    frame: pd.DataFrame = captions.assign(
-        split="",
-        direction="forward",
-        source_caption_id=captions["caption_id"],
-        engine="none",
-        model="none",
-        status="ok",
-    )
-    frame["score"] = float("nan")
+    """Presents captions in the source language as their own translation, for runs without a translation."""
+    names = {"split": "", "direction": "forward", "engine": "none", "model": "none", "status": "ok"}
+    frame: pd.DataFrame = captions.assign(**names, source_caption_id=captions["caption_id"], score=float("nan"))
     return frame.reset_index(drop=True)
 
 
@@ -74,10 +63,6 @@ def by_people(frame: pd.DataFrame, captions: pd.DataFrame) -> bool:
     """Whether people wrote the training captions of a translation.
 
     They did if its table is named so, or if most of them equal a human caption of their item in the data set.
-
-    Args:
-        frame: The translation.
-        captions: The captions of its data set.
     """
     forward = frame[(frame["direction"] == "forward") & (frame["split"] == "train") & (frame["status"] == "ok")]
     if any(str(model).partition(".")[0] == HUMAN for model in forward["model"].unique()):

@@ -12,18 +12,10 @@ from typing import Any
 from ccr_cli.artifacts import base
 from ccr_cli.errors import ArtifactError, UsageError
 
-FOLDERS: dict[str, str] = {
-    "dataset": "datasets",
-    "translation": "translations",
-    "noise": "noise",
-    "features": "features",
-    "run": "runs",
-    "evaluation": "evaluations",
-    "diagnosis": "diagnoses",
-    "report": "reports",
-    "export": "exports",
-    "index": "indexes",
-}
+FOLDERS = {
+    "dataset": "datasets", "translation": "translations", "noise": "noise", "features": "features", "run": "runs",
+    "evaluation": "evaluations", "diagnosis": "diagnoses", "report": "reports", "export": "exports", "index": "indexes",
+}  # fmt: skip
 """The folder of each kind."""
 
 PER_DATASET = {"translation", "noise", "features"}
@@ -47,13 +39,7 @@ class Workspace:
         return replace(self, dry_run=True, planned=[])
 
     def place(self, kind: str, name: str, data: str | None = None) -> Path:
-        """Returns the folder of an artifact.
-
-        Args:
-            kind: The artifact's kind.
-            name: Its name, a slug already.
-            data: The data set's name, for kinds kept by data set.
-        """
+        """Returns the folder of an artifact; `data` is the data set's name, for kinds kept by data set."""
         folder = self.root / FOLDERS[kind]
         if kind in PER_DATASET:
             assert data is not None, f"a {kind} is kept by data set"
@@ -80,8 +66,7 @@ class Workspace:
 
     def relative(self, path: Path) -> str:
         """Returns a path inside the workspace as relative, any other as absolute."""
-        resolved = path.resolve()
-        root = self.root.resolve()
+        resolved, root = path.resolve(), self.root.resolve()
         return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else str(resolved)
 
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
@@ -107,7 +92,7 @@ class Workspace:
         if parent.id != link.id:
             raise ArtifactError(
                 f"{artifact.path} was made from another state of {link.path} (id {link.id[:12]}, now {parent.id[:12]})",
-                hint=artifact._rebuild_hint(),
+                hint=artifact.rebuild_hint(),
             )
         return parent
 
@@ -128,13 +113,7 @@ def slug(text: str) -> str:
 
 
 def stem(readable: str, request: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """Names an artifact: the readable part plus six hex digits of the options that differ from the defaults.
-
-    Args:
-        readable: The readable part, e.g. `multi30k-de-uml-noise0.4-seed0`.
-        request: Options by name.
-        defaults: The default values of the options.
-    """
+    """Names an artifact: the readable part plus six hex digits of the options that differ from the defaults."""
     changed = {key: value for key, value in request.items() if defaults.get(key) != value}
     suffix = f"-{base.sha256_text(base.canonical_json(changed))[:6]}" if changed else ""
     if len(readable) > LONGEST_STEM:  # both ends are readable; the digits tell apart what differs in between

@@ -35,7 +35,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
         return read(path, **options)
 
     monkeypatch.setattr(base, "_hashed", {})
-    monkeypatch.setattr(parquet, "_tables", parquet._Tables())
+    monkeypatch.setattr(parquet, "_tables", collections.OrderedDict())
     monkeypatch.setattr(base, "CLOCK_TICK_NS", 0)
     monkeypatch.setattr(hashlib, "file_digest", counted_digest)
     monkeypatch.setattr(pq, "read_table", counted_read)

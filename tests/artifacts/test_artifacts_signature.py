@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ccr_cli.artifacts import signature
 from ccr_cli.artifacts.signature import (
     KEYS,
     ScoreProtocol,
@@ -135,3 +136,31 @@ def test_what_was_trained_on_is_read_back(name: str, protocol: str, partial: boo
 )
 def test_a_protocol_comes_back_with_all_that_it_says(text: str, rules: ScoreProtocol) -> None:
     assert ScoreProtocol.parse(text) == rules and str(rules) == text
+
+
+def test_values_are_written_and_read_back() -> None:
+    assert data_value("multi30k", "0a1b2c3d4e5f", partial=True) == "multi30k@0a1b2c3d-partial"
+    assert signature.read_data("my-partial@0a1b2c3d-partial") == ("my-partial", "0a1b2c3d", True)
+    assert signature.read_data("itself") == ("itself", "itself", False)
+    assert signature.noise_value("caption", "translation", 0.4, 1) == "caption-translation-0.4-seed1"
+    assert signature.read_noise("caption-translation-0.4-seed1") == ("caption-translation", 1)
+    assert signature.read_noise("none") is None
+    assert signature.fusion_value(0.8, "raw") == "0.8raw" and signature.read_fusion("0.8raw") == ("0.8", "raw", 0)
+    assert signature.fusion_value(0.5, "minmax", alone=3) == "0.5minmax-3alone"
+    assert signature.read_fusion("0.5minmax-3alone") == ("0.5", "minmax", 3)
+    assert signature.read_fusion("none") == ("", "", 0)
+    assert [signature.read_reading(value) for value in ("cosine-exclusive", "cosine")] == ["exclusive", ""]
+    for shared, leak in ((0, "own-split"), (3, "own-split-3trained")):
+        assert signature.own_split_value(shared) == leak and signature.read_own_split(leak) == shared
+    assert signature.read_own_split("unchecked") == 0
+
+
+def test_engines_of_several_languages() -> None:
+    one, engines = {"de": "recorded:ct2"}, {"de": "recorded:ct2", "fr": "hf:opus"}
+    assert [signature.mt_value(one, lang) for lang in ("de", "en")] == ["recorded:ct2"] * 2
+    assert signature.mt_value({}, "en") == "none"
+    assert signature.mt_value(engines, "fr") == "hf:opus+de=recorded:ct2"
+    assert signature.read_mt("hf:opus+de=recorded:ct2") == ("hf:opus", ("de",))
+    assert signature.mt_value(engines, "en") == "de=recorded:ct2+fr=hf:opus"
+    assert signature.read_mt("de=recorded:ct2+fr=hf:opus") == ("de=recorded:ct2+fr=hf:opus", ())
+    assert signature.read_mt("recorded:ct2") == ("recorded:ct2", ())
