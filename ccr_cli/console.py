@@ -85,7 +85,7 @@ def progress(total: int, what: str, unit: str) -> Iterator[Callable[..., None]]:
     start = last = time.monotonic()
     done = 0
     with _bar() if shown and sys.stderr.isatty() else nullcontext() as bar:
-        task = bar and bar.add_task(what, total=total, rate="", note="")
+        task = None if bar is None else bar.add_task(what, total=total, rate="", note="")
 
         def advance(n: int = 1, note: str = "") -> None:
             nonlocal done, last

@@ -13,8 +13,9 @@ import time
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -28,19 +29,9 @@ from ccr_cli.stages.shared.options import parse_set as parse_set
 if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
 
-P = ParamSpec("P")
 
-_WHERE = "Where and how"
-_RESULT = "Result"
-
-Artifacts = Annotated[
-    list[str] | None,
-    typer.Argument(
-        help="Artifacts to work on, in any order; `-` reads their paths from standard input. "
-        "Default: those of the workspace that fit.",
-        show_default=False,
-    ),
-]
+_where = functools.partial(typer.Option, rich_help_panel="Where and how")
+_result = functools.partial(typer.Option, rich_help_panel="Result")
 
 
 def _utf8(path: Path) -> Path:
@@ -52,188 +43,127 @@ def _utf8(path: Path) -> Path:
     return path
 
 
+_ARTIFACTS = (
+    "Artifacts to work on, in any order; `-` reads their paths from standard input. Default: those of the workspace "
+    "that fit."
+)
+_SET = "Set an option of the method, encoder, engine or format; repeat for several. `--set help` lists them."
+_STYLE = "What moves together: caption (single captions), image (all captions of an item)."
+_TARGET = "What moves: translation (the translation alone), pair (caption and translation)."
+_EXECUTOR = "Run locally (local), or divide the work across a Ray cluster (ray, $RAY_ADDRESS)."
+
+Artifacts = Annotated[list[str] | None, typer.Argument(help=_ARTIFACTS, show_default=False)]
 WorkspaceOption = Annotated[
-    Path,
-    typer.Option(
-        "--workspace", envvar="CCR_WORKSPACE", callback=_utf8, help="Folder of artifacts.", rich_help_panel=_WHERE
-    ),
+    Path, _where("--workspace", envvar="CCR_WORKSPACE", callback=_utf8, help="Folder of artifacts.")
 ]
-Name = Annotated[str | None, typer.Option("--name", help="Name of the artifact.", rich_help_panel=_RESULT)]
-Force = Annotated[
-    bool,
-    typer.Option(
-        "--force",
-        help="Rebuild; keep the old artifact until the new one is complete.",
-        rich_help_panel=_RESULT,
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.", rich_help_panel=_RESULT)]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan without building anything.", rich_help_panel=_RESULT)
-]
-Device = Annotated[
-    str, typer.Option("--device", envvar="CCR_DEVICE", help="Device: auto, cpu or cuda.", rich_help_panel=_WHERE)
-]
-Dtype = Annotated[str, typer.Option("--dtype", help="Precision: float32, bfloat16 or float16.", rich_help_panel=_WHERE)]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Set an option of the method, encoder, engine or format; repeat for several. `--set help` lists them.",
-        show_default=False,
-    ),
-]
+Name = Annotated[str | None, _result("--name", help="Name of the artifact.")]
+Force = Annotated[bool, _result("--force", help="Rebuild; keep the old artifact until the new one is complete.")]
+Json = Annotated[bool, _result("--json", help="Print one JSON object instead of text.")]
+DryRun = Annotated[bool, _result("--dry-run", help="Print the plan without building anything.")]
+Device = Annotated[str, _where("--device", envvar="CCR_DEVICE", help="Device: auto, cpu or cuda.")]
+Dtype = Annotated[str, _where("--dtype", help="Precision: float32, bfloat16 or float16.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET, show_default=False)]
 MaxFailed = Annotated[
-    float,
-    typer.Option(
-        "--max-failed", min=0.0, max=1.0, help="Fraction of items that may fail (0 to 1).", rich_help_panel=_RESULT
-    ),
+    float, _result("--max-failed", min=0.0, max=1.0, help="Fraction of items that may fail (0 to 1).")
 ]
-RetryFailed = Annotated[
-    bool,
-    typer.Option("--retry-failed", help="Retry failed items and keep the others.", rich_help_panel=_RESULT),
-]
+RetryFailed = Annotated[bool, _result("--retry-failed", help="Retry failed items and keep the others.")]
 Cache = Annotated[
     Path | None,
-    typer.Option(
-        "--cache",
-        envvar="CCR_CACHE",
-        help="Cache folder; its content can be rebuilt.",
-        show_default="the user's cache",
-        rich_help_panel=_WHERE,
+    _where(
+        "--cache", envvar="CCR_CACHE", help="Cache folder; its content can be rebuilt.", show_default="the user's cache"
     ),
 ]
-Executor = Annotated[
-    str,
-    typer.Option(
-        "--executor",
-        help="Run locally (local), or divide the work across a Ray cluster (ray, $RAY_ADDRESS).",
-        rich_help_panel=_WHERE,
-    ),
-]
+Executor = Annotated[str, _where("--executor", help=_EXECUTOR)]
 Parts = Annotated[
     int | None,
-    typer.Option(
-        "--parts",
-        min=1,
-        max=999_999,
-        help="Number of parts, with --executor ray.",
-        show_default="by the cluster",
-        rich_help_panel=_WHERE,
-    ),
+    _where("--parts", min=1, max=999_999, help="Number of parts, with --executor ray.", show_default="by the cluster"),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", rich_help_panel=_WHERE)]
+Quiet = Annotated[bool, _where("--quiet", "-q", help="Print errors only.")]
 Verbose = Annotated[
-    int, typer.Option("--verbose", "-v", count=True, help="Print more messages.", rich_help_panel=_WHERE)
-]
-Find = Annotated[str | None, typer.Option("--find", help="What to search: items or captions.", show_default="items")]
-SearchedLang = Annotated[
-    str | None,
-    typer.Option("--lang", help="Use a run trained on this language; with --find captions, search only its captions."),
-]
-SearchedSplit = Annotated[
-    str | None,
-    typer.Option("--split", help="Items to search: train, val, test or all.", show_default="test, or the index's"),
-]
-ByIndex = Annotated[
-    bool, typer.Option("--index", help="Use the workspace's index of the run (or name an index as an artifact).")
+    int, _where("--verbose", "-v", count=True, metavar="", show_default=False, help="Print more messages.")
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
-NoiseStyle = Annotated[
-    str,
-    typer.Option(
-        "--noise-style", help="What moves together: caption (single captions), image (all captions of an item)."
-    ),
-]
-NoiseTarget = Annotated[
-    str,
-    typer.Option(
-        "--noise-target", help="What moves: translation (the translation alone), pair (caption and translation)."
-    ),
-]
+NoiseStyle = Annotated[str, typer.Option("--noise-style", help=_STYLE)]
+NoiseTarget = Annotated[str, typer.Option("--noise-target", help=_TARGET)]
 NoiseSeed = Annotated[
     int | None, typer.Option("--noise-seed", min=0, help="Random seed of the mismatch.", show_default="--seed")
 ]
 
-
-_OPTIONS = "options"
 _SHARED = {
-    "settings": Set,
-    "seed": Seed,
-    "noise_style": NoiseStyle,
-    "noise_target": NoiseTarget,
-    "noise_seed": NoiseSeed,
-    "device": Device,
-    "dtype": Dtype,
-    "max_failed": MaxFailed,
-    "name": Name,
-    "force": Force,
-    "retry_failed": RetryFailed,
-}
+    "settings": Set, "seed": Seed, "noise_style": NoiseStyle, "noise_target": NoiseTarget, "noise_seed": NoiseSeed,
+    "device": Device, "dtype": Dtype, "max_failed": MaxFailed, "name": Name, "force": Force,
+    "retry_failed": RetryFailed, "artifacts": Artifacts, "workspace": WorkspaceOption, "dry_run": DryRun, "json": Json,
+    "quiet": Quiet, "verbose": Verbose,
+}  # fmt: skip
 """Flags of fields that several commands' options have."""
 
 
+@dataclass(frozen=True)
+class Call:
+    """The flags of every command that reads artifacts."""
+
+    artifacts: list[str] | None = None
+    workspace: Path = Path(".")
+    quiet: bool = False
+    verbose: int = 0
+
+    def inputs(self) -> Inputs:
+        """Loads the named artifacts; raises what `inputs_from` raises."""
+        return inputs_from(self.workspace, self.artifacts, dry_run=getattr(self, "dry_run", False))
+
+
+@dataclass(frozen=True)
+class ListCall(Call):
+    """The flags of a command that shows what artifacts hold."""
+
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class BuildCall(Call):
+    """The flags of a command that makes artifacts of others."""
+
+    dry_run: bool = False
+    json: bool = False
+
+
 def takes(options_type: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command a flag for every field of a dataclass; it gets their values as one object, `options`.
+    """Does nothing: `guarded` makes the flags of dataclasses."""
+    return lambda function: function
 
-    A field describes its flag by `stages.shared.options.option`; a plain one has the flag of that name in `_SHARED`.
+
+def guarded(function: Callable[..., None]) -> Callable[..., None]:
+    """Makes a command of a function: a flag for every field of its dataclasses, and errors with their exit code.
+
+    A parameter whose type is a dataclass gets an object of the flags' values. A field describes its flag by
+    `stages.shared.options.option`; a plain one has the flag of that name in `_SHARED`. A user's mistake never shows a
+    traceback.
     """
-    by_name = {field.name: field for field in dataclasses.fields(options_type)}
-    hints = typing.get_type_hints(options_type)
-
-    def flag(field: dataclasses.Field[Any]) -> inspect.Parameter:
-        annotation, default = _SHARED.get(field.name), None if field.name == "settings" else field.default
-        if "shown" in field.metadata:
-            names = field.metadata["flags"] or (f"--{field.name.replace('_', '-')}",)
-            kind = (field.metadata["command_line"] or (hints[field.name], None))[0]
-            annotation = Annotated[kind, typer.Option(*names, **field.metadata["shown"])]
-        return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-    def value(field: dataclasses.Field[Any], given: Any) -> Any:
-        if field.name == "settings":
-            return parse_set(given)
-        _, read = field.metadata.get("command_line") or (None, lambda same: same)
-        return given if given is None else read(given)
-
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(function)
-        def wrapper(*args: Any, **flags: Any) -> None:
-            values = {name: value(field, flags.pop(name)) for name, field in by_name.items()}
-            function(*args, **flags, **{_OPTIONS: options_type(**values)})
-
-        signature = inspect.signature(function, eval_str=True)
-        parameters: list[inspect.Parameter] = []
-        for parameter in signature.parameters.values():
-            parameters += map(flag, by_name.values()) if parameter.name == _OPTIONS else [parameter]
-        wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return wrapper
-
-    return decorate
-
-
-def guarded(function: Callable[P, None]) -> Callable[P, None]:
-    """Turns errors into a message and an exit code; a user's mistake never shows a traceback."""
+    signature = inspect.signature(function, eval_str=True)
+    parameters = signature.parameters.values()
+    groups: dict[str, Any] = {p.name: p.annotation for p in parameters if dataclasses.is_dataclass(p.annotation)}
 
     @functools.wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+    def wrapper(*args: Any, **flags: Any) -> None:
+        as_json = bool(flags.get("json"))
+        setup(flags.get("quiet", False), flags.get("verbose", 0))
         try:
+            objects = {}
+            for name, group in groups.items():
+                values = {field.name: _value(field, flags.pop(field.name)) for field in dataclasses.fields(group)}
+                objects[name] = group(**values)
             try:
-                function(*args, **kwargs)
+                function(*args, **flags, **objects)
             except Planned as planned:
-                show_plans([*planned.earlier, planned], as_json=bool(kwargs.get("json")))
+                show_plans([*planned.earlier, planned], as_json=as_json)
             except OptionsAsked as options:
                 show_table(options.columns, options.rows)
         except CcrError as error:
-            _complain(error)
-            raise typer.Exit(error.exit_code) from None
-        except KeyboardInterrupt:
-            console.say("interrupted; finished work is kept, and the same command continues from it", level=-1)
-            raise typer.Exit(130) from None
-        except Terminated:
-            console.say("terminated; finished work is kept, and the same command continues from it", level=-1)
-            raise typer.Exit(143) from None
+            _exit(error)
+        except (KeyboardInterrupt, Terminated) as stop:
+            word, code = ("terminated", 143) if isinstance(stop, Terminated) else ("interrupted", 130)
+            console.say(f"{word}; finished work is kept, and the same command continues from it", level=-1)
+            raise typer.Exit(code) from None
         except BrokenPipeError:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - keeps the interpreter's last flush quiet
             raise typer.Exit(0) from None
@@ -241,12 +171,41 @@ def guarded(function: Callable[P, None]) -> Callable[P, None]:
             known = as_user_error(error)
             if known is None:
                 raise
-            _complain(known)
-            raise typer.Exit(known.exit_code) from None
+            _exit(known)
 
+    flags = [flag for p in parameters for flag in (_flags(p.annotation) if p.name in groups else [p])]
+    wrapper.__signature__ = signature.replace(parameters=flags)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {flag.name: flag.annotation for flag in flags}
     paragraphs = (function.__doc__ or "").split("\n\n")
     wrapper.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal breaks lines
     return wrapper
+
+
+def _flags(group: Any) -> Iterator[inspect.Parameter]:
+    """The flags of the fields of a dataclass."""
+    hints = typing.get_type_hints(group)
+    for field in dataclasses.fields(group):
+        annotation, default = _SHARED.get(field.name), None if field.name == "settings" else field.default
+        if "shown" in field.metadata:
+            names = field.metadata["flags"] or (f"--{field.name.replace('_', '-')}",)
+            kind = (field.metadata["command_line"] or (hints[field.name], None))[0]
+            annotation = Annotated[kind, typer.Option(*names, **field.metadata["shown"])]
+        yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _value(field: dataclasses.Field[Any], given: Any) -> Any:
+    if field.name == "settings":
+        return parse_set(given)
+    _, read = field.metadata.get("command_line") or (None, lambda same: same)
+    return given if given is None else read(given)
+
+
+def _exit(error: CcrError) -> NoReturn:
+    """Prints an error of the user's, and ends with its exit code."""
+    console.say(f"error: {error.message}", level=-1, style="bold red")
+    if error.hint:
+        console.say(f"  try: {error.hint}", level=-1)
+    raise typer.Exit(error.exit_code) from None
 
 
 @contextmanager
@@ -263,12 +222,6 @@ def first_speaks() -> Iterator[None]:
         with suppress(Terminated):
             time.sleep(10)
         raise typer.Exit(error.exit_code) from None
-
-
-def _complain(error: CcrError) -> None:
-    console.say(f"error: {error.message}", level=-1, style="bold red")
-    if error.hint:
-        console.say(f"  try: {error.hint}", level=-1)
 
 
 def show_plans(plans: Sequence[Planned], as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,17 +17,14 @@ if TYPE_CHECKING:
 
 @c.guarded
 def compare(
-    artifacts: c.Artifacts = None,
+    *,
     every: Annotated[
         bool,
         typer.Option(
             "--all", help="Also compare source-language queries, fused queries and further readings of a model."
         ),
     ] = False,
-    workspace: c.WorkspaceOption = Path("."),
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.ListCall,
 ) -> None:
     """Test whether one system is better than another on the same queries, and by how much.
 
@@ -37,12 +33,11 @@ def compare(
     computed over items; all queries of an item stay together. The table goes to standard output, the verdict in words
     to standard error; -v adds signatures, and standard deviations in TSV.
     """
-    c.setup(quiet, verbose)
-    inputs = c.inputs_from(workspace, artifacts)
+    inputs = call.inputs()
     from ccr_cli.stages.evaluate.compare import compare as stage
 
     comparisons = stage(inputs, every=every)
-    if json:
+    if call.json:
         c.show_json({"comparisons": [_facts(comparison) for comparison in comparisons]})
     elif sys.stdout.isatty():
         for comparison in comparisons:
@@ -52,12 +47,12 @@ def compare(
             for signature in dict.fromkeys(comparison.signatures):
                 console.say(signature, level=1, style="dim")
     else:
-        columns = _COLUMNS if verbose else _NARROW
-        rows = [[row[name] for name in columns] for cmp in comparisons for row in _plain(cmp, 6 if verbose else 4)]
+        columns = _COLUMNS if call.verbose else _NARROW
+        rows = [[row[name] for name in columns] for cmp in comparisons for row in _plain(cmp, 6 if call.verbose else 4)]
         c.show_table(columns, rows)
     for comparison in comparisons:
         console.say(f"{comparison.what}: {comparison.words()}")
-    if not json and any(line.p_holm is None for comparison in comparisons for line in comparison.lines):
+    if not call.json and any(line.p_holm is None for comparison in comparisons for line in comparison.lines):
         console.say("p is - for a median, which is no sum over items whose signs could be flipped; see its interval")
     headlines = [comparison.lines[0] for comparison in comparisons]
     if any(value.seeds == 1 for line in headlines for value in (line.first, line.second)):

@@ -17,9 +17,7 @@ from ccr_cli.stages.diagnose.options import DiagnoseOptions
 
 
 @c.guarded
-@c.takes(DiagnoseOptions)
 def diagnose(
-    artifacts: c.Artifacts = None,
     *,
     options: DiagnoseOptions,
     worst: Annotated[
@@ -38,11 +36,7 @@ def diagnose(
             "ccr translate --only.",
         ),
     ] = None,
-    workspace: c.WorkspaceOption = Path("."),
-    dry_run: c.DryRun = False,
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.BuildCall,
 ) -> None:
     """Find the training pairs that a model considers mismatched.
 
@@ -50,8 +44,7 @@ def diagnose(
     its values after each epoch, the most suspicious pairs first, and precision and recall where synthetic noise gives
     the truth. Of several runs it writes one diagnosis each.
     """
-    c.setup(quiet, verbose)
-    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    inputs = call.inputs()
     from ccr_cli.artifacts import diagnosis
     from ccr_cli.commands.show import show_summary
     from ccr_cli.data import pairs_file as pairs_file
@@ -77,7 +70,7 @@ def diagnose(
             show_summary(made[-1])
         for parent in trained.parents:
             inputs.parent(trained, parent.kind)
-    if dry_run:
+    if call.dry_run:
         raise inputs.workspace.planned[-1]
     for artifact in inputs.named:
         inputs.note(artifact)
@@ -90,8 +83,8 @@ def diagnose(
         write_sheet(sheet, rows, made[0], data)
         console.say(f"  the sheet: {sheet}")
     if worst is None:
-        c.emit(inputs, made, json)
-    elif json:
+        c.emit(inputs, made, call.json)
+    elif call.json:
         c.show_json({"diagnosis": str(made[0].path), "worst": [_facts(row) for row in rows]})
     else:
         columns = terminal_columns(rows) if sys.stdout.isatty() else SHOWN

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,9 +15,7 @@ from ccr_cli.stages.evaluate.options import EvaluationOptions
 
 
 @c.guarded
-@c.takes(EvaluationOptions)
 def evaluate(
-    artifacts: c.Artifacts = None,
     *,
     options: EvaluationOptions,
     ensemble: Annotated[
@@ -28,11 +25,7 @@ def evaluate(
     device: c.Device = "auto",
     name: c.Name = None,
     force: c.Force = False,
-    workspace: c.WorkspaceOption = Path("."),
-    dry_run: c.DryRun = False,
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.BuildCall,
 ) -> None:
     """Measure retrieval in both directions, with a signature for every score.
 
@@ -40,9 +33,8 @@ def evaluate(
     MeanR, mAP and SumR, in the target language and in English. Of several runs it writes one evaluation each, or with
     --ensemble one of all. The table goes to standard error, the path to standard output.
     """
-    c.setup(quiet, verbose)
     options.check()
-    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    inputs = call.inputs()
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.evaluate.stage import evaluate as stage
 
@@ -65,9 +57,9 @@ def evaluate(
             if len(runs) > len(members):
                 say(f"{members[0].name}:")
             show_summary(evaluations[-1])
-    if dry_run:
+    if call.dry_run:
         raise inputs.workspace.planned[-1]
-    c.emit(inputs, evaluations, json)
+    c.emit(inputs, evaluations, call.json)
 
 
 EPILOG = c.examples(

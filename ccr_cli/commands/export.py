@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,25 +12,20 @@ from ccr_cli.commands import common as c
 
 @c.guarded
 def export(
-    artifacts: c.Artifacts = None,
+    *,
     onnx: Annotated[
         bool, typer.Option("--onnx", help="Also write the text side as ONNX (transformers text encoders only).")
     ] = False,
     name: c.Name = None,
     force: c.Force = False,
-    workspace: c.WorkspaceOption = Path("."),
-    dry_run: c.DryRun = False,
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.BuildCall,
 ) -> None:
     """Write a run as a folder that works without ccr.
 
     sentence-transformers loads a run with a transformers text encoder; any other needs only numpy. The model card
     holds the results of the given evaluations, or else of all evaluations of the run in the workspace.
     """
-    c.setup(quiet, verbose)
-    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    inputs = call.inputs()
     from ccr_cli.stages.export.stage import export as stage
 
     trained = inputs.one("run", "", hint="ccr train --method uml")
@@ -41,7 +35,7 @@ def export(
     layout = any(entry.path.endswith("modules.json") for entry in made.files)
     reader = "load it with sentence-transformers" if layout else "use it with its encode.py"
     console.say(f"  {reader}; see {made.path / 'README.md'}")
-    c.emit(inputs, [made], json)
+    c.emit(inputs, [made], call.json)
 
 
 EPILOG = c.examples(

@@ -14,10 +14,8 @@ from ccr_cli.stages.extract.options import ExtractOptions
 
 
 @c.guarded
-@c.takes(ExtractOptions)
 def extract(
     context: typer.Context,
-    artifacts: c.Artifacts = None,
     *,
     options: ExtractOptions,
     from_: Annotated[
@@ -65,11 +63,7 @@ def extract(
     ] = None,
     executor: c.Executor = "local",
     parts: c.Parts = None,
-    workspace: c.WorkspaceOption = Path("."),
-    dry_run: c.DryRun = False,
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.BuildCall,
 ) -> None:
     """Turn media into features with a frozen encoder.
 
@@ -77,8 +71,7 @@ def extract(
     the exit code is 3. --from imports ready-made features, matched by item id; --concat joins features artifacts of one
     data set side by side.
     """
-    c.setup(quiet, verbose)
-    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    inputs = call.inputs()
     result: dict[str, Any] = {"max_failed": options.max_failed, "name": options.name, "force": options.force}
     if concat:
         _refuse_others(context, "--concat", _ALWAYS)
@@ -99,9 +92,9 @@ def extract(
 
         ray = on_ray(executor, parts, shard)
         part = None if shard is None else parse_part(shard)
-        if part is not None and not dry_run:
+        if part is not None and not call.dry_run:
             counts = extract_part(inputs, options, part)
-            if json:
+            if call.json:
                 read = [*map(c._facts, inputs.read)]
                 c.show_json({"read": read, "made": [], "shard": shard, "extracted": counts})
             return
@@ -116,7 +109,7 @@ def extract(
     for artifact in inputs.named:
         if artifact.id != made.id:
             inputs.note(artifact)
-    c.emit(inputs, [made], json)
+    c.emit(inputs, [made], call.json)
 
 
 _ALWAYS = frozenset(

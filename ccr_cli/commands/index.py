@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ccr_cli.commands import common as c
 from ccr_cli.stages.search.options import IndexOptions
 
 
 @c.guarded
-@c.takes(IndexOptions)
 def index(
-    artifacts: c.Artifacts = None,
     *,
     options: IndexOptions,
-    workspace: c.WorkspaceOption = Path("."),
-    dry_run: c.DryRun = False,
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.BuildCall,
 ) -> None:
     """Build a search index, for galleries of hundreds of thousands of items.
 
     Writes an artifact with a FAISS index and its recall against exact search. `ccr search` uses it with --index, or if
     it is among the artifacts.
     """
-    c.setup(quiet, verbose)
-    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    inputs = call.inputs()
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.search.build_index import index as stage
 
     made = stage(inputs, options)
     show_summary(made)
-    c.emit(inputs, [made], json)
+    c.emit(inputs, [made], call.json)
 
 
 EPILOG = c.examples(

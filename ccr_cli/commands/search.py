@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -13,6 +14,7 @@ import typer
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
+from ccr_cli.stages.search.options import SearchOptions
 
 if TYPE_CHECKING:
     from ccr_cli.stages.search.stage import Answer
@@ -27,16 +29,13 @@ def search(
             show_default=False,
         ),
     ] = None,
-    artifacts: c.Artifacts = None,
+    *,
     image: Annotated[Path | None, typer.Option("--image", help="Search with a picture instead of words.")] = None,
     queries: Annotated[
         Path | None,
         typer.Option("--queries", help="Search with every line of a text file; `-` reads standard input."),
     ] = None,
-    find: c.Find = None,
-    lang: c.SearchedLang = None,
-    split: c.SearchedSplit = None,
-    index: c.ByIndex = False,
+    options: SearchOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Number of results.")] = 5,
     sheet: Annotated[
         Path | None, typer.Option("--sheet", help="Write the results with their pictures to a .html or .png file.")
@@ -44,35 +43,31 @@ def search(
     open_: Annotated[
         bool, typer.Option("--open", help="Open the sheet in the browser (a temporary one without --sheet).")
     ] = False,
-    device: c.Device = "auto",
-    workspace: c.WorkspaceOption = Path("."),
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query, one per line.")] = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.Call,
 ) -> None:
     """Search a run's items, or their captions, with words or a picture.
 
     Prints the best results with their similarity and the query's uncertainty: a table on a terminal, else TSV. The
     vectors of the searched items are computed once and cached in the workspace's folder .cache.
     """
-    c.setup(quiet, verbose)
     if image is not None or queries is not None:
-        if query not in (None, "-") and not any(Path(folder, str(query)).exists() for folder in (".", workspace)):
+        if query not in (None, "-") and not any(Path(folder, str(query)).exists() for folder in (".", call.workspace)):
             other = "--image" if image is not None else "--queries"
             raise UsageError(f"search with {query!r} or with {other}, not both ({query!r} is no artifact)")
-        artifacts, query = [*([] if query is None else [query]), *(artifacts or [])], None
+        call, query = replace(call, artifacts=[*([] if query is None else [query]), *(call.artifacts or [])]), None
     if (query is None) + (image is None) + (queries is None) != 2:
         raise UsageError("search with words, --image or --queries: exactly one of them", hint='ccr search "gato"')
-    if queries == Path("-") and "-" in (artifacts or []):
+    if queries == Path("-") and "-" in (call.artifacts or []):
         raise UsageError("standard input cannot bring both artifacts and queries")
     if sheet is not None and sheet.suffix not in (".html", ".png"):
         raise UsageError(f"--sheet writes .html or .png, not {sheet.name!r}")
-    inputs = c.inputs_from(workspace, artifacts)
+    inputs = call.inputs()
     with ExitStack() as stack:
         lines = None if queries is None else _lines(_opened(queries, stack), queries)
         from ccr_cli.stages.search.stage import for_sheet, open_searcher
 
-        searcher = open_searcher(inputs, split=split, find=find, lang=lang, device=device, index=index)
+        searcher = open_searcher(inputs, options)
         if image is not None:
             answers: Iterable[Answer] = iter([searcher.file(image, top)])
         elif lines is not None:

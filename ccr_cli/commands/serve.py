@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,31 +10,22 @@ import typer
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import Terminated, UnavailableError
-from ccr_cli.stages.search.options import ServerOptions
+from ccr_cli.stages.search.options import SearchOptions, ServerOptions
 
 
 @c.guarded
-@c.takes(ServerOptions)
 def serve(
-    artifacts: c.Artifacts = None,
     *,
-    find: c.Find = None,
-    lang: c.SearchedLang = None,
-    split: c.SearchedSplit = None,
-    index: c.ByIndex = False,
+    searched: SearchOptions,
     options: ServerOptions,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    device: c.Device = "auto",
-    workspace: c.WorkspaceOption = Path("."),
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.Call,
 ) -> None:
     """Serve search over HTTP, with a web page.
 
     Prints its address and serves until it is stopped. Only this machine can reach it, unless --host says otherwise;
     then requests must send a token.
     """
-    c.setup(quiet, verbose)
     for package in ("fastapi", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise UnavailableError(
@@ -46,8 +36,8 @@ def serve(
     from ccr_cli.stages.search.stage import open_searcher
 
     access_rules(options)
-    inputs = c.inputs_from(workspace, artifacts)
-    searcher = open_searcher(inputs, split=split, find=find, lang=lang, device=device, index=index)
+    inputs = call.inputs()
+    searcher = open_searcher(inputs, searched)
 
     def ready(address: str) -> None:
         print(address, flush=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
@@ -54,29 +53,25 @@ def show_table(table: Table) -> None:
 
 @c.guarded
 def show(
-    artifacts: c.Artifacts = None,
-    workspace: c.WorkspaceOption = Path("."),
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    *,
+    call: c.ListCall,
 ) -> None:
     """List the artifacts of the workspace, or summarise the given ones.
 
     The list follows the pipeline, newest first within each kind, with the main options and the outcome of each
     artifact. For a given artifact, ccr prints its path and repeats the summary of the command that made it.
     """
-    c.setup(quiet, verbose)
-    inputs = c.inputs_from(workspace, artifacts)
+    inputs = call.inputs()
     from ccr_cli.stages.report.workspace_list import contents
 
-    if not json and inputs.named:
+    if not call.json and inputs.named:
         printed: set[str] = set()
         for artifact in inputs.named:
             print(artifact.path, flush=True)
             show_summary(artifact, printed)
         return
     entries = contents(inputs.workspace, inputs.named or None)
-    if json:
+    if call.json:
         c.show_json({"artifacts": [_facts(entry) for entry in entries]})
     elif entries:
         _list(inputs.workspace, entries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,10 +13,8 @@ from ccr_cli.stages.train.options import TrainingOptions
 
 
 @c.guarded
-@c.takes(TrainingOptions)
 def train(
     context: typer.Context,
-    artifacts: c.Artifacts = None,
     *,
     options: TrainingOptions,
     sweep: Annotated[
@@ -38,11 +35,7 @@ def train(
             show_default=False,
         ),
     ] = None,
-    workspace: c.WorkspaceOption = Path("."),
-    dry_run: c.DryRun = False,
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.BuildCall,
 ) -> None:
     """Train a method on visual items, captions and their translations.
 
@@ -50,11 +43,10 @@ def train(
     command resumes a stopped run from its last saved step. Without --noise no pairs are mismatched on purpose. With
     --sweep it trains a run for each combination of values and skips those that are complete.
     """
-    c.setup(quiet, verbose)
     with c.first_speaks():
         options.check()
         registry.check("methods", options.method)
-    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    inputs = call.inputs()
     from ccr_cli.commands.show import show_summary
     from ccr_cli.commands.sweep import train_sweep
     from ccr_cli.stages.shared.options import list_options, list_presets
@@ -68,14 +60,14 @@ def train(
     if sweep:
         fixed = {key: f"--set {key}" for key in options.settings} | _flags_given(context)
         with c.first_speaks():
-            train_sweep(inputs, options, read_axes(sweep, fixed), shard, json)
+            train_sweep(inputs, options, read_axes(sweep, fixed), shard, call.json)
         return
     if shard is not None:
         raise UsageError("--shard goes with --sweep: one run is not divided", hint="ccr train --sweep seed=0,1,2")
     trained = train_together(inputs, options)
     if trained is not None:  # only the first of torchrun's processes prints
         show_summary(trained)
-        c.emit(inputs, [trained], json)
+        c.emit(inputs, [trained], call.json)
 
 
 def _flags_given(context: typer.Context) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -17,9 +16,7 @@ from ccr_cli.stages.translate.options import TranslateOptions
 
 
 @c.guarded
-@c.takes(TranslateOptions)
 def translate(
-    artifacts: c.Artifacts = None,
     *,
     options: TranslateOptions,
     shard: Annotated[
@@ -47,23 +44,18 @@ def translate(
     executor: c.Executor = "local",
     parts: c.Parts = None,
     cache: c.Cache = None,
-    workspace: c.WorkspaceOption = Path("."),
-    dry_run: c.DryRun = False,
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    call: c.BuildCall,
 ) -> None:
     """Machine-translate the captions of a data set.
 
     Reads a dataset and writes a translation for each --lang (and a noise artifact for each --noise). Captions that
     could not be translated are recorded in failures.jsonl and the exit code is 3.
     """
-    c.setup(quiet, verbose)
     if not options.lang and not noise and options.only is None:
         raise UsageError("which language? give --lang", f"ccr translate --lang es{' --back' if options.back else ''}")
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
-    inputs = c.inputs_from(workspace, artifacts, dry_run=dry_run)
+    inputs = call.inputs()
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import on_ray
     from ccr_cli.stages.train.sources import make_noise
@@ -83,14 +75,14 @@ def translate(
     if ray and options.only is not None:
         raise UsageError("--only translates few captions, which a cluster does not share", hint="leave --executor out")
     part = part_of(shard, jobs, noise=bool(noise))
-    if part is not None and not dry_run:
+    if part is not None and not call.dry_run:
         translated: dict[str, dict[str, int]] = {}
 
         def work(job: TranslateOptions) -> None:
             translated[job.lang] = translate_part(inputs, job, part)
 
         error = each_language(jobs, work)
-        if json:
+        if call.json:
             c.show_json({"read": [*map(c._facts, inputs.read)], "made": [], "shard": shard, "translated": translated})
         if error is not None:
             raise error
@@ -118,16 +110,16 @@ def translate(
             show_summary(made[-1], signatures)
 
     error = each_language(jobs, make)
-    if error is None and not dry_run:
-        c.emit(inputs, made, json)
+    if error is None and not call.dry_run:
+        c.emit(inputs, made, call.json)
     elif error is None:
         raise inputs.workspace.planned[-1]
     else:
         if inputs.workspace.planned:
-            c.show_plans(inputs.workspace.planned, as_json=json)
+            c.show_plans(inputs.workspace.planned, as_json=call.json)
         elif made:
             with suppress(typer.Exit):  # the exit code of failed captions: the error counts more
-                c.emit(inputs, made, json)
+                c.emit(inputs, made, call.json)
         raise error
 
 

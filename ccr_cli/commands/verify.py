@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
 from ccr_cli import console
@@ -13,17 +11,14 @@ from ccr_cli.errors import ArtifactError
 
 @c.guarded
 def verify(
-    artifacts: c.Artifacts = None,
-    workspace: c.WorkspaceOption = Path("."),
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    *,
+    call: c.Call,
 ) -> None:
     """Check every file of an artifact against its hash, and every parent against its id.
 
     Checks all artifacts of the workspace if none is named. Exits with 4 if something is wrong.
     """
-    c.setup(quiet, verbose)
-    inputs = c.inputs_from(workspace, artifacts)
+    inputs = call.inputs()
     from ccr_cli.artifacts.base import load
     from ccr_cli.artifacts.base import verify as check
 

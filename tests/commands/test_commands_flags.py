@@ -36,7 +36,7 @@ def run(*arguments: str) -> tuple[int, Any]:
     program, caught = typer.Typer(), []
 
     @program.command()
-    @common.takes(Options)
+    @common.guarded
     def command(*, options: Options, other: str = "") -> None:
         caught.append((options, other))
 

@@ -27,6 +27,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.stages.search.options import SearchOptions
 from ccr_cli.stages.search.server import MOST_PIXELS, Service
 from ccr_cli.stages.search.stage import open_searcher
 from ccr_cli.stages.shared.inputs import Inputs
@@ -371,7 +372,7 @@ def test_features_of_others_leave_words_alone(workspace: Chain, tmp_path: Path) 
     source = in_npz(tmp_path / "mine", rows)
     feats = toy.ok("extract", data.artifact.path, "--from", source, workspace=workspace.root).made
     toy.ok("train", feats.path, "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=workspace.root)
-    service = Service(open_searcher(Inputs(Workspace(workspace.root)), device="cpu"))
+    service = Service(open_searcher(Inputs(Workspace(workspace.root)), SearchOptions(device="cpu")))
     assert service.about()["pictures"] is False
     assert len(asyncio.run(service.text("rojo", 3, "es"))["hits"]) == 3
     with pytest.raises(HTTPException) as refusal:

@@ -23,7 +23,8 @@ from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import CrossAttention, EmbeddingMap, ExampleHit, ExampleSearch, ModelInternals
-from ccr_cli.stages.search.stage import Searcher, SearchOptions, search
+from ccr_cli.stages.search.options import SearchOptions
+from ccr_cli.stages.search.stage import Searcher
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.labels import knows_truth
@@ -137,7 +138,8 @@ def sample_searches(inputs: Inputs, count: int, *, split: str = "test", device: 
         if queries.empty:
             continue
         glosses = captions.of(captions.source_lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
-        answers = search(inputs, trained, list(queries["text"]), split=split, top=TOP, device=device)
+        searcher = Searcher(inputs, trained, SearchOptions(split=split, device=device).filled())
+        answers = searcher.texts(list(queries["text"]), TOP)
         for answer, item in zip(answers, queries["item_id"], strict=True):
             hits = [ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits]
             gloss_lang = captions.source_lang if item in glosses.index else ""
@@ -301,7 +303,7 @@ def _pictures(
     if not ids:
         return []
     chosen = [ids[row] for row in _draw("pictures", lang, len(ids), count)]
-    searcher = Searcher(inputs, trained, SearchOptions(split, "captions", lang, device))
+    searcher = Searcher(inputs, trained, SearchOptions("captions", lang, split, device=device).filled())
     needs = load_method(trained, choose_device(device))[0].config.needs()
     visual, known = read_visuals(inputs.parent(trained, "features"), chosen, needs)
     examples = []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,8 +22,8 @@ from ccr_cli.console import warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.search.faiss_index import TYPES, Index, exact, faiss, recall
-from ccr_cli.stages.search.options import IndexOptions
-from ccr_cli.stages.search.stage import Searcher, SearchOptions, choose_run, sources
+from ccr_cli.stages.search.options import IndexOptions, SearchOptions
+from ccr_cli.stages.search.stage import Searcher, choose_run, sources
 from ccr_cli.stages.shared.inputs import Inputs
 
 AT = 10
@@ -33,26 +32,17 @@ QUERIES = 1000
 
 
 def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
-    """Builds an index of what a run searches.
+    """Builds an index of what a run searches: of its own data set, or of another one with features of its encoder.
 
     Queries use the least effort that reaches the required recall on one half of the sample queries; the recorded
     recall is measured on the other half. Sample queries are human captions of validation and test items if items are
     searched, and pictures if captions are.
 
-    Args:
-        inputs: Where the run's parents are, or another data set with features of the run's encoder.
-        options: The run's language, what to search, how to build the index.
-
-    Returns:
-        The index.
-
     Raises:
         UnavailableError: If FAISS is not installed.
-        UsageError: If the type is unknown or the recall out of range.
+        UsageError: If an option is unknown or the recall out of range.
     """
-    searched = SearchOptions(
-        None if options.split == "all" else options.split, options.find, options.lang, options.device
-    )
+    searched = SearchOptions(options.find, options.lang, options.split, device=options.device).filled()
     trained = choose_run(inputs, options.lang)
     if options.kind not in TYPES:
         raise UsageError(f"unknown --type {options.kind!r}; it is {' or '.join(TYPES)}")
@@ -60,24 +50,22 @@ def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
         raise UsageError(f"--recall {options.recall:g} is not above 0 and at most 1")
     faiss()
     request = {
-        "split": searched.split,
-        "find": searched.find,
-        "lang": searched.lang if searched.find == "captions" else None,
+        "split": None if options.split == "all" else options.split,
+        "find": options.find,
+        "lang": options.lang if options.find == "captions" else None,
         "type": options.kind,
         "recall": options.recall,
     }
     usual = {**request, "find": "items", "lang": None, "recall": IndexOptions.recall}
     data, feats = sources(inputs, trained)
     other = [data.name] if data.id != trained.parent("dataset").id else []
-    return build_artifact(
-        inputs.workspace,
-        "index",
-        options.name or stem("-".join([trained.name, *other, options.split, options.kind]), request, usual),
-        request,
-        [trained, data, feats],
-        write=lambda site: _build(site, Searcher(inputs, trained, searched), options),
-        force=options.force,
-    )
+    name = options.name or stem("-".join([trained.name, *other, options.split, options.kind]), request, usual)
+
+    def write(site: Build) -> dict[str, int]:
+        return _build(site, Searcher(inputs, trained, searched), options)
+
+    parents = [trained, data, feats]
+    return build_artifact(inputs.workspace, "index", name, request, parents, write=write, force=options.force)
 
 
 def _build(build: Build, searcher: Searcher, options: IndexOptions) -> dict[str, int]:
@@ -95,16 +83,11 @@ def _build(build: Build, searcher: Searcher, options: IndexOptions) -> dict[str,
         if reached >= options.recall:
             break
     else:
-        warn(
-            f"even the greatest effort, {index.effort}, reaches a recall of only {reached:.3f}, not {options.recall:g}"
-        )
+        only = f"reaches a recall of only {reached:.3f}, not {options.recall:g}"
+        warn(f"even the greatest effort, {index.effort}, {only}")
     best_QK = exact(measuring_QD, rows_VD, k)
-    about: dict[str, Any] = {
-        "type": options.kind,
-        "effort": index.effort,
-        "recall": {"at": k, "value": recall(index, measuring_QD, rows_VD, best_QK), "queries": len(measuring_QD)},
-        "measured_on": source,
-    }
+    measured = {"at": k, "value": recall(index, measuring_QD, rows_VD, best_QK), "queries": len(measuring_QD)}
+    about = {"type": options.kind, "effort": index.effort, "recall": measured, "measured_on": source}
     build.environment["query_ms"] = _milliseconds(lambda q_1D: index.nearest(q_1D, k), measuring_QD)
     build.environment["exact_query_ms"] = _milliseconds(lambda q_1D: exact(q_1D, rows_VD, k), measuring_QD)
     index.write(build.folder / "index.faiss")
@@ -140,8 +123,6 @@ def _queries(searcher: Searcher) -> tuple[Tensor, str]:
 
 def _sample(values: list[str]) -> list[str]:
     if len(values) < 2:
-        raise UsageError(
-            f"recall cannot be measured: the data set has {len(values)} captions or pictures to search with"
-        )
+        raise UsageError(f"recall cannot be measured with {len(values)} captions or pictures to search with")
     order = np.random.default_rng(derive(0, "queries of an index")).permutation(len(values))[:QUERIES]
     return [values[at] for at in order]

@@ -1,21 +1,52 @@
-"""The options of `ccr index` and `ccr serve`, declared once: a field is a flag."""
+"""The options of `ccr search`, `ccr index` and `ccr serve`: a field is a flag, in the order of the help."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.options import option
+
+FINDS = ("items", "captions")
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """What is searched."""
+
+    find: str | None = option(None, "What to search: items or captions.", show_default="items")
+    lang: str | None = option(
+        None, "Use a run trained on this language; with --find captions, search only its captions."
+    )
+    split: str | None = option(None, "Items to search: train, val, test or all.", show_default="test, or the index's")
+    index: bool = option(False, "Use the workspace's index of the run (or name an index as an artifact).")
+    device: str = "auto"
+
+    def filled(self) -> SearchOptions:
+        """The options with their defaults.
+
+        Raises:
+            UsageError: If a value is unknown.
+        """
+        from ccr_cli.data.splits import SPLITS
+
+        options = replace(self, find=self.find or "items", split=self.split or "test")
+        if options.find not in FINDS:
+            raise UsageError(f"unknown --find {options.find!r}; it is {' or '.join(FINDS)}")
+        if options.split not in ("all", *SPLITS):
+            raise UsageError(f"unknown split {options.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
+        return options
 
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """The options of `ccr index`, in the order of its help."""
+    """The options of `ccr index`."""
 
     split: str = option("test", "Items to search: train, val, test or all.")
     find: str = option("items", "What to search: items or captions.")
     lang: str | None = option(
-        None, "Use a run that knows this language; with --find captions, search its captions only."
+        None, "Use a run trained on this language; with --find captions, index only its captions."
     )
     kind: str = option("ivf", "Kind of index: ivf (cells) or hnsw (graph).", "--type")
     recall: float = option(0.99, "Fraction of the ten most similar entries that queries must find (above 0, up to 1).")
@@ -26,11 +57,13 @@ class IndexOptions:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Where `ccr serve` listens, and its limits, in the order of its help."""
+    """Where `ccr serve` listens, and its limits."""
 
     host: str = option("127.0.0.1", "Address to listen on.")
     port: int = option(8000, "Port to listen on; 0 takes a free one.", min=0, max=65535)
-    token_file: Path | None = option(None, "File with the token that requests must send; required with --host.")
+    token_file: Path | None = option(
+        None, "File with the token that requests must send; required if --host admits other machines."
+    )
     allow_host: tuple[str, ...] = option(
         (), "Also accept this Host name, e.g. a proxy's; repeat for more.", command_line=(list[str] | None, tuple)
     )

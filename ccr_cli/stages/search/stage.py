@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -20,10 +21,11 @@ from ccr_cli.artifacts import base, dataset, run
 from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.frames import Frames
-from ccr_cli.data.splits import SPLITS, items_of
+from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.faiss_index import Index
+from ccr_cli.stages.search.options import SearchOptions
 from ccr_cli.stages.search.picture_query import PictureEncoder
 from ccr_cli.stages.search.vector_cache import Vectors, cached
 from ccr_cli.stages.search.vocabulary import vocabulary_of
@@ -33,36 +35,10 @@ from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.pixels import EncoderInput, encoder_input
 from ccr_cli.stages.shared.triplets import read_visuals
 
-FINDS = ("items", "captions")
 ENTRIES = 1 << 25
 """Similarities that are held in memory at once."""
 BATCH = 256
 """Queries that are answered together."""
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """What is searched, and where."""
-
-    split: str | None = "test"
-    """Items to search; None for all."""
-    find: str = "items"
-    """`items`, or `captions` of them."""
-    lang: str | None = None
-    """Language of the captions to search; None: every language that the run knows."""
-    device: str = "auto"
-    """`auto`, `cpu` or `cuda`."""
-
-    def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            UsageError: If a value is unknown.
-        """
-        if self.find not in FINDS:
-            raise UsageError(f"unknown --find {self.find!r}; it is {' or '.join(FINDS)}")
-        if self.split not in (None, *SPLITS):
-            raise UsageError(f"unknown split {self.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
 
 
 @dataclass(frozen=True)
@@ -101,32 +77,17 @@ Nearest = tuple[Tensor, Tensor, float | None]
 """Similarities and numbers of the most similar entries (K,), and the uncertainty of the query."""
 
 
-def open_searcher(
-    inputs: Inputs,
-    *,
-    split: str | None = None,
-    find: str | None = None,
-    lang: str | None = None,
-    device: str = "auto",
-    index: bool = False,
-) -> Searcher:
+def open_searcher(inputs: Inputs, options: SearchOptions | None = None) -> Searcher:
     """Opens the run, and the index if there is one, that the inputs and options name.
-
-    Args:
-        inputs: May hold a run, an index, a data set.
-        split: Items to search, `all` for all; None: the index's, else `test`.
-        find: `items` or `captions`; None: what the index finds, else items.
-        lang: A language that the run must know; if captions are searched, their language.
-        device: `auto`, `cpu` or `cuda`.
-        index: Use the workspace's index of the run if the inputs hold none.
 
     Raises:
         ArtifactError: If there is no such run or index.
-        UsageError: If an option contradicts the index.
+        UsageError: If an option is unknown or contradicts the index.
     """
-    with_index = any(artifact.kind == "index" for artifact in inputs.named)
-    if not (with_index or index):
-        options = SearchOptions(None if split == "all" else split or "test", find or "items", lang, device)
+    options = options or SearchOptions()
+    lang, with_index = options.lang, any(artifact.kind == "index" for artifact in inputs.named)
+    if not (with_index or options.index):
+        options = options.filled()
         return Searcher(inputs, choose_run(inputs, lang), options)
     if with_index and not any(artifact.kind == "run" for artifact in inputs.named):
         chosen = inputs.one("index", "")
@@ -135,20 +96,22 @@ def open_searcher(
         trained = choose_run(inputs, lang)
 
         def fits(candidate: base.Artifact) -> bool:
-            return made_from(trained)(candidate) and (
-                with_index or not any(_contradictions(candidate, split, find, lang))
-            )
+            return made_from(trained)(candidate) and (with_index or not any(_contradictions(candidate, options)))
 
-        flags = {"--split": split, "--find": find, "--lang": lang if find == "captions" else None}
+        flags = {
+            "--split": options.split,
+            "--find": options.find,
+            "--lang": lang if options.find == "captions" else None,
+        }
         text = " ".join(f"{flag} {value}" for flag, value in flags.items() if value)
         what = f"of {trained.name}" + (f" with {text}" if text else "")
         chosen = inputs.one("index", what, fits, hint=f"ccr index {trained.path} {text}".rstrip())
     require_parent(chosen, trained)
-    for flag, value, indexed in _contradictions(chosen, split, find, lang):
+    for flag, value, indexed in _contradictions(chosen, options):
         raise UsageError(f"{chosen.path} indexes {indexed}, not {flag} {value}", hint=f"leave out {flag} or the index")
     if lang and lang not in languages(inputs.workspace, trained):
         raise UsageError(f"{trained.name} does not know the language {lang}")
-    return Searcher(inputs, trained, indexed_by(chosen, device), chosen)
+    return Searcher(inputs, trained, indexed_by(chosen, options.device), chosen)
 
 
 def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
@@ -173,18 +136,16 @@ def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
 def indexed_by(index: base.Artifact, device: str = "auto") -> SearchOptions:
     """The options that an index was built with."""
     request = index.request
-    return SearchOptions(request["split"], request["find"], request["lang"], device)
+    return SearchOptions(request["find"], request["lang"], request["split"] or "all", device=device)
 
 
-def _contradictions(
-    index: base.Artifact, split: str | None, find: str | None, lang: str | None
-) -> Iterator[tuple[str, str, str]]:
+def _contradictions(index: base.Artifact, options: SearchOptions) -> Iterator[tuple[str, str, str]]:
     """The options that contradict an index: flag, value, and the index's own value."""
     built = indexed_by(index)
-    options = [("--split", split, built.split or "all"), ("--find", find, built.find)]
+    values = [("--split", options.split, built.split), ("--find", options.find, built.find)]
     if built.find == "captions":
-        options.append(("--lang", lang, built.lang or "any language"))
-    yield from ((flag, value, own) for flag, value, own in options if value not in (None, own))
+        values.append(("--lang", options.lang, built.lang or "any language"))
+    yield from ((flag, value, str(own)) for flag, value, own in values if value not in (None, own))
 
 
 def sources(
@@ -196,8 +157,7 @@ def sources(
         ArtifactError: If the other data set has no features of the run's encoder, or several.
         UsageError: If an input would not be read.
     """
-    data = inputs.parent(index or trained, "dataset")
-    feats = inputs.parent(index or trained, "features")
+    data, feats = (inputs.parent(index or trained, kind) for kind in ("dataset", "features"))
     others = [a for a in inputs.named if a.kind == "dataset" and a.id != data.id]
     if index is not None and others:
         raise UsageError(f"{index.path} indexes {data.name}, not {others[0].name}", hint="leave one of them out")
@@ -213,7 +173,7 @@ class Searcher:
     Args:
         inputs: Where the run's parents are; another data set among them is searched instead of the run's own.
         trained: The run.
-        options: What to search.
+        options: What to search, `filled`.
         index: An index built with these options (`indexed_by`), which finds the candidates; without it, search is
             exact.
 
@@ -225,16 +185,10 @@ class Searcher:
     """
 
     def __init__(
-        self,
-        inputs: Inputs,
-        trained: base.Artifact,
-        options: SearchOptions | None = None,
-        index: base.Artifact | None = None,
+        self, inputs: Inputs, trained: base.Artifact, options: SearchOptions, index: base.Artifact | None = None
     ) -> None:
-        self.options = options = options or SearchOptions()
         data, self.features = sources(inputs, trained, index)
-        self.data = dataset.read(data)
-        self.trained = trained
+        self.data, self.trained, self.options = dataset.read(data), trained, options
         self._images: dict[str, Path | None] = {}
         self.langs = languages(inputs.workspace, trained)
         self._device = choose_device(options.device)
@@ -247,20 +201,15 @@ class Searcher:
             self._candidates = self._method.uncertainty_candidates()
             self.ids: Sequence[str] = index_artifact.entries(index)
             return
-        about: dict[str, Any] = {"features": self.features.id, "split": options.split, "find": options.find}
+        split = None if options.split == "all" else options.split
+        about: dict[str, Any] = {"features": self.features.id, "split": split, "find": options.find}
         if options.find == "captions":
-            about["langs"] = list(self._caption_langs())
-        embed = self._items if options.find == "items" else self._captions
-        entries = cached(inputs.workspace, trained, about, embed)
-        self.ids = entries.ids
-        self.rows_VD = entries.rows_VD.to(self._device)
+            about["langs"] = list(self._caption_langs)
+        entries = cached(inputs.workspace, trained, about, self._items if options.find == "items" else self._captions)
+        self.ids, self.rows_VD = entries.ids, entries.rows_VD.to(self._device)
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
-        """Searches with words; yields the answers in order, a batch of queries at a time.
-
-        Args:
-            queries: Texts, best in a language that the run was trained on.
-            top: Number of results per query.
+        """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time.
 
         Raises:
             UsageError: If a query is empty.
@@ -270,13 +219,6 @@ class Searcher:
             if not all(query.strip() for query in batch):
                 raise UsageError("the query is empty", hint='ccr search "una cara sonriente"')
             yield from self._answers(batch, self.vectors(batch), top, picture=False)
-
-    def _knows(self, query: str) -> bool:
-        try:
-            return self._vocabulary is None or self._vocabulary.knows(query)
-        except ArtifactError:  # its training data is gone
-            self._vocabulary = None
-            return True
 
     def file(self, path: Path, top: int) -> Answer:
         """Searches with a picture, or a video.
@@ -300,14 +242,13 @@ class Searcher:
         return PictureEncoder(self.features, self._device)
 
     def image(self, item_id: str) -> Path | None:
-        """The media file of an item; None if it has none inside the media root, or does not exist."""
-        return dataset.media_path(self._root, self._media.get(item_id))
+        """The media file of an item; None if it has none inside the media root, or does not exist.
 
-    def _resolved(self, item_id: str) -> Path | None:
-        """`image`, resolved once: resolving a path takes longer than a search."""
-        if item_id not in self._images:
-            self._images[item_id] = self.image(item_id)
-        return self._images[item_id]
+        It is resolved once: resolving a path takes longer than a search.
+        """
+        if item_id not in self._images and item_id in self._media:
+            self._images[item_id] = dataset.media_path(self._root, self._media[item_id])
+        return self._images.get(item_id)
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Vectors of texts (Q, D)."""
@@ -325,6 +266,13 @@ class Searcher:
             pairs = zip(at_K.tolist(), sim_K.tolist(), strict=True)
             hits = [self._hit(place, at, value) for place, (at, value) in enumerate(pairs, 1)]
             yield Answer(name, hits, uncertainty if cross_modal else None, picture, picture or self._knows(name))
+
+    def _knows(self, query: str) -> bool:
+        try:
+            return self._vocabulary is None or self._vocabulary.knows(query)
+        except ArtifactError:  # its training data is gone
+            self._vocabulary = None
+            return True
 
     @torch.no_grad()
     def _all(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
@@ -356,28 +304,31 @@ class Searcher:
     def _hit(self, place: int, at: int, similarity: float) -> Hit:
         entry = self.ids[at]
         if self.options.find == "items":
-            return Hit(place, entry, similarity, self._first_caption.get(entry, ""), self._resolved(entry))
+            return Hit(place, entry, similarity, self._first_caption.get(entry, ""), self.image(entry))
         item_id, text, lang = self._caption[entry]
-        return Hit(place, item_id, similarity, text, self._resolved(item_id), entry, lang)
+        return Hit(place, item_id, similarity, text, self.image(item_id), entry, lang)
+
+    def _of_split(self) -> pd.DataFrame:
+        split, items = str(self.options.split), self.data.items
+        return items if split == "all" else items_of(items, split)
 
     def _items(self) -> Vectors:
         """The items of the split that have features."""
-        items = self.data.items if self.options.split is None else items_of(self.data.items, self.options.split)
+        items = self._of_split()
         if items.empty:
             raise ArtifactError(f"{self.data.name} has no {self.options.split} items")
         return self.visuals(list(items["item_id"]))
 
     def _captions(self) -> Vectors:
         """The captions of the split's items in the languages to search."""
-        items = self.data.items if self.options.split is None else items_of(self.data.items, self.options.split)
-        langs = self._caption_langs()
-        captions = self.data.captions
-        captions = captions[captions["lang"].isin(langs) & captions["item_id"].isin(set(items["item_id"]))]
+        captions, langs, split = self.data.captions, self._caption_langs, self.options.split
+        captions = captions[captions["lang"].isin(langs) & captions["item_id"].isin(set(self._of_split()["item_id"]))]
         if captions.empty:
-            where = f" of its {self.options.split} items" if self.options.split else ""
+            where = "" if split == "all" else f" of its {split} items"
             raise ArtifactError(f"{self.data.name} has no captions{where} in {' or '.join(langs)}")
         return Vectors(list(captions["caption_id"]), self.vectors(list(captions["text"])))
 
+    @property
     def _caption_langs(self) -> tuple[str, ...]:
         return (self.options.lang,) if self.options.lang else self.langs
 
@@ -404,31 +355,18 @@ class Searcher:
         return dataset.media_root(self.data.artifact)
 
 
-def search(
-    inputs: Inputs,
-    trained: base.Artifact,
-    queries: Sequence[str],
-    *,
-    split: str | None = "test",
-    top: int = 5,
-    device: str = "auto",
-) -> list[Answer]:
-    """Searches a run's items with words and returns the answers in order; raises what `Searcher` raises."""
-    return list(Searcher(inputs, trained, SearchOptions(split, device=device)).texts(queries, top))
-
-
 def for_sheet(answers: Sequence[Answer], searcher: Searcher) -> tuple[list[ExampleSearch], str]:
     """The searches of a contact sheet, and its title."""
+    options = searcher.options
     searches = [
         ExampleSearch(
             query=Path(answer.query).name if answer.picture else answer.query,
-            lang=searcher.options.lang or "",
+            lang=options.lang or "",
             results=[ExampleHit(h.item_id, h.caption, h.similarity, h.image, lang=h.lang or "") for h in answer.hits],
             uncertainty=answer.uncertainty,
             image=Path(answer.query) if answer.picture else None,
         )
         for answer in answers
     ]
-    options = searcher.options
-    entries = f"{options.split or 'all'}: {len(searcher.ids):,} {options.find}"
+    entries = f"{options.split}: {len(searcher.ids):,} {options.find}"
     return searches, f"{searcher.data.name}, {entries} · {searcher.trained.name}"

@@ -19,6 +19,7 @@ from ccr_cli.artifacts import index as artifact
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.search.faiss_index import Index, exact, faiss, recall
+from ccr_cli.stages.search.options import SearchOptions
 from ccr_cli.stages.search.stage import open_searcher
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -148,7 +149,7 @@ def test_the_effort_is_the_least_that_reaches_the_recall_asked_for(finished: Cha
 def test_too_few_candidates_have_no_uncertainty(finished: Chain) -> None:
     run = finished.find("run", "uml").path
     made = toy.ok("index", run, "--split", "all", *CPU, workspace=finished.root).made
-    searcher = open_searcher(Inputs.from_paths(Workspace(finished.root), [str(made.path)]), device="cpu")
+    searcher = open_searcher(Inputs.from_paths(Workspace(finished.root), [str(made.path)]), SearchOptions(device="cpu"))
     assert searcher._index is not None and searcher._candidates == 2
     rows_VD = searcher._index.vectors(np.arange(48))
     cells = faiss().IndexIVFFlat(faiss().IndexFlatIP(32), 32, 24, faiss().METRIC_INNER_PRODUCT)

@@ -26,6 +26,7 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.search.options import SearchOptions
 from ccr_cli.stages.search.picture_query import PictureEncoder
 from ccr_cli.stages.search.server import Service
 from ccr_cli.stages.search.stage import open_searcher
@@ -205,7 +206,7 @@ def test_an_encoder_of_clips_is_not_asked_for_pictures(tmp_path: Path) -> None:
     toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root)
     still = io.BytesIO()
     toy.draw("red-ring").save(still, "png")
-    service = Service(open_searcher(Inputs(Workspace(root)), device="cpu"))
+    service = Service(open_searcher(Inputs(Workspace(root)), SearchOptions(device="cpu")))
     assert service.about()["pictures"] is False
     with pytest.raises(HTTPException) as refusal:
         asyncio.run(service.picture(still.getvalue(), 3))

@@ -14,7 +14,8 @@ from toy import Chain
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
-from ccr_cli.stages.search.stage import search as search_stage
+from ccr_cli.stages.search.options import SearchOptions
+from ccr_cli.stages.search.stage import Searcher
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
@@ -59,7 +60,8 @@ def test_a_known_caption_finds_its_item(chain: Chain) -> None:
     trained = list(items_of(dataset.read(chain.find("dataset")).items, "train")["item_id"])
     parts = [item.split("-") for item in trained]
     queries = [f"{toy.SHAPES[shape]} {toy.COLOURS[colour]}" for colour, shape in parts]
-    answers = search_stage(inputs, chain.find("run", "infonce"), queries, split="train", top=5, device="cpu")
+    options = SearchOptions(split="train", device="cpu").filled()
+    answers = list(Searcher(inputs, chain.find("run", "infonce"), options).texts(queries, 5))
     assert [answer.query for answer in answers] == queries
     found = sum(item in [hit.item_id for hit in a.hits] for item, a in zip(trained, answers, strict=True))
     assert found > len(trained) / 2, "chance finds 5 of 24"
