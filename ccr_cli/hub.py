@@ -19,11 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from ccr_cli.console import say
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, redact
 
+T = TypeVar("T")
 PROBE_SECONDS = 3.5
 LOCAL = "local folder"
 _WEIGHTS = "model.safetensors"
@@ -192,9 +193,9 @@ class _PickledError(UnavailableError):
         )
 
 
-def _in_time(call: Callable[[], Any]) -> Any:
+def in_time(call: Callable[[], T], seconds: float = PROBE_SECONDS) -> T:
     """Calls in a thread, as no timeout of a client covers name resolution; raises what `call` does, or TimeoutError."""
-    reply: Future[Any] = Future()
+    reply: Future[T] = Future()
 
     def run() -> None:
         try:
@@ -203,7 +204,7 @@ def _in_time(call: Callable[[], Any]) -> Any:
             reply.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return reply.result(PROBE_SECONDS)
+    return reply.result(seconds)
 
 
 def _check_hub(model: str, revision: str, alternatives: str) -> None:
@@ -212,7 +213,7 @@ def _check_hub(model: str, revision: str, alternatives: str) -> None:
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        info = _in_time(lambda: HfApi().model_info(model, revision=revision, timeout=PROBE_SECONDS))
+        info = in_time(lambda: HfApi().model_info(model, revision=revision, timeout=PROBE_SECONDS))
         suffixes = {Path(entry.rfilename).suffix for entry in info.siblings or []}
     except Exception as error:  # whatever the client raises
         if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code < 500:
@@ -230,7 +231,7 @@ def _conversion(model: str) -> str | None:
 
     pulls = HfApi().get_repo_discussions(model, author=_CONVERTER, discussion_type="pull_request")
     try:
-        candidates = _in_time(lambda: list(pulls))
+        candidates = in_time(lambda: list(pulls))
     except Exception:  # no network, a mirror without pull requests, or they are disabled
         return None
     own = [p for p in candidates if p.author == _CONVERTER and p.title == _CONVERSION]

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from queue import Empty, SimpleQueue
 from typing import Any, Literal
@@ -29,6 +30,7 @@ import requests
 import requests.adapters
 import urllib3
 
+from ccr_cli import hub
 from ccr_cli.errors import redact
 
 _CONNECT_SECONDS = 5.0
@@ -46,13 +48,13 @@ _MESSAGE_KEYS = ("message", "error", "error_msg", "errorMessage", "responseDetai
 class Failure(Exception):
     """Why a request failed, in words without keys that may be shown.
 
-    Args:
-        message: A few words.
-        kind: `temporary`: worth another attempt. `busy`: the same, after a pause of all threads. `unreachable`: no
-            connection. `rejected`: this text fails, others may not. `unsent`: the same, and nothing was sent.
-            `fatal`: every further request would fail.
-        retry_after: Seconds after which the server wants the next request.
+    `kind` is `temporary` (worth another attempt), `busy` (the same, after a pause of all threads), `unreachable` (no
+    connection), `rejected` (this text fails, others may not), `unsent` (the same, and nothing was sent) or `fatal`
+    (every further request would fail).
     """
+
+    in_a_row = 0
+    """Number of consecutive failed requests up to this one."""
 
     def __init__(
         self,
@@ -63,20 +65,7 @@ class Failure(Exception):
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after
-
-
-class CircuitOpen(Exception):
-    """No more requests are sent.
-
-    Args:
-        last: The failure that decided it.
-        in_a_row: Number of consecutive failed requests.
-    """
-
-    def __init__(self, last: Failure, in_a_row: int) -> None:
-        super().__init__(str(last))
-        self.last = last
-        self.in_a_row = in_a_row
+        """Seconds after which the server wants the next request."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +94,6 @@ class Limits:
     """Number of consecutive failed requests that ends the command; captions that the provider rejects do not count."""
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            ValueError: If one is out of range.
-        """
         if min(self.workers, self.breaker) < 1 or self.retries < 0:
             raise ValueError("workers and breaker must be at least 1, retries at least 0")
         if min(self.rate, self.timeout) <= 0 or min(self.backoff, self.max_wait) < 0:
@@ -119,14 +103,10 @@ class Limits:
 
 
 def masker(secrets: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns a function that makes text safe to show: it masks keys, drops URL queries, folds white space and cuts.
-
-    Args:
-        secrets: Keys by the name of their variable.
-    """
+    """Returns a function that makes text safe to show: it masks keys, drops URL queries, folds white space and cuts."""
     forms = {
-        form: f"[{name}]"
-        for name, secret in secrets.items()
+        form: f"[{variable}]"
+        for variable, secret in secrets.items()
         for form in (secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1])
     }
 
@@ -147,19 +127,11 @@ def seconds_of(retry_after: str | None, now: datetime) -> float | None:
         date = email.utils.parsedate_to_datetime(text)
     except (OverflowError, ValueError):
         return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - now).total_seconds())
+    return max(0.0, ((date if date.tzinfo else date.replace(tzinfo=UTC)) - now).total_seconds())
 
 
 def backoff(attempt: int, first: float, chance: float) -> float:
-    """Seconds before the next attempt: doubled each time, up to a minute, less a random part of up to half.
-
-    Args:
-        attempt: Number of attempts so far, from 1.
-        first: Seconds after the first of them.
-        chance: In [0, 1).
-    """
+    """Seconds before the next attempt: doubled after each, up to a minute, less a random part of up to half."""
     return min(_LONGEST_BACKOFF, first * 2.0 ** min(attempt - 1, 32)) * (1.0 - chance / 2.0)
 
 
@@ -190,12 +162,7 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
 
 class Connection:
-    """Sends the requests of one thread.
-
-    Args:
-        timeout: Seconds per request.
-        mask: Makes the server's words safe to show.
-    """
+    """Sends the requests of one thread, each within `timeout` seconds; `mask` makes the server's words safe to show."""
 
     def __init__(self, timeout: float, mask: Callable[[str], str]) -> None:
         self._timeout, self._mask = timeout, mask
@@ -213,39 +180,40 @@ class Connection:
         self._session.close()
 
     def send(self, method: str, url: str, **request: Any) -> requests.Response:
-        """Sends a request and reads the whole reply.
-
-        Args:
-            method: GET or POST.
-            url: The address.
-            request: `params`, `data`, `json` and `headers` of `requests.request`.
+        """Sends a request, with `params`, `data`, `json` and `headers` as for `requests`, and reads the whole reply.
 
         Raises:
             Failure: If there is no reply, or it reports no success.
         """
-        replies: SimpleQueue[requests.Response | Exception] = SimpleQueue()
-        # In a thread: no timeout of requests covers the look-up of the host, or headers that drip in.
-        sending = threading.Thread(target=self._fetch, args=(replies, self._session, method, url, request), daemon=True)
-        sending.start()
-        try:
-            reply = replies.get(timeout=self._timeout)
-        except Empty:
+        try:  # no timeout of requests covers the look-up of the host, or headers that drip in
+            reply = hub.in_time(partial(self._fetch, self._session, method, url, request), self._timeout)
+        except TimeoutError:
             self._adapter.break_off()
             self._open()  # the thread keeps the old session until it ends
             reply = Failure(f"no reply within {self._timeout:g} s")
-        if isinstance(reply, Exception):  # raised here, so that its context does not name URLs
+        if isinstance(reply, Failure):  # raised here, so that its context does not name URLs
             raise reply
-        return self._judge(reply)
+        status, text = reply.status_code, reply.text
+        if 200 <= status < 300:
+            if not text.strip():
+                raise Failure("the reply is empty")
+            return reply
+        words = self._mask(_error_message(text))
+        message = f"HTTP {status}" + (f": {words}" if words else "")
+        if 300 <= status < 400:
+            host = self._mask(urlsplit(reply.headers.get("Location", "")).netloc)
+            raise Failure(f"{message}, a redirect to {host or 'another address'}", "fatal")
+        if status in _FATAL or (status == 400 and _FATAL_WORDS.search(words)):
+            raise Failure(message, "fatal")
+        if status in _REJECTED:
+            raise Failure(message, "rejected")
+        wait = seconds_of(reply.headers.get("Retry-After"), datetime.now(UTC))
+        raise Failure(message, "busy" if status in _BUSY else "temporary", wait)
 
     def _fetch(
-        self,
-        replies: SimpleQueue[requests.Response | Exception],
-        session: requests.Session,
-        method: str,
-        url: str,
-        request: Mapping[str, Any],
-    ) -> None:
-        """Puts the whole reply, or what went wrong, into the queue."""
+        self, session: requests.Session, method: str, url: str, request: dict[str, Any]
+    ) -> requests.Response | Failure:
+        """Returns the whole reply, or what went wrong by its type: the message of requests may hold the URL."""
         timeouts = (min(_CONNECT_SECONDS, self._timeout), self._timeout)
         try:
             with session.request(
@@ -255,53 +223,24 @@ class Connection:
                 for block in response.iter_content(65536):
                     body += block
                     if len(body) > _LARGEST_REPLY:
-                        raise Failure("the reply is too large")
-            response._content = body
-            if "charset" not in response.headers.get("Content-Type", "").lower():
-                response.encoding = "utf-8"
-            replies.put(response)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
-            replies.put(self._transport_failure(error))
-        except Exception as error:
-            replies.put(error)
-
-    def _transport_failure(self, error: Exception) -> Failure:
-        """Describes an exception of requests or urllib3 by its type: its own message may hold the URL."""
-        name, cause = type(error).__name__, error.args[0] if error.args else None
-        if isinstance(error, requests.exceptions.InvalidURL):
+                        return Failure("the reply is too large")
+        except requests.exceptions.InvalidURL:
             return Failure("not a valid address", "fatal")
-        if isinstance(error, requests.exceptions.SSLError):
+        except requests.exceptions.SSLError:
             return Failure("the connection is not secure (TLS)", "unreachable")
-        if isinstance(error, requests.ConnectTimeout | requests.exceptions.ProxyError):
-            return Failure(f"no connection ({name})", "unreachable")
-        if isinstance(error, requests.ConnectionError) and isinstance(cause, urllib3.exceptions.MaxRetryError):
-            return Failure(f"no connection ({type(cause.reason).__name__})", "unreachable")
-        if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError | TimeoutError):
-            return Failure(f"no reply within {self._timeout:g} s")
-        return Failure(f"the connection broke off ({name})")
-
-    def _judge(self, response: requests.Response) -> requests.Response:
-        """The reply, if it reports success.
-
-        Raises:
-            Failure: Otherwise.
-        """
-        status, text = response.status_code, response.text
-        if 200 <= status < 300:
-            if not text.strip():
-                raise Failure("the reply is empty")
-            return response
-        words = self._mask(_error_message(text))
-        message = f"HTTP {status}" + (f": {words}" if words else "")
-        if 300 <= status < 400:
-            host = self._mask(urlsplit(response.headers.get("Location", "")).netloc)
-            raise Failure(f"{message}, a redirect to {host or 'another address'}", "fatal")
-        if status in _FATAL or (status == 400 and _FATAL_WORDS.search(words)):
-            raise Failure(message, "fatal")
-        if status in _REJECTED:
-            raise Failure(message, "rejected")
-        wait = seconds_of(response.headers.get("Retry-After"), datetime.now(UTC))
-        raise Failure(message, "busy" if status in _BUSY else "temporary", wait)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
+            name, cause = type(error).__name__, error.args[0] if error.args else None
+            if isinstance(error, requests.ConnectTimeout | requests.exceptions.ProxyError):
+                return Failure(f"no connection ({name})", "unreachable")
+            if isinstance(error, requests.ConnectionError) and isinstance(cause, urllib3.exceptions.MaxRetryError):
+                return Failure(f"no connection ({type(cause.reason).__name__})", "unreachable")
+            if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError | TimeoutError):
+                return Failure(f"no reply within {self._timeout:g} s")
+            return Failure(f"the connection broke off ({name})")
+        response._content = body
+        if "charset" not in response.headers.get("Content-Type", "").lower():
+            response.encoding = "utf-8"
+        return response
 
 
 def _error_message(text: str) -> str:
@@ -316,22 +255,15 @@ def _error_message(text: str) -> str:
 
 
 class Client:
-    """Sends many texts to one server from several threads.
-
-    Args:
-        limits: Pace and patience, kept from call to call.
-        mask: Makes the server's words safe to show.
-        clock: Monotonic seconds.
-    """
+    """Sends many texts to one server from several threads, at the pace of `limits`, kept from call to call."""
 
     def __init__(
         self, limits: Limits, mask: Callable[[str], str] = str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.limits, self.mask = limits, mask
+        self._clock, self._next, self.lock = clock, clock(), threading.Lock()
         self.answered = False
         """Whether the server has ever replied."""
-        self.lock = threading.Lock()
-        self._clock, self._next = clock, clock()
 
     def connect(self) -> Connection:
         """Opens a connection for one thread, to be closed by it."""
@@ -354,14 +286,10 @@ class Client:
     def map(
         self, texts: Iterable[tuple[int, str]], ask: Callable[[Connection, str], str]
     ) -> Iterator[tuple[int, str | Failure]]:
-        """Yields (position, result or failure) as results come.
-
-        Args:
-            texts: Positions and texts.
-            ask: Sends one text and returns its result, or raises Failure.
+        """Yields the position and the result or failure of each text as `ask` returns or raises it.
 
         Raises:
-            CircuitOpen: After all results that still came.
+            Failure: After all results that still came, where no more requests are sent.
         """
         run = _Run(self, ask)
         for text in texts:
@@ -426,7 +354,7 @@ class _Run:
             else:
                 self.client.answered, self.in_a_row = True, 0
                 return result
-            if self._opens_circuit(failure):
+            if self._ends_with(failure):
                 return None
             delay = failure.retry_after
             if delay is None:
@@ -439,23 +367,24 @@ class _Run:
                 return None
         raise AssertionError
 
-    def _opens_circuit(self, failure: Failure) -> bool:
+    def _ends_with(self, failure: Failure) -> bool:
         """Counts a failure and ends the run after one too many; failures of the text alone do not count."""
-        if failure.kind in ("rejected", "unsent"):
-            self.client.answered |= failure.kind == "rejected"
+        client, kind = self.client, failure.kind
+        if kind in ("rejected", "unsent"):
+            client.answered |= kind == "rejected"
             return False
-        with self.client.lock:
+        with client.lock:
             self.in_a_row += 1
+            failure.in_a_row = self.in_a_row
             hopeless = (
-                failure.kind == "fatal"
-                or (failure.kind == "unreachable" and not self.client.answered)
-                or (failure.retry_after or 0.0) > self.client.limits.max_wait
-                or self.in_a_row >= self.client.limits.breaker
+                kind == "fatal"
+                or (kind == "unreachable" and not client.answered)
+                or (failure.retry_after or 0.0) > client.limits.max_wait
+                or self.in_a_row >= client.limits.breaker
             )
-            self.client.answered |= failure.kind != "unreachable"
-            end = CircuitOpen(failure, self.in_a_row)
+            client.answered |= kind != "unreachable"
         if hopeless:
-            self._give_up(end)
+            self._give_up(failure)
         return hopeless
 
     def _give_up(self, end: Exception) -> None:

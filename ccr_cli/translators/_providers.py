@@ -76,28 +76,28 @@ class Provider:
         return not self.translator and not self.codes
 
 
+_GOOGLE = "Google's terms of service; this page of it is no documented interface"
+_DEEPL = "DeepL's terms for its API; texts sent with a free key may be kept and used by DeepL"
+_LIBRE = "the terms of whoever runs the server; LibreTranslate itself is AGPL-3.0"
+_PAPAGO_KEYS = {"client_id": "PAPAGO_CLIENT_ID", "secret_key": "PAPAGO_SECRET_KEY"}
 PROVIDERS = {
-    "google": Provider(
-        "Google Translate",
-        "Google's terms of service; this page of it is no documented interface",
-        translator="google.GoogleTranslator",
-    ),
+    "google": Provider("Google Translate", _GOOGLE, translator="google.GoogleTranslator"),
     "deepl": Provider(
         "DeepL",
-        "DeepL's terms for its API; texts sent with a free key may be kept and used by DeepL",
+        _DEEPL,
         {"api_key": "DEEPL_API_KEY"},
-        url="https://api.deepl.com",
-        free_url="https://api-free.deepl.com",
         codes="DEEPL_LANGUAGE_TO_CODE",
         ask=_deepl,
+        url="https://api.deepl.com",
+        free_url="https://api-free.deepl.com",
     ),
     "libretranslate": Provider(
         "LibreTranslate",
-        "the terms of whoever runs the server; LibreTranslate itself is AGPL-3.0",
+        _LIBRE,
         {"api_key": "LIBRE_API_KEY"},
-        url="https://libretranslate.com",
         codes="LIBRE_LANGUAGES_TO_CODES",
         ask=_libretranslate,
+        url="https://libretranslate.com",
     ),
     "mymemory": Provider(
         "MyMemory", "MyMemory's terms; it keeps what it is sent", translator="mymemory.MyMemoryTranslator"
@@ -106,22 +106,14 @@ PROVIDERS = {
         "Microsoft Translator",
         "Microsoft's terms",
         {"api_key": "MICROSOFT_API_KEY"},
-        url="https://api.cognitive.microsofttranslator.com",
         ask=_microsoft,
+        url="https://api.cognitive.microsofttranslator.com",
     ),
     "baidu": Provider(
-        "Baidu Translate",
-        "Baidu's terms",
-        {"appid": "BAIDU_APPID", "appkey": "BAIDU_APPKEY"},
-        "baidu.BaiduTranslator",
+        "Baidu Translate", "Baidu's terms", {"appid": "BAIDU_APPID", "appkey": "BAIDU_APPKEY"}, "baidu.BaiduTranslator"
     ),
     "yandex": Provider("Yandex Translate", "Yandex's terms", {"api_key": "YANDEX_API_KEY"}, "yandex.YandexTranslator"),
-    "papago": Provider(
-        "Papago",
-        "Naver's terms",
-        {"client_id": "PAPAGO_CLIENT_ID", "secret_key": "PAPAGO_SECRET_KEY"},
-        "papago.PapagoTranslator",
-    ),
+    "papago": Provider("Papago", "Naver's terms", _PAPAGO_KEYS, "papago.PapagoTranslator"),
     "qcri": Provider("QCRI", "QCRI's terms", {"api_key": "QCRI_API_KEY"}, "qcri.QcriTranslator", {"domain": "general"}),
     "google-cloud": Provider(
         "Google Cloud Translation",
@@ -140,7 +132,6 @@ class _Requests(threading.local):
     """What a class of deep-translator calls in place of the module `requests`: the connection of the calling thread."""
 
     connection: Connection
-    exceptions = requests.exceptions
 
     def get(self, url: str, proxies: None = None, **request: Any) -> requests.Response:
         reply = self.connection.send("GET", url, **request)
@@ -149,29 +140,17 @@ class _Requests(threading.local):
             raise Failure("the reply breaks off")  # else half a translation would pass for a whole one
         return reply
 
-    def post(
-        self,
-        url: str,
-        params: Mapping[str, Any] | None = None,
-        data: Mapping[str, Any] | None = None,
-        proxies: None = None,
-        **request: Any,
-    ) -> requests.Response:
+    def post(self, url: str, params: Any = None, data: Any = None, proxies: None = None, **request: Any) -> Any:
         # In the body: proxies and servers log URLs.
         return self.connection.send("POST", url, data={**(params or {}), **(data or {})}, **request)
 
 
 class Service:
-    """A provider with its keys; its methods may be called from several threads.
+    """A provider with its keys, by argument, and the address of the user's own server, if any.
 
-    A class of deep-translator calls `requests.get` and `requests.post` without a timeout: it comes from a private copy
-    of its module, in which these send through our client. Its instances return translations of other texts when
-    threads share them, so each request has a copy.
-
-    Args:
-        provider: Which one.
-        keys: By argument.
-        url: Address of the user's own server, or "".
+    Its methods may be called from several threads. A class of deep-translator calls `requests.get` and `requests.post`
+    without a timeout: it comes from a private copy of its module, in which these send through our client. Its instances
+    return translations of other texts when threads share them, so each request has a copy.
     """
 
     def __init__(self, provider: Provider, keys: Mapping[str, str], url: str) -> None:
@@ -196,22 +175,17 @@ class Service:
             params = {"api-version": "3.0", "scope": "translation"}
             languages = connection.send("GET", f"{self.url}/languages", params=params).json()["translation"]
             return {language["name"].lower(): code.lower() for code, language in languages.items()}
-        if self._provider.codes:
-            codes: Mapping[str, str] = getattr(deep_translator.constants, self._provider.codes)
-            return codes
-        codes = self._instance.get_supported_languages(as_dict=True)
+        named = self._provider.codes
+        codes: Mapping[str, str] = (
+            getattr(deep_translator.constants, named) if named else self._instance.get_supported_languages(as_dict=True)
+        )
         return {name: code for code, name in codes.items()} if "en" in codes else codes  # Papago's is inverted
 
     def translate(self, connection: Connection, text: str, source: str, target: str) -> Any:
-        """Sends one text and returns what the reply holds as its translation.
-
-        Raises:
-            Failure: If the request fails.
-            Exception: Any other, if the reply is not of the provider's format.
-        """
+        """Sends one text; returns what the reply holds as its translation, which may be anything."""
         from deep_translator.exceptions import NotValidLength
 
-        if self._provider.ask is not None:
+        if self._provider.ask:
             return self._provider.ask(connection.send, self.url, self._key, text, source, target)
         self._requests.connection = connection
         instance = copy.deepcopy(self._instance)
@@ -238,14 +212,7 @@ def code_of(lang: str, codes: Mapping[str, str]) -> str | None:
 
     A region that the provider does not tell apart is left out (`pt-BR` is `pt`), a script is not: traditional
     Chinese is never sent as simplified. Of several regions the one with the shortest English name is the usual one
-    (`german` before `austrian german`).
-
-    Args:
-        lang: BCP 47.
-        codes: The provider's codes by English name.
-
-    Returns:
-        The code, or None where it has none.
+    (`german` before `austrian german`). `codes` are by English name.
     """
     by_code = {code.lower(): code for _, code in sorted(codes.items(), key=lambda pair: -len(pair[0]))}
     plain, writing = primary(lang), script(lang)

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from ccr_cli.console import say
 from ccr_cli.errors import CcrError, UnavailableError, UsageError
-from ccr_cli.translators._http import CircuitOpen, Client, Connection, Failure, Limits, masker
+from ccr_cli.translators._http import Client, Connection, Failure, Limits, masker
 from ccr_cli.translators._providers import PROVIDERS, Service, code_of, near
 from ccr_cli.translators.base import Translation
 
@@ -43,11 +43,6 @@ class Config(Limits):
     """The provider's code of the target language; made from the BCP 47 tag by default."""
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            ValueError: If one is unknown, out of range or no address.
-        """
         super().__post_init__()
         if self.provider not in PROVIDERS:
             raise ValueError(f"unknown provider {self.provider!r}; choose from {', '.join(PROVIDERS)}")
@@ -90,13 +85,6 @@ def planned(source: str, target: str, config: Config) -> dict[str, str]:
 
 class Translator:
     """A provider set up for one pair.
-
-    Args:
-        source: Language of the texts, BCP 47.
-        target: Language of the translations.
-        config: Options.
-        dataset_dir: Not used.
-        device: Not used.
 
     Raises:
         UnavailableError: If the provider needs a key and the environment has none.
@@ -141,8 +129,8 @@ class Translator:
                 else:
                     self._translated += 1
                     yield position, Translation(result)
-        except CircuitOpen as circuit_open:
-            end = self._error(circuit_open)
+        except Failure as last:
+            end = self._error(last)
         if end is not None:
             raise end
 
@@ -187,10 +175,8 @@ class Translator:
         try:
             with closing(self._client.connect()) as connection:
                 codes = self._service.languages(connection)
-        except Failure as error:
-            problem = str(error)
-        except Exception as error:  # a reply of another form
-            problem = type(error).__name__
+        except Exception as error:  # also a reply of another form, whose words may hold anything
+            problem = str(error) if isinstance(error, Failure) else type(error).__name__
         if problem:
             raise UnavailableError(f"{title} does not list its languages: {problem}")
         pair = []
@@ -231,11 +217,11 @@ class Translator:
             raise Failure("the reply holds the key")
         return translation
 
-    def _error(self, circuit_open: CircuitOpen) -> CcrError:
+    def _error(self, last: Failure) -> CcrError:
         """What happened, what is kept, and what to type."""
-        last, provider = circuit_open.last, f"{self._provider.title} ({self.host})"
+        provider = f"{self._provider.title} ({self.host})"
         kept = f"{self._translated} translated captions are kept" if self._translated else "nothing is translated yet"
-        if last.kind == "unreachable" and circuit_open.in_a_row == 1:
+        if last.kind == "unreachable" and last.in_a_row == 1:
             url = self.config.url
             question = f"is the server running at {url}?" if url else "is there a network?"
             return UnavailableError(f"{provider} cannot be reached: {last}; {kept}", hint=f"{question} {_RESUME}")
@@ -247,7 +233,7 @@ class Translator:
             hint = f"wait that long, then {_RESUME}; with --set max_wait=SECONDS ccr waits itself"
             return UnavailableError(f"{provider} asks to wait {wait:.0f} s ({last}); {kept}", hint=hint)
         return UnavailableError(
-            f"{provider} failed {circuit_open.in_a_row} times in a row, the last time: {last}; {kept}",
+            f"{provider} failed {last.in_a_row} times in a row, the last time: {last}; {kept}",
             hint=f"wait a while, then {_RESUME}; --set rate=1 sends fewer requests",
         )
 

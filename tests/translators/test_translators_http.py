@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
+import provider_server
 import pytest
+from provider_server import Fault
 
-from ccr_cli.translators._http import CircuitOpen, Client, Connection, Failure, Limits, backoff, masker, seconds_of
+from ccr_cli.translators._http import Client, Connection, Failure, Limits, backoff, masker, seconds_of
 
 Ask = Callable[[str], str]
 NOW = datetime(2026, 11, 1, 12, 0, 0, tzinfo=UTC)
@@ -92,6 +94,26 @@ def test_the_time_limit_covers_the_look_up_of_the_host(monkeypatch: pytest.Monke
     assert caught.value.kind == "temporary" and "0.2 s" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "statuses"),
+    {
+        "fatal": (401, 403, 404, 451, 456),
+        "rejected": (400, 413, 422),
+        "busy": (429, 503),
+        "temporary": (408, 500),
+    }.items(),
+)
+def test_the_status_decides_whether_another_attempt_may_help(kind: str, statuses: tuple[int, ...]) -> None:
+    """A quota that is used up is 403 or 456, which no further attempt would mend."""
+    with provider_server.serve() as web:
+        for status in statuses:
+            web.fails(f"{status}", Fault(status, {"Retry-After": "7"}, '{"message": "no"}'))
+            with pytest.raises(Failure) as caught:
+                Connection(30.0, str).send("GET", f"{web.url}/m", params={"q": f"{status}", "tl": "es"})
+            assert caught.value.kind == kind and f"{status}" in str(caught.value)
+            assert (caught.value.retry_after == 7.0) == (kind in ("busy", "temporary"))
+
+
 def test_backoff_doubles_up_to_a_minute_less_a_random_part() -> None:
     assert [backoff(n, 0.5, 0.0) for n in (1, 2, 3, 4)] == [0.5, 1.0, 2.0, 4.0]
     assert [backoff(n, 0.5, 0.0) for n in (8, 500)] == [60.0, 60.0]
@@ -147,10 +169,10 @@ def test_a_refused_text_is_not_tried_again() -> None:
     assert [str(found[0]), str(found[1]), found[2]] == ["no", "too long", "TEXT 2"] and len(asked) == 3
 
 
-def gives_up(found: Iterator[tuple[int, str | Failure]]) -> tuple[list[int], CircuitOpen]:
+def gives_up(found: Iterator[tuple[int, str | Failure]]) -> tuple[list[int], Failure]:
     """The positions that came, and the end."""
     came = []
-    with pytest.raises(CircuitOpen) as caught:
+    with pytest.raises(Failure) as caught:
         for position, _ in found:
             came.append(position)
     assert caught.value.__cause__ is None and caught.value.__context__ is None
@@ -161,7 +183,7 @@ def test_so_many_failures_in_a_row_end_it() -> None:
     ask, asked = failing(None, None, *[Failure(f"no {i}") for i in range(20)])
     came, end = gives_up(Sender(ask, retries=2, breaker=7).send(numbered(9)))
     assert came == [0, 1, 2, 3], "two texts, and two whose tries were used up"
-    assert (end.in_a_row, str(end.last)) == (7, "no 6") and len(asked) == 9
+    assert (end.in_a_row, str(end)) == (7, "no 6") and len(asked) == 9
 
 
 def test_an_answer_in_between_begins_a_new_row() -> None:
@@ -189,7 +211,7 @@ def test_a_provider_that_refused_a_text_has_answered() -> None:
 def test_what_is_hopeless_ends_it_at_once(failure: Failure) -> None:
     ask, asked = failing(failure)
     came, end = gives_up(Sender(ask).send(numbered(5)))
-    assert came == [] and end.last is failure and end.in_a_row == 1 and asked == ["text 0"]
+    assert came == [] and end is failure and end.in_a_row == 1 and asked == ["text 0"]
 
 
 def test_a_provider_that_has_answered_may_be_out_of_reach_for_a_while() -> None:
