@@ -35,18 +35,9 @@ JOINT = "_"
 def extract_concat(
     inputs: Inputs, *, max_failed: float = 0.2, name: str | None = None, force: bool = False
 ) -> base.Artifact:
-    """Joins features artifacts of one data set side by side, in the order of the inputs.
+    """Joins two features artifacts or more of one data set side by side, in the order of the inputs.
 
     All parts must have the same number of rows for an item. An item that failed in one part has failed.
-
-    Args:
-        inputs: Must name two features artifacts or more.
-        max_failed: Fraction of items that may have failed.
-        name: Name of the artifact; None: the names of its parts.
-        force: Join again.
-
-    Returns:
-        The features artifact.
 
     Raises:
         ArtifactError: If the parts are too few, the same, of several data sets, or differ in their numbers of rows.
@@ -186,7 +177,6 @@ def _write(
     def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
         n_V = n_rows[part]
         total = int(n_V.sum())
-        features.write_header(handle, total, dim)
         if total:
             files = [artifact.file(features.shard_name(shard)) for artifact in parts]
             places = [_places(index.iloc[part], shard, n_V) for index in indexes]
@@ -200,7 +190,7 @@ def _write(
                 handle.write(rows_ND.data)
         return n_V, errors[part]
 
-    return write_shards(folder, items, fill, lambda first: 2.0 * dim * int(n_rows[first:].sum()))
+    return write_shards(folder, items, dim, fill, lambda first: 2.0 * dim * int(n_rows[first:].sum()))
 
 
 def _places(index: pd.DataFrame, shard: int, n_V: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:

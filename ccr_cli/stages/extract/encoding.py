@@ -17,13 +17,12 @@ from torch import Tensor
 
 from ccr_cli.console import progress, say
 from ccr_cli.errors import ResourceError, UnavailableError
-from ccr_cli.stages.extract.write_features import Bounds, Pieces, PieceWriter, Place, Rows
+from ccr_cli.stages.extract.write_features import Bounds, EncodedItem, Pieces, PieceWriter, Place, Rows
 from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
 from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
 
-PICTURES_ON_CPU, FRAMES_ON_CPU = 64, 64
-PICTURES_ON_CUDA, FRAMES_ON_CUDA = 256, 512
-"""First size tried by `--batch-size auto`: this many pictures, or clips with this many frames together."""
+_FIRST_SIZE = {"cpu": (64, 64), "cuda": (256, 512)}
+"""What `--batch-size auto` tries first: this many pictures, or clips with this many frames together."""
 _OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
 
 
@@ -39,11 +38,6 @@ class Resources:
     compiled: bool = False
     """Whether to apply `torch.compile` to the encoder."""
 
-    @property
-    def threads(self) -> int:
-        """Decoding threads."""
-        return self.workers or decoding_threads(self.device)
-
 
 class BatchEncoder:
     """Runs the encoder on batches; unless their size is fixed, halves it until they fit into memory."""
@@ -54,17 +48,11 @@ class BatchEncoder:
         if resources.compiled:
             model.compile()
         length = model.sampling.clip_frames
-        on_gpu = self._device.type == "cuda"
-        pictures, frames = (PICTURES_ON_CUDA, FRAMES_ON_CUDA) if on_gpu else (PICTURES_ON_CPU, FRAMES_ON_CPU)
+        pictures, frames = _FIRST_SIZE[self._device.type]
         self.size = resources.batch_size or (pictures if length == 1 else max(1, frames // length))
 
     def __call__(self, inputs: list[Tensor]) -> list[Tensor]:
-        """Encodes inputs in one batch or in several.
-
-        Raises:
-            ResourceError: If a single input does not fit, or the fixed batch size does not.
-            UnavailableError: If compiling fails.
-        """
+        """Encodes inputs in one batch or in several; ResourceError if one, or the fixed batch size, does not fit."""
         outputs: list[Tensor] = []
         done = 0
         while done < len(inputs):
@@ -85,10 +73,15 @@ class BatchEncoder:
                     torch.cuda.empty_cache()
         return outputs
 
+    @torch.inference_mode()
     def _try(self, inputs: list[Tensor]) -> Tensor | None:
         """Encodes one batch; None if memory does not suffice."""
+        on_gpu = self._device.type == "cuda"
         try:
-            return self._encode(inputs)
+            batch = torch.empty((len(inputs), *inputs[0].shape), dtype=inputs[0].dtype, pin_memory=on_gpu)
+            torch.stack(inputs, out=batch)
+            output: Tensor = self._model.encode(batch.to(self._device, non_blocking=True))
+            return output if output.ndim == 3 else output[:, None]
         except RuntimeError as error:
             if isinstance(error, torch.OutOfMemoryError) or _OUT_OF_MEMORY.search(str(error)):
                 return None
@@ -96,14 +89,6 @@ class BatchEncoder:
                 raise
             reason = str(error).strip().splitlines()[0]
             raise UnavailableError(f"torch.compile does not work here ({reason})", hint="leave --compile out") from None
-
-    @torch.inference_mode()
-    def _encode(self, inputs: list[Tensor]) -> Tensor:
-        on_gpu = self._device.type == "cuda"
-        batch = torch.empty((len(inputs), *inputs[0].shape), dtype=inputs[0].dtype, pin_memory=on_gpu)
-        torch.stack(inputs, out=batch)
-        output: Tensor = self._model.encode(batch.to(self._device, non_blocking=True))
-        return output if output.ndim == 3 else output[:, None]
 
 
 @dataclass
@@ -156,15 +141,7 @@ def encode(
     *,
     pooled: bool,
 ) -> list[str | None]:
-    """Encodes media and writes pieces.
-
-    Args:
-        pieces: Where to write.
-        bounds: Which pieces.
-        media: The medium of every item.
-        reader: Reads media, prepared for its encoder.
-        resources: Device, batch size and threads.
-        pooled: Keep one row per item, the mean of its rows.
+    """Encodes the media of all items and writes pieces, with one row per item, the mean of its rows, if `pooled`.
 
     Returns:
         For each item that was not done yet, why it failed, or None.
@@ -181,7 +158,7 @@ def encode(
             yield task
 
     run = BatchEncoder(reader.model, resources)
-    threads = resources.threads
+    threads = resources.workers or decoding_threads(resources.device)
     ahead: Prefetch[_Task, Tensor] = Prefetch(
         begun(), lambda task: reader.read(task.medium), workers=threads, most=2 * run.size + threads
     )
@@ -206,8 +183,9 @@ def encode(
     ends = dict(bounds)
     finished: list[_Task] = []
     writer: PieceWriter | None = None
+    total = sum(len(task.items) for piece in bounds for task in _tasks(pieces, *piece, media))
     try:
-        with progress(sum(_count_left(pieces, *piece) for piece in bounds), "extract", "items") as advance:
+        with progress(total, "extract", "items") as advance:
             for number, part in ahead:
                 task = tasks[number]
                 writer = writer or pieces.begin(task.piece)
@@ -232,12 +210,6 @@ def encode(
     return errors
 
 
-def _count_left(pieces: Pieces, first: int, end: int) -> int:
-    """Items of a piece that are not done."""
-    earlier = pieces.earlier(first)
-    return end - first if earlier is None else sum(item.rows_ND is None for item in earlier)
-
-
 def _tasks(pieces: Pieces, first: int, end: int, media: Sequence[Medium]) -> Iterator[_Task]:
     """The media that a piece still needs, each once."""
     earlier = pieces.earlier(first)
@@ -251,9 +223,9 @@ def _tasks(pieces: Pieces, first: int, end: int, media: Sequence[Medium]) -> Ite
 
 def _end_piece(pieces: Pieces, first: int, end: int, tasks: Sequence[_Task], writer: PieceWriter) -> list[str | None]:
     """Completes a piece; returns the errors of the items that were tried."""
-    earlier = pieces.earlier(first)
-    places = [(0, 0)] * (end - first) if earlier is None else [writer.add(item.rows_ND) for item in earlier]
-    errors: list[str | None] = [None] * (end - first) if earlier is None else [item.error for item in earlier]
+    earlier = pieces.earlier(first) or [EncodedItem(None)] * (end - first)
+    places = [writer.add(item.rows_ND) for item in earlier]
+    errors = [item.error for item in earlier]
     tried: list[str | None] = []
     for task in tasks:
         place, error = task.close(writer)

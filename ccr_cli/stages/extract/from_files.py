@@ -47,20 +47,16 @@ def extract_from(
 ) -> base.Artifact:
     """Makes a features artifact from files; `data.features` documents their formats.
 
-    Features in the files must be valid, or the files are refused; items that the files lack are recorded as failed.
+    Together the files hold the features of each item once, and must be valid; items that they lack have failed.
 
     Args:
         inputs: Must lead to one data set.
-        sources: Files or folders; together they hold the features of each item once.
+        sources: Files or folders.
         ids: A list of ids for each source that holds none, in the order of the sources.
         encoder_name: The encoder that made them. Features of two data sets with one name count as comparable.
         max_failed: Fraction of items that may be missing.
         name: Name of the artifact; None: the first source's.
         force: Read again.
-
-    Returns:
-        The features artifact; its count `failed` is the number of items without features, `left_over` the number of
-        entries that match no item.
 
     Raises:
         ArtifactError: If a source is damaged, or holds no item.
@@ -98,13 +94,9 @@ def extract_from(
         site.environment["sources"] = [str(source.absolute()) for source in sources]
         return {**write_outcome(site.folder, index, about), "left_over": len(joined.left)}
 
-    name = name or _stem(sources[0])
+    first = Path(os.path.abspath(sources[0]))
+    name = name or (first.name if first.is_dir() else re.sub(r"\.\w+$", "", first.name))
     return build_artifact(inputs.workspace, "features", name, request, [data], write=write, force=force)
-
-
-def _stem(source: Path) -> str:
-    name = Path(os.path.abspath(source)).name
-    return name if source.is_dir() else re.sub(r"\.\w+$", "", name)
 
 
 def _fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
@@ -153,14 +145,27 @@ def _some(names: Sequence[str]) -> str:
 def _write(
     folder: Path, items: Sequence[str], tables: Sequence[FeatureTable], joined: Joined, dim: int
 ) -> pd.DataFrame:
-    """Writes the shards that do not exist yet; returns the index."""
+    """Writes the shards that do not exist yet, rows as they come; returns the index."""
 
     def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
-        counts = _write_shard(handle, items[part], tables, joined.places[part], dim)
-        errors = [
-            None if count else "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
-            for place, count in zip(joined.places[part], counts, strict=True)
-        ]
+        counts: list[int] = []
+        errors: list[str | None] = []
+        block: list[tuple[str, npt.NDArray[Any]]] = []
+        size = 0
+        for item, place in zip(items[part], joined.places[part], strict=True):
+            rows_TD = np.empty((0, dim)) if place is None else tables[place[0]].rows(place[1])
+            if rows_TD.shape[1] != dim:
+                raise ArtifactError(f"{item!r} has features of {rows_TD.shape[1]} numbers, but the first item of {dim}")
+            counts.append(len(rows_TD))
+            missing = "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
+            errors.append(None if len(rows_TD) else missing)
+            block.append((item, rows_TD))
+            size += rows_TD.nbytes
+            if size >= BLOCK:
+                handle.write(_half(block).data)
+                block, size = [], 0
+        if block:
+            handle.write(_half(block).data)
         return np.array(counts, dtype=np.int32), errors
 
     def need(first: int) -> float:
@@ -171,39 +176,7 @@ def _write(
         size = sum(path.stat().st_size for path in folder.glob("*.npy"))
         return left * (size / done if done else 2 * dim)
 
-    return write_shards(folder, items, fill, need)
-
-
-def _write_shard(
-    handle: IO[bytes],
-    items: Sequence[str],
-    tables: Sequence[FeatureTable],
-    places: Sequence[tuple[int, int] | None],
-    dim: int,
-) -> list[int]:
-    """Writes the rows of a shard as they come and their number into the header last; returns the rows per item."""
-    start = features.write_header(handle, 0, dim)
-    counts: list[int] = []
-    block: list[tuple[str, npt.NDArray[Any]]] = []
-    size = 0
-    for item, place in zip(items, places, strict=True):
-        counts.append(0)
-        if place is None:
-            continue
-        rows_TD = tables[place[0]].rows(place[1])
-        if rows_TD.shape[1] != dim:
-            raise ArtifactError(f"{item!r} has features of {rows_TD.shape[1]} numbers, but the first item of {dim}")
-        counts[-1] = len(rows_TD)
-        block.append((item, rows_TD))
-        size += rows_TD.nbytes
-        if size >= BLOCK:
-            handle.write(_half(block).data)
-            block, size = [], 0
-    if block:
-        handle.write(_half(block).data)
-    handle.seek(0)
-    assert features.write_header(handle, sum(counts), dim) == start, "numpy leaves room for the number of rows to grow"
-    return counts
+    return write_shards(folder, items, dim, fill, need)
 
 
 def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float16]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -32,14 +32,8 @@ def extract(
 ) -> base.Artifact | None:
     """Encodes every picture and video of a data set.
 
-    Args:
-        inputs: Must lead to one data set.
-        options: What to encode, with which encoder.
-        delegate: Has others make the missing pieces, such as the workers of a cluster.
-
-    Returns:
-        The features artifact; its count `failed` is the number of items without features. None in all processes of
-        `torchrun` but the first.
+    `delegate` has others make the missing pieces, such as the workers of a cluster. The count `failed` of the artifact
+    is the number of items without features; processes of `torchrun` other than the first return None.
 
     Raises:
         CcrError: If more than `max_failed` of the items failed.
@@ -62,10 +56,7 @@ def extract(
 
 
 def extract_part(inputs: Inputs, options: ExtractOptions, part: WorkPart) -> dict[str, int]:
-    """Encodes one part of the pieces, for a later command that makes the artifact.
-
-    Returns:
-        How many `items` were encoded, and how many `failed`.
+    """Encodes one part of the pieces; returns how many `items` were encoded, and how many `failed`.
 
     Raises:
         CcrError: If more than `max_failed` of them failed.
@@ -129,17 +120,14 @@ class ExtractJob:
         self.name = options.name or stem(encoder, self.request, default_request(encoder))
         self.plan = {"request": self.request, "parents": [self.data.id]}
         final = self._workspace.place("features", slug(self.name), self.data.name)
-        folder = final.with_name(f"{final.name}.parts")
         size = write_features.VIDEOS if self._with_videos else write_features.PICTURES
-        self.pieces = Pieces(folder, final, list(items["item_id"]), size)
+        self.pieces = Pieces(final.with_name(f"{final.name}.parts"), final, list(items["item_id"]), size)
 
     def make(self, work: Callable[[], object], wait: Callable[[], None] = lambda: None) -> base.Artifact:
-        """Makes the artifact.
+        """Makes the artifact, after `work` has made the missing pieces, or this process's part of them.
 
-        Args:
-            work: Makes the missing pieces, or this process's part of them.
-            wait: Waits for the processes that share the work. They meet twice: when the folder of pieces is ready,
-                and when all pieces exist.
+        `wait` waits for the processes that share the work. They meet twice: when the folder of pieces is ready, and
+        when all pieces exist.
         """
         with self._building(self._workspace) as site:
             if site.done is not None:
@@ -171,15 +159,7 @@ class ExtractJob:
         return build_state(rehearse, self._workspace)
 
     def work(self, part: WorkPart) -> tuple[int, int]:
-        """Makes the missing pieces of a part.
-
-        Returns:
-            The number of items that were tried, and of those that failed.
-
-        Raises:
-            ArtifactError: If the media or the encoder do not fit.
-            ResourceError: If memory or disk space do not suffice.
-        """
+        """Makes the missing pieces of a part; returns the number of items that were tried, and of those that failed."""
         own = set(part.take(self.pieces.bounds()))
         todo = [bounds for bounds in self.pieces.todo() if bounds in own]
         if not todo:
@@ -206,11 +186,7 @@ class ExtractJob:
         return len(errors), sum(error is not None for error in errors)
 
     def refuse_too_many(self, failed: int, total: int, first: str, bounds: Sequence[Bounds]) -> None:
-        """Stops if too many items failed; the next run tries those of these pieces again.
-
-        Raises:
-            CcrError: If more than `max_failed` of them failed.
-        """
+        """Stops with an error if too many items failed; the next run tries those of these pieces again."""
         try:
             refuse_too_many(failed, total, self.options.max_failed, "items", first)
         except CcrError:
@@ -218,12 +194,7 @@ class ExtractJob:
             raise
 
     def media_of(self, todo: Sequence[Bounds]) -> list[Path]:
-        """Returns the existing media files of pieces.
-
-        Raises:
-            ArtifactError: If there is no media folder.
-            CcrError: If so many files are absent that the result would be refused, before anything is encoded.
-        """
+        """The existing media files of pieces; CcrError if so many are absent that the result would be refused."""
         root = self._media_root()
         names = [medium.media for first, end in todo for medium in self._media[first:end] if medium.media]
         absent = {name: None for name in names if not (root / name).exists()}
@@ -236,24 +207,18 @@ class ExtractJob:
             )
         return [root / name for name in names if name not in absent]
 
-    @contextmanager
-    def _building(self, workspace: Workspace) -> Iterator[Build]:
+    def _building(self, workspace: Workspace) -> AbstractContextManager[Build]:
         force, retry = self.options.force, self.options.retry_failed
-        with building(
-            workspace, "features", self.name, self.request, [self.data], force=force, redo_failed=retry
-        ) as site:
-            yield site
+        return building(workspace, "features", self.name, self.request, [self.data], force=force, redo_failed=retry)
 
     def _prepare(self, site: Build) -> None:
         """Prepares the folder of pieces, with the content of an artifact whose failures are tried again."""
-        if self.options.force:
-            self.pieces.prepare(self.plan, purpose="force")
-        elif self.options.retry_failed and (site.final / base.RECORD).is_file():
-            earlier = base.load(site.final)
-            self.pieces.prepare(self.plan, purpose=f"retry {earlier.id}")
+        retried = self.options.retry_failed and not self.options.force and (site.final / base.RECORD).is_file()
+        earlier = base.load(site.final) if retried else None
+        purpose = "force" if self.options.force else f"retry {earlier.id}" if earlier else ""
+        self.pieces.prepare(self.plan, purpose)
+        if earlier:
             self.pieces.take_from(earlier)
-        else:
-            self.pieces.prepare(self.plan)
 
     def _write(self, site: Build) -> dict[str, int]:
         """Writes the artifact's files from the pieces."""

@@ -1,4 +1,4 @@
-"""Writing features: in pieces while an encoder runs, and shard by shard where the rows exist already.
+"""Writing features: in pieces while an encoder runs, and shard by shard.
 
 A piece is a fixed number of consecutive items of one shard and does not depend on who makes it; batches are formed
 inside a piece. So work can stop anywhere and be shared by any number of workers. Pieces lie beside the artifact, in
@@ -13,10 +13,9 @@ import json
 import os
 import secrets
 import shutil
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,7 +35,8 @@ PICTURES = 1024
 VIDEOS = 64
 """Items of a piece, for a data set without and with videos. When work stops, the unfinished piece is lost."""
 _ABOUT = "encoder.json"
-_ROWS = ".f2"
+_PIECE, _AGAIN, _ROWS = ".piece", ".again", ".f2"
+"""Suffixes of a piece that is done, of one whose failed items are tried again, and of the rows of either."""
 _PATIENCE = 20.0
 
 Rows = npt.NDArray[np.float16]
@@ -90,7 +90,6 @@ class PieceWriter:
 class Piece:
     """A piece on disk: where the rows of its items are."""
 
-    path: Path
     rows: str
     """Name of the file with the rows, in the same folder."""
     shape: tuple[int, int]
@@ -100,48 +99,25 @@ class Piece:
     encoder: str
     """Digest of the description of the encoder that made it."""
 
-    @classmethod
-    def load(cls, path: Path) -> Piece:
-        """Reads a piece without its rows.
-
-        Raises:
-            ArtifactError: If it cannot be read.
-        """
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                n_rows, dim = arrays["shape"].tolist()
-                places, errors = arrays["places"].tolist(), json.loads(arrays["errors"].tobytes())
-                return cls(path, str(arrays["rows"]), (n_rows, dim), places, errors, str(arrays["encoder"]))
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            raise _damaged(path, str(error)) from None
-
-    def write(self) -> None:
-        """Writes it: from then on the piece exists."""
-        arrays = {
-            "rows": np.array(self.rows),
-            "shape": np.array(self.shape),
-            "places": np.array(self.places, dtype=np.int64).reshape(-1, 2),
-            "errors": np.frombuffer(json.dumps(list(self.errors)).encode(), dtype=np.uint8),
-            "encoder": np.array(self.encoder),
-        }
-        with base.atomic_open(self.path) as handle:
-            np.savez(handle, **arrays)  # type: ignore[arg-type]
-
-    def items(self) -> list[EncodedItem]:
-        """Returns its items; their rows are memory-mapped.
-
-        Raises:
-            ArtifactError: If the file with the rows is damaged.
-        """
-        rows = self.path.with_name(self.rows)
+    def items(self, path: Path) -> list[EncodedItem]:
+        """Returns the items of the piece in a file, with memory-mapped rows; ArtifactError if the rows are damaged."""
+        rows = path.with_name(self.rows)
         if not rows.is_file() or rows.stat().st_size != 2 * self.shape[0] * self.shape[1]:
-            raise _damaged(self.path, f"{rows.name} does not hold {self.shape[0]} rows of {self.shape[1]}")
+            raise _damaged(path, f"{rows.name} does not hold {self.shape[0]} rows of {self.shape[1]}")
         empty = np.zeros((0, 0), dtype=np.float16)
-        block_ND = np.memmap(rows, dtype="<f2", mode="r", shape=self.shape) if self.shape[0] else empty
+        block_ND = np.memmap(rows, dtype="<f2", mode="r", shape=tuple(self.shape)) if self.shape[0] else empty
         return [
             EncodedItem(block_ND[at : at + count] if count else None, error)
             for (at, count), error in zip(self.places, self.errors, strict=True)
         ]
+
+
+def _load(path: Path) -> Piece:
+    """Reads a piece without its rows; ArtifactError if it is damaged."""
+    try:
+        return Piece(**base.read_json(path))
+    except (ArtifactError, OSError, TypeError) as error:
+        raise _damaged(path, str(error)) from None
 
 
 def _damaged(path: Path, reason: str) -> ArtifactError:
@@ -169,9 +145,9 @@ class Pieces:
             for first in range(start, min(start + shard, total), self.size)
         ]
 
-    def path(self, first: int) -> Path:
+    def path(self, first: int, suffix: str = _PIECE) -> Path:
         """Returns the file of the piece that begins with an item."""
-        return self.folder / f"{first:09d}.npz"
+        return self.folder / f"{first:09d}{suffix}"
 
     def todo(self) -> list[Bounds]:
         """Returns the bounds of the pieces that do not exist yet."""
@@ -204,16 +180,19 @@ class Pieces:
                     hint=f"use another --name, or remove {self.folder}",
                 )
             if purpose:
-                self._clear()
+                with self.claim_all():
+                    for file in self.folder.iterdir():
+                        if not file.name.startswith("part-"):
+                            file.unlink()
         self.folder.mkdir(parents=True, exist_ok=True)
         if not path.is_file():
             base.write_json(path, plan)
 
     def begin(self, first: int) -> PieceWriter:
         """Begins a piece, in place of what a stopped attempt left of it."""
-        earlier = self._earlier_path(first)
-        self._remove_rows(first, keep=Piece.load(earlier).rows if earlier.is_file() else "")
-        return PieceWriter(self.folder / f"{first:09d}-{secrets.token_hex(8)}{_ROWS}")
+        earlier = self.path(first, _AGAIN)
+        self._remove_rows(first, keep=_load(earlier).rows if earlier.is_file() else "")
+        return PieceWriter(self.path(first, f"-{secrets.token_hex(8)}{_ROWS}"))
 
     def end(
         self,
@@ -221,49 +200,40 @@ class Pieces:
         writer: PieceWriter,
         places: Sequence[Place],
         errors: Sequence[str | None],
-        *,
-        again: bool = False,
+        suffix: str = _PIECE,
     ) -> None:
-        """Completes a piece.
-
-        Args:
-            first: Its first item.
-            writer: Holds all rows.
-            places: Where the rows of each item are.
-            errors: The error of each item.
-            again: Keep the piece, but count it as not done, so that its failed items are tried again.
-        """
+        """Completes a piece whose rows are all written; with `_AGAIN`, so that its failed items are tried again."""
         writer.close()
-        path = self._earlier_path(first) if again else self.path(first)
-        Piece(path, writer.path.name, (writer.n_rows, writer.dim), places, errors, self.encoder).write()
-        if not again:
-            self._earlier_path(first).unlink(missing_ok=True)
+        piece = Piece(writer.path.name, (writer.n_rows, writer.dim), places, errors, self.encoder)
+        base.write_json(self.path(first, suffix), asdict(piece))
+        if suffix == _PIECE:
+            self.path(first, _AGAIN).unlink(missing_ok=True)
             self._remove_rows(first, keep=writer.path.name)
 
-    def write(self, first: int, items: Sequence[EncodedItem], *, again: bool = False) -> None:
-        """Writes a whole piece; arguments as for `end`."""
+    def write(self, first: int, items: Sequence[EncodedItem], suffix: str = _PIECE) -> None:
+        """Writes a whole piece."""
         writer = self.begin(first)
         try:
             places = [writer.add(item.rows_ND) for item in items]
-            self.end(first, writer, places, [item.error for item in items], again=again)
+            self.end(first, writer, places, [item.error for item in items], suffix)
         except BaseException:
             writer.discard()
             raise
 
     def read(self, first: int) -> list[EncodedItem]:
         """Reads the items of a piece that is done."""
-        return Piece.load(self.path(first)).items()
+        return _load(self.path(first)).items(self.path(first))
 
     def earlier(self, first: int) -> list[EncodedItem] | None:
         """Reads what an earlier attempt left of a piece that is to be tried again; None if there is nothing."""
-        path = self._earlier_path(first)
-        return Piece.load(path).items() if path.is_file() else None
+        path = self.path(first, _AGAIN)
+        return _load(path).items(path) if path.is_file() else None
 
     def try_again(self, bounds: Sequence[Bounds]) -> None:
         """Marks the pieces with failed items as not done; their successful items are kept."""
         for first, _ in bounds:
             if self.path(first).is_file() and any(item.rows_ND is None for item in self.read(first)):
-                self.path(first).rename(self._earlier_path(first))
+                self.path(first).rename(self.path(first, _AGAIN))
 
     def take_from(self, artifact: base.Artifact) -> None:
         """Takes over the successful items of a complete artifact, so that only the failed ones are left to do."""
@@ -272,7 +242,7 @@ class Pieces:
         pieces = replace(self, encoder=_digest(about))
         index = features.read_index(artifact)
         for first, end in self.bounds():
-            if self.path(first).is_file() or self._earlier_path(first).is_file():
+            if self.path(first).is_file() or self.path(first, _AGAIN).is_file():
                 continue
             part = index.iloc[first:end]
             path = artifact.file(features.shard_name(int(part["shard"].iloc[0])))
@@ -281,20 +251,16 @@ class Pieces:
                 EncodedItem(np.array(block[at : at + count]) if count else None, error)
                 for at, count, error in zip(part["first_row"], part["n_rows"], part["error"], strict=True)
             ]
-            pieces.write(first, items, again=any(item.rows_ND is None for item in items))
+            pieces.write(first, items, _AGAIN if any(item.rows_ND is None for item in items) else _PIECE)
 
     def by(self, about: Mapping[str, Any]) -> Pieces:
-        """Returns the same pieces for the encoder that writes now; the first one is noted, the others must equal it.
-
-        Args:
-            about: The encoder's description.
+        """Returns the same pieces for the encoder of a description; the first one is noted, the others must equal it.
 
         Raises:
             ArtifactError: If another encoder made existing pieces.
         """
-        path = self.folder / _ABOUT
         mine = json.loads(json.dumps(about))
-        _write_once(path, mine)
+        _write_once(self.folder / _ABOUT, mine)
         theirs = self.about()
         if theirs != mine:
             keys = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
@@ -317,80 +283,55 @@ class Pieces:
             ArtifactError: If a piece is damaged, or another encoder made it.
         """
         about = self.about()
-        dim, encoder = about["dim"], _digest(about)
-        pieces = {first: Piece.load(self.path(first)) for first, _ in self.bounds()}
-        other = [str(piece.path) for piece in pieces.values() if piece.encoder != encoder]
+        encoder = _digest(about)
+        pieces = {first: _load(self.path(first)) for first, _ in self.bounds()}
+        other = [str(self.path(first)) for first, piece in pieces.items() if piece.encoder != encoder]
         if other:
             raise ArtifactError(
                 f"another encoder than the one in {self.folder / _ABOUT} made {', '.join(other)}",
                 hint="remove these; the same command resumes. Use one model and one version everywhere",
             )
-        for shard, start in enumerate(range(0, len(self.item_ids), features.SHARD_ITEMS)):
-            end = min(start + features.SHARD_ITEMS, len(self.item_ids))
-            own = [piece for first, piece in pieces.items() if start <= first < end]
-            counts = np.array([count for piece in own for _, count in piece.places], dtype=np.int32)
-            with base.atomic_open(folder / features.shard_name(shard)) as handle:
-                features.write_header(handle, int(counts.sum()), dim)
-                for piece in own:
-                    for item in piece.items():
-                        if item.rows_ND is not None:
-                            handle.write(np.ascontiguousarray(item.rows_ND, dtype="<f2").data)
-            errors = [error for piece in own for error in piece.errors]
-            _write_shard_index(folder, shard, self.item_ids[start:end], (counts, errors))
-        return features.finish_index(folder, len(self.item_ids))
+
+        def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
+            own = {first: piece for first, piece in pieces.items() if part.start <= first < part.stop}
+            for item in (item for first, piece in own.items() for item in piece.items(self.path(first))):
+                if item.rows_ND is not None:
+                    handle.write(np.ascontiguousarray(item.rows_ND, dtype="<f2").data)
+            counts = np.array([count for piece in own.values() for _, count in piece.places], dtype=np.int32)
+            return counts, [error for piece in own.values() for error in piece.errors]
+
+        for stale in folder.glob("index-*.parquet"):  # of an attempt that may have had other pieces
+            stale.unlink()
+        return write_shards(folder, self.item_ids, about["dim"], fill)
 
     def require_space(self) -> None:
-        """Checks the free disk space, extrapolating from the pieces so far, or assuming one row per item.
-
-        Raises:
-            ResourceError: If it is too little.
-        """
-        done = [int(np.prod(Piece.load(path).shape)) * 2 for path in self.folder.glob("*.npz")]
+        """Checks the free disk space, extrapolating from the pieces so far, or assuming one row per item."""
+        done = [2 * int(np.prod(_load(path).shape)) for path in self.folder.glob(f"*{_PIECE}")]
         left = len(self.todo())
         piece = sum(done) / len(done) if done else 2.0 * self.about()["dim"] * min(self.size, len(self.item_ids))
         need = piece * (left + left + len(done))  # pieces, and the shards that all of them become
         require_space(self.folder.parent, need, ". --pool mean and fewer frames (fps, frames) need less")
 
-    @contextmanager
-    def claim_part(self, label: str) -> Iterator[None]:
-        """Claims a part of the work, such as `3-of-64`.
-
-        Raises:
-            LockedError: If another process is working on it.
-        """
-        with locked(self.folder / f"part-{label}"):
-            yield
+    def claim_part(self, label: str) -> AbstractContextManager[None]:
+        """Claims a part of the work, such as `3-of-64`; LockedError if another process is working on it."""
+        return locked(self.folder / f"part-{label}")
 
     @contextmanager
     def claim_all(self) -> Iterator[None]:
-        """Claims every part that was ever begun.
-
-        Raises:
-            LockedError: If another process is still working on one.
-        """
+        """Claims every part that was ever begun; LockedError if another process is still working on one."""
         with ExitStack() as stack:
             for path in sorted(self.folder.glob("part-*.lock")):
                 stack.enter_context(locked(path.with_suffix("")))
             yield
 
-    @contextmanager
-    def opening(self) -> Iterator[None]:
-        """Keeps the builder of the artifact out while a part opens the folder.
-
-        Raises:
-            LockedError: If the artifact is being built.
-        """
+    def opening(self) -> AbstractContextManager[None]:
+        """Keeps the builder of the artifact out while a part opens the folder; LockedError if it is being built."""
         self.final.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self.final, _PATIENCE):
-            yield
+        return locked(self.final, _PATIENCE)
 
     @contextmanager
     def present(self) -> Iterator[None]:
-        """Wraps work on the folder.
-
-        Raises:
-            ArtifactError: If the folder is removed meanwhile.
-        """
+        """Wraps work on the folder; ArtifactError if it is removed meanwhile."""
         try:
             yield
         except FileNotFoundError:
@@ -409,23 +350,13 @@ class Pieces:
         if not self._has_pieces():
             self.remove()
 
-    def _clear(self) -> None:
-        """Removes everything but the claims; LockedError if another process is working."""
-        with self.claim_all():
-            for path in self.folder.iterdir():
-                if not path.name.startswith("part-"):
-                    path.unlink()
-
     def _has_pieces(self) -> bool:
-        return any(self.folder.glob("*.npz")) or any(self.folder.glob("*.again"))
+        return any(path.suffix in (_PIECE, _AGAIN) for path in self.folder.glob("*"))
 
     def _remove_rows(self, first: int, keep: str) -> None:
         for path in self.folder.glob(f"{first:09d}-*{_ROWS}"):
             if path.name != keep:
                 path.unlink()
-
-    def _earlier_path(self, first: int) -> Path:
-        return self.folder / f"{first:09d}.again"
 
 
 def _digest(about: Mapping[str, Any]) -> str:
@@ -448,27 +379,21 @@ def _write_once(path: Path, value: object) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _write_shard_index(folder: Path, shard: int, item_ids: Sequence[str], content: ShardContent) -> None:
-    path = folder / f"index-{shard:05d}.parquet"
-    write_table(path, features.index_of(item_ids, shard, *content), features.INDEX)
-
-
 def write_shards(
     folder: Path,
     item_ids: Sequence[str],
+    dim: int,
     fill: Callable[[IO[bytes], int, slice], ShardContent],
-    need: Callable[[int], float],
+    need: Callable[[int], float] = lambda first: 0.0,
 ) -> pd.DataFrame:
-    """Writes the shards that do not exist yet, and the index of all.
+    """Writes the shards that a stopped attempt did not finish, and returns the index of all.
 
     Args:
-        folder: Where to; the shards of a stopped attempt are kept.
+        folder: Where to.
         item_ids: All items.
-        fill: Writes a shard, from its number and its slice of the items.
+        dim: D.
+        fill: Writes the rows of a shard, from its number and its slice of the items.
         need: Estimates the bytes that the items from a number on will need.
-
-    Returns:
-        The index.
 
     Raises:
         ResourceError: If there is too little disk space.
@@ -476,11 +401,16 @@ def write_shards(
     with progress(len(item_ids), "extract", "items") as advance:
         for shard, first in enumerate(range(0, len(item_ids), features.SHARD_ITEMS)):
             part = slice(first, first + features.SHARD_ITEMS)
-            if not (folder / f"index-{shard:05d}.parquet").is_file():
+            path = folder / f"index-{shard:05d}.parquet"
+            if not path.is_file():
                 require_space(folder.parent, need(first))
                 with base.atomic_open(folder / features.shard_name(shard)) as handle:
-                    content = fill(handle, shard, part)
-                _write_shard_index(folder, shard, item_ids[part], content)
+                    start = features.write_header(handle, 0, dim)
+                    n_rows, errors = fill(handle, shard, part)
+                    handle.seek(0)
+                    end = features.write_header(handle, int(n_rows.sum()), dim)
+                    assert end == start, "numpy leaves room for the number of rows to grow"
+                write_table(path, features.index_of(item_ids[part], shard, n_rows, errors), features.INDEX)
             advance(len(item_ids[part]))
     return features.finish_index(folder, len(item_ids))
 
@@ -488,16 +418,9 @@ def write_shards(
 def write_outcome(
     folder: Path, index: pd.DataFrame, about: Mapping[str, Any], attempts: Mapping[str, int] | None = None
 ) -> dict[str, int]:
-    """Writes the failures and the encoder's description beside the shards.
+    """Writes the failures and `encoder.json` beside the shards; returns the artifact's counts.
 
-    Args:
-        folder: Holds all shards.
-        index: Their index.
-        about: The content of `encoder.json`.
-        attempts: How often a failed item was tried before.
-
-    Returns:
-        The artifact's counts.
+    `attempts` is how often a failed item was tried before.
     """
     failed = index[index["status"] == "failed"]
     records = []

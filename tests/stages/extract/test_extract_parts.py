@@ -174,7 +174,7 @@ def test_of_encoders_that_begin_at_once_one_is_noted(root: Path) -> None:
     row = EncodedItem(np.ones((1, 2), np.float16))
     first.write(0, [row])
     replace(first, encoder="of another").write(1, [row])
-    with pytest.raises(ArtifactError, match=r"000000001\.npz$"):
+    with pytest.raises(ArtifactError, match=r"000000001\.piece$"):
         pieces.write_shards(root)
     assert not list(root.glob("*.npy"))
 
@@ -186,10 +186,10 @@ def test_a_part_that_gives_up_leaves_the_others_theirs(root: Path) -> None:
         picture.rename(picture.with_suffix(".away"))
     toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", "--max-failed", "1", workspace=root)
     pieces = root / "features" / "toy" / "mine.parts"
-    theirs = sorted(pieces.glob("*.npz"))
+    theirs = sorted(pieces.glob("*.piece"))
     done = toy.ccr(*EXTRACT, "--shard", "2/2", "--name", "mine", workspace=root)
     assert done.code == 1 and len(theirs) == len(list(pieces.glob("*.again"))) == 5
-    assert sorted(pieces.glob("*.npz")) == theirs
+    assert sorted(pieces.glob("*.piece")) == theirs
 
 
 def test_a_folder_that_vanishes_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,13 +264,13 @@ def test_killed_at_any_moment_and_gone_on_with(tmp_path: Path) -> None:
     reached = 0
     for shard in ((), ("--shard", "2/2"), (), ("--shard", "1/2")):
         process = toy.python(SMALL_PIECES, *call, "mine", *shard, workspace=root)
-        while len(list(pieces.glob("*.npz"))) < reached + 1 and process.poll() is None:
+        while len(list(pieces.glob("*.piece"))) < reached + 1 and process.poll() is None:
             time.sleep(0.001)
         time.sleep(dice.random() * 0.05)
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        assert len(list(pieces.glob("*.npz"))) >= reached, "nothing is lost"
-        reached = len(list(pieces.glob("*.npz")))
+        assert len(list(pieces.glob("*.piece"))) >= reached, "nothing is lost"
+        reached = len(list(pieces.glob("*.piece")))
     assert reached >= 2
     done = run("mine")
     assert done.code == 3, done.err

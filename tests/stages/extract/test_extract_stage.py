@@ -222,12 +222,12 @@ def test_killed_and_gone_on_with(source: Source, monkeypatch: pytest.MonkeyPatch
     options = (*EXTRACT, "--set", "image_size=128", "--name")
     parts = source.root / "features" / "toy" / "mine.parts"
     process = toy.python(SMALL_SHARDS, *options, "mine", workspace=source.root)
-    while len(list(parts.glob("*.npz"))) < 2:
+    while len(list(parts.glob("*.piece"))) < 2:
         assert process.poll() is None, process.communicate()
         time.sleep(0.001)
     process.kill()
     process.communicate()
-    reached = sorted(int(path.stem) for path in parts.glob("*.npz"))
+    reached = sorted(int(path.stem) for path in parts.glob("*.piece"))
     assert 2 <= len(reached) < 12 and not parts.with_name("mine").exists()
 
     monkeypatch.setattr(features, "SHARD_ITEMS", 8)
