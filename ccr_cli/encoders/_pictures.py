@@ -11,18 +11,17 @@ Shapes: H height, W width, C colours.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from PIL import Image
 
 from ccr_cli.data.pictures import upright_rgb
-from ccr_cli.encoders.base import first_line
+from ccr_cli.encoders.base import first_line, pixels_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.tower import scaled
 from ccr_cli.transformers_loading import transformers_loading
@@ -58,14 +57,10 @@ class Recipe:
 
     def levels(self, image: Image.Image) -> torch.Tensor:
         """Returns the picture as a viewer shows it, resized and cropped: (3, H, W) uint8."""
-        return torch.from_numpy(np.array(self.resized(upright_rgb(image)))).permute(2, 0, 1).contiguous()
+        return pixels_of(self.resized(upright_rgb(image)))
 
     def first_levels(self, model: str, image: Image.Image) -> torch.Tensor:
-        """Returns the levels of the first picture, which shows whether the recipe is sound.
-
-        Raises:
-            ArtifactError: If a size, the filter or a factor is invalid.
-        """
+        """Returns the levels of the first picture; ArtifactError if a size, the filter or a factor is invalid."""
         with reading_preprocessor(model, "pictures"):
             if not all(math.isfinite(value) for value in (*self.scale_C, *self.shift_C)):
                 raise ValueError("factors that are not finite")
@@ -119,11 +114,7 @@ class Recipe:
 
 
 def read_recipe(folder: Path, model: str) -> Recipe:
-    """Reads from a model's own files how its pictures are prepared.
-
-    Args:
-        folder: Holds `preprocessor_config.json` or `processor_config.json`.
-        model: The user's name for it, for messages.
+    """Reads from a model's own files how its pictures are prepared; `model` is the user's name for it, for messages.
 
     Raises:
         ArtifactError: If there is no such file, or it cannot be read.
@@ -136,15 +127,7 @@ def read_recipe(folder: Path, model: str) -> Recipe:
 
 @contextmanager
 def reading_preprocessor(model: str, inputs: str) -> Iterator[None]:
-    """Wraps reading how a model's inputs are prepared, from files that specify it in many ways.
-
-    Args:
-        model: The user's name for the model.
-        inputs: `pictures` or `frames`.
-
-    Raises:
-        ArtifactError: For anything that a damaged or unexpected file makes a reader raise.
-    """
+    """Raises ArtifactError for whatever a damaged file on preparing `pictures` or `frames` makes a reader raise."""
     try:
         yield
     except MALFORMED as error:
@@ -180,18 +163,12 @@ def _recipe(processor: Any, crops_as_well: bool, model: str) -> Recipe:
         raise UsageError(f"the pictures of {model} ({name}) are not of one size, which ccr does not support")
     factor = float(processor.rescale_factor) if on("do_rescale") else 1.0
     mean, std = (processor.image_mean, processor.image_std) if on("do_normalize") else ([0.0] * 3, [1.0] * 3)
-    return Recipe(
-        name=name,
-        shortest=shortest,
-        squashed=squashed,
-        crop=crop,
-        resampling=int(processor.resample),
-        scale_C=_three(factor / s for s in std),
-        shift_C=_three(-m / s for m, s in zip(mean, std, strict=True)),
-    )
+    scale_C, shift_C = three(factor / s for s in std), three(-m / s for m, s in zip(mean, std, strict=True))
+    return Recipe(name, shortest, squashed, crop, int(processor.resample), scale_C, shift_C)
 
 
-def _three(values: Any) -> tuple[float, float, float]:
+def three(values: Iterable[float]) -> tuple[float, float, float]:
+    """Returns one number per colour."""
     red, green, blue = values
     return float(red), float(green), float(blue)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from PIL import Image
@@ -16,31 +16,15 @@ from ccr_cli.encoders.base import dtype_name, first_line, sha256_of
 from ccr_cli.errors import ArtifactError, UsageError
 
 
-class ModelConfig(Protocol):
-    """The options that every Config of a transformers encoder has."""
-
-    @property
-    def model(self) -> str:
-        """Name on the hub, or a folder."""
-
-    @property
-    def revision(self) -> str:
-        """Branch, tag or commit on the hub."""
-
-
-def identity(config: ModelConfig) -> dict[str, str]:
+def identity(config: Any) -> dict[str, str]:
     """Returns what a request records: a model's folder by its content, wherever it lies."""
     return hub.identity(config.model)
 
 
 class TransformersEncoder:
-    """A frozen model of transformers.
+    """A frozen model of transformers, by hub name or folder; results are float32 whatever the precision `dtype`.
 
-    Args:
-        config: Options.
-        device: Where it runs.
-        dtype: Precision of the network; results are float32.
-        alternatives: What else the user could do where the model is not available, for the hint.
+    `alternatives` names what else the user could do where the model is not available, for the hint.
 
     Raises:
         UnavailableError: If the model is not on this machine and cannot be fetched.
@@ -52,9 +36,8 @@ class TransformersEncoder:
     _model: Any
     _recipe: Recipe
 
-    def __init__(self, config: ModelConfig, device: torch.device, dtype: torch.dtype, alternatives: str = "") -> None:
-        self.device = device
-        self.dtype = dtype
+    def __init__(self, config: Any, device: torch.device, dtype: torch.dtype, alternatives: str = "") -> None:
+        self.config, self.device, self.dtype = config, device, dtype
         self._located = hub.locate(config.model, config.revision, alternatives)
         self._licence = hub.licence(self._located.folder)
         if self._licence:
@@ -90,16 +73,7 @@ class TransformersEncoder:
 
 
 def read_settings(folder: Path, name: str) -> Any:
-    """Reads a model's `config.json`; call within `transformers_loading`, like `read_network`.
-
-    Args:
-        folder: The model's folder.
-        name: The user's name for it, for messages.
-
-    Raises:
-        ArtifactError: If the file cannot be read.
-        UsageError: If transformers does not know the model's family.
-    """
+    """Reads the `config.json` of the model that the user calls `name`; call within `transformers_loading`."""
     import transformers
 
     try:
@@ -111,14 +85,9 @@ def read_settings(folder: Path, name: str) -> Any:
 
 
 def read_network(network: Any, folder: Path, name: str, optional: tuple[str, ...] = (), **options: Any) -> Any:
-    """Reads a model's weights, from safetensors only.
+    """Reads a model's weights, from safetensors only; call within `transformers_loading`.
 
-    Args:
-        network: The model's class.
-        folder: The model's folder.
-        name: The user's name for it, for messages.
-        optional: Weights whose names contain one of these may be absent.
-        options: Passed on to `from_pretrained`.
+    Weights whose names contain one of `optional` may be absent; `options` are those of `from_pretrained`.
 
     Raises:
         ArtifactError: If weights are absent, cannot be read, or belong to another model.
@@ -128,14 +97,8 @@ def read_network(network: Any, folder: Path, name: str, optional: tuple[str, ...
     verbosity = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()  # the error below names what is missing
     try:
-        model, report = network.from_pretrained(
-            str(folder),
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-            **options,
-        )
+        safe = {"local_files_only": True, "trust_remote_code": False, "use_safetensors": True}
+        model, report = network.from_pretrained(str(folder), output_loading_info=True, **safe, **options)
     except torch.OutOfMemoryError:
         raise
     except (*MALFORMED, RuntimeError, SafetensorError) as error:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
 from PIL import Image
 
@@ -31,12 +32,7 @@ class PictureConfig:
     """Encode this many frames, evenly over the whole video, instead of using `fps`; 0: use `fps`."""
 
     def __post_init__(self) -> None:
-        """Checks the values; a subclass with its own check calls this one too.
-
-        Raises:
-            UsageError: If a value is out of range.
-        """
-        _ = self.sampling
+        _ = self.sampling  # checks the values
 
     @property
     def sampling(self) -> Sampling:
@@ -70,10 +66,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, batch: torch.Tensor) -> torch.Tensor:
-        """Encodes inputs.
-
-        Args:
-            batch: Outputs of `preprocess`, (B, 3, H, W), or (B, L, 3, H, W) for clips; on any device.
+        """Encodes outputs of `preprocess`, (B, 3, H, W), or (B, L, 3, H, W) for clips; on any device.
 
         Returns:
             (B, D), or (B, R, D) if an input has R rows (tokens, regions); float32, on any device, not normalised.
@@ -92,6 +85,11 @@ class Encoder(Protocol):
 def dtype_name(dtype: torch.dtype) -> str:
     """Returns the name of a precision, such as `float32`."""
     return str(dtype).removeprefix("torch.")
+
+
+def pixels_of(image: Image.Image) -> torch.Tensor:
+    """Returns the levels of an RGB picture, (3, H, W) uint8."""
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
 
 
 def first_line(error: Exception) -> str:

@@ -39,24 +39,10 @@ def missing() -> tuple[str, str] | None:
 
 
 class Encoder(vision.Encoder):
-    """A frozen dual encoder: its image side encodes media, its text side is a baseline.
-
-    Args:
-        config: Options.
-        device: Where it runs.
-        dtype: Precision of the network; results are float32.
-
-    Raises:
-        UnavailableError: If the model is not on this machine and cannot be fetched.
-        ArtifactError: If its folder lacks weights, or does not say how pictures are prepared.
-        UsageError: If the model does not have both an image side and a text side, or takes pictures of any shape.
-    """
+    """A frozen dual encoder: its image side encodes media, its text side is a baseline."""
 
     name = "clip"
-
-    def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
-        super().__init__(config, device, dtype)
-        self._tokenizer: Any = None
+    _tokenizer: Any = None
 
     def _check(self, network: Any) -> None:
         if not hasattr(network, "get_image_features"):
@@ -71,9 +57,6 @@ class Encoder(vision.Encoder):
 
         SigLIP was trained on texts padded to its full length and needs them that way; for the others texts are
         padded to the longest of a batch. Longer texts are cut at the model's length.
-
-        Args:
-            texts: Any number of texts, in any language of the checkpoint.
 
         Returns:
             (T, D) float32 on the CPU, not normalised.
@@ -95,13 +78,8 @@ class Encoder(vision.Encoder):
         padding = "max_length" if self._model.config.model_type.startswith("siglip") else "longest"
         parts = [torch.empty(0, self.dim)]
         for first in range(0, len(texts), _TEXT_BATCH):
-            batch = tokenizer(
-                texts[first : first + _TEXT_BATCH],
-                padding=padding,
-                truncation=True,
-                max_length=length,
-                return_tensors="pt",
-            )
+            part = texts[first : first + _TEXT_BATCH]
+            batch = tokenizer(part, padding=padding, truncation=True, max_length=length, return_tensors="pt")
             inputs = {name: tensor.to(self.device) for name, tensor in batch.items()}
             parts.append(self._model.get_text_features(**inputs).pooler_output.float().cpu())
         return torch.cat(parts)

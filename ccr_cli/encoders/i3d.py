@@ -16,16 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
 import torch
 from PIL import Image
 from safetensors.torch import load_file
 
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.data.sampling import Sampling
-from ccr_cli.encoders.base import dtype_name
+from ccr_cli.encoders.base import dtype_name, first_line, pixels_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.nets.inception_i3d import DIM, SIZE, from_state
 
@@ -59,16 +58,11 @@ class Config:
     """Frames from the start of one clip to the start of the next; 0: `clip_frames`, adjacent clips."""
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            UsageError: If a value is out of range.
-        """
         if self.clip_frames < 2:
             raise UsageError(
                 f"clip_frames={self.clip_frames}: a clip needs at least two frames", hint="--set clip_frames=16, or 64"
             )
-        _ = self.sampling
+        _ = self.sampling  # checks the values
 
     @property
     def sampling(self) -> Sampling:
@@ -96,12 +90,7 @@ def _file(config: Config) -> Path:
 
 
 class Encoder:
-    """Frozen Inception-I3D.
-
-    Args:
-        config: Options.
-        device: Where the network runs.
-        dtype: Precision of the convolutions, by autocast; the means are taken in float32.
+    """Frozen Inception-I3D; `dtype` is the precision of the convolutions, by autocast, the means are in float32.
 
     Raises:
         UnavailableError: If the file of weights does not exist.
@@ -109,10 +98,7 @@ class Encoder:
     """
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
-        self.config = config
-        self.sampling = config.sampling
-        self.device = device
-        self.dtype = dtype
+        self.config, self.sampling, self.device, self.dtype = config, config.sampling, device, dtype
         path = _file(config)
         self._digest = sha256_file(path)
         network = from_state(read_weights(path), str(path))
@@ -131,8 +117,7 @@ class Encoder:
         width, height = max(_SHORTER, round(width * factor)), max(_SHORTER, round(height * factor))
         left, top = (width - SIZE) // 2, (height - SIZE) // 2
         picture = image.convert("RGB").resize((width, height), Image.Resampling.BILINEAR)
-        cropped = np.asarray(picture.crop((left, top, left + SIZE, top + SIZE)))
-        return torch.from_numpy(np.ascontiguousarray(cropped.transpose(2, 0, 1)))
+        return pixels_of(picture.crop((left, top, left + SIZE, top + SIZE)))
 
     @torch.inference_mode()
     def encode(self, batch_BLCHW: torch.Tensor) -> torch.Tensor:
@@ -171,24 +156,19 @@ class Encoder:
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
     """Reads a state dict from `.safetensors` or a file of `torch.save`, without running anything in it.
 
-    Args:
-        path: The file; of a checkpoint, the entry `state_dict`, `model_state_dict` or `model` is read.
+    Of a checkpoint, the entry `state_dict`, `model_state_dict` or `model` is read.
 
     Raises:
         ArtifactError: If it cannot be read safely, or holds something else.
     """
-    content: Any
+    is_safe, content = path.suffix == ".safetensors", None
     try:
-        if path.suffix == ".safetensors":
-            content = load_file(path)
-        else:
-            content = torch.load(path, weights_only=True, map_location="cpu")
+        content = load_file(path) if is_safe else torch.load(path, weights_only=True, map_location="cpu")
     except MemoryError:
         raise
     except Exception as error:  # a damaged file, or one of another kind, can make the readers raise anything
-        first = str(error).strip().split("\n", 1)[0]
         raise ArtifactError(
-            f"{path} is not a readable file of weights ({type(error).__name__}: {first})",
+            f"{path} is not a readable file of weights ({first_line(error)})",
             hint="expected: .safetensors, or a state dict written by torch.save",
         ) from None
     for name in ("state_dict", "model_state_dict", "model"):

@@ -32,7 +32,7 @@ from PIL import Image
 
 from ccr_cli import hub
 from ccr_cli.data.sampling import Sampling
-from ccr_cli.encoders._pictures import IMAGENET, PREPROCESSOR_HINT, Recipe, reading_preprocessor
+from ccr_cli.encoders._pictures import IMAGENET, PREPROCESSOR_HINT, Recipe, reading_preprocessor, three
 from ccr_cli.encoders._transformers import TransformersEncoder, identity, read_network, read_settings
 from ccr_cli.encoders.base import first_line
 from ccr_cli.errors import ArtifactError, UsageError
@@ -84,11 +84,6 @@ class Config:
     """Frames from the start of one clip to the start of the next; 0: adjacent clips."""
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            UsageError: If a value is out of range.
-        """
         Sampling(fps=self.fps or 0.0, frames=self.frames, clip_stride=self.clip_stride)
 
 
@@ -100,22 +95,16 @@ def missing() -> tuple[str, str] | None:
 class Encoder(TransformersEncoder):
     """A frozen video model.
 
-    Args:
-        config: Options.
-        device: Where it runs.
-        dtype: Precision of the network; results are float32.
-
     Raises:
-        UnavailableError: If the model is not on this machine and cannot be fetched.
         UsageError: If it is of another family, or does not take clips of its frames.
         ArtifactError: If weights are absent, or its files do not specify how frames are prepared.
     """
 
     name = "video"
+    config: Config
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(config, device, dtype)
-        self.config = config
         self._load()
         self._recipe = read_recipe(self._located.folder, config.model)
         settings = self._model.config
@@ -189,16 +178,7 @@ class Encoder(TransformersEncoder):
 
 
 def read_recipe(folder: Path, model: str) -> Recipe:
-    """Reads how a model's frames are prepared.
-
-    Args:
-        folder: Holds one of `_FILES`.
-        model: The user's name for it, for messages.
-
-    Raises:
-        ArtifactError: If the files do not specify it.
-        UsageError: If ccr does not support it.
-    """
+    """Reads how a model's frames are prepared, from one of `_FILES`; UsageError if ccr does not support it."""
     with reading_preprocessor(model, "frames"):
         return _recipe(_preprocessor(folder), model)
 
@@ -223,8 +203,8 @@ def _recipe(content: dict[str, Any], model: str) -> Recipe:
             + (f" ({kind} is unknown)" if kind else ""),
             hint=PREPROCESSOR_HINT,
         )
-    size = content["size"] if content.get("size") is not None else default["shorter"]
-    crop = content["crop_size"] if content.get("crop_size") is not None else default["crop"]
+    given = {key: value for key, value in content.items() if value is not None}
+    size, crop = given.get("size", default["shorter"]), given.get("crop_size", default["crop"])
     crop_HW = (crop, crop) if isinstance(crop, int) else (int(crop["height"]), int(crop["width"]))
     shorter, squashed = None, None
     if kind.startswith("VJEPA2"):  # whatever the file has
@@ -248,12 +228,6 @@ def _recipe(content: dict[str, Any], model: str) -> Recipe:
     mean, std = (content.get(name, default[name]) for name in ("image_mean", "image_std"))
     if not content.get("do_normalize", True):
         mean, std = [0.0] * 3, [1.0] * 3
-    return Recipe(
-        name=kind,
-        shortest=shorter,
-        squashed=squashed,
-        crop=crop_HW if crops else None,
-        resampling=int(content.get("resample", default["resample"])),
-        scale_C=tuple(factor / s for s in std),
-        shift_C=tuple(-(offset + m) / s for m, s in zip(mean, std, strict=True)),
-    )
+    resampling = int(content.get("resample", default["resample"]))
+    scale_C, shift_C = three(factor / s for s in std), three(-(offset + m) / s for m, s in zip(mean, std, strict=True))
+    return Recipe(kind, shorter, squashed, crop_HW if crops else None, resampling, scale_C, shift_C)

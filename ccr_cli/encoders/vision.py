@@ -74,22 +74,16 @@ def missing() -> tuple[str, str] | None:
 class Encoder(TransformersEncoder):
     """A frozen image model.
 
-    Args:
-        config: Options.
-        device: Where it runs.
-        dtype: Precision of the network; results are float32.
-
     Raises:
-        UnavailableError: If the model is not on this machine and cannot be fetched.
         ArtifactError: If its folder lacks weights, is damaged, or does not say how pictures are prepared.
         UsageError: If the model does not take pictures of one size, or its family is unknown and `pooling` is auto.
     """
 
     name = "vision"
+    config: Config
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(config, device, dtype, _ALTERNATIVES)
-        self.config = config
         self.sampling = config.sampling
         self._model = self._load().eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
         self._recipe = recipe = read_recipe(self._located.folder, config.model)

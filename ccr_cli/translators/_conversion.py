@@ -34,14 +34,9 @@ _RECORD = "ccr.json"
 
 
 def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
-    """Returns a model's folder in CTranslate2's format; the first call makes it.
+    """Returns a model's folder in CTranslate2's format, with weights in a precision by CTranslate2's name.
 
-    It is renamed when complete; one of several processes makes it while the others wait.
-
-    Args:
-        located: The model.
-        tokenizer: Its tokenizer.
-        quantization: Precision of the weights, by CTranslate2's name.
+    The first call makes it. It is renamed when complete; one of several processes makes it while the others wait.
 
     Raises:
         UsageError: If CTranslate2 cannot convert this model.
@@ -59,7 +54,16 @@ def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
     if _complete(final):
         return final
     try:
-        return _convert_once(located, tokenizer, quantization, final, made_of)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(final.with_name(f"{final.name}.lock"))
+        try:
+            held = lock.acquire(timeout=0)
+        except filelock.Timeout:
+            say(f"another process converts {located.label} for CTranslate2; waiting for it")
+            held = lock.acquire()
+        with held:
+            if not _complete(final):
+                _convert(located, tokenizer, quantization, final, made_of)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
@@ -67,21 +71,6 @@ def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
             f"{located.label} cannot be kept in the cache {final.parent}: {error.strerror}",
             hint="--cache DIR for another folder",
         ) from None
-
-
-def _convert_once(located: Located, tokenizer: Any, quantization: str, final: Path, made_of: dict[str, Any]) -> Path:
-    final.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(final.with_name(f"{final.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        say(f"another process converts {located.label} for CTranslate2; waiting for it")
-        lock.acquire()
-    try:
-        if not _complete(final):
-            _convert(located, tokenizer, quantization, final, made_of)
-    finally:
-        lock.release()
     return final
 
 
@@ -163,17 +152,13 @@ class _Ids:
     def __init__(self, tokenizer: Any, size: int) -> None:
         self._padding = tokenizer.pad_token_id if tokenizer.pad_token_id == size - 1 else None
         self._size = size
-        self.bos_token = self.convert_ids_to_tokens(tokenizer.bos_token_id)
-        self.eos_token = self.convert_ids_to_tokens(tokenizer.eos_token_id)
-        self.unk_token = self.convert_ids_to_tokens(tokenizer.unk_token_id)
-        self.pad_token = self.convert_ids_to_tokens(tokenizer.pad_token_id)
+        for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
+            setattr(self, name, self.convert_ids_to_tokens(getattr(tokenizer, f"{name}_id")))
         self.special_tokens_map: dict[str, Any] = {}
         self.num_madeup_words = 0
 
     def convert_ids_to_tokens(self, number: int | None) -> str | None:
-        if number is None:
-            return None
-        return "<pad>" if number == self._padding else str(number)
+        return None if number is None else "<pad>" if number == self._padding else str(number)
 
     def get_vocab(self) -> dict[str | None, int]:
         return {self.convert_ids_to_tokens(number): number for number in range(self._size)}

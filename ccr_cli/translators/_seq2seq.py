@@ -83,11 +83,6 @@ class Options:
     DTYPES: ClassVar[tuple[str, ...]] = ("auto",)
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            ValueError: If one is out of range.
-        """
         if min(self.num_beams, self.max_new_tokens, self.batch_tokens) < 1:
             raise ValueError("num_beams, max_new_tokens and batch_tokens must be at least 1")
         if self.dtype not in self.DTYPES:
@@ -96,13 +91,6 @@ class Options:
 
 class Seq2Seq(ABC):
     """A model set up for one pair. Its weights are read when the first text comes.
-
-    Args:
-        source: Language of the texts, BCP 47.
-        target: Language of the translations.
-        config: Options.
-        dataset_dir: The data set's folder; an error for a missing model lists its recorded pairs.
-        device: `auto`, or a device.
 
     Raises:
         UnavailableError: If the model is not on this machine and cannot be fetched within five seconds, or does
@@ -127,10 +115,9 @@ class Seq2Seq(ABC):
                 self._architecture: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
             except (OSError, ValueError) as error:  # an unknown family, code of its own, no JSON
                 raise UsageError(f"transformers cannot read {name}: {str(error).splitlines()[0]}") from None
+            local = {"local_files_only": True, "trust_remote_code": False}
             try:
-                self._tokenizer: Any = AutoTokenizer.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=False
-                )
+                self._tokenizer: Any = AutoTokenizer.from_pretrained(folder, **local)
             except Exception as error:  # each family raises another one
                 reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
                 raise ArtifactError(f"the tokenizer of {name} cannot be read ({reason})") from None
@@ -156,9 +143,8 @@ class Seq2Seq(ABC):
         yield from (entry for entry in self._results(texts, positions) if entry[0] not in positions)
 
     def _results(self, texts: list[str], known: set[int]) -> Iterator[tuple[int, Translation]]:
-        todo = [i for i, text in enumerate(texts) if text.strip()]
         yield from ((i, Translation("")) for i, text in enumerate(texts) if not text.strip())
-        if not todo:
+        if not (todo := [i for i, text in enumerate(texts) if text.strip()]):
             return
         ids = self._tokenizer([self._route.prefix + texts[i].strip() for i in todo], verbose=False)["input_ids"]
         queue = []
@@ -234,11 +220,7 @@ class Seq2Seq(ABC):
         return None
 
     def _checked(self, device: str) -> str:
-        """The device, with `auto` resolved.
-
-        Raises:
-            UnavailableError: If it does not exist.
-        """
+        """The device, with `auto` resolved; UnavailableError if it does not exist."""
         if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", device):
             raise UsageError(f"unknown device {device!r}; choose auto, cpu or cuda")
         if device == "cpu":
@@ -305,12 +287,7 @@ def default_model(source: str, target: str) -> str:
 
 
 def licence(model: str, folder: Path | None = None) -> str:
-    """Returns the licence of a model: from its card, else by its name.
-
-    Args:
-        model: Its name on the hub, or its folder's.
-        folder: The model's folder, with its card (README.md) if that was fetched.
-    """
+    """Returns the licence of a model: from the card in its folder, if that was fetched, else by its name."""
     if folder and (stated := hub.licence(folder)):
         return stated
     name = model.lower()
@@ -323,11 +300,7 @@ def non_commercial(licence: str) -> bool:
 
 
 def planned(source: str, target: str, config: Options) -> dict[str, str]:
-    """Names the model of a pair without fetching or loading it.
-
-    Returns:
-        `model`, `revision`, `licence`, and `here`: yes, or no if the model would have to be fetched.
-    """
+    """Names the model of a pair without fetching or loading it; `here` is no if it would have to be fetched."""
     name = config.model or default_model(source, target)
     located = hub.find(name, config.revision)
     label = located.label if located else name
@@ -362,13 +335,7 @@ class Route:
 def route(model: str, family: str, tokenizer: Any, source: str, target: str, config: Any) -> Route:
     """Determines how a model receives the languages, and sets the tokenizer's source language.
 
-    Args:
-        model: Its name, for messages.
-        family: The `model_type` of its configuration.
-        tokenizer: Its tokenizer.
-        source: BCP 47.
-        target: BCP 47.
-        config: The engine's Config: source_code, target_code and prefix override.
+    The engine's options source_code, target_code and prefix override.
 
     Raises:
         UnavailableError: If the model does not know one of the languages or its script.
@@ -377,20 +344,17 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
     if family == "marian":
         return Route(config.prefix or _marian_token(model, tokenizer, source, target, config.target_code))
     if family == "m2m_100":
-        if hasattr(tokenizer, "lang_code_to_token"):  # M2M100 and WMT21: de, zh, ...
-            codes = [config.source_code or primary(source), config.target_code or primary(target)]
-            known = set(tokenizer.lang_code_to_token)
-        else:  # NLLB: deu_Latn, zho_Hans, ...
-            codes = [config.source_code or nllb(source), config.target_code or nllb(target)]
-            known = {token for token in codes if _token_id(tokenizer, token) is not None}
+        named = getattr(tokenizer, "lang_code_to_token", None)  # M2M100 and WMT21: de, zh, ...; NLLB: deu_Latn, ...
+        code_of = nllb if named is None else primary
+        codes = config.source_code or code_of(source), config.target_code or code_of(target)
         for code in codes:
-            if code not in known:
+            if _token_id(tokenizer, code) is None if named is None else code not in named:
                 raise _unknown(model, code)
-        if hasattr(tokenizer, "lang_code_to_token") and not config.target_code:
+        if named is not None and not config.target_code:
             _refuse_script(model, target, codes[1])
         tokenizer.src_lang = codes[0]
-        token = codes[1] if codes[1] not in getattr(tokenizer, "lang_code_to_token", {}) else f"__{codes[1]}__"
-        return Route(config.prefix, tokenizer.convert_tokens_to_ids(token), tuple(codes))
+        token = codes[1] if named is None else named[codes[1]]
+        return Route(config.prefix, tokenizer.convert_tokens_to_ids(token), codes)
     if family in ("t5", "umt5", "mt5"):
         if config.prefix:
             return Route(config.prefix)

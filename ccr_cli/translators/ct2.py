@@ -127,11 +127,7 @@ def _library() -> Any:
 
 
 def _open_cublas() -> None:
-    """Opens CUDA 12's cuBLAS, which CTranslate2 finds by name; torch may have installed only CUDA 13's.
-
-    Raises:
-        UnavailableError: If neither the package nvidia-cublas-cu12 nor the system has it.
-    """
+    """Opens CUDA 12's cuBLAS, which CTranslate2 finds by name; torch may have installed only CUDA 13's."""
     package = importlib.util.find_spec("nvidia")
     for root in (package.submodule_search_locations or []) if package else []:
         folder = Path(root) / "cublas" / "lib"

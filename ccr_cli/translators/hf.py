@@ -19,7 +19,6 @@ from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, missing, pairs, planned
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = ["Config", "Translator", "identity", "missing", "pairs", "planned"]
@@ -68,15 +67,8 @@ class Translator(Seq2Seq):
         They are set in place, since None in other settings means the model's own value. A translation that reaches the
         limit gets no forced end.
         """
-        settings.update(
-            do_sample=False,
-            num_beams=self.config.num_beams,
-            early_stopping=False,
-            length_penalty=1.0,
-            max_new_tokens=self._longest_output,
-            max_length=None,
-            forced_eos_token_id=None,
-        )
+        settings.update(do_sample=False, early_stopping=False, length_penalty=1.0, forced_eos_token_id=None)
+        settings.update(num_beams=self.config.num_beams, max_new_tokens=self._longest_output, max_length=None)
         if self._route.forced_token is not None:
             settings.forced_bos_token_id = self._route.forced_token
         if self._architecture.model_type == "marian":  # its padding token starts a translation and is no word
@@ -84,9 +76,13 @@ class Translator(Seq2Seq):
 
     def _decode(self, sentences: list[list[int]]) -> list[Decoded]:
         import torch
+        from torch.nn.utils.rnn import pad_sequence
         from transformers import LogitsProcessorList
 
-        ids_BL, mask_BL = _padded(sentences, self._tokenizer.pad_token_id, self.device)
+        rows = [torch.tensor(sentence) for sentence in sentences]
+        padding, masks = self._tokenizer.pad_token_id, [torch.ones_like(row) for row in rows]
+        ids_BL = pad_sequence(rows, batch_first=True, padding_value=padding).to(self.device)
+        mask_BL = pad_sequence(masks, batch_first=True).to(self.device)
         tally = Tally(self._network.generation_config, self._forced, len(sentences), self.device)
         greedy = self.config.num_beams == 1
         with torch.inference_mode():
@@ -123,16 +119,10 @@ class Translator(Seq2Seq):
 
 
 class Tally:
-    """Sums the log-probabilities of the tokens of translations.
+    """Sums the log-probabilities of the tokens of translations, except `forced` first ones (a language).
 
     As a logits processor of a greedy search it sees the logits of every step, so that none are kept or computed
-    twice.
-
-    Args:
-        search: Settings of the search: end tokens and forbidden tokens.
-        forced: Number of forced first tokens (a language), which are not counted.
-        rows: Number of sentences.
-        device: Device of the logits.
+    twice. The settings of the search name end tokens and forbidden tokens.
     """
 
     def __init__(self, search: Any, forced: int, rows: int, device: str) -> None:
@@ -180,15 +170,7 @@ class Tally:
 
 
 def load_network(folder: str, dtype: str) -> Any:
-    """Reads a model's weights, only from safetensors.
-
-    Args:
-        folder: The model's folder.
-        dtype: Precision of the weights.
-
-    Raises:
-        ArtifactError: If the weights are damaged.
-    """
+    """Reads a model's weights, only from safetensors; ArtifactError if they are damaged."""
     with transformers_loading():
         from safetensors import SafetensorError
         from transformers import AutoModelForSeq2SeqLM
@@ -199,15 +181,3 @@ def load_network(folder: str, dtype: str) -> Any:
             )
         except SafetensorError as error:
             raise ArtifactError(f"the weights in {folder} are damaged: {error}", hint="fetch the model again") from None
-
-
-def _padded(sentences: list[list[int]], padding: int, device: torch.device | str) -> tuple[Tensor, Tensor]:
-    """Padded tokens and their mask."""
-    import torch
-
-    ids_BL = torch.full((len(sentences), max(map(len, sentences))), padding, dtype=torch.long)
-    mask_BL = torch.zeros_like(ids_BL)
-    for row, sentence in enumerate(sentences):
-        ids_BL[row, : len(sentence)] = torch.tensor(sentence)
-        mask_BL[row, : len(sentence)] = 1
-    return ids_BL.to(device), mask_BL.to(device)
