@@ -89,14 +89,14 @@ def translate_on_ray(inputs: Inputs, options: TranslateOptions, parts: int | Non
         return
     workers.require_cache([options])
     job = translate_job.TranslationJob(inputs, options)
-    if job.request["engine"] == "recorded":
+    if job.engine == "recorded":
         say("the engine recorded looks translations up: there is no work to share")
         return
     if job.state() == "done":
         return
     device = choose_device(options.device if job.has_device else "cpu")
     # max_failed applies to all parts together, when the artifact is made
-    part_options = replace(options, engine=job.request["engine"], device=device.type, max_failed=1.0)
+    part_options = replace(options, engine=job.engine, device=device.type, max_failed=1.0)
     groups = max(len(begin(rows["text"])) for _, rows in job.chains)
     label = f"translate {job.source.source_lang} -> {options.lang} on Ray"
     try:

@@ -64,24 +64,12 @@ class Config:
     """Seconds until a hop fails."""
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            ValueError: If one is out of range.
-        """
         if self.timeout <= 0:
             raise ValueError("timeout must be greater than 0")
 
 
 class Translator:
-    """Runs the modes that lead from one language to another.
-
-    Args:
-        source: Language of the texts, BCP 47; region and script are ignored.
-        target: Language of the translations, likewise.
-        config: Options.
-        dataset_dir: Not used.
-        device: Not used.
+    """Runs the modes that lead from one language to another, whose regions and scripts are ignored.
 
     Raises:
         UnavailableError: If Apertium is not installed, or its modes do not lead to the target within two hops; the
@@ -93,19 +81,17 @@ class Translator:
         if shutil.which(_PROGRAM) is None:
             raise UnavailableError("Apertium is not installed", hint=_install(source, target))
         installed = _modes()
+        listed = f"installed modes: {', '.join(installed) or 'none'}"
         if config.modes:
             self.modes = [mode.strip() for mode in config.modes.split(",")]
             if unknown := [mode for mode in self.modes if mode not in installed]:
-                raise UnavailableError(
-                    f"Apertium has no mode {', '.join(unknown)}",
-                    hint=f"installed modes: {', '.join(installed) or 'none'}",
-                )
+                raise UnavailableError(f"Apertium has no mode {', '.join(unknown)}", hint=listed)
         else:
             self.modes = _path(primary(source), primary(target), installed)
             if not self.modes:
                 raise UnavailableError(
                     f"the installed Apertium modes do not lead from {source} to {target} within two hops",
-                    hint=f"{_install(source, target)}; installed modes: {', '.join(installed) or 'none'}",
+                    hint=f"{_install(source, target)}; {listed}",
                 )
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
@@ -134,8 +120,7 @@ class Translator:
         return {key: facts[key] for key in ("engine", "model", "version", "command")}
 
     def _chain(self, texts: list[str]) -> list[Translation]:
-        if not texts:
-            return []
+        """Translates texts through all modes; if a hop fails, in halves, until the culprit is alone."""
         try:
             hop = texts
             for mode in self.modes:
@@ -155,8 +140,6 @@ def identity(config: Config) -> dict[str, float]:
 
 def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
     """Lists the pairs that the installed modes reach within two hops."""
-    if shutil.which(_PROGRAM) is None:
-        return []
     installed = _modes()
     languages = sorted({language for edge in _edges(installed) for language in edge})
     return [(a, b) for a in languages for b in languages if a != b and _path(a, b, installed)]
@@ -211,33 +194,21 @@ def _forgetful_tagger() -> Iterator[dict[str, str]]:
 
 
 def _run(mode: str, texts: list[str], timeout: float) -> list[str]:
-    """Sends texts through one mode.
-
-    Raises:
-        _HopError: If Apertium fails on them.
-    """
-    with _forgetful_tagger() as environment:
-        return _run_in(environment, mode, texts, timeout)
-
-
-def _run_in(environment: dict[str, str], mode: str, texts: list[str], timeout: float) -> list[str]:
+    """Sends texts through one mode; _HopError if Apertium fails on them."""
     data = "".join(_to_stream(text) + "\0" for text in texts).encode("utf-8", "replace")
-    process = subprocess.Popen(
-        _command(mode),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(data, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise _HopError(f"{mode} took more than {timeout:g} s") from None
-    finally:
-        if process.poll() is None:  # timeout, Ctrl-C: the whole pipe, not only its shell
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+    pipe = subprocess.PIPE
+    with _forgetful_tagger() as environment:
+        process = subprocess.Popen(
+            _command(mode), stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
+        )
+        try:
+            out, err = process.communicate(data, timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise _HopError(f"{mode} took more than {timeout:g} s") from None
+        finally:
+            if process.poll() is None:  # timeout, Ctrl-C: the whole pipe, not only its shell
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
     words = " ".join(err.decode("utf-8", "replace").split())[:200]
     reason = f": {words}" if words else ""
     if process.returncode != 0:
@@ -264,7 +235,7 @@ def _from_stream(text: str) -> str:
 
 
 def _modes() -> tuple[str, ...]:
-    """The modes of the program in PATH."""
+    """The modes of the program in PATH, if there is one."""
     program = shutil.which(_PROGRAM)
     return _modes_of(program) if program else ()
 
@@ -298,14 +269,11 @@ def _path(source: str, target: str, modes: tuple[str, ...]) -> list[str]:
 def _install(source: str, target: str) -> str:
     """The command that installs the pair, as far as known."""
     a, b = primary(source), primary(target)
-    known = {frozenset(pair): package for pair, package in _PACKAGES.items()}
+    known = {**_PACKAGES, **{(two, one): package for (one, two), package in _PACKAGES.items()}}
     pivots = sorted({language for pair in _PACKAGES for language in pair})
-    routes = [[known.get(frozenset((a, b)))]]
-    routes += [[known.get(frozenset((a, p))), known.get(frozenset((p, b)))] for p in pivots]
-    for route in routes:
-        names = [package for package in route if package]
-        if len(names) == len(route):
-            return f"sudo apt install apertium {' '.join(names)}"
+    for route in ([(a, b)], *([(a, pivot), (pivot, b)] for pivot in pivots)):
+        if known.keys() >= {*route}:
+            return f"sudo apt install apertium {' '.join(known[hop] for hop in route)}"
     return f"sudo apt install apertium apertium-{iso3(source)}-{iso3(target)} (if there is such a pair)"
 
 

@@ -31,6 +31,7 @@ from ccr_cli.translators.base import Translation
 
 _LANG = r"([a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-[0-9]{3})?)"
 _FORMATS = (".tsv", ".jsonl", ".caption.txt")
+_FACTS = ("source", "target", "engine", "version", "command", "licence")
 _NAME = re.compile(rf"(.+)-{_LANG}-{_LANG}")
 
 
@@ -58,13 +59,6 @@ class _Table:
 
 class Translator:
     """Looks texts up in one table.
-
-    Args:
-        source: Language of the texts, BCP 47.
-        target: Language of the translations.
-        config: Options.
-        dataset_dir: The data set's folder, with `translations/` in it.
-        device: Not used.
 
     Raises:
         UnavailableError: If the pair is not recorded; the hint lists the recorded ones.
@@ -95,18 +89,11 @@ class Translator:
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
         """Looks every text up; a text that is not in the table fails with `not recorded`."""
+        missing, empty = Translation(None, error="not recorded"), Translation(None, error="recorded as empty")
         for position, text in enumerate(texts):
             if position not in known:
-                yield position, self._look_up(text)
-
-    def _look_up(self, text: str) -> Translation:
-        key = _key(text)
-        if not key:
-            return Translation("")
-        translation = self._entries.get(key)
-        if translation is None:
-            return Translation(None, error="not recorded")
-        return translation if translation.text else Translation(None, error="recorded as empty")
+                found = self._entries.get(key, missing) if (key := _key(text)) else Translation("")
+                yield position, empty if key and found.text == "" else found
 
     def describe(self) -> dict[str, str]:
         """Names the engine, version, command and licence of the recording."""
@@ -165,20 +152,12 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ArtifactError(f"{manifest} is not valid TOML: {error}") from None
         for entry in entries:
-            text = {key: str(value) for key, value in entry.items()}
-            path = dataset_dir / text.get("file", "")
+            name, *facts = (str(entry.get(key, "")) for key in ("file", *_FACTS))
+            path = dataset_dir / name
             if not path.is_file():
-                path = dataset_dir / "translations" / text.get("file", "")
+                path = dataset_dir / "translations" / name
             if path.is_file() and path.resolve().is_relative_to(dataset_dir.resolve()):
-                tables[path] = _Table(
-                    path,
-                    text.get("source", ""),
-                    text.get("target", ""),
-                    text.get("engine", ""),
-                    text.get("version", ""),
-                    text.get("command", ""),
-                    text.get("licence", ""),
-                )
+                tables[path] = _Table(path, *facts)
     for path in sorted((dataset_dir / "translations").glob("*.tsv")):
         if parts := _NAME.fullmatch(path.stem):
             engine, source, target = parts.groups()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.sentence_cache import normal
 from ccr_cli.stages.translate.steps import Engines, Results, Step, begin, follow, known, run
 from ccr_cli.translators._languages import usual
-from ccr_cli.translators.base import Translation, Translator
+from ccr_cli.translators.base import Translation
 
 NO_WORK = "recorded only looks translations up: there is no work to share, leave --shard out"
 JOURNAL = "journal"
@@ -37,11 +37,7 @@ JOURNAL = "journal"
 
 
 def training_data(inputs: Inputs) -> base.Artifact:
-    """The data set given, else the one that the given artifacts were made from, else the workspace's only one.
-
-    Raises:
-        ArtifactError: If there is none with training items, or more than one.
-    """
+    """The data set given, else the one that the given artifacts were made from, else the workspace's only one."""
 
     def fits(artifact: base.Artifact) -> bool:
         return artifact.counts.get("items.train", 0) > 0 or artifact in inputs.named
@@ -83,11 +79,7 @@ def _in_request(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _configured(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
-    """An engine's module and its options.
-
-    Raises:
-        UsageError: If the engine, an option or its value is unknown.
-    """
+    """An engine's module and its options; UsageError if the engine, an option or its value is unknown."""
     module = registry.load("translators", engine)
     defaults = _defaults(engine)
     unknown = [] if "help" in options else [key for key in options if key not in defaults]
@@ -105,54 +97,8 @@ def _configured(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
         raise UsageError(error.message, hint=error.hint or f"another value; the default is {default}") from None
 
 
-@dataclass(frozen=True)
-class Coverage:
-    """How much of a data set's captions a table of translations holds, in all splits."""
-
-    table: Path
-    lines: int
-    used: int
-    """Lines that are used: one of two for the same text."""
-    captions: dict[str, tuple[int, int]]
-    """Number of captions that the table holds, and of all, by split."""
-
-    def __str__(self) -> str:
-        splits = ", ".join(f"{n} of {of} captions of {name}" for name, (n, of) in self.captions.items())
-        return f"{self.used} of the {self.lines} lines of {self.table.name} are used: it holds {splits}"
-
-    def hint(self, split: str | None, max_failed: float) -> str:
-        """What to do where too many captions failed."""
-        if not self.used:
-            return "is the table for another data set? its sources must be the captions as `ccr data show` prints them"
-        held = [name for name, (n, of) in self.captions.items() if n >= (1 - max_failed) * of and name != split]
-        if held and split is None:
-            return "; or ".join(f"--split {name}" for name in held)
-        if held:
-            return f"the table is for another split: --split {held[0]}"
-        return "complete the table and give the same command again, or raise --max-failed"
-
-
-def _coverage(engine: Translator, table: Path, captions: pd.DataFrame) -> Coverage:
-    """Looks up all captions of a data set."""
-    texts = list(dict.fromkeys(captions["text"]))
-    held = {texts[position] for position, result in engine.translate(texts) if result.text}
-    is_held = captions["text"].isin(held)
-    by_split = {
-        split: (int((is_held & rows).sum()), int(rows.sum()))
-        for split in SPLITS
-        if (rows := captions["split"] == split).any()
-    }
-    lines = sum(1 for line in table.read_bytes().split(b"\n") if line.strip())
-    has_header = table.suffix != ".jsonl" and not table.name.endswith(".caption.txt")
-    return Coverage(table, max(lines - has_header, 0), len({text.strip() for text in held}), by_split)
-
-
 class TranslationJob:
-    """A translation to make: data set, engine, request and steps.
-
-    Args:
-        inputs: Must lead to one data set with training captions.
-        options: What to make.
+    """A translation to make, of one data set with training captions: data set, engine, request and steps.
 
     Raises:
         ArtifactError: If the data set, or the translation to take captions from, is missing or ambiguous.
@@ -182,8 +128,12 @@ class TranslationJob:
                 "--only makes the same directions and splits as the translation that it starts from",
                 hint="leave out --back, --queries, --rounds and --split",
             )
-        engine = self._auto() if options.engine == "auto" else options.engine
-        self._module, self._config = _configured(engine, options.settings)
+        self.engine = usual_engine(source, lang) if options.engine == "auto" else options.engine
+        self._module, self._config = _configured(self.engine, options.settings)
+        if options.engine == "auto" and self.engine == "recorded" and not options.settings and not self._is_recorded():
+            self.engine = "hf"
+            self._module, self._config = _configured(self.engine, {})
+        engine = self.engine
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
         request |= {"back": options.back, "queries": options.queries}
         request |= self.again.request if self.again else {}
@@ -198,17 +148,11 @@ class TranslationJob:
 
     def build(self, write: Callable[[Build], dict[str, int]], workspace: Workspace | None = None) -> base.Artifact:
         """Makes the artifact; arguments and errors as for `build_artifact`."""
+        parents = [self._data, *([self.again.original] if self.again else [])]
+        marks = {"force": self.options.force, "redo_failed": self.options.retry_failed}
+        space = workspace or self._workspace
         try:
-            return build_artifact(
-                workspace or self._workspace,
-                "translation",
-                self.name,
-                self.request,
-                [self._data, *([self.again.original] if self.again else [])],
-                write=write,
-                force=self.options.force,
-                redo_failed=self.options.retry_failed,
-            )
+            return build_artifact(space, "translation", self.name, self.request, parents, write=write, **marks)
         except OtherRequestError as error:
             if error.differences.get("set.table", ("", ""))[0]:
                 error.hint = (
@@ -225,28 +169,23 @@ class TranslationJob:
         """Whether the engine is a model on a device, not a program or a provider."""
         return hasattr(self._config, "dtype")
 
-    def engines(self, folder: Path) -> Engines:
+    def engines(self, folder: Path, *, silent: bool = False) -> Engines:
         """The engines; their results go to the cache, or to the building folder."""
-        return self._engines(self._module, self._config, folder)
-
-    def _engines(self, module: Any, config: Any, folder: Path) -> Engines:
         cache = folder / JOURNAL if self.options.no_cache else cache_folder() / "translations"
-        return Engines(module, config, self.source.source_lang, self.source.artifact.path, self.options.device, cache)
+        data, device = self.source.artifact.path, self.options.device
+        return Engines(self._module, self._config, self.source.source_lang, data, device, cache, silent)
 
-    def _auto(self) -> str:
-        """The engine that `auto` takes: `recorded` where the data set's tables hold enough captions, else `hf`."""
-        engine = usual_engine(self.source, self.options.lang)
-        if engine != "recorded" or self.options.settings:
-            return engine
-        engines = replace(self._engines(*_configured(engine, {}), Path()), silent=True)
+    def _is_recorded(self) -> bool:
+        """Whether the data set's tables hold enough captions."""
+        engines = self.engines(Path(), silent=True)
         try:
-            self._refuse_too_many(self.frame(engines, {}, {}))
+            self.refuse_too_many(self.frame(engines, {}, {}), engines)
         except CcrError as error:
             if error.exit_code not in (1, UnavailableError.exit_code):
                 raise
             say(f"the recorded translations are incomplete ({error.message}): hf translates instead")
-            return "hf"
-        return engine
+            return False
+        return True
 
     def with_apertium(self, error: UnavailableError) -> UnavailableError:
         """The error with Apertium as a further hint, where it could replace what `auto` chose."""
@@ -298,12 +237,7 @@ class TranslationJob:
                     )
 
     def frame(self, engines: Engines, earlier: Mapping[str, Results], environment: dict[str, Any]) -> pd.DataFrame:
-        """Translates everything and returns the rows of the artifact.
-
-        Args:
-            engines: The engines.
-            earlier: Known results by step.
-            environment: Receives a description of each step's engine.
+        """Translates everything but the `earlier` results of each step, and adds each step's engine to `environment`.
 
         Returns:
             A row per caption and direction; `status` is `ok` or the reason of the failure.
@@ -329,11 +263,7 @@ class TranslationJob:
         return self.again.merge(frame, self.options.lang, self.source.source_lang) if self.again else frame
 
     def plan(self, part: WorkPart) -> dict[str, Any]:
-        """The facts of a dry run: model and licence of each step, number of sentences, and how many are cached.
-
-        Args:
-            part: The groups to count.
-        """
+        """The facts of a dry run: model and licence of each step, number of sentences, and how many are cached."""
         engines = self.engines(Path())
         facts: dict[str, Any] = {"shard": f"{part.number + 1}/{part.of}"} if part.of > 1 else {}
         sentences: dict[str, int] = {}
@@ -341,62 +271,71 @@ class TranslationJob:
         for steps, rows in self.chains:
             groups, unknown = part.take(begin(rows["text"])), 0
             for step in steps:
-                model, is_here = _model(engines, step)
-                facts |= {
-                    f"{step.direction} {key}": model[key] for key in ("model", "licence", "warning") if model.get(key)
-                }
+                planned = getattr(self._module, "planned", None)
+                model = planned(step.source, step.target, engines.config_of(step)) if planned else {}
+                if is_here := model.get("here", "yes") == "yes":  # else the key of its cache is unknown
+                    model = engines.of(step).describe()
+                shown = ("model", "licence", "warning")
+                facts |= {f"{step.direction} {key}": model[key] for key in shown if model.get(key)}
                 results = known(groups, engines.kept(step) if is_here else None, {})
                 sentences[step.direction] = unknown + len({text for group in groups for text in group})
                 cached[step.direction] = len(results) if is_here else None
                 unknown = sentences[step.direction] - len(results)
                 groups = follow(groups, results)
-        if self.request["engine"] == "recorded":
+        if self.engine == "recorded":
             if part.of > 1:
                 say(NO_WORK)
-            frame = self.frame(replace(engines, silent=True), {}, {})
+            frame = self.frame(self.engines(Path(), silent=True), {}, {})
             self.refuse_too_many(frame, engines)
             missing = frame.loc[frame["status"] != "ok", "direction"].value_counts(sort=False)
             facts |= {f"{direction} not recorded": int(count) for direction, count in missing.items()}
         return {**facts, "sentences": sentences, "cached": cached}
 
-    def _refuse_too_many(self, frame: pd.DataFrame) -> None:
-        failed = frame[frame["status"] != "ok"]
-        first = "".join(
-            f"{caption} ({direction}): {reason}"
-            for caption, direction, reason in failed[["caption_id", "direction", "status"]]
-            .head(1)
-            .itertuples(index=False)
-        )
-        refuse_too_many(len(failed), len(frame), self.options.max_failed, "captions", first)
-
     def refuse_too_many(self, frame: pd.DataFrame, engines: Engines) -> None:
-        """Stops if too many captions failed.
-
-        Raises:
-            CcrError: If more than the fraction `max_failed` did.
-        """
+        """Stops with an error if more than the fraction `max_failed` of the captions failed."""
+        failed = frame.loc[frame["status"] != "ok", ["caption_id", "direction", "status"]]
+        first = "".join(f"{row.caption_id} ({row.direction}): {row.status}" for row in failed.head(1).itertuples())
         try:
-            self._refuse_too_many(frame)
+            refuse_too_many(len(failed), len(frame), self.options.max_failed, "captions", first)
         except CcrError as error:
             if coverage := self.coverage(engines):
-                hint = coverage.hint(self.options.split, self.options.max_failed)
-                raise CcrError(f"{error.message}; {coverage}", hint=hint) from None
-            if self.request["engine"] == "recorded":
+                raise CcrError(f"{error.message}; {coverage[0]}", hint=coverage[1]) from None
+            if self.engine == "recorded":
                 hint = "another engine, such as --engine apertium; or complete the table and import the data set again"
                 raise CcrError(error.message, hint=hint) from None
             raise
 
-    def coverage(self, engines: Engines) -> Coverage | None:
-        """How much of the data set the user's own table holds; None without one."""
-        table = getattr(engines.config, "table", "")
-        if not table:
+    def coverage(self, engines: Engines) -> tuple[str, str] | None:
+        """How much of the data set the user's own table holds, and what to do if that is too little; None without one.
+
+        Of two lines for the same text one is used.
+        """
+        if not getattr(engines.config, "table", ""):
             return None
-        step = self.chains[0][0][0]
-        return _coverage(engines.of(step), Path(table).expanduser(), self._captions(step.source, all_splits=True))
+        table, step, split = Path(engines.config.table).expanduser(), self.chains[0][0][0], self.options.split
+        captions = self._captions(step.source, all_splits=True)
+        texts = list(dict.fromkeys(captions["text"]))
+        held = {texts[position] for position, result in engines.of(step).translate(texts) if result.text}
+        rows_of = dict(list(captions["text"].isin(held).groupby(captions["split"])))
+        by_split = {name: (int(rows_of[name].sum()), len(rows_of[name])) for name in SPLITS if name in rows_of}
+        has_header = table.suffix != ".jsonl" and not table.name.endswith(".caption.txt")
+        lines = max(sum(1 for line in table.read_bytes().split(b"\n") if line.strip()) - has_header, 0)
+        used = len({text.strip() for text in held})
+        splits = ", ".join(f"{n} of {of} captions of {name}" for name, (n, of) in by_split.items())
+        enough = 1 - self.options.max_failed
+        held_splits = [name for name, (n, of) in by_split.items() if n >= enough * of and name != split]
+        hint = "complete the table and give the same command again, or raise --max-failed"
+        if not used:
+            hint = "is the table for another data set? its sources must be the captions as `ccr data show` prints them"
+        elif held_splits and split is None:
+            hint = "; or ".join(f"--split {name}" for name in held_splits)
+        elif held_splits:
+            hint = f"the table is for another split: --split {held_splits[0]}"
+        return f"{used} of the {lines} lines of {table.name} are used: it holds {splits}", hint
 
     def recordings(self) -> str:
         """Whose recorded translations are used and which others there are; "" without a choice."""
-        if self.request["engine"] != "recorded" or self._config.table:
+        if self.engine != "recorded" or self._config.table:
             return ""
         engines = self._module.engines(self.source.artifact.path, self.source.source_lang, self.options.lang)
         used = self._config.engine or next(iter(engines), "nobody")
@@ -441,15 +380,6 @@ def walk(
         results = run(engines, step, groups, earlier.get(step.direction, {}))
         yield step, results
         groups = follow(groups, results)
-
-
-def _model(engines: Engines, step: Step) -> tuple[dict[str, str], bool]:
-    """A step's model, and whether it is here: without it the key of its cache is unknown."""
-    if planned := getattr(engines.module, "planned", None):
-        facts: dict[str, str] = planned(step.source, step.target, engines.config_of(step))
-        if facts.get("here") != "yes":
-            return facts, False
-    return engines.of(step).describe(), True
 
 
 def _rows(rows: pd.DataFrame, step: Step, results: Results, facts: Mapping[str, str]) -> pd.DataFrame:

@@ -42,13 +42,8 @@ def references(source: Dataset, lang: str, target: str) -> tuple[list[References
     Each set of captions has one set of references: its human translations, which `parallel` of the manifest names; else
     the set of the same name; else the only set. Sets are never mixed.
 
-    Args:
-        source: The data set.
-        lang: Language of the captions that are translated.
-        target: Language of the references.
-
     Returns:
-        The references, and notes on sets without one.
+        The references in `target` of the captions in `lang`, and notes on sets without one.
     """
     captions = source.captions
     sources, targets = captions[captions["lang"] == lang], captions[captions["lang"] == target]
@@ -80,11 +75,7 @@ def _join(rows: pd.DataFrame, pool: pd.DataFrame, kind: Kind) -> Texts:
 
 
 def assess(frame: pd.DataFrame, source: Dataset) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Measures the quality of translations.
-
-    Args:
-        frame: Rows of a translation; text is null where it failed.
-        source: The data set that was translated.
+    """Measures the quality of translations; text is null where one failed.
 
     Returns:
         The rows of `quality.parquet`, in the order of `frame`, and the content of `quality.json`.

@@ -35,14 +35,7 @@ class Retranslation:
         return shared | {"only": {"sha256": self.sha256, "of": self.original.request}}
 
     def refuse_same(self, request: Mapping[str, Any]) -> None:
-        """Refuses to translate again with the same engine.
-
-        Args:
-            request: Of the new translation.
-
-        Raises:
-            UsageError: If engine and options are those of the original.
-        """
+        """Refuses to translate again with the same engine and options."""
 
         def engine_of(request: Mapping[str, Any]) -> dict[str, Any]:
             return {key: value for key, value in request.items() if key == "engine" or key.startswith("set.")}
@@ -62,13 +55,7 @@ class Retranslation:
         }
 
     def merge(self, new: pd.DataFrame, lang: str, home: str) -> pd.DataFrame:
-        """Puts the new rows in the place of the original's and keeps its order.
-
-        Args:
-            new: Rows of the captions that were translated again.
-            lang: Their language.
-            home: The source language.
-        """
+        """Puts the new rows, in `lang` and in the source language, in the place of the original's."""
         before = translation.read(self.original)
         kept = before[~before["caption_id"].isin(self.ids(lang, home))]
         kept = kept.assign(
@@ -97,12 +84,6 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
     A list with verdicts names the captions that it calls noisy; a list without names all of its captions. A caption
     whose translation is not the one that was judged is skipped: it was translated again since, or switched by
     synthetic noise.
-
-    Args:
-        inputs: The given artifacts and the workspace.
-        data: The data set.
-        lang: Target language.
-        only: The list.
 
     Raises:
         ArtifactError: If there is no such translation, or more than one.

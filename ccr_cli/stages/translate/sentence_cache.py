@@ -31,14 +31,7 @@ _QUESTION = "question.json"
 
 
 class TranslationCache:
-    """The sentences that one engine translated for one pair of languages.
-
-    Args:
-        root: Folder of the cache.
-        identity: `Translator.identity()`, what decides the translations.
-        source: Language of the sentences.
-        target: Language of the translations.
-    """
+    """The sentences that one engine, by its `Translator.identity()`, translated for one pair of languages."""
 
     def __init__(self, root: Path, identity: Mapping[str, Any], source: str, target: str) -> None:
         self._question = {"engine": dict(identity), "source": source, "target": target}
@@ -47,11 +40,7 @@ class TranslationCache:
         self._file = -1
 
     def read(self, texts: Iterable[str]) -> dict[str, Translation]:
-        """Returns the known translations of sentences (in NFC).
-
-        Raises:
-            ArtifactError: If the cache cannot be read.
-        """
+        """Returns the known translations of sentences (in NFC); ArtifactError if the cache cannot be read."""
         text_of = {_key(text): text for text in texts}
         results: dict[str, Translation] = {}
         for path in sorted(self.folder.glob("*.jsonl")):
@@ -69,11 +58,7 @@ class TranslationCache:
         return results
 
     def write(self, text: str, result: Translation) -> None:
-        """Keeps one result.
-
-        Args:
-            text: The sentence, in NFC.
-            result: Its translation, not empty.
+        """Keeps the translation of a sentence (in NFC).
 
         Raises:
             ArtifactError: If the cache cannot be written to.

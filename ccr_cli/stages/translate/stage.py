@@ -19,15 +19,9 @@ from ccr_cli.stages.translate.quality import assess
 
 
 def translate(inputs: Inputs, options: TranslateOptions, part: WorkPart | None = None) -> base.Artifact:
-    """Translates the source captions of a data set into one language.
+    """Translates the source captions of a data set into one language; a dry run counts a `part` of them.
 
-    Args:
-        inputs: Must lead to one data set with training captions.
-        options: What to make.
-        part: The groups that a dry run counts; by default all.
-
-    Returns:
-        The translation artifact; its count `failed` is the number of captions without a translation.
+    The count `failed` of the artifact is the number of captions without a translation.
 
     Raises:
         UnavailableError: If the engine, its model or the pair is unavailable.
@@ -57,7 +51,7 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
     frame = job.frame(engines, job.earlier(site.folder), site.environment)
     job.refuse_too_many(frame, engines)
     if (frame["status"] != "ok").any() and (coverage := job.coverage(engines)):
-        say(str(coverage))
+        say(coverage[0])
     frame = job.whole(frame)
     failed = frame[frame["status"] != "ok"]
     attempts = {r["id"]: r["attempt"] for r in read_failures(site.folder)} if job.options.retry_failed else {}
@@ -80,14 +74,8 @@ def each_language(languages: Sequence[TranslateOptions], work: Callable[[Transla
     """Does the work for one language after the other; a failure of one does not stop the others.
 
     The failure is printed at once: no engine for the pair, too many failed captions, a name in use. Wrong options and
-    a full disk concern all languages and end the work.
-
-    Args:
-        languages: The options of each.
-        work: Does the work for one.
-
-    Returns:
-        The error to raise at the end, with the exit code of the first failure; None without one.
+    a full disk concern all languages and end the work. Returns the error to raise at the end, with the exit code of the
+    first failure.
     """
     first: CcrError | None = None
     failed: list[str] = []

@@ -56,11 +56,7 @@ class Engines:
     _engine: Any = None
 
     def of(self, step: Step) -> Translator:
-        """The engine of a step.
-
-        Raises:
-            UnavailableError: If the engine, its model or the pair is unavailable.
-        """
+        """The engine of a step; UnavailableError if the engine, its model or the pair is unavailable."""
         pair = (step.source, step.target)
         if self._pair != pair:
             self._pair = self._engine = None  # free its memory before the next one
@@ -95,16 +91,9 @@ def follow(groups: Groups, results: Results) -> Groups:
 
 
 def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
-    """Takes a step, and stores every result as it comes.
+    """Takes a step, and stores every result as it comes; returns the result of each sentence.
 
-    Args:
-        engines: The engines.
-        step: The step.
-        groups: The sentences.
-        seed: Further known results.
-
-    Returns:
-        The result of each sentence.
+    `seed` has further known results.
     """
     engine, kept = engines.of(step), engines.kept(step)
     if engines.silent:

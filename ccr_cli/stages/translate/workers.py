@@ -24,12 +24,7 @@ from ccr_cli.stages.translate.steps import begin
 
 
 def part_of(shard: str | None, languages: Sequence[TranslateOptions], *, noise: bool) -> WorkPart | None:
-    """Reads the part that `--shard` names.
-
-    Args:
-        shard: Such as `3/64`, or None.
-        languages: The options of each language.
-        noise: Whether the command also makes a synthetic mismatch.
+    """Reads the part that `--shard` names, such as `3/64`; `noise` is whether the command also makes a mismatch.
 
     Raises:
         UsageError: If there is no such part, the command asks for noise too, or there is no cache to meet in.
@@ -47,17 +42,14 @@ def part_of(shard: str | None, languages: Sequence[TranslateOptions], *, noise: 
 
 
 def translate_part(inputs: Inputs, options: TranslateOptions, part: WorkPart) -> dict[str, int]:
-    """Translates a part of the sentences into the cache.
-
-    Returns:
-        The number of translated `captions`, and of `failed` ones.
+    """Translates a part of the sentences into the cache; returns how many `captions` were translated, or `failed`.
 
     Raises:
         CcrError: If more than the fraction `max_failed` of the sentences failed.
     """
     job = TranslationJob(inputs, options)
     nothing = {"captions": 0, "failed": 0}
-    if job.request["engine"] == "recorded":
+    if job.engine == "recorded":
         say(NO_WORK)
         return nothing
     if job.state() == "done":
@@ -85,15 +77,10 @@ def translate_part(inputs: Inputs, options: TranslateOptions, part: WorkPart) ->
 def share(inputs: Inputs, languages: Sequence[TranslateOptions]) -> bool:
     """Translates this process's part, where `torchrun` started several.
 
-    Args:
-        inputs: As for `translate`.
-        languages: The options of each language.
-
     Returns:
         Whether this process makes the artifacts: it is the only one, or the first and all have done their part.
 
     Raises:
-        UsageError: If there is no cache to meet in.
         CcrError: If more than the fraction `max_failed` of the sentences of the only language failed.
     """
     rank, ranks = rank_and_size()
@@ -115,10 +102,6 @@ def share(inputs: Inputs, languages: Sequence[TranslateOptions]) -> bool:
 
 
 def require_cache(languages: Sequence[TranslateOptions]) -> None:
-    """Requires the cache, through which parts exchange their results.
-
-    Raises:
-        UsageError: If one of the languages is translated without it.
-    """
+    """Requires the cache, through which parts exchange their results."""
     if any(options.no_cache for options in languages):
         raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")
