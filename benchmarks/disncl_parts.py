@@ -42,7 +42,7 @@ from ccr_cli.nets.text import text_encoder_from_config
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
-from ccr_cli.stages.shared.scoring import score_gallery
+from ccr_cli.stages.shared.scoring import EmbeddedGallery, score_gallery
 from ccr_cli.stages.shared.triplets import Gallery, gallery
 
 matplotlib.use("Agg")
@@ -151,7 +151,7 @@ def measure(method: Method, tokenizer: Tokenizer, split: dict[str, Gallery], que
     for part, model in (("S", method), ("X", method.readings()["exclusive"])):
         visual_VD = embed_visuals(model, queries.visual, CPU)
         text_TD = encode_and_embed(model, tokenizer, queries.texts, CPU)
-        found[f"SumR of {part}"] = round(score_gallery(queries, visual_VD, text_TD).sum_r, 1)
+        found[f"SumR of {part}"] = round(score_gallery(EmbeddedGallery(queries, visual_VD, text_TD)).sum_r, 1)
     rows_ND, names = clusters(read)
     groups = ["S" if name.endswith("_S") else name for name in names]
     found["silhouette"] = round(float(silhouette_score(rows_ND.numpy(), groups, metric="cosine")), 3)
@@ -163,7 +163,7 @@ def chance(queries: Gallery) -> dict[str, float]:
     draws = torch.Generator().manual_seed(0)
     sizes = (len(queries.visual), len(queries.texts))
     vectors = ([normalize(torch.randn(n, 64, generator=draws), dim=1) for n in sizes] for _ in range(50))
-    values = [score_gallery(queries, visual_VD, text_TD).sum_r for visual_VD, text_TD in vectors]
+    values = [score_gallery(EmbeddedGallery(queries, visual_VD, text_TD)).sum_r for visual_VD, text_TD in vectors]
     return {"mean": round(float(np.mean(values)), 1), "sd": round(float(np.std(values)), 1)}
 
 

@@ -28,9 +28,9 @@ from ccr_cli.artifacts.evaluation import CORRUPTIONS
 from ccr_cli.artifacts.signature import Signature
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.metrics.corruption import corrupt_texts
-from ccr_cli.stages.evaluate import ood
 from ccr_cli.stages.evaluate.options import HALF, EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
+from ccr_cli.stages.evaluate.uncertainty import uncertainties
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
@@ -90,9 +90,9 @@ def draws(inputs: Inputs, trained: base.Artifact, lang: str) -> dict[str, Any]:
         texts = corrupt_texts(found.texts, SHARES[0], "drop", lang, seed)
         text_TD = encode_and_embed(method, tokenizer, texts, CPU)
         sides = EmbeddedGallery(replace(found, texts=texts), visual_VD, text_TD)
-        values.setdefault("SumR", []).append(score_gallery(sides.gallery, visual_VD, text_TD).sum_r)
-        for direction, queries in ood.queries_of(sides).items():
-            for name, score_Q in queries.scores(method).items():
+        values.setdefault("SumR", []).append(score_gallery(sides).sum_r)
+        for direction, queries in sides.queries().items():
+            for name, score_Q in uncertainties(method, queries).items():
                 values.setdefault(f"{direction} {name}", []).append(float(score_Q.mean()))
     spread = {name: [float(np.mean(each)), float(np.std(each, ddof=1))] for name, each in values.items()}
     return {"run": trained.name, "draws": DRAWS, "corrupt": f"drop{SHARES[0]:g}", "mean_sd": rounded(spread)}

@@ -20,6 +20,8 @@ from ccr_cli.metrics.detection import auroc
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+CURVE_POINTS = 50
+
 
 @dataclass(frozen=True)
 class RiskCoverage:
@@ -45,6 +47,11 @@ class RiskCoverage:
             raise ValueError(f"coverage is {coverage}, not in (0, 1]")
         n = len(self.risk)
         return float(self.risk[max(int(np.ceil(coverage * n - 1e-9)), 1) - 1]) if n else None
+
+    def points(self, most: int = CURVE_POINTS) -> dict[str, list[float]]:
+        """At most so many points of the curve, equally far from each other."""
+        at = np.linspace(0, len(self.coverage) - 1, min(most, len(self.coverage))).round().astype(int)
+        return {"coverage": self.coverage[at].tolist(), "risk": self.risk[at].tolist()}
 
 
 def risk_coverage(uncertainty: ArrayLike, rank: ArrayLike) -> RiskCoverage:
@@ -144,6 +151,7 @@ def calibration(uncertainty: ArrayLike, rank: ArrayLike) -> dict[str, Any]:
         "aurc_best": risk_coverage(failed_Q, rank_Q).aurc,
         "risk": {f"{share}%": curve.at(share / 100) for share in (20, 40, 60, 80, 100)},
         "queries": len(failed_Q),
+        "curve": curve.points(),
     }
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, FloatArray, IntArray, ends, resamples
+from ccr_cli.metrics.calibration import calibration, reliability
 from ccr_cli.metrics.detection import auroc
 
 FIGURES = ("auroc", "aurc")
@@ -54,6 +55,43 @@ class SortedUncertainty:
         span_RU = harmonic[n_to_RU.astype(np.int64)] - harmonic[n_before_RU.astype(np.int64)]
         area_R = (bad_RU + (bad_before_RU - rate_RU * n_before_RU) * span_RU).sum(axis=1) / n_R
         return np.stack([auroc_R, area_R], axis=1)
+
+
+def compared(
+    own_Q: FloatArray | None,
+    others: Mapping[str, FloatArray],
+    rank_Q: FloatArray,
+    item_Q: IntArray,
+    *,
+    probability: bool = False,
+) -> dict[str, Any]:
+    """Figures of an uncertainty next to those of others; without one, those that need none.
+
+    Args:
+        own_Q: (Q,) higher means less certain; None: only the others are known.
+        others: Other uncertainties (Q,) by name, at least one.
+        rank_Q: Rank of the best positive (from 1; nan: left out).
+        item_Q: The item of each query.
+        probability: Whether the uncertainty is the probability of failing; then its calibration error is added.
+
+    Returns:
+        What `calibration` says, `ece`, and `trivial`: of the others `auroc`, `aurc`, `curve` by name, and where there
+        is an uncertainty, its `gaps` to them.
+    """
+    figures = {name: calibration(unc_Q, rank_Q) for name, unc_Q in others.items()}
+    trivial: dict[str, Any] = {name: {key: of[key] for key in (*FIGURES, "curve")} for name, of in figures.items()}
+    if own_Q is None:
+        some = next(iter(figures.values()))
+        return {**{key: some[key] for key in ("aurc_random", "aurc_best", "queries")}, "trivial": trivial}
+    own = calibration(own_Q, rank_Q)
+    if probability:
+        own["ece"] = reliability(own_Q, rank_Q).ece
+    valid_Q = ~np.isnan(rank_Q)
+    if valid_Q.any():
+        rivals = {name: unc_Q[valid_Q] for name, unc_Q in others.items()}
+        for name, gap in gaps(own_Q[valid_Q], rivals, rank_Q[valid_Q], item_Q[valid_Q]).items():
+            trivial[name]["gaps"] = gap
+    return {**own, "trivial": trivial}
 
 
 def gaps(

@@ -21,35 +21,37 @@ from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, HALVES, NONE, ScoreProtocol, Signature, fusion_value
 from ccr_cli.artifacts.signature import galleries as gallery_sizes
 from ccr_cli.console import say, warn
-from ccr_cli.data.protocols import Protocol, first_captions, read_protocols
+from ccr_cli.data.protocols import first_captions, read_protocols
 from ccr_cli.metrics import breakdown
+from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.corruption import corrupt_texts
+from ccr_cli.metrics.ranks import TENTHS
+from ccr_cli.metrics.recall import precision_recall
 from ccr_cli.stages.evaluate import ood
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.targets import CHRF, FLAGGED, Target, captions_of, signature_name
-from ccr_cli.stages.evaluate.uncertainty import (
-    Scorer,
-    Softmax,
-    calibrations,
-    deletions,
-    fit_softmax,
-    fold_uncertainties,
-    query_uncertainty,
-    with_trivial,
-)
+from ccr_cli.stages.evaluate.uncertainty import Scorer, Softmax, deletions, query_uncertainty, uncertainty_figures
 from ccr_cli.stages.shared.ensemble import Model
 from ccr_cli.stages.shared.scoring import (
+    ByDirection,
     EmbeddedGallery,
-    Scores,
+    Figures,
     intervals,
     over_folds,
-    precision_curves,
     rank_table,
-    right_answers,
     score_gallery,
 )
 from ccr_cli.stages.shared.splits import Split
 from ccr_cli.stages.shared.triplets import Gallery, read_items, search_captions
+
+
+@dataclass(frozen=True)
+class QueryLanguage:
+    """What a result is about: the queries of one language of a data set."""
+
+    target: Target
+    lang: str
+    caption_sets: str
 
 
 @dataclass
@@ -88,16 +90,17 @@ class Evaluator:
         items = read_items(split, target.features[0], self.model.needs)
         for lang in target.langs:
             gallery, sets = self._gallery(target, split, items, lang)
+            about = QueryLanguage(target, lang, sets)
             if protocol.caption_set not in (None, sets):
                 say(f"{lang} has no captions of the set {protocol.caption_set!r}; its own are used: {sets}")
-            _warn_mixed(target.data, lang, sets, protocol)
+            _warn_mixed(about)
             if gallery.missing:
                 warn(f"{gallery.missing} {protocol.split} items of {target.data.name} have no features")
             if visual is None:
                 visual = self.model.visuals(gallery, target.features)
-            embedded = self._language(target, lang, sets, gallery, visual)
+            embedded = self._language(about, gallery, visual)
             if self.options.corrupt:
-                self._corrupted(target, lang, sets, embedded)
+                self._corrupted(about, embedded)
             advance(1)
 
     def _gallery(self, target: Target, split: Split, items: Gallery, lang: str) -> tuple[Gallery, str]:
@@ -115,37 +118,38 @@ class Evaluator:
         used = captions[captions["caption_id"].isin(set(gallery.caption_ids))]
         return gallery, "+".join(sorted(used["caption_set"].unique()))
 
-    def _language(self, target: Target, lang: str, sets: str, gallery: Gallery, visual_VD: Tensor) -> EmbeddedGallery:
+    def _language(self, about: QueryLanguage, gallery: Gallery, visual_VD: Tensor) -> EmbeddedGallery:
         """Measures the queries of one language: as they are (returned), by every reading of the model, and fused."""
         text_TD = self.model.texts(gallery.texts)
         plain = EmbeddedGallery(gallery, visual_VD, text_TD)
-        self._add(target, lang, sets, plain)
+        self._measure(about, plain)
         for reading, vectors in self.model.readings(gallery):
-            self._add(target, lang, sets, EmbeddedGallery(gallery, *vectors), reading=reading)
-        translated = _translated_queries(target, gallery) if lang != target.data.source_lang else {}
-        if translated:
+            self._measure(about, EmbeddedGallery(gallery, *vectors), reading=reading)
+        text_of = dict(about.target.translated_queries["text"])
+        translated = {place: text for place, id_ in enumerate(gallery.caption_ids) if (text := text_of.get(id_))}
+        if translated and about.lang != about.target.data.source_lang:
             # a query without a translation is fused with itself, so it counts as it is
             english_TD = text_TD.clone()
             english_TD[list(translated)] = self.model.texts(list(translated.values()))
             alone = len(text_TD) - len(translated)
             if alone:
-                warn(f"{alone} of {len(text_TD)} {lang} queries have no translation and are not fused with one")
-            self._add(target, lang, sets, EmbeddedGallery(gallery, visual_VD, text_TD, english_TD), alone=alone)
+                warn(f"{alone} of {len(text_TD)} {about.lang} queries have no translation and are not fused with one")
+            self._measure(about, EmbeddedGallery(gallery, visual_VD, text_TD, english_TD), alone=alone)
         return plain
 
-    def _corrupted(self, target: Target, lang: str, sets: str, intact: EmbeddedGallery) -> None:
+    def _corrupted(self, about: QueryLanguage, intact: EmbeddedGallery) -> None:
         """Measures the same with captions, features or both corrupted."""
         corruption = Corruption(self.options.corruption or "drop", self.options.corrupt)
         gallery, visual_VD = intact.gallery, intact.visual_VD
         if corruption.kind != "features":
             how = "drop" if corruption.kind == "both" else corruption.kind
-            gallery = replace(gallery, texts=corrupt_texts(gallery.texts, corruption.share, how, lang))
+            gallery = replace(gallery, texts=corrupt_texts(gallery.texts, corruption.share, how, about.lang))
         if corruption.kind in ("features", "both"):
-            visual_VD = self.model.visuals(gallery, target.features, masked=corruption.share)
+            visual_VD = self.model.visuals(gallery, about.target.features, masked=corruption.share)
         worse = EmbeddedGallery(gallery, visual_VD, self.model.texts(gallery.texts))
-        self._add(target, lang, sets, worse, corruption=corruption)
-        kinds = ([ood.queries_of(fold) for fold in self._folds(target, side)] for side in (intact, worse))
-        self.results[-1]["told_apart"], _ = ood.separations(self._scorer(lang, intact), *kinds)
+        self._measure(about, worse, corruption=corruption)
+        kinds = ([fold.queries() for fold in self._folds(about.target, side)] for side in (intact, worse))
+        self.results[-1]["told_apart"], _ = ood.separations(self._scorer(about.lang, intact), *kinds)
 
     def _scorer(self, lang: str, embedded: EmbeddedGallery) -> Scorer:
         """States the uncertainty of queries: the method if it can, else a softmax."""
@@ -157,112 +161,109 @@ class Evaluator:
     def _softmax(self, lang: str) -> Softmax:
         """Fitted once per language of queries."""
         if lang not in self.softmax_of:
-            self.softmax_of[lang] = fit_softmax(self.model, lang, self.trained_without, self.own)
+            self.softmax_of[lang] = Softmax.fitted(self.model, lang, self.trained_without, self.own)
         return self.softmax_of[lang]
 
     def _folds(self, target: Target, embedded: EmbeddedGallery) -> list[EmbeddedGallery]:
         fold_V = np.array([target.fold_of[item] for item in embedded.gallery.item_ids])
         return embedded.folds(fold_V, target.protocol.folds)
 
-    def _add(
+    def _measure(
         self,
-        target: Target,
-        lang: str,
-        sets: str,
+        about: QueryLanguage,
         embedded: EmbeddedGallery,
         *,
         alone: int = 0,
         reading: str = "",
         corruption: Corruption | None = None,
     ) -> None:
-        """Adds a result, with the ranks of its queries.
+        """Adds a result, with its queries.
 
         Args:
-            target: The data set.
-            lang: Language of the queries.
-            sets: Their caption sets.
+            about: What it is about.
             embedded: The gallery, with translated queries where these are fused.
             alone: Number of queries without a translation.
             reading: Name of the reading of the model; empty for the usual one.
             corruption: How the queries are corrupted, if they are.
         """
-        o, protocol, gallery = self.options, target.protocol, embedded.gallery
-        labelled, fused = protocol.positives == "label", embedded.english_TD is not None
+        o, target, gallery = self.options, about.target, embedded.gallery
+        labelled, fused = target.protocol.positives == "label", embedded.english_TD is not None
         folds = self._folds(target, embedded)
-        scored = [
-            score_gallery(
-                fold.gallery,
-                fold.visual_VD,
-                fold.text_TD,
-                english_TD=fold.english_TD,
-                beta=o.beta,
-                fusion=o.fusion,
-                tie=o.ties,
-                labelled=labelled,
-            )
-            for fold in folds
-        ]
-        scores = over_folds(scored)
-        scorer = None if fused or reading else self._scorer(lang, embedded)
-        unc = fold_uncertainties(scorer, folds) if scorer else None
-        pairs = [(fold.gallery, fold_scores) for fold, fold_scores in zip(folds, scored, strict=True)]
-        figures = calibrations(scored, unc, o.ties, scorer is not None and scorer.calibrated and not labelled)
-        softmax = self._softmax(lang) if scorer else None
-        more = None if softmax is None else softmax.disagreement if softmax is scorer else softmax.stated
+        scored = [score_gallery(f, beta=o.beta, fusion=o.fusion, tie=o.ties, labelled=labelled) for f in folds]
+        queries = rank_table([(fold.gallery, scores) for fold, scores in zip(folds, scored, strict=True)], o.ties)
+        texts = [text for fold in folds for text in fold.gallery.texts]
+        groups = breakdowns(queries[queries["direction"] == "t2v"], texts, about.lang, target.translated_queries)
+        facts: dict[str, Any] = {"breakdown": groups, "calibration": None}
+        scorer = None if fused or reading else self._scorer(about.lang, embedded)
+        unc_of: dict[str, np.ndarray] = {}
+        if scorer:
+            softmax = self._softmax(about.lang)
+            probability = scorer.calibrated and not labelled
+            facts["calibration"], unc_of = uncertainty_figures(scorer, folds, queries, softmax, probability)
+            facts |= {"temperature": list(softmax.temperatures)} if softmax.temperatures else {}
+        facts |= {"corrupt": str(corruption)} if corruption else {}
+        if unc_of and o.corrupt:
+            facts["uncertainty"] = {direction: float(unc_Q.mean()) for direction, unc_Q in unc_of.items()}
+        if labelled:
+            recalls = {"recall": [tenth / TENTHS for tenth in range(TENTHS + 1)]}
+            facts["precision"] = recalls | {d: precision_recall([fold.ranks[d] for fold in scored]) for d in DIRECTIONS}
+            facts |= {"deletion": deletions(embedded, unc_of, o.ties)} if unc_of else {}
         signature = self.signature(
-            target,
-            lang,
-            caption_set=sets,
+            about,
             q=str(len(gallery.texts)),
             gallery=gallery_sizes([len(fold.gallery.item_ids) for fold in folds]),
             dir="t2v+v2t",
             protocol=self._protocol(target, f"corrupt-{corruption}" if corruption else ""),
-            pos={"all": "any"}.get(protocol.positives, protocol.positives),
+            pos={"all": "any"}.get(target.protocol.positives, target.protocol.positives),
             sim=self.model.ensemble.similarity(reading),
             fusion=fusion_value(o.beta, o.fusion, alone) if fused else NONE,
-            unc=scorer.uncertainty_scope() if scorer and unc else NONE,
+            unc=scorer.uncertainty_scope() if scorer and unc_of else NONE,
         )
-        result = self.heading(target, lang, sets, signature) | {
-            "fusion": fusion_value(o.beta, o.fusion) if fused else NONE,
-            "reading": reading,
-            "t2v": finite(scores.t2v),
-            "v2t": finite(scores.v2t),
-            "SumR": scores.sum_r,
-            "intervals": intervals(pairs, o.ties),
-            "breakdown": breakdowns(pairs, lang, target.translations, o.ties),
-            "calibration": with_trivial(figures, folds, scored, unc, o.ties, more) if scorer else None,
-        }
-        if softmax and softmax.temperatures:
-            result["temperature"] = list(softmax.temperatures)
-        if corruption:
-            result["corrupt"] = str(corruption)
-        if unc is not None and o.corrupt:
-            result["uncertainty"] = {d: float(np.concatenate([fold[d] for fold in unc]).mean()) for d in ("t2v", "v2t")}
-        if labelled:
-            result["precision"] = precision_curves(scored)
-        if unc is not None and labelled:
-            right = right_answers(gallery, labelled)
-            result["deletion"] = deletions(embedded.visual_VD, embedded.text_TD, unc[0], right, o.ties)
-        self.results.append(result)
-        number = len(self.results) - 1
-        if unc is not None and self.left_out and len(folds) == 1 and not corruption:
-            self._left_out(target, lang, embedded)
+        named = {"fusion": fusion_value(o.beta, o.fusion) if fused else NONE, "reading": reading}
+        unc_Q = np.concatenate([unc_of[direction] for direction in DIRECTIONS]) if unc_of else np.nan
+        self.add(about, signature, named, over_folds(scored), queries.assign(uncertainty=unc_Q), facts)
+        if unc_of and self.left_out and len(folds) == 1 and not corruption:
+            self._left_out(about, embedded)
         elif o.ood and not (fused or reading or corruption):
-            self._out_of_distribution(target, lang, embedded, signature)
-        for direction in ("t2v", "v2t"):
-            for place, (fold_gallery, fold_scores) in enumerate(pairs):
-                unc_Q = unc[place][direction] if unc else None
-                self.ranks.append(rank_table(number, direction, place, fold_gallery, fold_scores, o.ties, unc_Q))
+            self._out_of_distribution(about, embedded, signature)
 
-    def signature(self, target: Target, lang: str, **fields: str) -> Signature:
+    def add(
+        self,
+        about: QueryLanguage,
+        signature: Signature,
+        named: dict[str, Any],
+        figures: Figures,
+        queries: pd.DataFrame,
+        facts: dict[str, Any],
+    ) -> None:
+        """Adds a result with the ranks of its queries, from `rank_table` with their `uncertainty`."""
+        data, lang, ensemble = about.target.data, about.lang, self.model.ensemble
+        heading = {
+            **ensemble.heading(),
+            "data": data.name,
+            "split": about.target.protocol.split,
+            "lang": lang,
+            "caption_set": about.caption_sets,
+            "role": "source" if lang == data.source_lang else "target",
+            "zero_shot": about.target.zero_shot,
+            "signature": str(signature),
+            **named,
+        }
+        measured = {"t2v": finite(figures.t2v), "v2t": finite(figures.v2t), "SumR": figures.sum_r}
+        self.results.append({**heading, **measured, "intervals": intervals(queries), **facts})
+        answered = queries[queries["rank"].notna()].astype({"ties": np.int64})
+        self.ranks.append(answered.assign(result=np.int32(len(self.results) - 1)))
+
+    def signature(self, about: QueryLanguage, **fields: str) -> Signature:
         """The signature of a result: the fields that differ, and those that all results on a data set share."""
-        ensemble = self.model.ensemble
+        ensemble, target = self.model.ensemble, about.target
         return Signature(
             data=signature_name(target.data),
             split=target.protocol.split,
-            lang=lang,
+            lang=about.lang,
+            caption_set=about.caption_sets,
             ties=self.options.ties,
-            mt=ensemble.mt(lang),
+            mt=ensemble.mt(about.lang),
             noise=ensemble.noise,
             select=ensemble.settings["select"],
             leak=target.leak,
@@ -270,48 +271,36 @@ class Evaluator:
             **fields,
         )
 
-    def heading(self, target: Target, lang: str, sets: str, signature: Signature) -> dict[str, Any]:
-        """The fields of a result that say what it is about."""
-        return {
-            **self.model.ensemble.heading(),
-            "data": target.data.name,
-            "split": target.protocol.split,
-            "lang": lang,
-            "caption_set": sets,
-            "role": "source" if lang == target.data.source_lang else "target",
-            "zero_shot": target.zero_shot,
-            "signature": str(signature),
-        }
-
     def _protocol(self, target: Target, change: str) -> str:
         name = target.protocol.name
         return str(ScoreProtocol(name, target.zero_shot, change, self.left_out, target.trained_on))
 
-    def _left_out(self, target: Target, lang: str, embedded: EmbeddedGallery) -> None:
+    def _left_out(self, about: QueryLanguage, embedded: EmbeddedGallery) -> None:
         """Measures the uncertainty of queries of the left-out categories, against the gallery of the others."""
+        target = about.target
         split = target.split.where(self._of_left_out(target.split))
-        items = read_items(split, target.features[0], self.model.needs)
-        gallery, _ = self._gallery(target, split, items, lang)
+        gallery, _ = self._gallery(target, split, read_items(split, target.features[0], self.model.needs), about.lang)
         visual_VD, text_TD = self.model.visuals(gallery, target.features), self.model.texts(gallery.texts)
-        queries = ood.queries_of(EmbeddedGallery(gallery, visual_VD, text_TD), embedded)
-        about = {"left_out": [int(label) for label in self.left_out.split(",")]}
-        self._add_separation(about, self._scorer(lang, embedded), [ood.queries_of(embedded)], [queries])
+        unknown = EmbeddedGallery(gallery, visual_VD, text_TD).queries(embedded)
+        left_out = {"left_out": [int(label) for label in self.left_out.split(",")]}
+        self._add_separation(left_out, self._scorer(about.lang, embedded), [embedded.queries()], [unknown])
 
-    def _out_of_distribution(self, target: Target, lang: str, embedded: EmbeddedGallery, signature: Signature) -> None:
+    def _out_of_distribution(self, about: QueryLanguage, embedded: EmbeddedGallery, signature: Signature) -> None:
         """Measures the uncertainty of queries without a match: of the gallery's other half, or of another data set."""
         kinds: ood.KnownAndUnknown | None
         if self.foreign:
             what = signature_name(self.foreign.data)
-            kinds = ood.foreign_queries(self.foreign, lang, embedded, self.model.texts)
+            kinds = ood.foreign_queries(self.foreign, about.lang, embedded, self.model.texts)
         else:
-            what, kinds = HALVES, ood.halves(embedded, target.data)
+            what, kinds = HALVES, ood.halves(embedded, about.target.data)
         if kinds is not None:
             sizes = gallery_sizes([len(queries["v2t"].ids) for queries in kinds[0]])
-            signature = replace(signature, protocol=self._protocol(target, f"ood-{what}"), gallery=sizes)
-            self._add_separation({"of": what, "signature": str(signature)}, self._scorer(lang, embedded), *kinds)
+            signature = replace(signature, protocol=self._protocol(about.target, f"ood-{what}"), gallery=sizes)
+            compared_with = {"of": what, "signature": str(signature)}
+            self._add_separation(compared_with, self._scorer(about.lang, embedded), *kinds)
 
     def _add_separation(
-        self, about: dict[str, Any], scorer: Scorer, known: list[ood.ByDirection], unknown: list[ood.ByDirection]
+        self, about: dict[str, Any], scorer: Scorer, known: list[ByDirection], unknown: list[ByDirection]
     ) -> None:
         """Adds to the last result how well its queries are separated from others that its gallery does not answer."""
         figures, rows = ood.separations(scorer, known, unknown)
@@ -320,66 +309,48 @@ class Evaluator:
             self.outside.append(rows.assign(result=np.int32(len(self.results) - 1)))
 
 
-def _warn_mixed(data: Dataset, lang: str, sets: str, protocol: Protocol) -> None:
+def _warn_mixed(about: QueryLanguage) -> None:
     """Warns if captions of several sets are pooled, and a protocol of the data set uses one of them alone."""
-    mixed = set(sets.split("+"))
+    data, lang, protocol = about.target.data, about.lang, about.target.protocol
+    mixed = set(about.caption_sets.split("+"))
     if protocol.name not in COMMON_PROTOCOLS or protocol.caption_set is not None or len(mixed) == 1:
         return
     protocols = read_protocols(data.manifest, f"the manifest of {data.name}").values()
     fits = [p.name for p in protocols if p.caption_set in mixed and (p.langs is None or lang in p.langs)]
     if fits:
         warn(
-            f"the {lang} captions of {data.name} are of several sets ({sets}), which papers do not pool: "
+            f"the {lang} captions of {data.name} are of several sets ({about.caption_sets}), which papers do not pool: "
             f"--protocol {' or '.join(fits)}, or --caption-set"
         )
 
 
-def breakdowns(
-    folds: Sequence[tuple[Gallery, Scores]], lang: str, translations: pd.DataFrame | None, tie: str
-) -> dict[str, Any]:
+def breakdowns(queries: pd.DataFrame, texts: Sequence[str], lang: str, translated: pd.DataFrame) -> dict[str, Any]:
     """The figures of groups of text queries, all folds pooled, each query with its rank in its own fold.
 
     Args:
-        folds: Each fold with its scores.
-        lang: Language of the queries.
-        translations: `Target.translations`.
-        tie: mid, optimistic or pessimistic.
+        queries: Rows of `rank_table`.
+        texts: Their texts.
+        lang: Their language.
+        translated: `Target.translated_queries`.
 
     Returns:
         `length`: `unit` and `groups`; `translation`, where queries were translated: `flagged`, `not_flagged`, and by
         chrF against human captions, where that is known, `groups`.
     """
-    ranks = [scores.ranks_t2v for _, scores in folds]
-    valid_Q = np.concatenate([fold.valid for fold in ranks])
-    rank_Q = np.concatenate([fold.rank(tie) for fold in ranks])[valid_Q]
-    ap_Q = np.concatenate([fold.ap(tie) for fold in ranks])[valid_Q]
-    length_Q, unit = breakdown.lengths([text for gallery, _ in folds for text in gallery.texts], lang)
-    out: dict[str, Any] = {
-        "length": {"unit": unit, "groups": breakdown.by_value(length_Q[valid_Q], rank_Q, ap_Q)},
-    }
-    if translations is None or CHRF not in translations:
-        return out
-    queries = translations[(translations["direction"] == "query") & (translations["status"] == "ok")]
-    queries = queries.drop_duplicates("source_caption_id").set_index("source_caption_id")
-    queries = queries.reindex([caption for gallery, _ in folds for caption in gallery.caption_ids])[valid_Q]
-    translated_Q = queries["status"].notna().to_numpy()
+    known_Q = queries["rank"].notna().to_numpy()
+    rank_Q, ap_Q = (queries[name].to_numpy()[known_Q] for name in ("rank", "average_precision"))
+    length_Q, unit = breakdown.lengths(texts, lang)
+    out: dict[str, Any] = {"length": {"unit": unit, "groups": breakdown.by_value(length_Q[known_Q], rank_Q, ap_Q)}}
+    rows = translated.reindex(queries["query_id"])[known_Q]
+    translated_Q = rows["status"].notna().to_numpy()
     if translated_Q.any():
-        flagged_Q = (queries[FLAGGED].eq(True)).to_numpy()
+        flagged_Q = rows[FLAGGED].eq(True).to_numpy()
         out["translation"] = {
             "flagged": breakdown.figures(rank_Q, ap_Q, translated_Q & flagged_Q),
             "not_flagged": breakdown.figures(rank_Q, ap_Q, translated_Q & ~flagged_Q),
-            "groups": breakdown.by_value(queries[CHRF].to_numpy(np.float64), rank_Q, ap_Q, 4),
+            "groups": breakdown.by_value(rows[CHRF].to_numpy(np.float64), rank_Q, ap_Q, 4),
         }
     return out
-
-
-def _translated_queries(target: Target, gallery: Gallery) -> dict[int, str]:
-    """The queries in the source language, by their place in the gallery; those that could be translated."""
-    if target.translations is None:
-        return {}
-    query = target.translations[(target.translations["direction"] == "query") & (target.translations["status"] == "ok")]
-    text_of = dict(zip(query["source_caption_id"], query["text"], strict=True))
-    return {place: text_of[caption] for place, caption in enumerate(gallery.caption_ids) if text_of.get(caption)}
 
 
 def finite(figures: dict[str, float]) -> dict[str, float | None]:

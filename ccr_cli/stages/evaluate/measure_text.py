@@ -18,14 +18,12 @@ from ccr_cli.artifacts.signature import NONE
 from ccr_cli.console import warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError
-from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import rank_both
-from ccr_cli.metrics.recall import summarise
 from ccr_cli.metrics.sims import dot_sim
-from ccr_cli.stages.evaluate.measure import Evaluator, finite
+from ccr_cli.stages.evaluate.measure import Evaluator, QueryLanguage
 from ccr_cli.stages.evaluate.targets import Target, captions_of
-from ccr_cli.stages.shared.scoring import Scores, interval_report, rank_table
+from ccr_cli.stages.shared.scoring import Scores, rank_table
 from ccr_cli.stages.shared.triplets import Gallery
 
 POSITIVES = ("caption", "item")
@@ -45,7 +43,9 @@ def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int],
         if pairs.empty:
             lacking.append(lang)
         else:
-            _measure(evaluator, target, lang, relation, pairs)
+            _measure(
+                evaluator, QueryLanguage(target, lang, "+".join(sorted(set(pairs["caption_set"])))), relation, pairs
+            )
         advance(1)
     message = f"{target.data.name} has no {target.protocol.split} captions paired with sentences in the source language"
     if len(lacking) == len(langs):
@@ -74,41 +74,35 @@ def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
         return "parallel", _pairs(both, "caption_id", "text", "caption_id_source", "text_source")
     if target.translations is None:
         return "none", both
-    translated = target.translations[target.translations["status"] == "ok"]
-    queries = translated[translated["direction"] == "query"].drop_duplicates("source_caption_id")
+    queries = target.translated_queries.reset_index()
     both = captions.merge(queries, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
     if not both.empty:
         return "query-mt", _pairs(both, "caption_id", "text", "caption_id_mt", "text_mt")
-    forward = translated[(translated["direction"] == "forward") & (translated["lang"] == lang)]
+    made = target.translations
+    forward = made[(made["status"] == "ok") & (made["direction"] == "forward") & (made["lang"] == lang)]
     forward = forward.drop_duplicates("source_caption_id")
     both = english.merge(forward, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
     return "mt", _pairs(both, "caption_id_mt", "text_mt", "caption_id", "text")
 
 
 def _pairs(both: pd.DataFrame, query_id: str, query: str, source_id: str, source: str) -> pd.DataFrame:
-    columns = {"query_id": query_id, "query": query, "source_id": source_id, "source": source}
-    frame = pd.DataFrame({name: both[column].to_numpy() for name, column in columns.items()})
-    return frame.assign(item_id=both["item_id"].to_numpy(), caption_set=both["caption_set"].to_numpy())
+    names = {query_id: "query_id", query: "query", source_id: "source_id", source: "source"}
+    return both[[*names, "item_id", "caption_set"]].rename(columns=names)
 
 
-def _measure(evaluator: Evaluator, target: Target, lang: str, relation: str, pairs: pd.DataFrame) -> None:
-    tie, n = evaluator.options.ties, len(pairs)
-    text_TD = evaluator.model.texts(list(pairs["query"]))
-    source_SD = evaluator.model.texts(list(pairs["source"]))
-    sets = "+".join(sorted(set(pairs["caption_set"])))
+def _measure(evaluator: Evaluator, about: QueryLanguage, relation: str, pairs: pd.DataFrame) -> None:
+    tie, n, items = evaluator.options.ties, len(pairs), list(pairs["item_id"])
+    text_TD, source_SD = (evaluator.model.texts(list(pairs[name])) for name in ("query", "source"))
     no_visuals = Frames.single(source_SD.new_zeros(n, 1))
-    ids = list(pairs["query_id"]), list(pairs["query"])
-    gallery = Gallery(list(pairs["source_id"]), no_visuals, *ids, np.arange(n), None, 0)
-    items, code_T = list(pairs["item_id"]), np.unique(pairs["item_id"], return_inverse=True)[1]
+    ids, texts = list(pairs["query_id"]), list(pairs["query"])
+    gallery = Gallery(list(pairs["source_id"]), no_visuals, ids, texts, np.arange(n), None, 0)
+    code_T = np.unique(items, return_inverse=True)[1]
     for right in POSITIVES:
         positives = Positives.from_ids(range(n), range(n)) if right == "caption" else Positives.from_ids(items, items)
-        t2s, s2t = rank_both(dot_sim(source_SD, text_TD), n, n, positives)
-        scores = Scores(summarise(t2s, tie=tie), summarise(s2t, tie=tie), t2s, s2t)
-        sides = (bootstrap.RankedQueries.of(ranks, code_T, tie) for ranks in (t2s, s2t))
+        scores = Scores.of(*rank_both(dot_sim(source_SD, text_TD), n, n, positives), tie)
+        queries = rank_table([(gallery, scores)], tie).assign(item_id=2 * items, item=np.tile(code_T, 2))
         signature = evaluator.signature(
-            target,
-            lang,
-            caption_set=sets,
+            about,
             q=str(n),
             gallery=str(n),
             dir="t2s+s2t",
@@ -118,18 +112,6 @@ def _measure(evaluator: Evaluator, target: Target, lang: str, relation: str, pai
             fusion=NONE,
             unc=NONE,
         )
-        result: dict[str, Any] = {
-            "task": "text",
-            "fusion": NONE,
-            "reading": "",
-            "t2v": finite(scores.t2v),
-            "v2t": finite(scores.v2t),
-            "SumR": scores.sum_r,
-            "intervals": interval_report([bootstrap.RankedGallery(*sides)]),
-            "breakdown": {},
-            "calibration": None,
-        }
-        evaluator.results.append(evaluator.heading(target, lang, sets, signature) | result)
-        for direction in ("t2v", "v2t"):
-            table = rank_table(len(evaluator.results) - 1, direction, 0, gallery, scores, tie, None)
-            evaluator.ranks.append(table.assign(item_id=items))
+        named = {"task": "text", "fusion": NONE, "reading": ""}
+        unmeasured: dict[str, Any] = {"breakdown": {}, "calibration": None}
+        evaluator.add(about, signature, named, scores, queries.assign(uncertainty=np.nan), unmeasured)

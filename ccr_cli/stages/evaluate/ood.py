@@ -8,7 +8,6 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries, G gallery.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,56 +21,23 @@ from ccr_cli.console import warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.uncertainty_comparison import separation
 from ccr_cli.stages.evaluate.options import HALF
-from ccr_cli.stages.evaluate.uncertainty import Scorer, query_uncertainty, trivial_uncertainties
+from ccr_cli.stages.evaluate.targets import same_collection
+from ccr_cli.stages.evaluate.uncertainty import OWN, Scorer, uncertainties
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.leaks import group_ids
-from ccr_cli.stages.shared.scoring import EmbeddedGallery
+from ccr_cli.stages.shared.scoring import ByDirection, EmbeddedGallery, Queries
 from ccr_cli.stages.shared.splits import Split
 
 SEED = 0
 """Seed of the halves."""
-OWN = "uncertainty"
-
-
-@dataclass(frozen=True)
-class Queries:
-    """Queries of one direction, and the gallery that they search."""
-
-    ids: list[str]
-    items: list[str]
-    """The item of each query."""
-    query_QD: Tensor
-    gallery_GD: Tensor
-
-    def scores(self, scorer: Scorer) -> dict[str, np.ndarray]:
-        """By name a score of every query, higher where less certain; the method's own first, where it has one."""
-        own_Q = query_uncertainty(scorer, self.query_QD, self.gallery_GD)
-        trivial = trivial_uncertainties(self.query_QD, self.gallery_GD)
-        return trivial if own_Q is None else {OWN: own_Q, **trivial}
-
-
-ByDirection = dict[str, Queries]
-"""`t2v` and `v2t`, or one of them."""
 KnownAndUnknown = tuple[list[ByDirection], list[ByDirection]]
 """Queries that belong to the gallery that they search, and those that do not, of one or several galleries."""
-
-
-def queries_of(embedded: EmbeddedGallery, searched: EmbeddedGallery | None = None) -> ByDirection:
-    """The queries of a gallery, which search it or another one."""
-    galleries = (searched or embedded).directions()
-    gallery = embedded.gallery
-    return {
-        "t2v": Queries(gallery.caption_ids, gallery.caption_items, embedded.text_TD, galleries["t2v"][1]),
-        "v2t": Queries(gallery.item_ids, gallery.item_ids, embedded.visual_VD, galleries["v2t"][1]),
-    }
 
 
 def halves(embedded: EmbeddedGallery, data: dataset.Dataset) -> KnownAndUnknown:
     """Splits a gallery into random halves: every query searches the half that has its item, and the one that has not.
 
-    Args:
-        embedded: The gallery.
-        data: Its data set; items of one group stay together.
+    Items of one group stay together.
 
     Raises:
         ArtifactError: If there is but one group.
@@ -83,7 +49,7 @@ def halves(embedded: EmbeddedGallery, data: dataset.Dataset) -> KnownAndUnknown:
         raise ArtifactError("a gallery of one item cannot be halved", hint="leave --ood half out")
     half_N = np.random.default_rng(SEED).permutation(np.arange(number) % 2)
     one, other = embedded.folds(half_N[code_V], 2)
-    return [queries_of(one), queries_of(other)], [queries_of(one, other), queries_of(other, one)]
+    return [one.queries(), other.queries()], [one.queries(other), other.queries(one)]
 
 
 def separations(
@@ -102,15 +68,13 @@ def separations(
         None where the method has no uncertainty.
     """
     out: dict[str, Any] = {}
-    rows = []
+    tables = []
     for direction in unknown[0]:
         kinds = [[queries[direction] for queries in kind] for kind in (known, unknown)]
-        scores = []
-        for kind in kinds:
-            parts = [queries.scores(scorer) for queries in kind]
-            scores.append({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+        parts = [[uncertainties(scorer, queries) for queries in kind] for kind in kinds]
+        scores = [{name: np.concatenate([part[name] for part in kind]) for name in kind[0]} for kind in parts]
         items = [[item for queries in kind for item in queries.items] for kind in kinds]
-        figures = separation(scores[0], scores[1], items[0], items[1])
+        figures = separation(scores[0], scores[1], *items)
         own = figures.pop(OWN, {})
         if not own:
             for trivial in figures.values():
@@ -118,30 +82,22 @@ def separations(
         out[direction] = {"known": len(items[0]), "unknown": len(items[1]), **own, "trivial": figures}
         for kind, score, left_out in zip(kinds, scores, (False, True), strict=True):
             if own:
-                rows.append(_rows(scorer, direction, kind, score[OWN], left_out=left_out))
-    return out, pd.concat(rows, ignore_index=True) if rows else None
+                ids = [id_ for queries in kind for id_ in queries.ids]
+                entropy = np.concatenate([_entropy(scorer, queries) for queries in kind])
+                table = pd.DataFrame({"query_id": ids, "uncertainty": score[OWN], "entropy": entropy})
+                tables.append(table.assign(direction=direction, left_out=left_out))
+    return out, pd.concat(tables, ignore_index=True) if tables else None
 
 
 @torch.no_grad()
-def _rows(
-    scorer: Scorer, direction: str, kind: Sequence[Queries], unc_Q: np.ndarray, *, left_out: bool
-) -> pd.DataFrame:
-    frame = pd.DataFrame({"query_id": [id_ for queries in kind for id_ in queries.ids], "uncertainty": unc_Q})
-    entropies = [scorer.entropy(queries.query_QD) for queries in kind]
-    known = [entropy_q.double().cpu().numpy() for entropy_q in entropies if entropy_q is not None]
-    frame["entropy"] = np.concatenate(known) if known else np.nan
-    return frame.assign(direction=direction, left_out=left_out)
+def _entropy(scorer: Scorer, queries: Queries) -> np.ndarray:
+    """The entropy of each query (Q,); nan where the scorer knows no categories."""
+    entropy_Q = scorer.entropy(queries.query_QD)
+    return np.full(len(queries.ids), np.nan) if entropy_Q is None else entropy_Q.double().cpu().numpy()
 
 
 def read_foreign_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Sequence[str], split: str) -> Split:
-    """Reads the split of the data set whose captions search a gallery that they do not belong to.
-
-    Args:
-        inputs: Where to look for it.
-        name: Its name or path.
-        own: The data set of the gallery, which the run was trained on.
-        langs: Languages of the queries.
-        split: Split of both.
+    """Reads the split of the data set (a name or path) whose captions search a gallery that they do not belong to.
 
     Raises:
         UsageError: If it is of the same collection as the gallery.
@@ -149,10 +105,9 @@ def read_foreign_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Se
     """
     folder = name if "/" in name else f"{FOLDERS['dataset']}/{name}"
     artifact = Inputs.from_paths(inputs.workspace, [folder]).one("dataset", "")
-    data = dataset.read(artifact)
     inputs.note(artifact)
-    collection = own.manifest.get("collection")
-    if artifact.id == own.artifact.id or (collection is not None and collection == data.manifest.get("collection")):
+    data = dataset.read(artifact)
+    if artifact.id == own.artifact.id or same_collection(own, data):
         raise UsageError(f"--ood {name} is of the collection that the run was trained on", hint=f"--ood {HALF}")
     foreign = Split.of(data, split)
     if all(captions_of(foreign, lang).empty for lang in langs):
@@ -180,8 +135,8 @@ def foreign_queries(
         warn(f"{name} has no {lang} captions for its {foreign.name} items: no --ood result for {lang}")
         return None
     items = [f"{name}/{item}" for item in rows["item_id"]]
-    text_TD = embed(list(rows["text"]))
-    return [queries_of(embedded)], [{"t2v": Queries(list(rows["caption_id"]), items, text_TD, embedded.visual_VD)}]
+    queries = Queries(list(rows["caption_id"]), items, embed(list(rows["text"])), embedded.visual_VD)
+    return [embedded.queries()], [{"t2v": queries}]
 
 
 def captions_of(split: Split, lang: str) -> pd.DataFrame:

@@ -59,7 +59,7 @@ def evaluate(
     runs = [trained] if isinstance(trained, base.Artifact) else trained
     text = options.task == "text"
     fixed = {"lang": bool(options.langs), "protocol": bool(options.protocol) or text}
-    ensemble = read_ensemble(inputs, runs, **fixed, own=not options.zero_shot)
+    ensemble = read_ensemble(inputs.workspace, runs, **fixed, own=not options.zero_shot)
     usual = LABELLED if not text and ensemble.settings.get("criterion") == "mAP" else FULL
     options = replace(options, protocol=options.protocol or usual)
     _check_runs(ensemble, options)

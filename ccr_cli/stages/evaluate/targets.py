@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -51,36 +51,36 @@ class Target:
         """The data set of the split."""
         return self.split.data
 
+    @cached_property
+    def translated_queries(self) -> pd.DataFrame:
+        """The translations into the source language, by the id of the query."""
+        if self.translations is None:
+            return pd.DataFrame(columns=["text", "status", CHRF, FLAGGED])
+        made = self.translations[(self.translations["direction"] == "query") & (self.translations["status"] == "ok")]
+        return made.drop_duplicates("source_caption_id").set_index("source_caption_id")
+
 
 def own_target(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: EvaluationOptions) -> Target:
     """The data set that a run was trained on.
-
-    Args:
-        inputs: The artifacts on the command line.
-        ensemble: The runs.
-        own: The data set.
-        options: What to measure.
 
     Raises:
         UsageError: If other data are on the command line, or options contradict the protocol.
         ArtifactError: If a language has no captions.
     """
-    trained, settings = ensemble.first.artifact, ensemble.settings
-    refuse_unread(inputs, trained, hint="add --zero-shot")
-    feats = inputs.parent(trained, "features")
-    translated = ensemble.first.translated.values()
-    for artifact in translated:
+    settings, translated = ensemble.settings, ensemble.first.translated.values()
+    refuse_unread(inputs, ensemble.first.artifact, hint="add --zero-shot")
+    for artifact in (ensemble.first.features, *translated):
         inputs.note(artifact)
     translations = pd.concat(map(_with_quality, translated)) if translated else None
     protocol = protocol_of(own, options)
     split = Split.of(own, protocol.split)
-    langs = _own_languages(split, settings, options, protocol)
+    langs = _own_languages(split, options.langs, run.langs(settings), protocol)
     folds = fold_of(split.items, protocol, own.name)
     split = split.where(split.items["item_id"].isin(folds))
     leak = own_leak(split, settings["select"])
     _warn_partial(own)
     langs = _with_source(split, langs, protocol)
-    return Target(split, ensemble.features_of(inputs, split.data, feats), translations, langs, leak, protocol, folds)
+    return Target(split, ensemble.features_of(inputs, split.data), translations, langs, leak, protocol, folds)
 
 
 def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: EvaluationOptions) -> list[Target]:
@@ -99,8 +99,8 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: Eva
     Raises:
         CcrError: If there is nothing to evaluate on, with the reasons.
     """
-    trained = ensemble.first.artifact
-    feats = inputs.parent(trained, "features")
+    trained, feats = ensemble.first.artifact, ensemble.first.features
+    inputs.note(feats)
     named = [a for a in inputs.named if a.kind == "dataset" and a.id != own.artifact.id]
     others = named or [a for a in inputs.workspace.artifacts("dataset") if a.id != own.artifact.id]
     targets: list[Target] = []
@@ -108,7 +108,7 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: Eva
     for artifact in others:
         data = read_dataset(artifact)
         try:
-            if not named and _same_collection(own, data):
+            if not named and same_collection(own, data):
                 raise ArtifactError(
                     f"{artifact.name} is of the collection that the run was trained on, {own.manifest['collection']}",
                     hint="name it on the command line to evaluate on it",
@@ -139,11 +139,9 @@ def _with_quality(artifact: base.Artifact) -> pd.DataFrame:
     return frame.merge(quality[["caption_id", CHRF, FLAGGED]], on="caption_id", how="left")
 
 
-def _own_languages(
-    split: Split, settings: dict[str, Any], options: EvaluationOptions, protocol: Protocol
-) -> tuple[str, ...]:
-    """The languages of the options, by default the run's; of several of these, those that can be evaluated."""
-    data, langs = split.data, options.langs or run.langs(settings)
+def _own_languages(split: Split, chosen: Sequence[str], trained: Sequence[str], protocol: Protocol) -> tuple[str, ...]:
+    """The chosen languages, by default the run's; of several of these, those that can be evaluated."""
+    data, langs = split.data, chosen or trained
     refused: dict[str, CcrError] = {}
     for lang in langs:
         try:
@@ -154,7 +152,7 @@ def _own_languages(
             if captions_of(split, lang, protocol).empty:
                 raise _without_captions(split, lang, protocol)
         except (ArtifactError, UsageError) as error:
-            if options.langs or len(refused) == len(langs) - 1:
+            if chosen or len(refused) == len(langs) - 1:
                 raise
             refused[lang] = error
     for lang, reason in refused.items():
@@ -208,12 +206,12 @@ def _other(own: Dataset, data: Dataset, feats: base.Artifact, select: str, optio
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
     langs = _with_source(split, langs, protocol)
     _warn_partial(data)
-    transfer = not _same_collection(own, data)
+    transfer = not same_collection(own, data)
     trained_on = signature_name(own)
     return Target(split, (feats,), None, langs, leak.value, protocol, folds, zero_shot=transfer, trained_on=trained_on)
 
 
-def _same_collection(own: Dataset, other: Dataset) -> bool:
+def same_collection(own: Dataset, other: Dataset) -> bool:
     """Whether both are variants of one collection, so that evaluating on the other is no transfer."""
     collection = own.manifest.get("collection")
     return collection is not None and collection == other.manifest.get("collection")

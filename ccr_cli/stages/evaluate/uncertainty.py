@@ -7,11 +7,12 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries, G gallery.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -21,19 +22,19 @@ from ccr_cli.artifacts.signature import SOFTMAX
 from ccr_cli.console import say
 from ccr_cli.errors import ArtifactError
 from ccr_cli.losses.credibility import pair_uncertainty
-from ccr_cli.metrics import calibration, softmax_uncertainty
+from ccr_cli.metrics import softmax_uncertainty
+from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.deletion import delete, deletion_curve
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.uncertainty_comparison import gaps
+from ccr_cli.metrics.uncertainty_comparison import compared
 from ccr_cli.stages.shared.ensemble import Model
-from ccr_cli.stages.shared.scoring import EmbeddedGallery, Scores
+from ccr_cli.stages.shared.scoring import EmbeddedGallery, Queries, right_answers
 from ccr_cli.stages.shared.triplets import gallery, without
 
+OWN = "uncertainty"
 QUERY_BLOCK = 1024
 LARGEST = 2**26
 """Most similarities held at once: fewer queries together where the gallery is large. Also the most pairs of a deletion
 curve, which needs whole matrices."""
-CURVE_POINTS = 50
 TEMPERATURE_SPLIT = "val-select"
 """The half of validation that selects the epoch: no temperature is fitted to test items or to the other half."""
 TEMPERATURE_QUERIES = 1024
@@ -59,6 +60,47 @@ class Scorer(Protocol):
         """What the uncertainty is computed from, for the signature."""
 
 
+def uncertainties(scorer: Scorer, queries: Queries, softmax: Softmax | None = None) -> dict[str, np.ndarray]:
+    """Every uncertainty of the queries (Q,) by its name: the scorer's own (`OWN`, where it has one), and trivial ones.
+
+    A softmax adds its probability to those of a method; where it is the scorer, the disagreement of its models.
+    """
+    sides = queries.query_QD, queries.gallery_GD
+    further = None
+    if softmax:
+        further = softmax.disagreement(*sides) if softmax is scorer else query_uncertainty(softmax, *sides)
+    own_Q, name = query_uncertainty(scorer, *sides), "disagreement" if softmax is scorer else SOFTMAX
+    by_name = {OWN: own_Q, **trivial_uncertainties(*sides), name: further}
+    return {name: unc_Q for name, unc_Q in by_name.items() if unc_Q is not None}
+
+
+def uncertainty_figures(
+    scorer: Scorer, folds: Sequence[EmbeddedGallery], queries: pd.DataFrame, softmax: Softmax | None, probability: bool
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The figures of every uncertainty, by direction.
+
+    Args:
+        scorer: States the uncertainty.
+        folds: The galleries.
+        queries: Their `rank_table`.
+        softmax: As in `uncertainties`.
+        probability: Whether the uncertainty is the probability of failing.
+
+    Returns:
+        What `compared` says; and the scorer's own uncertainty of the queries (Q,), if it has one.
+    """
+    figures: dict[str, Any] = {}
+    own: dict[str, np.ndarray] = {}
+    for direction in DIRECTIONS:
+        parts = [uncertainties(scorer, fold.queries()[direction], softmax) for fold in folds]
+        by_name = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        own |= {direction: by_name.pop(OWN)} if OWN in by_name else {}
+        rows = queries[queries["direction"] == direction]
+        ranked = rows["rank"].to_numpy(), rows["item"].to_numpy()
+        figures[direction] = compared(own.get(direction), by_name, *ranked, probability=probability)
+    return figures, own
+
+
 @torch.no_grad()
 def query_uncertainty(scorer: Scorer, query_QD: Tensor, gallery_GD: Tensor) -> np.ndarray | None:
     """The uncertainty of every query; None if the scorer has none."""
@@ -73,20 +115,6 @@ def query_uncertainty(scorer: Scorer, query_QD: Tensor, gallery_GD: Tensor) -> n
 
 def _blocks(query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, ...]:
     return torch.split(query_QD, max(1, min(QUERY_BLOCK, LARGEST // max(len(gallery_GD), 1))))
-
-
-def fold_uncertainties(scorer: Scorer, folds: Sequence[EmbeddedGallery]) -> list[dict[str, np.ndarray]] | None:
-    """The uncertainty of every query in its fold, by direction; None if the scorer has none."""
-    out = []
-    for fold in folds:
-        by_direction = {}
-        for direction, sides in fold.directions().items():
-            unc_Q = query_uncertainty(scorer, *sides)
-            if unc_Q is None:
-                return None
-            by_direction[direction] = unc_Q
-        out.append(by_direction)
-    return out
 
 
 @torch.no_grad()
@@ -109,6 +137,33 @@ class Softmax:
     """One per model; none where there are no validation items to fit them to."""
     calibrated = True
 
+    @classmethod
+    def fitted(cls, model: Model, lang: str, left_out: str, data: Dataset) -> Softmax:
+        """Fits the temperatures to validation items of the training data and the texts that search them.
+
+        The texts are machine translations into the language of the queries, or into one that was trained on; human
+        captions in a target language are not used. For queries in the source language they are its captions.
+        """
+        data = without(data, left_out)
+        features = [member.features for member in model.ensemble.members]
+        translated = model.ensemble.first.translated
+        captions = data.captions[data.captions["lang"] == data.source_lang]
+        if lang != data.source_lang and translated:
+            frame = translation.read(translated.get(lang) or next(iter(translated.values())))
+            captions = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
+        try:
+            validation = gallery(data, features[0], TEMPERATURE_SPLIT, captions, "captions", model.needs)
+        except ArtifactError as error:
+            say(f"no temperature can be fitted, so there is no uncertainty: {error.message}", level=1)
+            return cls(model, ())
+        count = len(validation.texts)
+        some = np.linspace(0, count - 1, min(TEMPERATURE_QUERIES, count)).round().astype(int)
+        right_Q = torch.from_numpy(validation.item_T[some]).to(model.device)
+        visuals, texts = model.visuals(validation, features), model.texts([validation.texts[n] for n in some])
+        pairs = zip(model.apart(texts), model.apart(visuals), strict=True)
+        fit = softmax_uncertainty.fit_temperature
+        return cls(model, [fit(text_QD @ visual_VD.T, right_Q) for text_QD, visual_VD in pairs])
+
     def score(self, query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, Tensor | None]:
         """Mean similarities (Q, G), and the mean probability (Q,) that the most similar item is not the right one."""
         sim_QG = query_QD @ gallery_GD.T
@@ -128,170 +183,43 @@ class Softmax:
         """A softmax is over the whole gallery."""
         return SOFTMAX
 
-    def stated(self, query_QD: Tensor, gallery_GD: Tensor) -> dict[str, np.ndarray]:
-        """The probability (Q,) by its name, for comparison with another uncertainty; empty without a temperature."""
-        wrong_Q = query_uncertainty(self, query_QD, gallery_GD)
-        return {} if wrong_Q is None else {SOFTMAX: wrong_Q}
-
     @torch.no_grad()
-    def disagreement(self, query_QD: Tensor, gallery_GD: Tensor) -> dict[str, np.ndarray]:
-        """How much the models of an ensemble disagree about each query (Q,), by its name; empty for one model."""
+    def disagreement(self, query_QD: Tensor, gallery_GD: Tensor) -> np.ndarray | None:
+        """How much the models of an ensemble disagree about each query (Q,); None for one model."""
         if len(self.temperatures) < 2:
-            return {}
+            return None
         parts = []
         for block_qD in torch.split(query_QD, max(1, softmax_uncertainty.BLOCK // len(gallery_GD))):
             models = list(self._per_model(block_qD, gallery_GD))
             sims, temperatures = (q @ g.T for q, g, _ in models), (t for _, _, t in models)
             parts.append(softmax_uncertainty.disagreement(sims, temperatures))
-        return {"disagreement": torch.cat(parts).cpu().numpy()}
+        return torch.cat(parts).cpu().numpy()
 
     def _per_model(self, query_QD: Tensor, gallery_GD: Tensor) -> zip[tuple[Tensor, Tensor, float]]:
         return zip(self.model.apart(query_QD), self.model.apart(gallery_GD), self.temperatures, strict=True)
 
 
-def fit_softmax(model: Model, lang: str, left_out: str, data: Dataset) -> Softmax:
-    """Fits the temperatures to validation items and the texts that search them.
-
-    The texts are machine translations into the language of the queries, or into one that was trained on; human captions
-    in a target language are not used. For queries in the source language they are its captions.
-
-    Args:
-        model: The models.
-        lang: Language of the queries.
-        left_out: Categories that were left out of training.
-        data: The data set that was trained on.
-    """
-    data = without(data, left_out)
-    features = [member.features for member in model.ensemble.members]
-    translated = model.ensemble.first.translated
-    captions = data.captions[data.captions["lang"] == data.source_lang]
-    if lang != data.source_lang and translated:
-        frame = translation.read(translated.get(lang) or next(iter(translated.values())))
-        captions = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
-    try:
-        validation = gallery(data, features[0], TEMPERATURE_SPLIT, captions, "captions", model.needs)
-    except ArtifactError as error:
-        say(f"no temperature can be fitted, so there is no uncertainty: {error.message}", level=1)
-        return Softmax(model, ())
-    count = len(validation.texts)
-    some = np.linspace(0, count - 1, min(TEMPERATURE_QUERIES, count)).round().astype(int)
-    right_Q = torch.from_numpy(validation.item_T[some]).to(model.device)
-    visuals, texts = model.visuals(validation, features), model.texts([validation.texts[n] for n in some])
-    pairs = zip(model.apart(texts), model.apart(visuals), strict=True)
-    fit = softmax_uncertainty.fit_temperature
-    return Softmax(model, [fit(text_QD @ visual_VD.T, right_Q) for text_QD, visual_VD in pairs])
-
-
-def calibrations(
-    scores: Sequence[Scores], unc: Sequence[Mapping[str, np.ndarray]] | None, tie: str, stated: bool = False
-) -> dict[str, Any] | None:
-    """Figures of the uncertainty by direction, and where it is a probability, how well that is calibrated.
-
-    Args:
-        scores: Scores of each fold. The queries of all folds are pooled, each with its rank in its own fold.
-        unc: The uncertainty of each query of each fold, by direction.
-        tie: mid, optimistic or pessimistic.
-        stated: Whether the uncertainty is the probability of failing.
-    """
-    if unc is None:
-        return None
-    out = {}
-    for direction, rank_Q in _ranks(scores, tie).items():
-        unc_Q = np.concatenate([fold[direction] for fold in unc])
-        out[direction] = {**calibration.calibration(unc_Q, rank_Q), "curve": _points(unc_Q, rank_Q)}
-        if stated:
-            out[direction]["ece"] = calibration.reliability(unc_Q, rank_Q).ece
-    return out
-
-
-def with_trivial(
-    own: dict[str, Any] | None,
-    folds: Sequence[EmbeddedGallery],
-    scores: Sequence[Scores],
-    unc: Sequence[Mapping[str, np.ndarray]] | None,
-    tie: str,
-    more: Callable[[Tensor, Tensor], dict[str, np.ndarray]] | None = None,
-) -> dict[str, Any]:
-    """Compares the method's uncertainty with the trivial ones; lists these alone where it has none.
-
-    Args:
-        own: Result of `calibrations`.
-        folds: The galleries.
-        scores: Scores of each fold.
-        unc: The method's uncertainty of each query of each fold.
-        tie: mid, optimistic or pessimistic.
-        more: Returns further uncertainties by name, from queries and what they search.
-
-    Returns:
-        By direction the figures of `own` (without it, those that need no uncertainty), and `trivial`: by name `auroc`,
-        `aurc`, `curve`; and where the method has an uncertainty, `gaps`: its figures minus these, low and high end, by
-        a paired bootstrap over items.
-    """
-    out: dict[str, Any] = {}
-    sides = [fold.directions() for fold in folds]
-    for direction, rank_Q in _ranks(scores, tie).items():
-        pairs = [side[direction] for side in sides]
-        parts = [trivial_uncertainties(*pair) | (more(*pair) if more else {}) for pair in pairs]
-        others = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        valid_Q = ~np.isnan(rank_Q)
-        trivial: dict[str, Any] = {}
-        for name, unc_Q in others.items():
-            figures = calibration.calibration(unc_Q, rank_Q)
-            trivial[name] = {key: figures[key] for key in ("auroc", "aurc")} | {"curve": _points(unc_Q, rank_Q)}
-        if unc is not None and valid_Q.any():
-            own_Q = np.concatenate([fold[direction] for fold in unc])[valid_Q]
-            rivals = {name: unc_Q[valid_Q] for name, unc_Q in others.items()}
-            for name, gap in gaps(own_Q, rivals, rank_Q[valid_Q], _items(folds, direction)[valid_Q]).items():
-                trivial[name]["gaps"] = gap
-        alone = {key: figures[key] for key in ("aurc_random", "aurc_best", "queries")}
-        out[direction] = {**(own[direction] if own else alone), "trivial": trivial}
-    return out
-
-
-def _items(folds: Sequence[EmbeddedGallery], direction: str) -> np.ndarray:
-    """A number for the item of each query, different in each fold."""
-    before = np.cumsum([0, *(len(fold.gallery.item_ids) for fold in folds)])
-    own = [fold.gallery.item_T if direction == "t2v" else np.arange(len(fold.gallery.item_ids)) for fold in folds]
-    return np.concatenate([items + start for items, start in zip(own, before, strict=False)])
-
-
-def _ranks(scores: Sequence[Scores], tie: str) -> dict[str, np.ndarray]:
-    """The rank of every query of all folds, by direction."""
-    both = {"t2v": [fold.ranks_t2v for fold in scores], "v2t": [fold.ranks_v2t for fold in scores]}
-    return {direction: np.concatenate([fold.rank(tie) for fold in ranks]) for direction, ranks in both.items()}
-
-
-def _points(unc_Q: np.ndarray, rank_Q: np.ndarray) -> dict[str, list[float]]:
-    """At most `CURVE_POINTS` points of the risk-coverage curve."""
-    curve = calibration.risk_coverage(unc_Q, rank_Q)
-    at = np.linspace(0, len(curve.coverage) - 1, min(CURVE_POINTS, len(curve.coverage))).round().astype(int)
-    return {"coverage": curve.coverage[at].tolist(), "risk": curve.risk[at].tolist()}
-
-
-def deletions(
-    visual_VD: Tensor, text_TD: Tensor, unc: Mapping[str, np.ndarray], visual_of_text: Positives, tie: str
-) -> dict[str, Any] | None:
+def deletions(embedded: EmbeddedGallery, unc: Mapping[str, np.ndarray], tie: str) -> dict[str, Any] | None:
     """Deletion curves of both directions, by the uncertainty of pairs and by similarity, on data with categories.
 
     Args:
-        visual_VD: Unit vectors of the items.
-        text_TD: Unit vectors of the texts.
+        embedded: The gallery.
         unc: Uncertainty of every text (`t2v`) and every item (`v2t`).
-        visual_of_text: The right items of each text.
         tie: mid, optimistic or pessimistic.
 
     Returns:
         By direction: `uncertainty`, `similarity`: a list of points each; `threshold`: the point at an uncertainty of
         0.5. None where there are too many pairs.
     """
+    visual_VD, text_TD = embedded.visual_VD, embedded.text_TD
     if len(visual_VD) * len(text_TD) > LARGEST:
         return None
-    u_T, u_V = (torch.from_numpy(unc[direction]) for direction in ("t2v", "v2t"))
     sim_VT = (visual_VD @ text_TD.T).cpu()
-    unc_VT = pair_uncertainty(u_V, u_T)
+    unc_VT = pair_uncertainty(torch.from_numpy(unc["v2t"]), torch.from_numpy(unc["t2v"]))
+    right = right_answers(embedded.gallery, labelled=True)
     sides = {
-        "t2v": (sim_VT.T.contiguous(), unc_VT.T.contiguous(), visual_of_text),
-        "v2t": (sim_VT, unc_VT, visual_of_text.reversed(len(visual_VD))),
+        "t2v": (sim_VT.T.contiguous(), unc_VT.T.contiguous(), right),
+        "v2t": (sim_VT, unc_VT, right.reversed(len(visual_VD))),
     }
     return {
         direction: {

@@ -20,6 +20,7 @@ from torch import Tensor
 from ccr_cli.artifacts import base, run, signature, translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.label import Label
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.methods.base import Method, joined
@@ -42,24 +43,39 @@ class Member:
     translated: Mapping[str, base.Artifact]
     """The translations it was trained on, by language."""
 
-    @classmethod
-    def of(cls, inputs: Inputs, artifact: base.Artifact) -> Member:
-        """Reads a run's configuration, and finds what it was trained on."""
-        features = inputs.workspace.parent(artifact, "features")
-        return cls(artifact, run.config(artifact), features, translations_of(inputs.workspace, artifact)[0])
-
     @cached_property
     def engines(self) -> dict[str, str]:
         """By language what made the translations that it was trained on, for the signature."""
         human = self.settings.get("human", [])
         engines = {lang: _engine(artifact) for lang, artifact in self.translated.items()}
-        return {lang: f"{signature.HUMAN}:{engines[lang]}" if lang in human else engines[lang] for lang in engines}
+        return {lang: f"{signature.HUMAN}:{name}" if lang in human else name for lang, name in engines.items()}
 
     @property
     def noise(self) -> str:
         """Its synthetic noise, for the signature."""
         noise = self.settings["noise"]
         return signature.noise_value(**noise) if noise else signature.NONE
+
+    def must_agree(self, lang: bool, protocol: bool, own: bool) -> dict[str, tuple[str, str]]:
+        """What the runs of an ensemble have in common, with the hint where they differ; see `read_ensemble`."""
+        settings, data, noise = self.settings, self.artifact.parent("dataset"), self.settings["noise"]
+        usual = "labelled" if settings.get("criterion") == "mAP" else "full"
+        left_out = str(settings["options"].get("left_out", "")) or "none"
+        kind = f"{signature.noise_kind(noise)}-{noise['ratio']:g}" if noise else "none"
+        alone = "or leave --ensemble out"
+        return {
+            "trained on": (
+                f"{data.path} ({data.id[:8]})",
+                f"give runs of one data set, {alone} to evaluate each by itself",
+            ),
+            "for queries in": (
+                "" if lang else " and ".join(run.langs(settings)),
+                "--lang LANG, or give runs of one language",
+            ),
+            "by the protocol": ("" if protocol else usual, "--protocol full, or labelled"),
+            "without the categories": (left_out if own else "", f"give runs that left out the same, {alone}"),
+            "trained with noise": (kind, f"give runs of one kind and ratio of noise, {alone}"),
+        }
 
 
 def _engine(translated: base.Artifact) -> str:
@@ -110,18 +126,14 @@ class Ensemble:
             "select": next((select for select in ("human", "mt") if select in selects), "last"),
         }
 
-    def features_of(self, inputs: Inputs, data: Dataset, features: base.Artifact) -> tuple[base.Artifact, ...]:
-        """The features of a data set that each of the runs reads.
-
-        Args:
-            inputs: Where to look for them.
-            data: The data set: the one that they were trained on, or another.
-            features: The features that the first one reads.
-        """
-        found = [features]
+    def features_of(
+        self, inputs: Inputs, data: Dataset, first: base.Artifact | None = None
+    ) -> tuple[base.Artifact, ...]:
+        """The features of a data set that each of the runs reads; `first` for other data than the first's own."""
+        found = [first or self.first.features]
         for member in self.members[1:]:
             if member.features.id == self.first.features.id:
-                found.append(features)
+                found.append(found[0])
             elif made_from(data.artifact)(member.features):
                 found.append(member.features)
             else:
@@ -155,11 +167,13 @@ class Ensemble:
         }
 
 
-def read_ensemble(inputs: Inputs, runs: Sequence[base.Artifact], *, lang: bool, protocol: bool, own: bool) -> Ensemble:
+def read_ensemble(
+    workspace: Workspace, runs: Sequence[base.Artifact], *, lang: bool, protocol: bool, own: bool
+) -> Ensemble:
     """Reads runs that are evaluated together, in the order of their names.
 
     Args:
-        inputs: Where their parents are.
+        workspace: Where their parents are.
         runs: The runs.
         lang: Whether the languages of the queries are set, so the runs need not agree in theirs.
         protocol: Whether the protocol is set.
@@ -168,40 +182,18 @@ def read_ensemble(inputs: Inputs, runs: Sequence[base.Artifact], *, lang: bool, 
     Raises:
         UsageError: If they differ in data set, noise or what they are evaluated on by default.
     """
-    members = [Member.of(inputs, artifact) for artifact in sorted(runs, key=lambda artifact: artifact.name)]
-    facts = [_facts(member, lang, protocol, own) for member in members]
-    for member, values in zip(members, facts, strict=True):
-        for what, hint in _MUST_AGREE.items():
-            if values[what] != facts[0][what]:
-                first = members[0].artifact.name
-                raise UsageError(
-                    f"{first} and {member.artifact.name} make no ensemble: {what} {facts[0][what]} and {values[what]}",
-                    hint=hint,
-                )
+    members = []
+    for artifact in sorted(runs, key=lambda artifact: artifact.name):
+        features, translated = workspace.parent(artifact, "features"), translations_of(workspace, artifact)[0]
+        members.append(Member(artifact, run.config(artifact), features, translated))
+    first, *others = members
+    for other in others:
+        facts = other.must_agree(lang, protocol, own)
+        for what, (value, hint) in first.must_agree(lang, protocol, own).items():
+            if facts[what][0] != value:
+                pair = f"{first.artifact.name} and {other.artifact.name}"
+                raise UsageError(f"{pair} make no ensemble: {what} {value} and {facts[what][0]}", hint=hint)
     return Ensemble(members)
-
-
-_MUST_AGREE = {
-    "trained on": "give runs of one data set, or leave --ensemble out to evaluate each by itself",
-    "for queries in": "--lang LANG, or give runs of one language",
-    "by the protocol": "--protocol full, or labelled",
-    "without the categories": "give runs that left out the same, or leave --ensemble out",
-    "trained with noise": "give runs of one kind and ratio of noise, or leave --ensemble out",
-}
-"""What the runs of an ensemble must have in common, and the hint where they differ."""
-
-
-def _facts(member: Member, lang: bool, protocol: bool, own: bool) -> dict[str, str]:
-    settings = member.settings
-    data, noise = member.artifact.parent("dataset"), settings["noise"]
-    left_out = str(settings["options"].get("left_out", ""))
-    return {
-        "trained on": f"{data.path} ({data.id[:8]})",
-        "for queries in": "" if lang else " and ".join(run.langs(settings)),
-        "by the protocol": "" if protocol else "labelled" if settings.get("criterion") == "mAP" else "full",
-        "without the categories": (left_out or "none") if own else "",
-        "trained with noise": f"{signature.noise_kind(noise)}-{noise['ratio']:g}" if noise else "none",
-    }
 
 
 class Model:
@@ -221,15 +213,14 @@ class Model:
     @property
     def needs(self) -> frozenset[str]:
         """What the first method reads of the items."""
-        needed: frozenset[str] = self._parts[0][0].config.needs()
-        return needed
+        return frozenset(self._parts[0][0].config.needs())
 
     def texts(self, texts: Sequence[str]) -> Tensor:
         """Embeds texts (T, D)."""
         return self._joined([encode_and_embed(*part, texts, self.device) for part in self._parts])
 
     def visuals(self, gallery: Gallery, features: Sequence[base.Artifact], masked: float = 0.0) -> Tensor:
-        """Embeds the items of a gallery (V, D).
+        """Embeds the items of a gallery (V, D), each model from its own features.
 
         Args:
             gallery: The gallery.

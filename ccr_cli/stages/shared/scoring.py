@@ -1,6 +1,6 @@
-"""Scores of a gallery, or of several folds, in both directions: ranks, figures and intervals.
+"""Galleries as vectors, searched in both directions: their queries, ranks, figures and intervals.
 
-Shape suffixes: V visual items, T texts, D embedding.
+Shape suffixes: V visual items, T texts, D embedding, Q queries, G gallery.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from torch import Tensor
 
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import bootstrap
+from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import TENTHS, Ranks, rank_both, rank_queries
-from ccr_cli.metrics.recall import mean_of_folds, precision_recall, sum_recall, summarise
-from ccr_cli.metrics.sims import SimBlock, columns, dot_sim, fused, minmax
+from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
+from ccr_cli.metrics.recall import mean_of_folds, sum_recall, summarise
+from ccr_cli.metrics.sims import columns, dot_sim, fused, minmax
 from ccr_cli.stages.shared.triplets import Gallery
 
 BLOCK, BLOCK_CUDA = 1024, 8192
 """Most rows and columns of the similarities held at once: for a processor's cache, and for a GPU."""
+INTERVAL_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -43,24 +45,17 @@ class Figures:
         """SumR, the sum of R@1, R@5, R@10 of both directions in percent."""
         return sum_recall(self.t2v, self.v2t)
 
-    def headline(self, labelled: bool) -> float:
-        """The headline figure: mAP where everything in the query's category is right, else SumR."""
-        return self.mean_ap if labelled else self.sum_r
-
 
 @dataclass(frozen=True)
 class Scores(Figures):
-    """Figures of one gallery, and the ranks behind them."""
+    """Figures of one gallery, and the ranks behind them by direction."""
 
-    ranks_t2v: Ranks
-    ranks_v2t: Ranks
+    ranks: dict[str, Ranks]
 
-
-def precision_curves(folds: Sequence[Scores]) -> dict[str, list[float]]:
-    """Precision against recall by category, as an evaluation keeps it: the recalls, and by direction the precisions."""
-    both = {"t2v": [fold.ranks_t2v for fold in folds], "v2t": [fold.ranks_v2t for fold in folds]}
-    recalls = {"recall": [tenth / TENTHS for tenth in range(TENTHS + 1)]}
-    return recalls | {direction: precision_recall(ranks) for direction, ranks in both.items()}
+    @classmethod
+    def of(cls, t2v: Ranks, v2t: Ranks, tie: str) -> Scores:
+        """Summarises ranks under a tie rule: mid, optimistic or pessimistic."""
+        return cls(summarise(t2v, tie=tie), summarise(v2t, tie=tie), {"t2v": t2v, "v2t": v2t})
 
 
 def over_folds(folds: Sequence[Figures]) -> Figures:
@@ -69,8 +64,23 @@ def over_folds(folds: Sequence[Figures]) -> Figures:
 
 
 @dataclass(frozen=True)
+class Queries:
+    """Queries of one direction, and the gallery that they search."""
+
+    ids: list[str]
+    items: list[str]
+    """The item of each query."""
+    query_QD: Tensor
+    gallery_GD: Tensor
+
+
+ByDirection = dict[str, Queries]
+"""`t2v` and `v2t`, or one of them."""
+
+
+@dataclass(frozen=True)
 class EmbeddedGallery:
-    """A gallery with the vectors of its items and texts."""
+    """A gallery with the unit vectors of its items and texts."""
 
     gallery: Gallery
     visual_VD: Tensor
@@ -78,19 +88,22 @@ class EmbeddedGallery:
     english_TD: Tensor | None = None
     """Vectors of the texts' translations into the source language, for score fusion."""
 
-    def directions(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """By direction the queries, and what they search."""
-        first, findable_TD = self.gallery.first_T, self.text_TD
-        if first is not None:
-            findable_TD = findable_TD[torch.from_numpy(first).to(findable_TD.device)]
-        return {"t2v": (self.text_TD, self.visual_VD), "v2t": (self.visual_VD, findable_TD)}
+    def queries(self, searched: EmbeddedGallery | None = None) -> ByDirection:
+        """The queries of both directions, which search this gallery or another one."""
+        gallery, (items_VD, texts_TD) = self.gallery, (searched or self)._entries()
+        return {
+            "t2v": Queries(gallery.caption_ids, gallery.caption_items, self.text_TD, items_VD),
+            "v2t": Queries(gallery.item_ids, gallery.item_ids, self.visual_VD, texts_TD),
+        }
+
+    def _entries(self) -> tuple[Tensor, Tensor]:
+        """The items and texts that can be found."""
+        first = self.gallery.first_T
+        at_T = slice(None) if first is None else torch.from_numpy(first).to(self.text_TD.device)
+        return self.visual_VD, self.text_TD[at_T]
 
     def folds(self, fold_V: np.ndarray, number: int) -> list[EmbeddedGallery]:
-        """Splits the gallery into folds, each a gallery of its own with the captions of its items.
-
-        Args:
-            fold_V: Fold of each item, from 0.
-            number: How many there are.
+        """Splits the gallery into `number` folds, each a gallery of its own with the captions of its items.
 
         Raises:
             ArtifactError: If one has no items, or no captions.
@@ -122,30 +135,25 @@ class EmbeddedGallery:
 
 
 def score_gallery(
-    gallery: Gallery,
-    visual_VD: Tensor,
-    text_TD: Tensor,
-    *,
-    english_TD: Tensor | None = None,
-    beta: float = 1.0,
-    fusion: str = "raw",
-    tie: str = "mid",
-    labelled: bool = False,
+    embedded: EmbeddedGallery, *, beta: float = 1.0, fusion: str = "raw", tie: str = "mid", labelled: bool = False
 ) -> Scores:
-    """Ranks a gallery in both directions.
+    """Ranks a gallery in both directions, by fused similarities where its texts have translations.
 
     Args:
-        gallery: Which text belongs to which item.
-        visual_VD: Unit vectors of the items.
-        text_TD: Unit vectors of the texts.
-        english_TD: Unit vectors of the texts' translations into the source language, for score fusion.
+        embedded: The gallery.
         beta: Weight of the texts themselves, NRCCR eq. (13); 1 leaves the translations out.
         fusion: `raw`, or `minmax` (NRCCR's code: both matrices are normalised as wholes first).
         tie: mid, optimistic or pessimistic.
         labelled: Everything in the query's category is right, not the query's own item alone.
     """
-    sim = similarity(gallery, visual_VD, text_TD, english_TD=english_TD, beta=beta, fusion=fusion)
-    n_visual, n_texts = len(gallery.item_ids), len(gallery.texts)
+    gallery, visual_VD, english_TD = embedded.gallery, embedded.visual_VD, embedded.english_TD
+    shape = n_visual, n_texts = len(gallery.item_ids), len(gallery.texts)
+    sim = dot_sim(visual_VD, embedded.text_TD)
+    if english_TD is not None and beta != 1.0:
+        other = dot_sim(visual_VD, english_TD)
+        if fusion == "minmax":
+            sim, other = minmax(sim, *shape), minmax(other, *shape)
+        sim = fused(sim, other, beta)
     block = BLOCK_CUDA if visual_VD.is_cuda else BLOCK
     right, curve = right_answers(gallery, labelled), tie if labelled else ""
     t2v, v2t = rank_both(sim, n_visual, n_texts, right, block=block, curve=curve)
@@ -153,42 +161,7 @@ def score_gallery(
     if first is not None:
         right = Positives.from_lists([[int(item)] for item in gallery.item_T[first]]).reversed(n_visual)
         v2t = rank_queries(columns(sim, first), n_visual, len(first), right, block=block)
-    return Scores(summarise(t2v, tie=tie), summarise(v2t, tie=tie), t2v, v2t)
-
-
-INTERVAL_SEED = 0
-
-
-def intervals(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> dict[str, Any]:
-    """The bootstrap interval over items of every figure, as an evaluation keeps it.
-
-    Args:
-        folds: Each fold with its scores.
-        tie: mid, optimistic or pessimistic.
-
-    Returns:
-        `SumR`, `mAP` (the mean of both directions), and by direction the other figures: low and high end each; and
-        how they were made.
-    """
-    galleries = [
-        bootstrap.RankedGallery(
-            bootstrap.RankedQueries.of(scores.ranks_t2v, gallery.item_T, tie),
-            bootstrap.RankedQueries.of(scores.ranks_v2t, np.arange(len(gallery.item_ids)), tie),
-        )
-        for gallery, scores in folds
-    ]
-    return interval_report(galleries)
-
-
-def interval_report(galleries: Sequence[bootstrap.RankedGallery]) -> dict[str, Any]:
-    """The intervals of the answers in each fold, as an evaluation keeps them."""
-    made = {"level": bootstrap.LEVEL, "resamples": bootstrap.SAMPLES, "drawn": "items", "seed": INTERVAL_SEED}
-    out: dict[str, Any] = {**made, **{direction: {} for direction in bootstrap.DIRECTIONS}}
-    for name, interval in bootstrap.intervals(galleries, seed=INTERVAL_SEED).items():
-        direction, _, figure = name.rpartition(".")
-        ends = [interval.low, interval.high]
-        (out[direction] if direction else out)[figure] = None if np.isnan(ends).any() else ends
-    return out
+    return Scores.of(t2v, v2t, tie)
 
 
 def right_answers(gallery: Gallery, labelled: bool) -> Positives:
@@ -205,53 +178,48 @@ def right_answers(gallery: Gallery, labelled: bool) -> Positives:
     return Positives.from_ids(label_V[gallery.item_T].tolist(), label_V.tolist())
 
 
-def similarity(
-    gallery: Gallery,
-    visual_VD: Tensor,
-    text_TD: Tensor,
-    *,
-    english_TD: Tensor | None = None,
-    beta: float = 1.0,
-    fusion: str = "raw",
-) -> SimBlock:
-    """The similarity of visual rows and text columns, fused where there are translations of the texts."""
-    sim = dot_sim(visual_VD, text_TD)
-    if english_TD is None or beta == 1.0:
-        return sim
-    other = dot_sim(visual_VD, english_TD)
-    if fusion == "minmax":
-        shape = (len(gallery.item_ids), len(gallery.texts))
-        sim, other = minmax(sim, *shape), minmax(other, *shape)
-    return fused(sim, other, beta)
+def rank_table(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> pd.DataFrame:
+    """The rank of every query, direction after direction and fold after fold, as an evaluation keeps it.
 
-
-def rank_table(
-    number: int, direction: str, fold: int, gallery: Gallery, scores: Scores, tie: str, unc: np.ndarray | None
-) -> pd.DataFrame:
-    """The rank of every query of one direction in one fold of a result, as an evaluation keeps it.
-
-    Args:
-        number: Number of the result.
-        direction: `t2v` or `v2t`.
-        fold: Number of the fold.
-        gallery: Its gallery.
-        scores: Its scores.
-        tie: mid, optimistic or pessimistic.
-        unc: The uncertainty of each query, or None.
+    The rank is nan for a query without a right answer. A further column `item` numbers the items of all folds.
     """
-    ranks = scores.ranks_t2v if direction == "t2v" else scores.ranks_v2t
-    ids = gallery.caption_ids if direction == "t2v" else gallery.item_ids
-    frame = pd.DataFrame(
-        {
-            "result": np.int32(number),
-            "direction": direction,
-            "query_id": ids,
-            "item_id": gallery.caption_items if direction == "t2v" else gallery.item_ids,
-            "fold": np.int32(fold),
-            "rank": ranks.rank(tie),
-            "ties": ranks.ties,
-            "average_precision": ranks.ap(tie),
-            "uncertainty": unc if unc is not None else pd.array([None] * len(ids), dtype="Float64"),
-        }
-    )
-    return frame[ranks.valid].astype({"ties": np.int64})
+    tables = []
+    for direction in DIRECTIONS:
+        before = 0
+        for number, (gallery, scores) in enumerate(folds):
+            ranks, items = scores.ranks[direction], gallery.item_ids
+            item_Q = gallery.item_T if direction == "t2v" else np.arange(len(items))
+            table = {
+                "direction": direction,
+                "query_id": gallery.caption_ids if direction == "t2v" else items,
+                "item_id": [items[item] for item in item_Q],
+                "item": item_Q + before,
+                "fold": np.int32(number),
+                "rank": ranks.rank(tie),
+                "ties": ranks.ties,
+                "average_precision": ranks.ap(tie),
+            }
+            tables.append(pd.DataFrame(table))
+            before += len(items)
+    return pd.concat(tables, ignore_index=True)
+
+
+def intervals(queries: pd.DataFrame) -> dict[str, Any]:
+    """The bootstrap interval over items of every figure, as an evaluation keeps it.
+
+    Returns:
+        `SumR`, `mAP` (the mean of both directions), and by direction the other figures: low and high end each; and
+        how they were made.
+    """
+    galleries = []
+    for _, fold in queries[queries["rank"].notna()].groupby("fold"):
+        sides = (fold.loc[fold["direction"] == d, ["item", "rank", "average_precision"]] for d in DIRECTIONS)
+        ranked = (bootstrap.RankedQueries(*(side[name].to_numpy() for name in side)) for side in sides)
+        galleries.append(bootstrap.RankedGallery(*ranked))
+    made = {"level": bootstrap.LEVEL, "resamples": bootstrap.SAMPLES, "drawn": "items", "seed": INTERVAL_SEED}
+    out: dict[str, Any] = {**made, **{direction: {} for direction in DIRECTIONS}}
+    for name, interval in bootstrap.intervals(galleries, seed=INTERVAL_SEED).items():
+        direction, _, figure = name.rpartition(".")
+        ends = [interval.low, interval.high]
+        (out[direction] if direction else out)[figure] = None if np.isnan(ends).any() else ends
+    return out

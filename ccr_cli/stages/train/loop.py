@@ -34,7 +34,7 @@ from ccr_cli.methods.base import Method
 from ccr_cli.report.words.numbers import metric
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
-from ccr_cli.stages.shared.scoring import Figures, over_folds, score_gallery
+from ccr_cli.stages.shared.scoring import EmbeddedGallery, Figures, over_folds, score_gallery
 from ccr_cli.stages.shared.triplets import Gallery
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.processes import ALONE, ProcessRank
@@ -216,7 +216,8 @@ class Trainer:
         refuse_collapse(self.method, visual, torch.cat(list(texts.values())))
         labelled = "labels" in data.needs
         scored = {
-            lang: score_gallery(gallery, visual, texts[lang], labelled=labelled) for lang, gallery in validation.items()
+            lang: score_gallery(EmbeddedGallery(gallery, visual, texts[lang]), labelled=labelled)
+            for lang, gallery in validation.items()
         }
         figures = self.ranks.of_first(_figures(scored))
         if figures[data.criterion] > self.state.best:

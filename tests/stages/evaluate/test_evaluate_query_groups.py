@@ -12,14 +12,12 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts import dataset, evaluation, translation
-from ccr_cli.data.frames import Frames
+from ccr_cli.data.protocols import Protocol
 from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import rank_queries
-from ccr_cli.metrics.recall import summarise
 from ccr_cli.metrics.sims import matrix_sim
 from ccr_cli.stages.evaluate.measure import breakdowns
-from ccr_cli.stages.shared.scoring import Scores
-from ccr_cli.stages.shared.triplets import Gallery
+from ccr_cli.stages.evaluate.targets import Target
 
 
 def test_groups_are_those_of_the_ranks(chain: Chain) -> None:
@@ -56,12 +54,12 @@ def test_a_query_without_a_translation_is_neither_flagged_nor_not() -> None:
     sim_TV = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.6, 0.1]])
     own = Positives.from_lists([[0], [1], [1], [0]])
     ranks = rank_queries(matrix_sim(sim_TV), 4, 2, own)
-    none = Frames.single(torch.zeros(2, 1))
-    found = Gallery(["v", "w"], none, ["a", "b", "c", "d"], ["x", "x y", "x y z", "x"], np.array([0, 1, 1, 0]), None, 0)
-    scores = Scores(summarise(ranks), summarise(ranks), ranks, ranks)
+    queries = pd.DataFrame({"query_id": ["a", "b", "c", "d"], "rank": ranks.middle, "average_precision": ranks.ap()})
     made = pd.DataFrame({"source_caption_id": ["a", "b", "c"], "direction": "query", "status": ["ok", "ok", "failed"]})
-    made = made.assign(reference_chrf=[50.0, np.nan, 10.0], flagged=[False, True, False])
-    told = breakdowns([(found, scores)], "es", made, "mid")["translation"]
+    made = made.assign(text="x", reference_chrf=[50.0, np.nan, 10.0], flagged=[False, True, False])
+    nothing: Any = None
+    target = Target(nothing, (), made, ("es",), "none", Protocol("full"), {})
+    told = breakdowns(queries, ["x", "x y", "x y z", "x"], "es", target.translated_queries)["translation"]
     assert (told["flagged"]["queries"], told["not_flagged"]["queries"]) == (1, 1)
     assert [(g["low"], g["high"], g["queries"]) for g in told["groups"]] == [(50.0, 50.0, 1)]
     assert told["not_flagged"]["share"] == 0.25

@@ -19,17 +19,16 @@ from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, run, translation
 from ccr_cli.artifacts.signature import KEYS
-from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.methods import infonce
+from ccr_cli.metrics.calibration import calibration
 from ccr_cli.metrics.positives import Positives
 from ccr_cli.metrics.ranks import TIES, rank_both
 from ccr_cli.metrics.sims import matrix_sim
 from ccr_cli.nets.text import build_text_encoder
-from ccr_cli.stages.evaluate.uncertainty import QUERY_BLOCK, calibrations, fold_uncertainties
+from ccr_cli.stages.evaluate.uncertainty import QUERY_BLOCK, query_uncertainty
 from ccr_cli.stages.shared.load_run import load_method
-from ccr_cli.stages.shared.scoring import EmbeddedGallery, Scores
-from ccr_cli.stages.shared.triplets import Gallery, read_visuals
+from ccr_cli.stages.shared.triplets import read_visuals
 
 Array = npt.NDArray[np.float64]
 CPU = ("--device", "cpu")
@@ -277,12 +276,10 @@ def test_a_query_without_translation_stands_alone(tmp_path: Path) -> None:
 def test_calibration_follows_the_tie_rule(tie: str) -> None:
     """Every query ties with one competitor: a failure under two of the three rules."""
     both = rank_both(matrix_sim(torch.ones(2, 2)), 2, 2, Positives.from_lists([[0], [1]]))
-    unc = {direction: np.array([0.1, 0.2]) for direction in ("t2v", "v2t")}
-    found = calibrations([Scores({}, {}, *both)], [unc], tie)
-    assert found is not None
     failing = 0.0 if tie == "optimistic" else 1.0
-    for direction in ("t2v", "v2t"):
-        assert found[direction]["aurc_random"] == failing and set(found[direction]["curve"]["risk"]) == {failing}
+    for ranks in both:
+        found = calibration(np.array([0.1, 0.2]), ranks.rank(tie))
+        assert found["aurc_random"] == failing and set(found["curve"]["risk"]) == {failing}
 
 
 def test_a_method_without_uncertainty_is_asked_once() -> None:
@@ -294,11 +291,7 @@ def test_a_method_without_uncertainty_is_asked_once() -> None:
             return super().score(query_QD, gallery_GD)
 
     method = Plain(infonce.Config(dim=4), 3, build_text_encoder("ngram", buckets=8, dim=4))
-    none = Gallery([], Frames.single(torch.ones(0, 1)), [], [], np.zeros(0, dtype=np.int64), None, 0)
-    assert (
-        fold_uncertainties(method, 2 * [EmbeddedGallery(none, torch.ones(5, 4), torch.ones(3 * QUERY_BLOCK, 4))])
-        is None
-    )
+    assert query_uncertainty(method, torch.ones(3 * QUERY_BLOCK, 4), torch.ones(5, 4)) is None
     assert asked == [QUERY_BLOCK]
 
 

@@ -17,8 +17,16 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.ranks import TIES
 from ccr_cli.metrics.uncertainty_comparison import gaps
-from ccr_cli.stages.evaluate.uncertainty import calibrations, trivial_uncertainties, with_trivial
-from ccr_cli.stages.shared.scoring import EmbeddedGallery, Figures, Scores, intervals, over_folds, score_gallery
+from ccr_cli.stages.evaluate.uncertainty import trivial_uncertainties, uncertainty_figures
+from ccr_cli.stages.shared.scoring import (
+    EmbeddedGallery,
+    Figures,
+    Scores,
+    intervals,
+    over_folds,
+    rank_table,
+    score_gallery,
+)
 from ccr_cli.stages.shared.triplets import Gallery
 
 Array = npt.NDArray[np.float64]
@@ -90,7 +98,31 @@ def scored(
     sides: EmbeddedGallery, fold_V: npt.NDArray[np.int64], **options: Any
 ) -> list[tuple[EmbeddedGallery, Scores]]:
     folds = sides.folds(fold_V, int(fold_V.max()) + 1)
-    return [(f, score_gallery(f.gallery, f.visual_VD, f.text_TD, english_TD=f.english_TD, **options)) for f in folds]
+    return [(fold, score_gallery(fold, **options)) for fold in folds]
+
+
+class Stating:
+    """States an uncertainty of every query that depends on nothing but its vector; or none."""
+
+    calibrated = False
+
+    def __init__(self, silent: bool = False) -> None:
+        self.silent = silent
+
+    def score(self, query_QD: torch.Tensor, gallery_GD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        weight_D = torch.from_numpy(np.random.default_rng(1).normal(size=query_QD.shape[1]))
+        return query_QD @ gallery_GD.T, None if self.silent else (query_QD @ weight_D).sigmoid()
+
+    def entropy(self, query_QD: torch.Tensor) -> None:
+        return
+
+    def uncertainty_scope(self) -> str:
+        return "pair"
+
+
+def told_by(scorer: Stating, parts: list[tuple[EmbeddedGallery, Scores]]) -> tuple[dict[str, Any], dict[str, Array]]:
+    queries = rank_table([(fold.gallery, scores) for fold, scores in parts], "mid")
+    return uncertainty_figures(scorer, [fold for fold, _ in parts], queries, None, False)
 
 
 @pytest.mark.parametrize("tie", TIES)
@@ -143,10 +175,10 @@ def test_the_interval_draws_items_inside_their_fold(first: bool) -> None:
     sim_VT, found = problem(7, 24, first=first)
     fold_V = np.arange(24) // 8
     parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), fold_V)
-    mine = intervals([(part.gallery, each) for part, each in parts], "mid")
+    mine = intervals(rank_table([(part.gallery, each) for part, each in parts], "mid"))
     rng, drawn = np.random.default_rng(0), []
     for part, each in parts:
-        sides = ((each.ranks_t2v.middle, part.gallery.item_T), (each.ranks_v2t.middle, np.arange(8)))
+        sides = ((each.ranks["t2v"].middle, part.gallery.item_T), (each.ranks["v2t"].middle, np.arange(8)))
         asked = np.unique(part.gallery.item_T)
         values = []
         for _ in range(1000):
@@ -166,17 +198,10 @@ def test_the_interval_draws_items_inside_their_fold(first: bool) -> None:
 def test_calibration_takes_the_queries_of_all_folds_together() -> None:
     sim_VT, found = problem(9, 20, first=False)
     parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), np.arange(20) // 5)
-    rng = np.random.default_rng(1)
-    unc = [{"t2v": rng.random(len(p.gallery.texts)), "v2t": rng.random(len(p.gallery.item_ids))} for p, _ in parts]
-    told = calibrations([each for _, each in parts], unc, "mid")
-    assert told is not None
+    told, unc = told_by(Stating(), parts)
     for side in ("t2v", "v2t"):
-        pairs = [
-            (u, rank > 1)
-            for (_, each), fold in zip(parts, unc, strict=True)
-            for u, rank in zip(fold[side], getattr(each, f"ranks_{side}").middle, strict=True)
-            if not np.isnan(rank)
-        ]
+        middle_Q = np.concatenate([each.ranks[side].middle for _, each in parts])
+        pairs = [(u, rank > 1) for u, rank in zip(unc[side], middle_Q, strict=True) if not np.isnan(rank)]
         bad, good = ([u for u, failed in pairs if failed is np.bool_(wrong)] for wrong in (True, False))
         higher = np.mean([(b > g) + 0.5 * (b == g) for b, g in itertools.product(bad, good)])
         assert told[side]["auroc"] == pytest.approx(higher)
@@ -189,11 +214,7 @@ def test_trivial_uncertainties_are_read_off_the_similarities(first: bool) -> Non
     sim_VT += 0.1 * np.random.default_rng(2).normal(size=sim_VT.shape).round(1)
     fold_V = np.arange(20) // 5
     parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), fold_V)
-    rng = np.random.default_rng(1)
-    unc = [{"t2v": rng.random(len(p.gallery.texts)), "v2t": rng.random(len(p.gallery.item_ids))} for p, _ in parts]
-    sides, each = [part for part, _ in parts], [result for _, result in parts]
-    told = with_trivial(calibrations(each, unc, "mid"), sides, each, unc, "mid")
-    alone = with_trivial(None, sides, each, None, "mid")
+    (told, _), (alone, _) = told_by(Stating(), parts), told_by(Stating(silent=True), parts)
     for side in ("t2v", "v2t"):
         rows: dict[str, list[tuple[float, bool]]] = {"top similarity": [], "margin": []}
         for fold, (_, result) in enumerate(parts):
@@ -201,7 +222,7 @@ def test_trivial_uncertainties_are_read_off_the_similarities(first: bool) -> Non
             if side == "v2t" and found.first_T is not None:
                 at_T = at_T[np.isin(at_T, found.first_T)]
             block = sim_VT[np.ix_(at_V, at_T)]
-            ranks = getattr(result, f"ranks_{side}").middle
+            ranks = result.ranks[side].middle
             for sims, rank in zip(block.T if side == "t2v" else block, ranks, strict=True):
                 if not np.isnan(rank):
                     second, top = sorted(sims)[-2:] if len(sims) > 1 else (sims[0], sims[0])
@@ -225,33 +246,29 @@ def test_trivial_uncertainties_are_read_off_the_similarities(first: bool) -> Non
 def test_items_of_different_folds_are_different_items() -> None:
     sim_VT, found = problem(17, 16, first=False)
     parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), np.arange(16) // 8)
-    rng = np.random.default_rng(3)
-    unc = [{"t2v": rng.random(len(p.gallery.texts)), "v2t": rng.random(len(p.gallery.item_ids))} for p, _ in parts]
-    sides, each = [part for part, _ in parts], [result for _, result in parts]
-    told = with_trivial(calibrations(each, unc, "mid"), sides, each, unc, "mid")
+    told, unc = told_by(Stating(), parts)
     for side in ("t2v", "v2t"):
-        rank = np.concatenate([getattr(result, f"ranks_{side}").middle for result in each])
+        rank = np.concatenate([result.ranks[side].middle for _, result in parts])
         known, rivals = ~np.isnan(rank), []
         items: list[int] = []
-        for fold in sides:
+        for fold, _ in parts:
             ids = [int(name[1:]) for name in fold.gallery.item_ids]  # of the whole gallery: no two folds share one
             items += [ids[v] for v in fold.gallery.item_T] if side == "t2v" else ids
             asked = (fold.text_TD, fold.visual_VD)
             rivals.append(trivial_uncertainties(*(asked if side == "t2v" else asked[::-1])))
         others = {name: np.concatenate([fold[name] for fold in rivals])[known] for name in rivals[0]}
-        own = np.concatenate([fold[side] for fold in unc])
-        expected = gaps(own[known], others, rank[known], np.array(items)[known])
+        expected = gaps(unc[side][known], others, rank[known], np.array(items)[known])
         assert {name: trivial["gaps"] for name, trivial in told[side]["trivial"].items()} == expected
 
 
 def test_an_empty_fold_has_no_mean() -> None:
     sim_VT, found = problem(11, 8, first=False)
     sides = EmbeddedGallery(found, *vectors(sim_VT))
-    with pytest.raises(ArtifactError, match="fold 3 has no items with features"):
+    with pytest.raises(ArtifactError, match="fold 3 "):
         sides.folds(np.array([0, 0, 0, 0, 1, 1, 1, 1]), 3)
     silent = next(v for v in range(8) if v not in found.item_T) if len(set(found.item_T)) < 8 else None
     assert silent is not None
-    with pytest.raises(ArtifactError, match="fold 2 has no captions"):
+    with pytest.raises(ArtifactError, match="fold 2 "):
         sides.folds((np.arange(8) == silent).astype(int), 2)
 
 

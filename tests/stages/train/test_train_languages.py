@@ -26,7 +26,7 @@ from ccr_cli.stages.report.stage import gather, summary
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
-from ccr_cli.stages.shared.scoring import score_gallery
+from ccr_cli.stages.shared.scoring import EmbeddedGallery, score_gallery
 from ccr_cli.stages.shared.triplets import gallery
 from ccr_cli.stages.train import loop
 from ccr_cli.stages.train import step as engine
@@ -137,7 +137,8 @@ def test_the_epoch_is_chosen_by_the_mean_over_languages(root: Path) -> None:
         forward = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
         found = gallery(data, feats, "val-select", forward, "translations", frozenset())
         texts = encode_and_embed(method, tokenizer, found.texts, torch.device("cpu"))
-        scores = score_gallery(found, embed_visuals(method, found.visual, torch.device("cpu")), texts)
+        visuals = embed_visuals(method, found.visual, torch.device("cpu"))
+        scores = score_gallery(EmbeddedGallery(found, visuals, texts))
         kept = history.loc[artifact.counts["best_epoch"], f"val.langs.{translation.language(translated)}.SumR"]
         assert kept == pytest.approx(scores.sum_r)
     for epoch, frame in run.evidence(artifact):
