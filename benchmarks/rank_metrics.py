@@ -84,9 +84,9 @@ def both_ways(rival: Callable[[Array, Index], Pair], sim_VT: Array, text_VM: Ind
 def check(ours: tuple[Ranks, Ranks], theirs: list[Pair]) -> None:
     """Their ranks lie within our bounds (they break ties by memory order); average precision likewise."""
     for mine, (rank_Q, ap_Q) in zip(ours, theirs, strict=True):
-        if not ((mine.optimistic <= rank_Q) & (rank_Q <= mine.pessimistic)).all():
+        if not ((mine.rank("optimistic") <= rank_Q) & (rank_Q <= mine.rank("pessimistic"))).all():
             raise SystemExit("the ranks disagree")
-        low, high = mine.average_precision_pessimistic - 1e-9, mine.average_precision_optimistic + 1e-9
+        low, high = mine.ap("pessimistic") - 1e-9, mine.ap("optimistic") + 1e-9
         if not (np.isnan(ap_Q) | ((low <= ap_Q) & (ap_Q <= high))).all():
             raise SystemExit("the average precisions disagree")
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.ranks import Ranks
 from ccr_cli.metrics.recall import KS
 
 FloatArray = NDArray[np.float64]
@@ -52,14 +51,6 @@ class RankedQueries:
     """rank of the best positive"""
     ap_Q: FloatArray
     """average precision in [0, 1]"""
-
-    @classmethod
-    def of(cls, ranks: Ranks, item_Q: IntArray, tie: str = "mid") -> RankedQueries:
-        """Those of one direction of retrieval, under a tie rule; queries without a positive are left out."""
-        if len(item_Q) != len(ranks):
-            raise ValueError(f"items are named for {len(item_Q)} queries, there are {len(ranks)}")
-        valid = ranks.valid
-        return cls(item_Q[valid], ranks.rank(tie)[valid], ranks.ap(tie)[valid])
 
 
 class _Side:

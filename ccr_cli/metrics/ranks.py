@@ -30,7 +30,8 @@ block; lower case: a block.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -43,78 +44,44 @@ from ccr_cli.metrics.sims import SimBlock, blocks
 
 FloatArray = NDArray[np.float64]
 
-TIES = ("mid", "optimistic", "pessimistic")
+TIES = {"mid": 0.5, "optimistic": 0.0, "pessimistic": 1.0}
+"""The tie rules: the share of tied competitors that stand above a positive."""
 TENTHS = 10
 """A curve of precision against recall has the recalls 0, 1/10, ... 1."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """What one direction of retrieval came to, an entry a query; nan for queries without a positive.
+    """What one direction of retrieval came to, an entry a query; nan for queries without a positive."""
 
-    Ranks begin at 1. `middle`, `reciprocal` and `average_precision` follow the middle-rank rule above.
-    """
-
-    middle: FloatArray
-    """(Q,) rank of the best positive, tied competitors counting half"""
-    optimistic: FloatArray
-    """(Q,) the same with tied competitors below"""
-    pessimistic: FloatArray
-    """(Q,) the same with tied competitors above"""
+    greater: FloatArray
+    """(Q,) number of competitors above the best positive"""
     ties: FloatArray
-    """(Q,) number of competitors tied with the best positive"""
-    reciprocal: FloatArray
-    """(Q,) 1 / middle"""
-    average_precision: FloatArray
-    """(Q,) AP in [0, 1], tied competitors counting half"""
-    average_precision_optimistic: FloatArray
-    """(Q,) AP with tied competitors below"""
-    average_precision_pessimistic: FloatArray
-    """(Q,) AP with tied competitors above"""
+    """(Q,) number of competitors tied with it"""
+    average_precision: Mapping[str, FloatArray]
+    """(Q,) AP in [0, 1] by tie rule"""
     precision: FloatArray
     """(Q, 11) interpolated precision in [0, 1] at the recalls 0, 0.1, ... 1; (Q, 0) without a `curve`"""
-    positives: IntArray
-    """(Q,) number of right answers"""
-    gallery: int
-    """number of entries searched"""
-
-    def __len__(self) -> int:
-        """Number of queries, those without a positive included."""
-        return len(self.middle)
 
     @property
     def valid(self) -> NDArray[np.bool_]:
         """(Q,) which queries have a positive and therefore count."""
-        return self.positives > 0
-
-    @property
-    def dropped(self) -> int:
-        """Number of queries without a positive."""
-        return int((~self.valid).sum())
+        return ~np.isnan(self.greater)
 
     def rank(self, tie: str = "mid") -> FloatArray:
-        """(Q,) the rank of the best positive under a tie rule: mid, optimistic or pessimistic."""
-        return _pick(tie, self.middle, self.optimistic, self.pessimistic)
+        """(Q,) the rank of the best positive, from 1, under a tie rule."""
+        return 1.0 + self.greater + _share_above(tie) * self.ties
 
     def ap(self, tie: str = "mid") -> FloatArray:
         """(Q,) the average precision under a tie rule."""
-        return _pick(
-            tie,
-            self.average_precision,
-            self.average_precision_optimistic,
-            self.average_precision_pessimistic,
-        )
-
-    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Ranks:
-        """The ranks of some of the queries (positions, repeats allowed, or a mask)."""
-        arrays = {f.name: getattr(self, f.name)[index] for f in fields(self) if f.name != "gallery"}
-        return Ranks(**arrays, gallery=self.gallery)
+        _share_above(tie)
+        return self.average_precision[tie]
 
 
-def _pick(tie: str, mid: FloatArray, optimistic: FloatArray, pessimistic: FloatArray) -> FloatArray:
+def _share_above(tie: str) -> float:
     if tie not in TIES:
         raise ValueError(f"unknown tie rule {tie!r}; known are {', '.join(TIES)}")
-    return {"mid": mid, "optimistic": optimistic, "pessimistic": pessimistic}[tie]
+    return TIES[tie]
 
 
 def rank_queries(
@@ -145,9 +112,7 @@ def rank_queries(
     Raises:
         ValueError: If a similarity is NaN, half precision or of the wrong shape, or positives do not fit.
     """
-    if len(positives) != n_queries:
-        raise ValueError(f"{len(positives)} queries have positives, and there are {n_queries}")
-    rows = _Side(positives, n_gallery, block)
+    rows = _Side(positives, n_queries, n_gallery, block)
     _sweep(sim, n_queries, n_gallery, rows, None, block, keep)
     return rows.ranks(curve)
 
@@ -162,27 +127,13 @@ def rank_both(
     keep: int = 2**26,
     curve: str = "",
 ) -> tuple[Ranks, Ranks]:
-    """Both directions of one similarity, each block computed once for both: text to visual, and visual to text.
-
-    Args:
-        sim_VT: Similarities with visual rows and text columns.
-        n_visual: V.
-        n_texts: T.
-        visual_of_text: For each text the visual items that it describes.
-        block: As in `rank_queries`.
-        keep: As in `rank_queries`.
-        curve: As in `rank_queries`.
+    """Both directions of one similarity (V, T), each block computed once for both; otherwise as `rank_queries`.
 
     Returns:
         The ranks with texts as queries (t2v), then those with visual items as queries (v2t).
-
-    Raises:
-        ValueError: As `rank_queries`.
     """
-    if len(visual_of_text) != n_texts:
-        raise ValueError(f"{len(visual_of_text)} queries have positives, and there are {n_texts}")
-    texts = _Side(visual_of_text, n_visual, block)
-    visual = _Side(visual_of_text.reversed(n_visual), n_texts, block)
+    texts = _Side(visual_of_text, n_texts, n_visual, block)
+    visual = _Side(visual_of_text.reversed(n_visual), n_visual, n_texts, block)
     _sweep(sim_VT, n_visual, n_texts, visual, texts, block, keep)
     return texts.ranks(curve), visual.ranks(curve)
 
@@ -202,9 +153,8 @@ def _sweep(
         if not seek:
             for each in strips:
                 each.settle()
-        for (i, row), (j, column) in itertools.product(
-            enumerate(blocks(n_rows, block)), enumerate(blocks(n_columns, block))
-        ):
+        grid = itertools.product(enumerate(blocks(n_rows, block)), enumerate(blocks(n_columns, block)))
+        for (i, row), (j, column) in grid:
             own = rows.strips[i], columns.strips[j] if columns else None
             if seek and not own[0].inside(column).any():  # of the same pairs in both directions
                 continue
@@ -294,11 +244,13 @@ class _Strip:
 class _Side:
     """One direction: its queries, strip by strip."""
 
-    def __init__(self, positives: Positives, n_gallery: int, block: int) -> None:
+    def __init__(self, positives: Positives, n_queries: int, n_gallery: int, block: int) -> None:
+        if len(positives) != n_queries:
+            raise ValueError(f"{len(positives)} queries have positives, and there are {n_queries}")
         if not 1 <= block <= EXACT:
             raise ValueError(f"block is {block}, not in 1..{EXACT}")
         positives.check(n_gallery)
-        self.positives, self.n_gallery = positives, n_gallery
+        self.positives = positives
         counts, ends = positives.counts, positives.offsets
         self.strips = [
             _Strip(counts[part], positives.index[ends[part.start] : ends[part.stop]])
@@ -306,10 +258,25 @@ class _Side:
         ]
 
     def ranks(self, curve: str) -> Ranks:
-        """What it came to."""
+        """Ranks, average precision and precision at recalls from the two counts of every positive."""
         counts = [strip.counts() for strip in self.strips] or [(np.zeros(0), np.zeros(0))]
         greater_P, ties_P = (np.concatenate(each) for each in zip(*counts, strict=True))
-        return _finish(greater_P, ties_P, self.positives, self.n_gallery, curve)
+        positives = self.positives
+        m_Q, first_Q = positives.counts, positives.offsets[:-1]
+        valid_Q = m_Q > 0
+        row_P = np.repeat(np.arange(len(m_Q)), m_Q)
+        # Descending similarity is ascending greater. With equal greater, fewer ties first: if a positive ties
+        # with t competitors, every worse one sees these t as greater. So this is the order of similarities.
+        order = np.lexsort((ties_P, greater_P, row_P))
+        greater_P, ties_P = greater_P[order], ties_P[order]
+        k_P = np.arange(len(row_P)) - np.repeat(first_Q, m_Q) + 1.0
+        precision_P = {tie: k_P / (k_P + greater_P + share * ties_P) for tie, share in TIES.items()}
+        greater_Q, ties_Q, *ap_Q = np.full((2 + len(TIES), len(m_Q)), np.nan)
+        greater_Q[valid_Q], ties_Q[valid_Q] = greater_P[first_Q[valid_Q]], ties_P[first_Q[valid_Q]]
+        for mean_Q, value_P in zip(ap_Q, precision_P.values(), strict=True):
+            mean_Q[valid_Q] = np.bincount(row_P, weights=value_P, minlength=len(m_Q))[valid_Q] / m_Q[valid_Q]
+        curves = _interpolated(precision_P[curve], positives) if curve else np.empty((len(m_Q), 0))
+        return Ranks(greater_Q, ties_Q, dict(zip(TIES, ap_Q, strict=True)), curves)
 
 
 def _checked(sim_qg: Tensor, queries: slice, gallery: slice) -> Tensor:
@@ -324,47 +291,6 @@ def _checked(sim_qg: Tensor, queries: slice, gallery: slice) -> Tensor:
         bad = int(queries.start + sim_qg.isnan().any(dim=1).nonzero()[0].item())
         raise ValueError(f"NaN among the similarities in row {bad}: they cannot be ranked")
     return sim_qg
-
-
-def _finish(greater_P: FloatArray, ties_P: FloatArray, positives: Positives, n_gallery: int, curve: str) -> Ranks:
-    """Ranks, average precision and precision at recalls from the two counts of every positive."""
-    m_Q = positives.counts
-    valid_Q = m_Q > 0
-    row_P = np.repeat(np.arange(len(m_Q)), m_Q)
-    start_P = np.repeat(positives.offsets[:-1], m_Q)
-
-    def over_queries(value_P: FloatArray) -> FloatArray:
-        out = np.full(len(m_Q), np.nan)
-        sums = np.bincount(row_P, weights=value_P, minlength=len(m_Q))
-        out[valid_Q] = sums[valid_Q] / m_Q[valid_Q]
-        return out
-
-    def first(value_P: FloatArray) -> FloatArray:
-        out = np.full(len(m_Q), np.nan)
-        out[valid_Q] = value_P[positives.offsets[:-1][valid_Q]]
-        return out
-
-    # Descending similarity is ascending greater. With equal greater, fewer ties first: if a positive ties
-    # with t competitors, every worse one sees these t as greater. So this is the order of similarities.
-    order = np.lexsort((ties_P, greater_P, row_P))
-    greater_P, ties_P = greater_P[order], ties_P[order]
-    k_P = np.arange(len(row_P)) - start_P + 1.0
-    greater_Q, ties_Q = first(greater_P), first(ties_P)
-    middle_Q = 1.0 + greater_Q + ties_Q / 2.0
-    mid_P, high_P, low_P = (k_P / (k_P + greater_P + weight * ties_P) for weight in (0.5, 0.0, 1.0))
-    return Ranks(
-        middle=middle_Q,
-        optimistic=1.0 + greater_Q,
-        pessimistic=1.0 + greater_Q + ties_Q,
-        ties=ties_Q,
-        reciprocal=1.0 / middle_Q,
-        average_precision=over_queries(mid_P),
-        average_precision_optimistic=over_queries(high_P),
-        average_precision_pessimistic=over_queries(low_P),
-        precision=_interpolated(_pick(curve, mid_P, high_P, low_P), positives) if curve else np.empty((len(m_Q), 0)),
-        positives=m_Q.astype(np.int64),
-        gallery=n_gallery,
-    )
 
 
 def _interpolated(precision_P: FloatArray, positives: Positives) -> FloatArray:

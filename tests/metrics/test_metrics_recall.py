@@ -38,7 +38,7 @@ def test_a_tie_at_the_top_counts_by_its_rule() -> None:
     ranks = rank_queries(matrix_sim(torch.tensor([[1.0, 1.0, 0.0]])), 1, 3, Positives.from_lists([[0]]))
     assert [summarise(ranks, tie=t)["R@1"] for t in ("mid", "optimistic", "pessimistic")] == [0.0, 100.0, 0.0]
     assert [summarise(ranks, tie=t)["MeanR"] for t in ("mid", "optimistic", "pessimistic")] == [1.5, 1.0, 2.0]
-    assert summarise(ranks, ks=(2,))["R@2"] == 100.0
+    assert summarise(ranks)["R@5"] == 100.0
 
 
 def test_queries_without_an_answer_are_left_out_and_counted() -> None:

@@ -65,4 +65,4 @@ def test_a_fused_similarity_can_be_ranked() -> None:
     ranks = rank_queries(sim, 9, 7, Positives.from_lists([[i % 7] for i in range(9)]), block=4)
     full = (0.6 * one + 0.4 * two).numpy()
     expected = [1 + int((full[i] > full[i, i % 7]).sum()) for i in range(9)]
-    assert ranks.middle.tolist() == expected
+    assert ranks.rank().tolist() == expected

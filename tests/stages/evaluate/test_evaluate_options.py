@@ -67,4 +67,4 @@ def test_the_request_holds_what_can_change_the_result(changes: dict[str, Any], m
 def test_wrong_options_are_refused(changes: dict[str, Any], value: str) -> None:
     with pytest.raises(UsageError) as error:
         EvaluationOptions(**changes).check()
-    assert value in f"{error.value.message} {error.value.hint}" and CHOICES["ties"] == TIES
+    assert value in f"{error.value.message} {error.value.hint}" and CHOICES["ties"] == tuple(TIES)

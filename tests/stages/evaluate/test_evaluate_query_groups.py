@@ -54,7 +54,7 @@ def test_a_query_without_a_translation_is_neither_flagged_nor_not() -> None:
     sim_TV = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.6, 0.1]])
     own = Positives.from_lists([[0], [1], [1], [0]])
     ranks = rank_queries(matrix_sim(sim_TV), 4, 2, own)
-    queries = pd.DataFrame({"query_id": ["a", "b", "c", "d"], "rank": ranks.middle, "average_precision": ranks.ap()})
+    queries = pd.DataFrame({"query_id": ["a", "b", "c", "d"], "rank": ranks.rank(), "average_precision": ranks.ap()})
     made = pd.DataFrame({"source_caption_id": ["a", "b", "c"], "direction": "query", "status": ["ok", "ok", "failed"]})
     made = made.assign(text="x", reference_chrf=[50.0, np.nan, 10.0], flagged=[False, True, False])
     nothing: Any = None

@@ -178,7 +178,7 @@ def test_the_interval_draws_items_inside_their_fold(first: bool) -> None:
     mine = intervals(rank_table([(part.gallery, each) for part, each in parts], "mid"))
     rng, drawn = np.random.default_rng(0), []
     for part, each in parts:
-        sides = ((each.ranks["t2v"].middle, part.gallery.item_T), (each.ranks["v2t"].middle, np.arange(8)))
+        sides = ((each.ranks["t2v"].rank(), part.gallery.item_T), (each.ranks["v2t"].rank(), np.arange(8)))
         asked = np.unique(part.gallery.item_T)
         values = []
         for _ in range(1000):
@@ -200,7 +200,7 @@ def test_calibration_takes_the_queries_of_all_folds_together() -> None:
     parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), np.arange(20) // 5)
     told, unc = told_by(Stating(), parts)
     for side in ("t2v", "v2t"):
-        middle_Q = np.concatenate([each.ranks[side].middle for _, each in parts])
+        middle_Q = np.concatenate([each.ranks[side].rank() for _, each in parts])
         pairs = [(u, rank > 1) for u, rank in zip(unc[side], middle_Q, strict=True) if not np.isnan(rank)]
         bad, good = ([u for u, failed in pairs if failed is np.bool_(wrong)] for wrong in (True, False))
         higher = np.mean([(b > g) + 0.5 * (b == g) for b, g in itertools.product(bad, good)])
@@ -222,7 +222,7 @@ def test_trivial_uncertainties_are_read_off_the_similarities(first: bool) -> Non
             if side == "v2t" and found.first_T is not None:
                 at_T = at_T[np.isin(at_T, found.first_T)]
             block = sim_VT[np.ix_(at_V, at_T)]
-            ranks = result.ranks[side].middle
+            ranks = result.ranks[side].rank()
             for sims, rank in zip(block.T if side == "t2v" else block, ranks, strict=True):
                 if not np.isnan(rank):
                     second, top = sorted(sims)[-2:] if len(sims) > 1 else (sims[0], sims[0])
@@ -248,7 +248,7 @@ def test_items_of_different_folds_are_different_items() -> None:
     parts = scored(EmbeddedGallery(found, *vectors(sim_VT)), np.arange(16) // 8)
     told, unc = told_by(Stating(), parts)
     for side in ("t2v", "v2t"):
-        rank = np.concatenate([result.ranks[side].middle for _, result in parts])
+        rank = np.concatenate([result.ranks[side].rank() for _, result in parts])
         known, rivals = ~np.isnan(rank), []
         items: list[int] = []
         for fold, _ in parts:
