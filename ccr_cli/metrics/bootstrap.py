@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,27 +76,20 @@ class _Side:
         for start in range(0, len(weight_RI) if len(self.rank_Q) else 0, rows):
             reached_rQ = weight_RI[start : start + rows, self.item_Q].cumsum(axis=1)
             total_r = reached_rQ[:, -1]
-            low_r, high_r = (_first_above(reached_rQ, at_r) for at_r in ((total_r - 1) // 2, total_r // 2))
+            # of each (rising) row the first place that exceeds half of the queries
+            low_r, high_r = (
+                np.argmax(reached_rQ > at_r[:, None], axis=1) for at_r in ((total_r - 1) // 2, total_r // 2)
+            )
             middle_r = (self.rank_Q[low_r] + self.rank_Q[high_r]) / 2
             out[start : start + rows] = np.where(total_r > 0, middle_r, np.nan)
         return out
-
-
-def _first_above(reached_rQ: IntArray, at_r: IntArray) -> IntArray:
-    """Of each (rising) row the first place that exceeds a number; the last place where none does."""
-    found: IntArray = np.argmax(reached_rQ > at_r[:, None], axis=1)
-    return found
 
 
 class RankedGallery:
     """The queries of both directions of one gallery, as sums over items."""
 
     def __init__(self, t2v: RankedQueries, v2t: RankedQueries) -> None:
-        """Args: the queries of each direction, with the same numbers for the same items.
-
-        Raises:
-            ValueError: If there is no query.
-        """
+        """Args: the queries of each direction, at least one, with the same numbers for the same items."""
         items, codes = np.unique(np.concatenate([t2v.item_Q, v2t.item_Q]), return_inverse=True)
         if not len(items):
             raise ValueError("there is no query with a positive to resample")
@@ -116,11 +110,7 @@ class RankedGallery:
 def resamples(n_items: int, rng: np.random.Generator, samples: int, width: int = 0) -> Iterator[IntArray]:
     """Resamples of items, blocks (R, I) of how often each was drawn.
 
-    Args:
-        n_items: Number of items.
-        rng: Draws them.
-        samples: Number of resamples.
-        width: How many numbers the caller makes of each resample, where they are more than the items.
+    `width` is how many numbers the caller makes of each resample, where they are more than the items.
     """
     rows = max(1, ROOM // max(n_items, width))
     for start in range(0, samples, rows):
@@ -130,58 +120,37 @@ def resamples(n_items: int, rng: np.random.Generator, samples: int, width: int =
 
 
 def combined(sides: Sequence[FloatArray]) -> FloatArray:
-    """Columns of `FIGURES` from those of `OF_DIRECTION` of both directions: SumR and the mean mAP are added.
-
-    Args:
-        sides: (R, K + 1) each, or (R, K) of what has no median.
-    """
+    """Columns of `FIGURES` from those of both directions, (R, K + 1) or without a median (R, K): with SumR and mAP."""
     n_recalls, m = len(KS), MEANS.index("mAP")
     total_R = sum(side[:, :n_recalls].sum(axis=1) for side in sides)
     mean_R = sum(side[:, m] for side in sides) / len(sides)
     return np.concatenate([*sides, np.stack([total_R, mean_R], axis=1)], axis=1)
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A percentile bootstrap interval."""
 
     estimate: float
     """the figure of the queries as they are"""
     low: float
-    """lower end"""
     high: float
-    """upper end"""
 
 
-def intervals(
-    folds: Sequence[RankedGallery], *, seed: int = 0, samples: int = SAMPLES, level: float = LEVEL
-) -> dict[str, Interval]:
-    """The interval of every figure, or of its mean over folds.
+def intervals(folds: Sequence[RankedGallery], *, seed: int = 0, samples: int = SAMPLES) -> dict[str, Interval]:
+    """The interval of every figure, or of its mean over folds, by name in `FIGURES`.
 
-    Args:
-        folds: One gallery, or several: items are drawn inside their fold, so all folds keep their size.
-        seed: Of the resampling.
-        samples: Number of resamples.
-        level: Share of the resamples between the ends.
-
-    Returns:
-        By name in `FIGURES`. A resample in which a direction has no query says nothing.
-
-    Raises:
-        ValueError: If there is less than one resample, or the level is no share.
+    Items are drawn inside their fold, so all folds keep their size. A resample in which a direction has no query says
+    nothing.
     """
-    if samples < 1 or not 0.0 < level < 1.0:
-        raise ValueError("a bootstrap needs at least one sample and a level between 0 and 1")
     rng = np.random.default_rng(seed)
     values_RC = np.mean([np.concatenate([f.figures(w) for w in f.draw(rng, samples)]) for f in folds], axis=0)
     estimate_C = np.mean([fold.figures()[0] for fold in folds], axis=0)
-    low_C, high_C = ends(values_RC, level)
-    found = zip(FIGURES, estimate_C, low_C, high_C, strict=True)
-    return {name: Interval(float(estimate), float(low), float(high)) for name, estimate, low, high in found}
+    rows = np.stack([estimate_C, *ends(values_RC)], axis=1).tolist()
+    return {name: Interval(*row) for name, row in zip(FIGURES, rows, strict=True)}
 
 
-def ends(values_RC: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper end of each column; nan where no resample says anything."""
+def ends(values_RC: FloatArray, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper end of each column, `level` of the resamples between them; nan where none says anything."""
     tail = 50.0 * (1.0 - level)
     mute_C = np.isnan(values_RC).all(axis=0)
     low_C, high_C = np.nanpercentile(np.where(mute_C, 0.0, values_RC), [tail, 100.0 - tail], axis=0)

@@ -4,11 +4,15 @@ A query *fails* if its best positive is not first (rank above 1, under the calle
 positive (rank nan) are left out. Queries of equal uncertainty have no order, so the curve takes the expectation
 over all orders, and a constant uncertainty gives a flat curve at the overall failure rate.
 
+Everywhere `uncertainty` is (Q,), higher means less certain; `rank` is (Q,), that of the best positive. Lengths that
+differ and an uncertainty that is NaN raise ValueError.
+
 Shape legend: Q queries, B bins.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,57 +24,18 @@ from ccr_cli.metrics.detection import auroc
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
+BINS = 10
 CURVE_POINTS = 50
 
 
-@dataclass(frozen=True)
-class RiskCoverage:
-    """Failure rate among the most certain queries, as ever more of them are answered."""
-
-    coverage: FloatArray
-    """(Q,) share of queries answered: 1/Q, 2/Q, ..., 1"""
-    risk: FloatArray
-    """(Q,) share of failures among these"""
-
-    @property
-    def aurc(self) -> float | None:
-        """Mean risk over all coverages; lower is better. None without a query."""
-        return float(self.risk.mean()) if len(self.risk) else None
-
-    def at(self, coverage: float) -> float | None:
-        """Risk when this share of the queries (at least one) is answered. None without a query.
-
-        Raises:
-            ValueError: If the share lies outside (0, 1].
-        """
-        if not 0.0 < coverage <= 1.0:
-            raise ValueError(f"coverage is {coverage}, not in (0, 1]")
-        n = len(self.risk)
-        return float(self.risk[max(int(np.ceil(coverage * n - 1e-9)), 1) - 1]) if n else None
-
-    def points(self, most: int = CURVE_POINTS) -> dict[str, list[float]]:
-        """At most so many points of the curve, equally far from each other."""
-        at = np.linspace(0, len(self.coverage) - 1, min(most, len(self.coverage))).round().astype(int)
-        return {"coverage": self.coverage[at].tolist(), "risk": self.risk[at].tolist()}
-
-
-def risk_coverage(uncertainty: ArrayLike, rank: ArrayLike) -> RiskCoverage:
-    """The risk-coverage curve, risk = 1 - hit@1, on the same queries at every coverage.
-
-    Args:
-        uncertainty: (Q,) higher means less certain.
-        rank: (Q,) rank of the best positive (from 1, nan: left out).
-
-    Raises:
-        ValueError: If the lengths differ or an uncertainty is NaN.
-    """
+def risk_coverage(uncertainty: ArrayLike, rank: ArrayLike) -> FloatArray:
+    """The share of failures (Q,) among the 1, 2, ... Q most certain queries: risk = 1 - hit@1."""
     uncertainty_Q, failed_Q = _outcome(uncertainty, rank)
-    n = len(failed_Q)
     _, code, count = np.unique(uncertainty_Q, return_inverse=True, return_counts=True)
     # every query of a group of equal uncertainty carries the group's failure rate
     rate = np.bincount(code, weights=failed_Q, minlength=len(count)) / count
-    answered = np.arange(1, n + 1)
-    return RiskCoverage(answered / max(n, 1), np.cumsum(np.repeat(rate, count)) / answered)
+    risk_Q: FloatArray = np.cumsum(np.repeat(rate, count)) / np.arange(1, len(failed_Q) + 1)
+    return risk_Q
 
 
 @dataclass(frozen=True)
@@ -91,67 +56,52 @@ class Reliability:
         return float((self.count * np.abs(self.accuracy - self.confidence)).sum() / total) if total else None
 
 
-def reliability(uncertainty: ArrayLike, rank: ArrayLike, *, bins: int = 10, binning: str = "mass") -> Reliability:
-    """Bins of confidence = 1 - uncertainty.
+def reliability(uncertainty: ArrayLike, rank: ArrayLike) -> Reliability:
+    """At most ten bins of confidence = 1 - uncertainty, about equally many queries in each.
 
-    Args:
-        uncertainty: (Q,) in [0, 1].
-        rank: (Q,) rank of the best positive (from 1, nan: left out).
-        bins: Most bins.
-        binning: `mass` for about equally many queries a bin (evidential uncertainty often lies in a narrow
-            range), equal uncertainties always in one bin; `width` for equal widths over [0, 1].
+    Evidential uncertainty often lies in a narrow range, where bins of equal width tell nothing. Equal uncertainties are
+    always in one bin.
 
     Raises:
-        ValueError: If an uncertainty lies outside [0, 1] or is NaN, lengths differ, or an option is unknown.
+        ValueError: If an uncertainty lies outside [0, 1].
     """
     uncertainty_Q, failed_Q = _outcome(uncertainty, rank)
-    if bins < 1:
-        raise ValueError(f"{bins} bins")
-    if binning not in ("mass", "width"):
-        raise ValueError(f"unknown binning {binning!r}; known are mass, width")
     if len(uncertainty_Q) == 0:
         return Reliability(np.empty(0), np.empty(0), np.empty(0, dtype=np.int64))
     if uncertainty_Q.min() < 0.0 or uncertainty_Q.max() > 1.0:
         raise ValueError("reliability needs uncertainties in [0, 1]")
     confidence_Q = 1.0 - uncertainty_Q
-    inner = np.arange(1, bins) / bins
-    edges = inner if binning == "width" else np.unique(np.quantile(confidence_Q, inner))
-    code = np.searchsorted(edges, confidence_Q, side="right")
-    count = np.bincount(code, minlength=len(edges) + 1)
-    filled = count > 0
-    count = count[filled]
-    mean = np.bincount(code, weights=confidence_Q, minlength=len(filled))[filled] / count
-    hits = np.bincount(code, weights=~failed_Q, minlength=len(filled))[filled] / count
-    return Reliability(mean, hits, count.astype(np.int64))
+    edges = np.unique(np.quantile(confidence_Q, np.arange(1, BINS) / BINS))
+    filled, code_Q, count = np.unique(
+        np.searchsorted(edges, confidence_Q, side="right"), return_inverse=True, return_counts=True
+    )
+    values = (confidence_Q, ~failed_Q)
+    mean_B, hits_B = (np.bincount(code_Q, weights=value_Q, minlength=len(filled)) / count for value_Q in values)
+    return Reliability(mean_B, hits_B, count.astype(np.int64))
 
 
 def calibration(uncertainty: ArrayLike, rank: ArrayLike) -> dict[str, Any]:
-    """Figures of an uncertainty in one go.
-
-    Args:
-        uncertainty: (Q,) higher means less certain, any scale.
-        rank: (Q,) rank of the best positive (from 1, nan: left out).
+    """Figures of an uncertainty on any scale.
 
     Returns:
-        `auroc` of uncertainty against failure (None if all or none fail), `aurc`, `aurc_random` (its value
-        for an uninformative uncertainty: the failure rate), `aurc_best` (for one that knows every failure),
-        `risk` at coverages of 20, 40, 60, 80 and 100 %, and the number of `queries`. None where there is no
-        query.
-
-    Raises:
-        ValueError: If the lengths differ or an uncertainty is NaN.
+        `auroc` of uncertainty against failure (None if all or none fail), `aurc` (mean risk over all coverages, lower
+        is better), `aurc_random` (its value for an uninformative uncertainty: the failure rate), `aurc_best` (for one
+        that knows every failure), `risk` at coverages of 20, 40, 60, 80 and 100 %, the number of `queries`, and at most
+        50 points of the `curve`. None where there is no query.
     """
     uncertainty_Q, failed_Q = _outcome(uncertainty, rank)
-    rank_Q = np.where(failed_Q, 2.0, 1.0)
-    curve = risk_coverage(uncertainty_Q, rank_Q)
+    rank_Q, n = np.where(failed_Q, 2.0, 1.0), len(failed_Q)
+    risk_Q, best_Q = risk_coverage(uncertainty_Q, rank_Q), risk_coverage(failed_Q, rank_Q)
+    answered = {f"{share}%": max(math.ceil(share / 100 * n - 1e-9), 1) for share in (20, 40, 60, 80, 100)}
+    at = np.linspace(0, n - 1, min(CURVE_POINTS, n)).round().astype(int)
     return {
         "auroc": auroc(uncertainty_Q, failed_Q),
-        "aurc": curve.aurc,
-        "aurc_random": float(failed_Q.mean()) if len(failed_Q) else None,
-        "aurc_best": risk_coverage(failed_Q, rank_Q).aurc,
-        "risk": {f"{share}%": curve.at(share / 100) for share in (20, 40, 60, 80, 100)},
-        "queries": len(failed_Q),
-        "curve": curve.points(),
+        "aurc": float(risk_Q.mean()) if n else None,
+        "aurc_random": float(failed_Q.mean()) if n else None,
+        "aurc_best": float(best_Q.mean()) if n else None,
+        "risk": {share: float(risk_Q[count - 1]) if n else None for share, count in answered.items()},
+        "queries": n,
+        "curve": {"coverage": ((at + 1) / max(n, 1)).tolist(), "risk": risk_Q[at].tolist()},
     }
 
 

@@ -53,8 +53,8 @@ def delete(
     Average precision is over the right answers that are kept.
 
     Args:
-        sim_QG: Similarities, float32 or float64, shape (Q, G).
-        unc_QG: Uncertainty, or similarity negated; higher means worse; shape (Q, G).
+        sim_QG: Similarities (Q, G), float32 or float64.
+        unc_QG: Uncertainty (Q, G), or similarity negated; higher means worse.
         positives: The right answers of each query in the gallery.
         threshold: On the scale of the uncertainty, or None to delete nothing.
         tie: mid, optimistic or pessimistic.
@@ -69,12 +69,7 @@ def delete(
     if bool(unc_QG.isnan().any()):
         raise ValueError("NaN among the uncertainties")
     kept_QG = torch.ones_like(unc_QG, dtype=torch.bool) if threshold is None else unc_QG <= threshold
-    row = np.repeat(np.arange(len(positives)), positives.counts)
-    there = kept_QG.cpu().numpy()[row, positives.index]
-    left = Positives(
-        positives.index[there],
-        np.concatenate([[0], np.cumsum(np.bincount(row[there], minlength=len(positives)))]).astype(np.int64),
-    )
+    left = positives.where(kept_QG.cpu().numpy()[positives.row, positives.index])
     # what is deleted stands below everything, so it competes with nothing that is kept
     sim = matrix_sim(sim_QG.masked_fill(~kept_QG, -torch.inf))
     ap_Q = rank_queries(sim, len(sim_QG), sim_QG.shape[1], left).ap(tie)
@@ -96,20 +91,8 @@ def deletion_curve(
 ) -> list[Deletion]:
     """Deletes growing shares of the pairs, the most uncertain first.
 
-    Pairs of equal uncertainty stay together, so a smaller share than the rate may be deleted.
-
-    Args:
-        sim_QG: As in `delete`.
-        unc_QG: As in `delete`.
-        positives: As in `delete`.
-        rates: Shares to delete, each in [0, 1).
-        tie: As in `delete`.
-
-    Raises:
-        ValueError: As `delete`, or if a rate lies outside [0, 1).
+    Pairs of equal uncertainty stay together, so a smaller share than the rate may be deleted. Rates lie in [0, 1).
     """
-    if not all(0 <= rate < 1 for rate in rates):
-        raise ValueError(f"deletion rates {tuple(rates)} do not lie in [0, 1)")
     sorted_N: NDArray[np.float64] = np.sort(unc_QG.double().cpu().numpy(), axis=None)
     curve = []
     for rate in rates:

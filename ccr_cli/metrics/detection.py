@@ -1,6 +1,7 @@
 """How well a probability of being clean finds the mismatched pairs, against a known truth.
 
-Here the *noisy* pairs are what is looked for ("positive"), a pair's score is how little it is believed.
+Here the *noisy* pairs are what is looked for ("positive"), a pair's score is how little it is believed. Lengths that
+differ and a score that is NaN raise ValueError.
 
 Shape legend: N pairs.
 """
@@ -17,17 +18,9 @@ BoolArray = NDArray[np.bool_]
 
 
 def auroc(score: ArrayLike, truth: ArrayLike) -> float | None:
-    """Probability that a true entry scores higher than a false one, ties counting half (Mann-Whitney).
+    """Probability that a true entry (N,) scores higher than a false one, ties counting half (Mann-Whitney).
 
-    Args:
-        score: (N,) any numbers without NaN.
-        truth: (N,) booleans.
-
-    Returns:
-        The area under the ROC curve, or None if one of the two classes is empty.
-
-    Raises:
-        ValueError: If the lengths differ or a score is NaN.
+    None if one of the two classes is empty.
 
     >>> auroc([0.1, 0.4, 0.4, 0.8], [False, False, True, True])
     0.875
@@ -47,17 +40,7 @@ def average_precision(score: ArrayLike, truth: ArrayLike) -> float | None:
     """Area under the precision-recall curve as the sum of precision times the gain in recall.
 
     Entries of equal score pass any threshold together, so they enter the curve as one step (as scikit-learn
-    does); a constant score has the share of true entries as its value.
-
-    Args:
-        score: (N,) any numbers without NaN.
-        truth: (N,) booleans.
-
-    Returns:
-        The area, or None if there is nothing to find.
-
-    Raises:
-        ValueError: If the lengths differ or a score is NaN.
+    does); a constant score has the share of true entries as its value. None if there is nothing to find.
     """
     score_N, truth_N = _pair(score, truth)
     if not truth_N.any():
@@ -68,36 +51,30 @@ def average_precision(score: ArrayLike, truth: ArrayLike) -> float | None:
     return float((np.diff(found, prepend=0.0) * found / called).sum() / truth_N.sum())
 
 
-def detection(
-    p_clean: ArrayLike, is_noisy: ArrayLike, *, threshold: float = 0.5, called: ArrayLike | None = None
-) -> dict[str, Any]:
+def detection(p_clean: ArrayLike, is_noisy: ArrayLike, called: float | ArrayLike) -> dict[str, Any]:
     """Quality of a judge's probabilities against the true mismatches.
 
-    A pair is *called* noisy if its probability of being clean is below the threshold. Genuinely bad
-    translations count as clean in a synthetic truth, so even a perfect judge raises false alarms there.
+    Genuinely bad translations count as clean in a synthetic truth, so even a perfect judge raises false alarms there.
 
     Args:
         p_clean: (N,) the judge's probability that the pair matches (or any score that rises with it).
         is_noisy: (N,) the truth.
-        threshold: On the scale of `p_clean`.
-        called: (N,) booleans, which pairs are called noisy, where no threshold says it; `threshold` is then None.
+        called: Which pairs are called noisy: those whose probability is below a threshold, or (N,) booleans.
 
     Returns:
-        `auroc`, `average_precision` (of the continuous probability); at the threshold `precision`, `recall`
-        (= share of mismatches found), `f1`, `false_alarms` (share of intact pairs called noisy), `accuracy`;
-        and the counts `pairs`, `noisy`, `called`, `found`. What an empty class leaves undefined is None.
-
-    Raises:
-        ValueError: If the lengths differ or a probability is NaN.
+        `auroc`, `average_precision` (of the continuous probability); the `threshold`, if there is one; of the calls
+        `precision`, `recall` (= share of mismatches found), `f1`, `false_alarms` (share of intact pairs called noisy),
+        `accuracy`; and the counts `pairs`, `noisy`, `called`, `found`. What an empty class leaves undefined is None.
     """
     clean_N, noisy_N = _pair(p_clean, is_noisy)
-    called_N = clean_N < threshold if called is None else _pair(clean_N, called)[1]
+    threshold = float(called) if isinstance(called, (int, float)) else None
+    called_N = clean_N < threshold if threshold is not None else _pair(clean_N, called)[1]
     n, noisy, calls = len(noisy_N), int(noisy_N.sum()), int(called_N.sum())
     found = int((called_N & noisy_N).sum())
     return {
         "auroc": auroc(-clean_N, noisy_N),
         "average_precision": average_precision(-clean_N, noisy_N),
-        "threshold": threshold if called is None else None,
+        "threshold": threshold,
         "precision": _share(found, calls),
         "recall": _share(found, noisy),
         "f1": _share(2 * found, noisy + calls) if noisy else None,
@@ -111,20 +88,16 @@ def detection(
 
 
 def belief_calibration(p_clean: ArrayLike, is_noisy: ArrayLike, *, bins: int = 10) -> dict[str, Any]:
-    """Is a pair that is believed with probability p intact with probability p?
-
-    Args:
-        p_clean: (N,) the judge's probabilities.
-        is_noisy: (N,) the truth.
-        bins: Bins of equal width over [0, 1]; empty ones are left out.
+    """Is a pair (N,) that is believed with probability p intact with probability p?
 
     Returns:
         `brier`, the mean square of probability less truth; `brier_constant`, that of the true share as the probability
-        of every pair; `ece`, the mean gap between probability and share over the bins, weighted by their pairs; and
-        the `bins` with `p_clean` (mean), `clean` (share) and `pairs`. None where there is no pair.
+        of every pair; `ece`, the mean gap between probability and share over bins of equal width, weighted by their
+        pairs; and the `bins` that are not empty with `p_clean` (mean), `clean` (share) and `pairs`. None where there is
+        no pair.
 
     Raises:
-        ValueError: If the lengths differ, or a probability is NaN or lies outside [0, 1].
+        ValueError: If a probability lies outside [0, 1].
     """
     clean_N, noisy_N = _pair(p_clean, is_noisy)
     if len(clean_N) == 0:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.bootstrap import FIGURES, LEVEL, OF_DIRECTION, ROOM, FloatArray, RankedGallery, combined, ends
+from ccr_cli.metrics.bootstrap import FIGURES, OF_DIRECTION, ROOM, FloatArray, RankedGallery, combined, ends
 
 SAMPLES = 2000
 FLIPS = 10_000
@@ -45,20 +45,11 @@ System = Sequence[Sequence[RankedGallery]]
 
 
 def differences(
-    first: System, second: System, *, seed: int = 0, samples: int = SAMPLES, flips: int = FLIPS, level: float = LEVEL
+    first: System, second: System, *, seed: int = 0, samples: int = SAMPLES, flips: int = FLIPS
 ) -> dict[str, Difference]:
-    """Every figure of the second system minus that of the first, or the mean of this over folds.
+    """Every figure of the second system minus that of the first, or the mean of this over folds, by its name.
 
-    Args:
-        first: The system to compare with.
-        second: What may be better.
-        seed: Of resampling and flipping.
-        samples: Resamples of the items, inside their fold.
-        flips: Random assignments of signs; p is (1 + those that differ as much) / (1 + flips).
-        level: Share of the resamples between the ends of the interval.
-
-    Returns:
-        By name in `bootstrap.FIGURES`.
+    Items are drawn inside their fold. p is (1 + flips that differ as much) / (1 + flips).
 
     Raises:
         ValueError: If seeds or systems differ in their folds or queries.
@@ -75,7 +66,7 @@ def differences(
             rows = slice(start, start := start + len(weight_RI))
             gap_RC = _mean([run[n].figures(weight_RI) for run in second])
             values_RC[rows] += (gap_RC - _mean([run[n].figures(weight_RI) for run in first])) / n_folds
-    low_C, high_C = ends(values_RC, level)
+    low_C, high_C = ends(values_RC)
     p_of = _flipped(first, second, rng, flips)
     return {
         name: Difference(float(estimate_C[c]), float(low_C[c]), float(high_C[c]), p_of.get(name))
@@ -83,20 +74,11 @@ def differences(
     }
 
 
-def interval(
-    first: System, second: System, figure: str, *, seed: int = 0, samples: int = SAMPLES, level: float = LEVEL
-) -> Difference:
+def interval(first: System, second: System, figure: str, *, seed: int = 0, samples: int = SAMPLES) -> Difference:
     """One figure of the second system minus that of the first, with the interval of `differences` and without a test.
 
-    It takes no longer for many seeds than for one: what they add to the difference is averaged item by item.
-
-    Args:
-        first: The system to compare with.
-        second: What may be better.
-        figure: A name in `bootstrap.FIGURES` that is a mean, `SumR` or `mAP`; no median.
-        seed: Of the resampling.
-        samples: Resamples of the items, inside their fold.
-        level: Share of the resamples between the ends of the interval.
+    It takes no longer for many seeds than for one: what they add to the difference is averaged item by item. The figure
+    is no median.
 
     Raises:
         ValueError: If seeds or systems differ in their folds or queries.
@@ -115,7 +97,7 @@ def interval(
 
         estimate += float(drawn(np.ones((1, fold.n_items), dtype=np.int64))[0])
         values_R += np.concatenate([drawn(weight_RI) for weight_RI in fold.draw(rng, samples)])
-    low_C, high_C = ends(values_R[:, None], level)
+    low_C, high_C = ends(values_R[:, None])
     return Difference(estimate, float(low_C[0]), float(high_C[0]), None)
 
 

@@ -28,28 +28,35 @@ class Positives:
     """(Q + 1,) where each query's answers begin; the last is P"""
 
     def __post_init__(self) -> None:
-        index = np.asarray(self.index, dtype=np.int64)
-        offsets = np.asarray(self.offsets, dtype=np.int64)
+        index, offsets = np.asarray(self.index, dtype=np.int64), np.asarray(self.offsets, dtype=np.int64)
         if index.ndim != 1 or offsets.ndim != 1 or len(offsets) == 0:
             raise ValueError("positives need a flat index and a flat list of offsets, one more than queries")
         if offsets[0] != 0 or offsets[-1] != len(index) or (np.diff(offsets) < 0).any():
             raise ValueError("the offsets of positives must rise from 0 to the number of positives")
-        row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        order = np.lexsort((index, row))
-        index = index[order]
-        if len(index) and ((np.diff(index) == 0) & (np.diff(row) == 0)).any():
+        object.__setattr__(self, "offsets", offsets)
+        index = index[np.lexsort((index, self.row))]
+        if ((np.diff(index) == 0) & (np.diff(self.row) == 0)).any():
             raise ValueError("a query names the same positive twice")
         object.__setattr__(self, "index", index)
-        object.__setattr__(self, "offsets", offsets)
 
     @property
     def counts(self) -> IntArray:
         """(Q,) number of positives of each query."""
         return np.diff(self.offsets)
 
+    @property
+    def row(self) -> IntArray:
+        """(P,) the query of each positive."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
     def __len__(self) -> int:
         """Number of queries."""
         return len(self.offsets) - 1
+
+    @classmethod
+    def of_pairs(cls, row: IntArray, index: IntArray, n_queries: int) -> Positives:
+        """From the query and the gallery position of each positive (P,), the queries ascending."""
+        return cls(index, np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_queries))]))
 
     @classmethod
     def from_lists(cls, lists: Sequence[Sequence[int]]) -> Positives:
@@ -59,16 +66,11 @@ class Positives:
         [0, 1, 3, 3]
         """
         flat = [position for positions in lists for position in positions]
-        offsets = np.cumsum([0, *(len(positions) for positions in lists)])
-        return cls(np.array(flat, dtype=np.int64), offsets.astype(np.int64))
+        return cls(np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, lists)]))
 
     @classmethod
     def from_ids(cls, query_ids: Sequence[object], gallery_ids: Sequence[object]) -> Positives:
         """A gallery entry answers a query if their ids are equal (the item's id; or a class label).
-
-        Args:
-            query_ids: (Q,) hashable ids; for text-to-visual search the id of the caption's own item.
-            gallery_ids: (G,) hashable ids.
 
         >>> Positives.from_ids(["a", "b"], ["b", "a", "b"]).index.tolist()
         [1, 0, 2]
@@ -78,6 +80,10 @@ class Positives:
             where.setdefault(key, []).append(position)
         return cls.from_lists([where.get(key, []) for key in query_ids])
 
+    def where(self, kept: NDArray[np.bool_]) -> Positives:
+        """Some of the positives (P,) of the same queries."""
+        return Positives.of_pairs(self.row[kept], self.index[kept], len(self))
+
     def reversed(self, n_gallery: int) -> Positives:
         """The same pairs in the other direction: for each of the `n_gallery` entries, the queries it answers.
 
@@ -85,10 +91,8 @@ class Positives:
             ValueError: If a positive lies outside the gallery.
         """
         self.check(n_gallery)
-        row = np.repeat(np.arange(len(self)), self.counts)
         order = np.argsort(self.index, kind="stable")
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(self.index, minlength=n_gallery))])
-        return Positives(row[order].astype(np.int64), offsets.astype(np.int64))
+        return Positives.of_pairs(self.index[order], self.row[order], n_gallery)
 
     def check(self, n_gallery: int) -> None:
         """Assure that every positive lies in a gallery of this size.

@@ -264,7 +264,7 @@ class _Side:
         positives = self.positives
         m_Q, first_Q = positives.counts, positives.offsets[:-1]
         valid_Q = m_Q > 0
-        row_P = np.repeat(np.arange(len(m_Q)), m_Q)
+        row_P = positives.row
         # Descending similarity is ascending greater. With equal greater, fewer ties first: if a positive ties
         # with t competitors, every worse one sees these t as greater. So this is the order of similarities.
         order = np.lexsort((ties_P, greater_P, row_P))

@@ -6,63 +6,30 @@ import re
 import unicodedata
 from functools import lru_cache
 
-# Scripts as the first word of Unicode character names.
-_LATIN = frozenset({"LATIN"})
-_CYRILLIC = frozenset({"CYRILLIC"})
-_ARABIC = frozenset({"ARABIC"})
-_DEVANAGARI = frozenset({"DEVANAGARI"})
-_HAN = frozenset({"CJK", "IDEOGRAPHIC"})
-_KANA = frozenset({"HIRAGANA", "KATAKANA"})
-_HANGUL = frozenset({"HANGUL"})
-
-_LATIN_LANGUAGES = (
-    "af az bs ca ceb cs cy da de en eo es et eu fi fil fo fr fy ga gd gl ha hr ht hu id ig is it jv la lb lt "
-    "lv mg mi ms mt nb nl nn no oc pl pt ro rw sk sl sm sn so sq st su sv sw tl tn tr uz vi xh yo zu"
-)
-_SCRIPTS: dict[str, frozenset[str]] = {
-    **dict.fromkeys(_LATIN_LANGUAGES.split(), _LATIN),
-    **dict.fromkeys(["be", "bg", "kk", "ky", "mk", "mn", "ru", "tg", "uk"], _CYRILLIC),
-    **dict.fromkeys(["ar", "arz", "ckb", "fa", "ps", "sd", "ug", "ur"], _ARABIC),
-    **dict.fromkeys(["hi", "mr", "ne", "sa"], _DEVANAGARI),
-    "sr": _CYRILLIC | _LATIN,
-    "zh": _HAN,
-    "yue": _HAN,
-    "ja": _HAN | _KANA,
-    "ko": _HANGUL,
-    "el": frozenset({"GREEK"}),
-    "he": frozenset({"HEBREW"}),
-    "yi": frozenset({"HEBREW"}),
-    "hy": frozenset({"ARMENIAN"}),
-    "ka": frozenset({"GEORGIAN"}),
-    "am": frozenset({"ETHIOPIC"}),
-    "th": frozenset({"THAI"}),
-    "lo": frozenset({"LAO"}),
-    "km": frozenset({"KHMER"}),
-    "my": frozenset({"MYANMAR"}),
-    "bn": frozenset({"BENGALI"}),
-    "as": frozenset({"BENGALI"}),
-    "gu": frozenset({"GUJARATI"}),
-    "pa": frozenset({"GURMUKHI"}),
-    "ta": frozenset({"TAMIL"}),
-    "te": frozenset({"TELUGU"}),
-    "kn": frozenset({"KANNADA"}),
-    "ml": frozenset({"MALAYALAM"}),
-    "or": frozenset({"ORIYA"}),
-    "si": frozenset({"SINHALA"}),
+_LANGUAGES = {
+    "LATIN": "af az bs ca ceb cs cy da de en eo es et eu fi fil fo fr fy ga gd gl ha hr ht hu id ig is it jv la lb lt "
+    "lv mg mi ms mt nb nl nn no oc pl pt ro rw sk sl sm sn so sq sr st su sv sw tl tn tr uz vi xh yo zu",
+    "CYRILLIC": "be bg kk ky mk mn ru sr tg uk",
+    "ARABIC": "ar arz ckb fa ps sd ug ur",
+    "DEVANAGARI": "hi mr ne sa",
+    "BENGALI": "as bn",
+    "HEBREW": "he yi",
+    "CJK": "ja yue zh",
+    "IDEOGRAPHIC": "ja yue zh",
+    "HIRAGANA": "ja",
+    "KATAKANA": "ja",
+    **dict(HANGUL="ko", GREEK="el", ARMENIAN="hy", GEORGIAN="ka", ETHIOPIC="am", THAI="th", LAO="lo", KHMER="km"),
+    **dict(MYANMAR="my", GUJARATI="gu", GURMUKHI="pa", TAMIL="ta", TELUGU="te", KANNADA="kn", MALAYALAM="ml"),
+    **dict(ORIYA="or", SINHALA="si"),
 }
-# A script subtag in the language tag (sr-Latn, zh-Hant) decides before the table.
-_SUBTAGS: dict[str, frozenset[str]] = {
-    "latn": _LATIN,
-    "cyrl": _CYRILLIC,
-    "arab": _ARABIC,
-    "deva": _DEVANAGARI,
-    "hans": _HAN,
-    "hant": _HAN,
-    "hani": _HAN,
-    "jpan": _HAN | _KANA,
-    "kore": _HANGUL | _HAN,
-    "hang": _HANGUL,
+"""Languages of each script, which is the first word of the Unicode names of its characters."""
+_SCRIPTS = {
+    lang: frozenset(script for script, langs in _LANGUAGES.items() if lang in langs.split())
+    for lang in " ".join(_LANGUAGES.values()).split()
 }
+_LIKE = dict(latn="en", cyrl="ru", arab="ar", deva="hi", hans="zh", hant="zh", hani="zh", jpan="ja", hang="ko")
+_SUBTAGS = {subtag: _SCRIPTS[lang] for subtag, lang in _LIKE.items()} | {"kore": _SCRIPTS["ko"] | _SCRIPTS["zh"]}
+"""A script subtag in the language tag (sr-Latn, zh-Hant) decides before the table."""
 
 
 def expected_scripts(lang: str) -> frozenset[str] | None:

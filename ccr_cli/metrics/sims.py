@@ -8,6 +8,7 @@ Shape legend: Q queries, G gallery entries, D embedding, V visual items, T texts
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -19,31 +20,17 @@ SimBlock = Callable[[slice, slice], Tensor]
 
 
 def matrix_sim(sim_QG: Tensor) -> SimBlock:
-    """Blocks of a matrix that already exists.
-
-    Args:
-        sim_QG: (Q, G) similarities. For the other direction pass `sim_QG.T`.
-    """
+    """Blocks of a matrix (Q, G) that already exists."""
     return lambda queries, gallery: sim_QG[queries, gallery]
 
 
 def dot_sim(query_QD: Tensor, gallery_GD: Tensor) -> SimBlock:
-    """Blocks of the dot product of two sets of embeddings (the cosine if their rows have unit length).
-
-    Args:
-        query_QD: (Q, D) embeddings, float32 or better.
-        gallery_GD: (G, D) embeddings on the same device and of the same dtype.
-    """
+    """Blocks of the dot product of two sets of embeddings (the cosine if their rows have unit length)."""
     return lambda queries, gallery: query_QD[queries] @ gallery_GD[gallery].T
 
 
 def columns(sim: SimBlock, at_G: NDArray[np.int64]) -> SimBlock:
-    """The similarities to some of the gallery entries alone.
-
-    Args:
-        sim: Similarities to all of them.
-        at_G: (G,) their positions, ascending.
-    """
+    """The similarities to some of the gallery entries alone, at ascending positions (G,)."""
 
     def part(queries: slice, gallery: slice) -> Tensor:
         at_g = at_G[gallery]
@@ -65,16 +52,11 @@ def extrema(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024)
     Raises:
         ValueError: If there is no entry, or one is not finite.
     """
-    lowest, highest = float("inf"), float("-inf")
-    for queries in blocks(n_queries, block):
-        for gallery in blocks(n_gallery, block):
-            low, high = (value.item() for value in torch.aminmax(sim(queries, gallery)))
-            lowest, highest = min(lowest, low), max(highest, high)
-            if not (-float("inf") < low and high < float("inf")):
-                raise ValueError("cannot normalise similarities that are not all finite")
-    if lowest > highest:
-        raise ValueError("cannot normalise an empty similarity matrix")
-    return lowest, highest
+    grid = itertools.product(blocks(n_queries, block), blocks(n_gallery, block))
+    ends = [value.item() for part in grid for value in torch.aminmax(sim(*part))]
+    if not ends or not np.isfinite(ends).all():
+        raise ValueError("cannot normalise similarities that are not all finite, or none")
+    return min(ends), max(ends)
 
 
 def minmax(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) -> SimBlock:
@@ -91,12 +73,7 @@ def minmax(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) 
 def fused(target: SimBlock, translated: SimBlock, beta: float) -> SimBlock:
     """Fuse two similarities, NRCCR eq. (13): beta * target + (1 - beta) * translated.
 
-    beta = 1 is `target` itself, bit for bit.
-
-    Args:
-        target: Similarities of the query itself.
-        translated: Those of its translation, same shape. Pass both through `minmax` for NRCCR's code.
-        beta: Weight in [0, 1]. It is never chosen on test data.
+    Both go through `minmax` first for NRCCR's code. beta = 1 is `target` itself, bit for bit.
 
     Raises:
         ValueError: If beta lies outside [0, 1].

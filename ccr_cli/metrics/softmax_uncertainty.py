@@ -24,14 +24,7 @@ BLOCK = 2**22
 def fit_temperature(sim_QG: Tensor, right_Q: Tensor) -> float:
     """The temperature at which the right entries are likeliest: least mean of -log p, in float64.
 
-    Of a softmax over one right entry this has one minimum, since it is convex in 1/T.
-
-    Args:
-        sim_QG: Similarities.
-        right_Q: The right entry of each query.
-
-    Raises:
-        ValueError: If there is no query.
+    Of a softmax over one right entry this has one minimum, since it is convex in 1/T. No query is a ValueError.
     """
     from scipy.optimize import minimize_scalar  # a second, for this alone
 
@@ -53,12 +46,9 @@ def fit_temperature(sim_QG: Tensor, right_Q: Tensor) -> float:
 
 
 def wrong_probability(sim_QG: Tensor, temperature: float, first_Q: Tensor) -> Tensor:
-    """1 - p of an entry of each query (Q,), float64: the share of all others, so that a small one is not rounded to 0.
+    """1 - p of the first result of each query (Q,), float64.
 
-    Args:
-        sim_QG: Similarities.
-        temperature: Of the softmax.
-        first_Q: The entry: the first result.
+    It is the share of all others, so that a small one is not rounded to 0.
     """
     first_Q1 = first_Q[:, None]
     logit_QG = sim_QG / temperature
@@ -72,11 +62,7 @@ def disagreement(sims: Iterable[Tensor], temperatures: Iterable[float]) -> Tenso
 
     The entropy of the mean of their probabilities minus the mean of their entropies, which is the mutual information
     of entry and model, or the mean divergence KL of each from the mean; by its greatest value, log M. In float64: of
-    models that agree, two large numbers are subtracted.
-
-    Args:
-        sims: Similarities (Q, G) of each model, at least two.
-        temperatures: Of each.
+    models that agree, two large numbers are subtracted. Similarities (Q, G) and a temperature of each model.
     """
     mean_QG, entropy_Q, number = torch.zeros(()), torch.zeros(()), 0
     for sim_QG, temperature in zip(sims, temperatures, strict=True):

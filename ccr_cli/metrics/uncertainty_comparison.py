@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, FloatArray, IntArray, ends, resamples
+from ccr_cli.metrics.bootstrap import SAMPLES, FloatArray, IntArray, ends, resamples
 from ccr_cli.metrics.calibration import calibration, reliability
 from ccr_cli.metrics.detection import auroc
 
@@ -35,11 +35,7 @@ class SortedUncertainty:
         self.start_U = np.flatnonzero(np.diff(u_Q[self.order_Q], prepend=np.nan) != 0)
 
     def figures(self, weight_RQ: IntArray) -> FloatArray:
-        """`auroc` and `aurc` of each resample (R, 2); nan for an AUROC where all or none fail.
-
-        Args:
-            weight_RQ: How often each query is drawn, at least one in each resample.
-        """
+        """`auroc` and `aurc` (R, 2) of resamples of at least one query each; nan for an AUROC if all or none fail."""
         weight_RQ = weight_RQ[:, self.order_Q]
         n_RU = np.add.reduceat(weight_RQ, self.start_U, axis=1).astype(np.float64)
         bad_RU = np.add.reduceat(weight_RQ * self.failed_Q, self.start_U, axis=1).astype(np.float64)
@@ -102,18 +98,16 @@ def gaps(
     *,
     seed: int = 0,
     samples: int = SAMPLES,
-    level: float = LEVEL,
 ) -> dict[str, dict[str, list[float] | None]]:
-    """Intervals of the AUROC and AURC of an uncertainty minus those of others.
+    """Intervals of the AUROC and AURC of an uncertainty (Q,) minus those of others, by their names.
 
     Args:
-        uncertainty: (Q,) higher means less certain.
+        uncertainty: Higher means less certain.
         others: Other uncertainties by name.
-        rank: (Q,) rank of the best positive, from 1.
-        item: (Q,) the item of each query, any numbers.
-        seed: Seed of the resampling.
+        rank: Rank of the best positive, from 1.
+        item: The item of each query, any numbers.
+        seed: Of the resampling.
         samples: Number of resamples.
-        level: Share of the resamples between the ends.
 
     Returns:
         By name `auroc` and `aurc`, low and high end each; None where no resample has both hits and failures.
@@ -133,7 +127,7 @@ def gaps(
     out = {}
     for name, parts in differences.items():
         values_R2 = np.concatenate(parts)
-        out[name] = {figure: _interval(values_R2[:, n], level) for n, figure in enumerate(FIGURES)}
+        out[name] = {figure: _interval(values_R2[:, n]) for n, figure in enumerate(FIGURES)}
     return out
 
 
@@ -145,7 +139,6 @@ def separation(
     *,
     seed: int = 0,
     samples: int = SAMPLES,
-    level: float = LEVEL,
 ) -> dict[str, dict[str, Any]]:
     """How well each score separates unknown queries, which should score higher, from known ones.
 
@@ -154,9 +147,8 @@ def separation(
         unknown: By the same names, of every unknown query.
         known_item: The item of each known query: numbers, or names.
         unknown_item: The item of each unknown query; an item with queries of both kinds is drawn with both.
-        seed: Seed of the resampling.
+        seed: Of the resampling.
         samples: Number of resamples.
-        level: Share of the resamples between the ends.
 
     Returns:
         By name `auroc` and its `interval`; the `means` of known and unknown queries, and the interval of the `rise`
@@ -184,12 +176,12 @@ def separation(
     for name, score_Q in score.items():
         out[name] = {
             "auroc": auroc(score_Q, unknown_Q),
-            "interval": _interval(area[name], level),
+            "interval": _interval(area[name]),
             "means": [float(score_Q[~unknown_Q].mean()), float(score_Q[unknown_Q].mean())],
-            "rise": _interval(np.concatenate(rises[name]), level),
+            "rise": _interval(np.concatenate(rises[name])),
         }
         if name != first:
-            out[name]["gap"] = _interval(area[first] - area[name], level)
+            out[name]["gap"] = _interval(area[first] - area[name])
     return out
 
 
@@ -210,6 +202,6 @@ def _weights(code_Q: IntArray, seed: int, samples: int) -> Iterator[IntArray]:
         yield weight_RI[:, code_Q]
 
 
-def _interval(value_R: FloatArray, level: float) -> list[float] | None:
-    low, high = ends(value_R[:, None], level)
+def _interval(value_R: FloatArray) -> list[float] | None:
+    low, high = ends(value_R[:, None])
     return None if np.isnan(low[0]) else [float(low[0]), float(high[0])]

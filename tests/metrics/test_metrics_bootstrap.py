@@ -108,8 +108,5 @@ def test_a_direction_without_queries_says_nothing() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
-    for options in ({"samples": 0}, {"level": 1.0}):
-        with pytest.raises(ValueError, match="bootstrap"):
-            intervals([of_queries([0, 1], [1, 2])], **options)
-    with pytest.raises(ValueError, match="no query"):
+    with pytest.raises(ValueError):
         RankedGallery(ranked([], []), ranked([], []))

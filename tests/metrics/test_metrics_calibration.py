@@ -13,13 +13,11 @@ from ccr_cli.metrics.calibration import calibration, reliability, risk_coverage
 
 def test_by_hand() -> None:
     # by rising uncertainty: hit, hit, miss, hit
-    curve = risk_coverage([0.1, 0.9, 0.4, 0.5], [1, 1, 1, 7])
-    np.testing.assert_allclose(curve.coverage, [0.25, 0.5, 0.75, 1.0])
-    np.testing.assert_allclose(curve.risk, [0, 0, 1 / 3, 1 / 4])
-    assert curve.aurc == pytest.approx((1 / 3 + 1 / 4) / 4)
-    assert [curve.at(0.5), curve.at(0.51), curve.at(0.01)] == pytest.approx([0.0, 1 / 3, 0.0])
-    with pytest.raises(ValueError, match="coverage"):
-        curve.at(0.0)
+    np.testing.assert_allclose(risk_coverage([0.1, 0.9, 0.4, 0.5], [1, 1, 1, 7]), [0, 0, 1 / 3, 1 / 4])
+    found = calibration([0.1, 0.9, 0.4, 0.5], [1, 1, 1, 7])
+    assert found["curve"] == {"coverage": [0.25, 0.5, 0.75, 1.0], "risk": pytest.approx([0, 0, 1 / 3, 1 / 4])}
+    assert found["aurc"] == pytest.approx((1 / 3 + 1 / 4) / 4)
+    assert list(found["risk"].values()) == pytest.approx([0.0, 0.0, 1 / 3, 1 / 4, 1 / 4])
 
 
 def test_ties_are_the_mean_over_all_orders() -> None:
@@ -28,13 +26,13 @@ def test_ties_are_the_mean_over_all_orders() -> None:
     for order in itertools.permutations(range(5)):  # every order that keeps the certain ones first
         if all(uncertainty[a] <= uncertainty[b] for a, b in itertools.pairwise(order)):
             curves.append(np.cumsum(rank[list(order)] > 1) / np.arange(1, 6))
-    np.testing.assert_allclose(risk_coverage(uncertainty, rank).risk, np.mean(curves, axis=0))
+    np.testing.assert_allclose(risk_coverage(uncertainty, rank), np.mean(curves, axis=0))
 
 
 def test_a_constant_uncertainty_is_flat_and_at_chance() -> None:
     rank = np.array([1, 1, 1, 2, 30, 1, 5, 1, 1, 1])
     found = calibration(np.full(10, 0.3), rank)
-    np.testing.assert_allclose(risk_coverage(np.full(10, 0.3), rank).risk, 0.3)
+    np.testing.assert_allclose(risk_coverage(np.full(10, 0.3), rank), 0.3)
     assert found["auroc"] == 0.5
     assert found["aurc"] == pytest.approx(found["aurc_random"]) == pytest.approx(0.3)
     assert found["aurc_best"] < 0.3
@@ -70,32 +68,28 @@ def test_all_hits_and_no_queries() -> None:
 
 
 def test_reliability_by_hand() -> None:
-    # confidences 0.9 0.8 (hit, miss) and 0.2 0.1 (miss, miss), two bins of equal width
-    found = reliability([0.1, 0.2, 0.8, 0.9], [1, 2, 2, 2], bins=2, binning="width")
-    np.testing.assert_allclose(found.confidence, [0.15, 0.85])
+    # twice confidences of 0.9 (hit, miss) and 0.2 (miss, miss)
+    found = reliability([0.1, 0.1, 0.8, 0.8], [1, 2, 2, 2])
+    np.testing.assert_allclose(found.confidence, [0.2, 0.9])
     np.testing.assert_allclose(found.accuracy, [0.0, 0.5])
     assert found.count.tolist() == [2, 2]
-    assert found.ece == pytest.approx((0.15 + 0.35) / 2)
+    assert found.ece == pytest.approx((0.2 + 0.4) / 2)
 
 
 def test_reliability_bins_by_mass_hold_about_equally_many_and_keep_ties_together() -> None:
     rng = np.random.default_rng(1)
     narrow = 0.15 + 0.04 * rng.random(1000)
-    found = reliability(narrow, np.ones(1000), bins=10)
+    found = reliability(narrow, np.ones(1000))
     assert found.count.tolist() == [100] * 10
     assert found.ece == pytest.approx(narrow.mean())
     assert reliability(np.full(50, 0.3), np.ones(50)).count.tolist() == [50]
-    assert reliability(np.array([0.0, 1.0]), [1, 2], binning="width").ece == 0.0
+    assert reliability(np.array([0.0, 1.0]), [1, 2]).ece == 0.0
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(ValueError, match="1 of 1"):
         risk_coverage([float("nan")], [1])
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match=r"\(1,\).*\(2,\)"):
         calibration([0.1], [1, 2])
-    with pytest.raises(ValueError, match=r"\[0, 1\]"):
+    with pytest.raises(ValueError):
         reliability([1.5], [1])
-    with pytest.raises(ValueError, match="binning"):
-        reliability([0.5], [1], binning="equal")
-    with pytest.raises(ValueError, match="0 bins"):
-        reliability([0.5], [1], bins=0)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag, normalize
 
+from ccr_cli.artifacts.diagnosis import THRESHOLD
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import TokenTable
 from ccr_cli.errors import ArtifactError
@@ -269,12 +270,12 @@ def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     With several languages also the figures of each, as `langs`.
     """
     figures: dict[str, Any] = {
-        "share_noisy": float((opinion.p.VT < 0.5).mean()),
+        "share_noisy": float((opinion.p.VT < THRESHOLD).mean()),
         "mean_p_clean": float(opinion.p.VT.mean()),
     }
     figures |= {f"wrong_{kind}": share for kind, share in opinion.shares.items()}
     if triplets.wrong is not None:
-        figures |= detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool))
+        figures |= detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool), THRESHOLD)
     if len(triplets.langs) > 1:
         parts = triplets.by_language()
         opinions = opinion.by_lang or [opinion.select(rows) for rows, _ in parts]

@@ -124,7 +124,7 @@ def test_the_run_s_own_evidence_is_of_the_same_pairs(chain: Chain) -> None:
         auroc = roc_auc_score(pairs["truth"] == "noisy", 1.0 - said["p_clean"].astype(float))
         assert history.loc[epoch, "judge.auroc"] == pytest.approx(auroc, abs=5e-3), "float32 ties what is nearly 1"
     noisy = pairs["truth"] == "noisy"
-    own, found = (detection(p, noisy) for p in (evidence["p_clean"], pairs["p_clean"]))
+    own, found = (detection(p, noisy, 0.5) for p in (evidence["p_clean"], pairs["p_clean"]))
     assert diagnosis.summary(chain.find("diagnosis", "uml"))["judge"] == run.config(made)["options"]["judge"]
     for figure in ("auroc", "recall", "false_alarms"):
         assert own[figure] == pytest.approx(found[figure], abs=0.1), "only the shuffles differ"

@@ -144,7 +144,7 @@ def test_the_epoch_is_chosen_by_the_mean_over_languages(root: Path) -> None:
     for epoch, frame in run.evidence(artifact):
         wrong = noise.read(inputs.parent(artifact, "noise")).set_index("slot_id")["vt_wrong"]
         for lang, rows in frame.groupby("lang"):
-            auroc = detection(rows["p_clean"], wrong.loc[rows["slot_id"]])["auroc"]
+            auroc = detection(rows["p_clean"], wrong.loc[rows["slot_id"]], 0.5)["auroc"]
             assert history.loc[epoch, f"judge.langs.{lang}.auroc"] == pytest.approx(auroc, abs=5e-3)
 
 
@@ -231,7 +231,7 @@ def test_a_diagnosis_is_of_each_language(root: Path) -> None:
     }
     for lang, rows in pairs.groupby("lang"):
         own, noisy = summary["langs"][lang], rows["truth"] == "noisy"
-        assert own["detection"] == pytest.approx(detection(rows["p_clean"], noisy))
+        assert own["detection"] == pytest.approx(detection(rows["p_clean"], noisy, 0.5))
         assert (own["pairs"], own["called_noisy"]) == (48, (rows["verdict"] == "noisy").sum())
         evidence = [frame.set_index("slot_id") for _, frame in run.evidence(made(root, "both"), str(lang))]
         np.testing.assert_array_equal(rows["p_first"], evidence[0].loc[rows["slot_id"], "p_clean"])
