@@ -29,23 +29,14 @@ def write_failures(folder: Path, records: Sequence[dict[str, Any]]) -> None:
 def read_failures(folder: Path) -> list[dict[str, Any]]:
     """Reads the failures recorded in a folder."""
     path = folder / FAILURES
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
 def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str) -> None:
     """Stops a stage if too many items fail: the cause is then not in the items.
 
-    Args:
-        failed: How many failed.
-        total: Of how many.
-        limit: Fraction that may fail.
-        what: Their plural noun, for the message.
-        first: The first error.
-
     Raises:
-        CcrError: If more than `limit` of the items failed.
+        CcrError: If more than the fraction `limit` of them failed.
     """
     if total and failed / total > limit:
         raise CcrError(

@@ -14,6 +14,11 @@ from ccr_cli.artifacts.workspace import FOLDERS, Workspace
 from ccr_cli.errors import ArtifactError, UsageError
 
 _DATA = ("dataset", "translation", "noise", "features")
+Fits = Callable[[base.Artifact], bool]
+
+
+def _any(artifact: base.Artifact) -> bool:
+    return True
 
 
 @dataclass
@@ -35,23 +40,17 @@ class Inputs:
         """
         inputs = cls(workspace)
         for path, times in Counter(paths).items():
-            place = _find(workspace, path)
+            inside = workspace.root / path
+            place = Path(path) if Path(path).exists() or not inside.exists() else inside
             _refuse_other(workspace, place, path)
             artifact = base.load(place)
             again = artifact.id in {a.id for a in inputs.named}
-            if not again:
-                inputs.named.append(artifact)
-            if again or times > 1:
-                inputs.repeated.append(artifact)
+            inputs.named += [] if again else [artifact]
+            inputs.repeated += [artifact] if again or times > 1 else []
         return inputs
 
     def one(
-        self,
-        kind: str,
-        described: str,
-        fits: Callable[[base.Artifact], bool] = lambda artifact: True,
-        hint: str | None = None,
-        better: Callable[[base.Artifact], bool] = lambda artifact: True,
+        self, kind: str, described: str, fits: Fits = _any, hint: str | None = None, better: Fits = _any
     ) -> base.Artifact:
         """Takes the one artifact of a kind that fits.
 
@@ -70,25 +69,19 @@ class Inputs:
         """
         match = self.maybe(kind, described, fits, better)
         if match is None:
-            named = [a for a in self.named if a.kind == kind]
+            named, features = [a for a in self.named if a.kind == kind], kind == "features"
             if named:
-                article = "" if kind == "features" else "a "
-                raise ArtifactError(f"{named[0].path} is not {article}{kind} {described}".rstrip(), hint=hint)
-            none = "there are no features" if kind == "features" else f"there is no {kind}"
-            raise ArtifactError(f"{none} {described}".rstrip() + f" in {self.workspace.root}", hint=hint)
+                raise ArtifactError(
+                    f"{named[0].path} is not {'' if features else 'a '}{kind} {described}".rstrip(), hint=hint
+                )
+            none = f"there are no features {described}" if features else f"there is no {kind} {described}"
+            raise ArtifactError(f"{none.rstrip()} in {self.workspace.root}", hint=hint)
         return match
 
-    def maybe(
-        self,
-        kind: str,
-        described: str,
-        fits: Callable[[base.Artifact], bool] = lambda artifact: True,
-        better: Callable[[base.Artifact], bool] = lambda artifact: True,
-    ) -> base.Artifact | None:
+    def maybe(self, kind: str, described: str, fits: Fits = _any, better: Fits = _any) -> base.Artifact | None:
         """Like `one`, but returns None if nothing fits."""
-        named = [a for a in self.named if a.kind == kind]
-        matches = [a for a in (named or self.workspace.artifacts(kind)) if fits(a)]
-        if named:
+        matches = self._matches(kind, fits)
+        if any(a.kind == kind for a in self.named):
             matches = [a for a in matches if not any(made_from(a)(other) for other in matches)]
         if len(matches) > 1:
             matches = [a for a in matches if better(a)] or matches
@@ -98,19 +91,22 @@ class Inputs:
             lines = [f"\n  {path:{width}}  {text}".rstrip() for path, text in zip(paths, apart(matches), strict=True)]
             raise ArtifactError(
                 f"several {kind} artifacts fit {described}".rstrip() + f":{''.join(lines)}",
-                hint=f"name the one you mean, such as {self.workspace.relative(matches[-1].path)}",
+                hint=f"name the one you mean, such as {paths[-1]}",
             )
         if matches:
             self.note(matches[0])
         return matches[0] if matches else None
 
-    def all(self, kind: str, fits: Callable[[base.Artifact], bool] = lambda artifact: True) -> list[base.Artifact]:
+    def all(self, kind: str, fits: Fits = _any) -> list[base.Artifact]:
         """Takes every artifact of a kind that fits: the named ones, or else those of the workspace."""
-        named = [a for a in self.named if a.kind == kind]
-        matches = [a for a in (named or self.workspace.artifacts(kind)) if fits(a)]
+        matches = self._matches(kind, fits)
         for artifact in matches:
             self.note(artifact)
         return matches
+
+    def _matches(self, kind: str, fits: Fits) -> list[base.Artifact]:
+        named = [a for a in self.named if a.kind == kind]
+        return [a for a in (named or self.workspace.artifacts(kind)) if fits(a)]
 
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
         """Takes an artifact's parent, which must be the same as when the artifact was made."""
@@ -124,7 +120,7 @@ class Inputs:
             self.read.append(artifact)
 
 
-def made_from(parent: base.Artifact) -> Callable[[base.Artifact], bool]:
+def made_from(parent: base.Artifact) -> Fits:
     """Returns a filter for artifacts that were made from exactly this parent."""
     return lambda artifact: any(p.id == parent.id for p in artifact.parents)
 
@@ -145,14 +141,8 @@ def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
 def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, hint: str | None = None) -> None:
     """Refuses named data that a stage which reads a run would ignore.
 
-    Artifacts that only come along in a pipe are accepted: ancestors of the artifacts that are read, and artifacts made
-    from the run.
-
-    Args:
-        inputs: The named artifacts.
-        trained: The run, whose parents are read with it.
-        read: Other artifacts that are read.
-        hint: What to type if a data set would be ignored.
+    Artifacts that only come along in a pipe are accepted: ancestors of what is read (the run, and `read`), and those
+    made from the run. `hint` says what to type if a data set would be ignored.
 
     Raises:
         UsageError: If a named data set, translation, noise or features would be ignored.
@@ -174,29 +164,21 @@ def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, 
 
 
 def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Artifact:
-    """Takes the features of a data set that a run can read: named ones, or else those of the workspace.
-
-    Args:
-        inputs: The named artifacts.
-        own: The features that the run was trained on.
-        data: Another data set.
+    """Takes features of a data set that a run with its `own` features can read: named ones, or of the workspace.
 
     Raises:
         ArtifactError: If none come from the run's encoder, or several do.
     """
     of_it = made_from(data.artifact)
     named = [a for a in inputs.named if a.kind == "features" and of_it(a)]
+    described = f"{data.name} and the run's encoder"
     match = Inputs(inputs.workspace, named).maybe(
-        "features",
-        f"{data.name} and the run's encoder",
-        lambda f: of_it(f) and features.comparable(f, own),
+        "features", described, lambda f: of_it(f) and features.comparable(f, own)
     )
     if match is None:
-        videos = bool((data.items["kind"] == "video").any())
-        todo = features.command(own, data.artifact.path, videos=videos)
-        if named:
-            raise ArtifactError(f"{named[0].path} does not come from the run's encoder", hint=f"make them: {todo}")
-        raise ArtifactError(f"{data.name} has no features of the run's encoder", hint=f"make them: {todo}")
+        todo = features.command(own, data.artifact.path, videos=bool((data.items["kind"] == "video").any()))
+        lacking = f"{named[0].path} does not come from" if named else f"{data.name} has no features of"
+        raise ArtifactError(f"{lacking} the run's encoder", hint=f"make them: {todo}")
     inputs.note(match)
     return match
 
@@ -211,20 +193,15 @@ def _refuse_other(workspace: Workspace, place: Path, path: str) -> None:
         raise ArtifactError(
             f"{path} is a folder in the dataset format, not imported yet", hint=f"ccr data import {shlex.quote(path)}"
         )
-    if not place.exists():
-        folder = Path(path).parts[0] if Path(path).parts else ""
-        places = [(FOLDERS[kind], artifact) for kind, artifact in workspace.places()]
-        near = [artifact for _, artifact in places if Path(path).name in artifact.name]
-        if folder in FOLDERS.values() or not near:
-            kind = folder if folder in FOLDERS.values() else "datasets"
-            near = [artifact for name, artifact in places if name == kind]
-        shown = [workspace.relative(artifact) for artifact in near]
-        if shown:
-            more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-            raise ArtifactError(f"{place} does not exist", hint=f"there are: {', '.join(shown[:20])}{more}")
-
-
-def _find(workspace: Workspace, path: str) -> Path:
-    direct = Path(path)
-    inside = workspace.root / path
-    return direct if direct.exists() or not inside.exists() else inside
+    if place.exists():
+        return
+    folder = Path(path).parts[0] if Path(path).parts else ""
+    places = [(FOLDERS[kind], artifact) for kind, artifact in workspace.places()]
+    near = [artifact for _, artifact in places if Path(path).name in artifact.name]
+    if folder in FOLDERS.values() or not near:
+        kind = folder if folder in FOLDERS.values() else "datasets"
+        near = [artifact for name, artifact in places if name == kind]
+    shown = [workspace.relative(artifact) for artifact in near]
+    if shown:
+        more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
+        raise ArtifactError(f"{place} does not exist", hint=f"there are: {', '.join(shown[:20])}{more}")

@@ -26,10 +26,7 @@ def method_label(settings: Mapping[str, Any]) -> Label:
     """The method, with the preset, a judge other than its own, and loss terms that it lacks by default.
 
     A list of pairs is named by its checksum: `infonce (pairs 1a2b3c)`. A judge that knows the truth is always named:
-    `uml (paper, oracle)`.
-
-    Args:
-        settings: A run's config.json.
+    `uml (paper, oracle)`. `settings` is a run's config.json.
 
     Raises:
         UsageError: If method or judge are not known here.

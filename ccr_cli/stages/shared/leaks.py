@@ -33,15 +33,10 @@ class Leak:
 
 
 def own_leak(tested: Split, select: str) -> str:
-    """The leak of an evaluation on the run's own data set.
+    """The signature's `leak` of an evaluation on the run's own data set, with a warning if some items chose the epoch.
 
-    Args:
-        tested: The evaluated split.
-        select: The validation queries that chose the epoch; `last` if none did.
-
-    Returns:
-        The signature's `leak`, with a warning if some items chose the epoch. Official splits may cut through a group
-        (scenes of one video); the value counts the items whose group has items in training.
+    Official splits may cut through a group (scenes of one video); the value counts the items whose group has items in
+    training. `select` is the validation queries that chose the epoch; `last` if none did.
     """
     own, groups = tested.data, tested.items["group"]
     whole = f"{len(groups)} {tested.name} items of {own.name}"
@@ -60,14 +55,7 @@ def own_leak(tested: Split, select: str) -> str:
 def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool = False) -> Leak:
     """Compares the groups of two data sets, if both manifests name the same id space.
 
-    Args:
-        own: The data set that the run was trained on.
-        tested: The evaluated split of the other data set.
-        select: As in `own_leak`.
-        drop: Leave out items that were trained on or chose the epoch.
-
-    Returns:
-        The signature's `leak` and the items to leave out, with a warning about items that chose the epoch.
+    Warns about items that chose the epoch (`select`, as in `own_leak`). `drop` leaves out these and trained ones.
 
     Raises:
         ArtifactError: If a test item was trained on and `drop` is false, or if no other item remains.

@@ -55,9 +55,7 @@ def option(
 def request_of(options: Any, **facts: Any) -> dict[str, Any]:
     """The fields of a command's options that belong to the artifact's request.
 
-    Args:
-        options: The options.
-        facts: Values to record instead of the options' own: a file's checksum for its path, for example.
+    `facts` are recorded instead of the options' own values: a file's checksum for its path, for example.
     """
     marks = {field.name: field.metadata.get("request") for field in dataclasses.fields(options)}
     names = [name for name, mark in marks.items() if (mark(options) if callable(mark) else mark)]
@@ -90,22 +88,20 @@ def parse_set(values: Sequence[str] | None) -> dict[str, str]:
 
 
 def identified(module: Any, config: Any) -> dict[str, Any]:
-    """A plug-in's options as a request records them, such as the checksum of a file in place of its path.
+    """A plug-in's options as a request records them; its optional `identity(config)` replaces some of them.
 
-    Args:
-        module: The plug-in; its optional `identity(config)` replaces some of the options.
-        config: Its options.
+    That is the checksum of a file in place of its path, for example.
     """
     identity = getattr(module, "identity", None)
     return {**dataclasses.asdict(config), **(identity(config) if identity else {})}
 
 
 def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base: C | None = None) -> C:
-    """Makes a Config from text values.
+    """Makes a Config (a frozen dataclass with defaults for all fields) from values, as text or already typed.
 
     Args:
-        config_type: A frozen dataclass with defaults for all fields.
-        options: Values by field, as text or already typed.
+        config_type: Its class.
+        options: Values by field.
         owner: The owner of the options, for messages.
         base: The config to start from; by default the defaults.
 
@@ -118,7 +114,7 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
         raise OptionsAsked(described(config_type))
     hints = typing.get_type_hints(config_type)
     fields = [f.name for f in dataclasses.fields(config_type)]  # type: ignore[arg-type]
-    values: dict[str, Any] = {}
+    values = dict(options)
     for key, text in options.items():
         if key not in fields and _SECRET.search(key):
             raise UsageError(
@@ -145,8 +141,7 @@ def list_options(group: str, name: str) -> NoReturn:
     """
     module = registry.load(group, name)
     rows = described(module.Config)
-    presets = ", ".join(module.Method.PRESETS) if group == "methods" else ""
-    if presets:
+    if presets := ", ".join(module.Method.PRESETS) if group == "methods" else "":
         rows.append(("--preset", "", f"Named settings of these options: {presets}; --preset help lists what they set."))
     raise OptionsAsked(rows)
 
@@ -173,29 +168,17 @@ def described(config_type: type) -> list[tuple[str, str, str]]:
     """Name, default and meaning of each option: the first paragraph of the string under its field."""
     meaning: dict[str, str] = {}
     for owner in filter(dataclasses.is_dataclass, reversed(config_type.__mro__)):
-        for line, below in itertools.pairwise(_body(owner)):
+        definition: Any = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        for line, below in itertools.pairwise(definition.body):
             if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and isinstance(below, ast.Expr):
                 text = ast.literal_eval(below.value)
                 meaning[line.target.id] = " ".join(str(text).split("\n\n")[0].split())
-    start = config_type()
-    return [
-        (field.name, str(getattr(start, field.name)), meaning.get(field.name, ""))
-        for field in dataclasses.fields(config_type)
-    ]
-
-
-def _body(owner: type) -> list[ast.stmt]:
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-    assert isinstance(definition, ast.ClassDef)
-    return definition.body
+    start, names = config_type(), [field.name for field in dataclasses.fields(config_type)]
+    return [(name, str(getattr(start, name)), meaning.get(name, "")) for name in names]
 
 
 def typed(text: str, hint: Any) -> Any:
-    """Reads a value of an option.
-
-    Args:
-        text: Value on the command line.
-        hint: The type of the option's field.
+    """Reads a value on the command line as one of a field's type.
 
     Raises:
         ValueError: If it is not of that type.
