@@ -57,13 +57,10 @@ class Reliability:
 
 
 def reliability(uncertainty: ArrayLike, rank: ArrayLike) -> Reliability:
-    """At most ten bins of confidence = 1 - uncertainty, about equally many queries in each.
+    """At most ten bins of confidence = 1 - uncertainty (in [0, 1]), about equally many queries in each.
 
     Evidential uncertainty often lies in a narrow range, where bins of equal width tell nothing. Equal uncertainties are
     always in one bin.
-
-    Raises:
-        ValueError: If an uncertainty lies outside [0, 1].
     """
     uncertainty_Q, failed_Q = _outcome(uncertainty, rank)
     if len(uncertainty_Q) == 0:

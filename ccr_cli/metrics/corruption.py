@@ -12,17 +12,11 @@ from ccr_cli.metrics.scripts import has_spaces
 
 
 def corrupt_texts(texts: Sequence[str], share: float, how: str, lang: str, seed: int = 0) -> list[str]:
-    """Corrupts a share of the words of every text; of the characters in languages without spaces between words.
+    """Corrupts a share (0 to 1) of the words of every text; of the characters in languages without spaces.
 
-    Of n words it is share * n, rounded up or down by chance so that the share is right on average.
-
-    Args:
-        texts: What is corrupted.
-        share: 0 to 1.
-        how: `drop` leaves words out, but never all; `replace` puts words drawn from all texts in their place;
-            `shuffle` has those chosen change places.
-        lang: Of the texts.
-        seed: Of the choice.
+    Of n words it is share * n, rounded up or down by chance so that the share is right on average. `drop` leaves words
+    out, but never all; `replace` puts words drawn from all texts in their place; `shuffle` has those chosen change
+    places.
     """
     spaced = has_spaces(lang)
     words = [text.split() if spaced else list("".join(text.split())) for text in texts]

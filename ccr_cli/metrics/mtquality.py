@@ -91,18 +91,9 @@ class Evidence:
 
 
 def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang: str, target_lang: str) -> Evidence:
-    """Describes translations without a reference.
+    """Describes translations (N,) without a reference; a failed one (None) has no evidence and is not flagged.
 
-    Texts are compared after NFKC, case folding and collapsing white space.
-
-    Args:
-        sources: (N,) what was translated.
-        targets: (N,) its translations; None where it failed; a failed caption has no evidence and is not flagged.
-        source_lang: BCP 47 tag.
-        target_lang: BCP 47 tag.
-
-    Raises:
-        ValueError: If the lengths differ.
+    Texts are compared after NFKC, case folding and collapsing white space. Languages are BCP 47 tags.
     """
     if len(targets) != len(sources):
         raise ValueError("sources and targets must be of one length")

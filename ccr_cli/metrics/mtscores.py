@@ -35,13 +35,10 @@ _DIGITS = 4
 
 
 def tokenizer(lang: str) -> tuple[str, str]:
-    """The tokeniser that BLEU takes for a language, of those that need no network.
+    """The tokeniser that BLEU takes for a language, of those that need no network; a note if it is not the usual.
 
-    `zh` cuts Chinese into characters; `ja-mecab` and `ko-mecab` know words, and need a package each, without which
-    it is characters; `13a` is that of WMT.
-
-    Returns:
-        sacrebleu's name of it, and a note where it is not the usual one, else "".
+    `zh` cuts Chinese into characters; `ja-mecab` and `ko-mecab` know words, and need a package each, without which it
+    is characters; `13a` is that of WMT.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -66,10 +63,7 @@ def corpus_scores(
 
     Returns:
         By sacrebleu's name of the metric: `score`, `interval` (95 % bootstrap over sentences; None for one sentence)
-        and `signature`; and a note on the tokeniser, or "".
-
-    Raises:
-        ValueError: If there is no sentence, or one has no reference.
+            and `signature`; and a note on the tokeniser, or "".
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -96,12 +90,7 @@ def corpus_scores(
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> FloatArray:
-    """ChrF2 of each sentence, 0..100; of several references the one that is nearest counts.
-
-    Args:
-        hypotheses: (N,) "" scores 0.
-        references: (N,) of each.
-    """
+    """ChrF2 (N,) of each sentence, 0..100, "" scores 0; of several references the one that is nearest counts."""
     from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()
@@ -147,15 +136,9 @@ def _interval(metric: Any, stats_NS: FloatArray) -> list[float]:
 
 
 def round_trip_chrf(sources: Sequence[str], round_trips: Sequence[str]) -> tuple[FloatArray, float, str]:
-    """ChrF2 of round trips with the source as reference, by sentence and over the corpus.
+    """ChrF2 of round trips with the source as reference: by sentence (N,), of the corpus, and sacrebleu's signature.
 
     Case counts, white space does not.
-
-    Returns:
-        (N,) sentence chrF2 and the corpus chrF2, both 0..100, and sacrebleu's signature.
-
-    Raises:
-        ValueError: If there is no sentence, or the lengths differ.
     """
     if not sources or len(sources) != len(round_trips):
         raise ValueError("chrF needs at least one sentence, and as many round trips as sources")

@@ -79,9 +79,6 @@ def interval(first: System, second: System, figure: str, *, seed: int = 0, sampl
 
     It takes no longer for many seeds than for one: what they add to the difference is averaged item by item. The figure
     is no median.
-
-    Raises:
-        ValueError: If seeds or systems differ in their folds or queries.
     """
     _check([*first, *second])
     rng, column = np.random.default_rng(seed), _OF_MEANS.index(figure)

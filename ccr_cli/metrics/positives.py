@@ -85,20 +85,12 @@ class Positives:
         return Positives.of_pairs(self.row[kept], self.index[kept], len(self))
 
     def reversed(self, n_gallery: int) -> Positives:
-        """The same pairs in the other direction: for each of the `n_gallery` entries, the queries it answers.
-
-        Raises:
-            ValueError: If a positive lies outside the gallery.
-        """
+        """The same pairs in the other direction: for each of the `n_gallery` entries, the queries it answers."""
         self.check(n_gallery)
         order = np.argsort(self.index, kind="stable")
         return Positives.of_pairs(self.index[order], self.row[order], n_gallery)
 
     def check(self, n_gallery: int) -> None:
-        """Assure that every positive lies in a gallery of this size.
-
-        Raises:
-            ValueError: If one does not.
-        """
+        """Raises ValueError unless every positive lies in a gallery of this size."""
         if len(self.index) and (self.index.min() < 0 or self.index.max() >= n_gallery):
             raise ValueError(f"a positive lies outside the gallery of {n_gallery} entries")

@@ -47,11 +47,7 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 
 def extrema(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) -> tuple[float, float]:
-    """Smallest and largest entry of the whole matrix, streamed.
-
-    Raises:
-        ValueError: If there is no entry, or one is not finite.
-    """
+    """Smallest and largest entry of the whole matrix, streamed; ValueError if one is not finite, or there is none."""
     grid = itertools.product(blocks(n_queries, block), blocks(n_gallery, block))
     ends = [value.item() for part in grid for value in torch.aminmax(sim(*part))]
     if not ends or not np.isfinite(ends).all():
@@ -73,10 +69,7 @@ def minmax(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) 
 def fused(target: SimBlock, translated: SimBlock, beta: float) -> SimBlock:
     """Fuse two similarities, NRCCR eq. (13): beta * target + (1 - beta) * translated.
 
-    Both go through `minmax` first for NRCCR's code. beta = 1 is `target` itself, bit for bit.
-
-    Raises:
-        ValueError: If beta lies outside [0, 1].
+    Both go through `minmax` first for NRCCR's code. beta lies in [0, 1]; 1 is `target` itself, bit for bit.
     """
     if not 0.0 <= beta <= 1.0:
         raise ValueError(f"beta is {beta}, not in [0, 1]")

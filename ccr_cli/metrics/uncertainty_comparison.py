@@ -61,18 +61,10 @@ def compared(
     *,
     probability: bool = False,
 ) -> dict[str, Any]:
-    """Figures of an uncertainty next to those of others; without one, those that need none.
+    """What `calibration` says of an uncertainty (Q,), higher where less certain, next to others by their names.
 
-    Args:
-        own_Q: (Q,) higher means less certain; None: only the others are known.
-        others: Other uncertainties (Q,) by name, at least one.
-        rank_Q: Rank of the best positive (from 1; nan: left out).
-        item_Q: The item of each query.
-        probability: Whether the uncertainty is the probability of failing; then its calibration error is added.
-
-    Returns:
-        What `calibration` says, `ece`, and `trivial`: of the others `auroc`, `aurc`, `curve` by name, and where there
-        is an uncertainty, its `gaps` to them.
+    With `ece` for a `probability` of failing, and `trivial`: of the others `auroc`, `aurc`, `curve`, and the `gaps` to
+    them. Without an uncertainty of its own only what needs none.
     """
     figures = {name: calibration(unc_Q, rank_Q) for name, unc_Q in others.items()}
     trivial: dict[str, Any] = {name: {key: of[key] for key in (*FIGURES, "curve")} for name, of in figures.items()}
@@ -103,17 +95,14 @@ def gaps(
 
     Args:
         uncertainty: Higher means less certain.
-        others: Other uncertainties by name.
-        rank: Rank of the best positive, from 1.
-        item: The item of each query, any numbers.
+        others: Other uncertainties (Q,).
+        rank: (Q,) rank of the best positive, from 1.
+        item: (Q,) any numbers; at least one.
         seed: Of the resampling.
         samples: Number of resamples.
 
     Returns:
         By name `auroc` and `aurc`, low and high end each; None where no resample has both hits and failures.
-
-    Raises:
-        ValueError: If there is no query.
     """
     code_Q = np.unique(np.asarray(item), return_inverse=True)[1]
     if not len(code_Q):
@@ -152,11 +141,8 @@ def separation(
 
     Returns:
         By name `auroc` and its `interval`; the `means` of known and unknown queries, and the interval of the `rise`
-        from one to the other; and for all but the first `gap`, the interval of the first's AUROC minus its own.
-        Resamples that lack one kind are left out.
-
-    Raises:
-        ValueError: If there is no query of a kind.
+            from one to the other; and for all but the first `gap`, the interval of the first's AUROC minus its own.
+            Resamples that lack one kind are left out.
     """
     items = np.concatenate([np.asarray(known_item), np.asarray(unknown_item)])
     code_Q = np.unique(items, return_inverse=True)[1]

@@ -48,19 +48,10 @@ _FLOATS = (
 
 
 def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
-    """Judges every training pair of a run with its best model.
-
-    Args:
-        inputs: Where the artifact goes, and the artifacts on the command line.
-        trained: The run.
-        options: Judge and side, by default the run's own; which pairs count as noisy.
-
-    Returns:
-        The diagnosis.
+    """Judges every training pair of a run with its best model, by default with the run's own judge and side.
 
     Raises:
-        UsageError: If the command line names other data than the run's, or the run or the judge does not allow the
-            options.
+        UsageError: If the command line names other data than the run's, or run or judge do not allow the options.
     """
     refuse_unread(inputs, trained)
     settings = run.config(trained)
@@ -230,13 +221,8 @@ def _opinions(
 ) -> tuple[npt.NDArray[np.float64], ...]:
     """Evidence of each pair, belief in it and uncertainty (UML eq. (1), (2)).
 
-    The candidates are the pair itself and the most similar entries of other items.
-
-    Args:
-        near_QK: Similarities of each query to these entries.
-        row_N: The query of each pair.
-        own_N: The similarity of each pair.
-        form: Turns similarity into evidence.
+    The candidates are the pair itself (similarity `own_N`) and the most similar entries of other items: `near_QK` of
+    its query, `row_N`. `form` turns similarity into evidence.
     """
     own_sim_N = torch.from_numpy(own_N).to(near_QK)
     own, beliefs, uncertainties = [], [], []

@@ -18,16 +18,9 @@ MOST = 5_000
 
 
 def most_suspicious(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str, Any]]:
-    """The first pairs by place.
+    """The first pairs by place, at most `count`: the columns of `pairs.parquet`, None for null.
 
-    Args:
-        made: A diagnosis.
-        data: The data set behind it.
-        count: How many.
-
-    Returns:
-        The columns of `pairs.parquet`, None for null, `rare`: whether the pair has words that the model hardly saw, and
-        `image`: the path of the picture, or None.
+    With `rare`: whether the pair has words that the model hardly saw, and `image`: the path of the picture, or None.
     """
     pairs = diagnosis.read_pairs(made).sort_values("place").head(count)
     image = _finder(data)
@@ -50,11 +43,7 @@ def _has_value(value: object) -> bool:
 
 
 def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:
-    """Writes rows of `most_suspicious` with their pictures as one self-contained HTML file.
-
-    Raises:
-        UsageError: If there is no such folder, or there are too many rows.
-    """
+    """Writes rows of `most_suspicious` with their pictures as one self-contained HTML file."""
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
     if len(rows) > MOST:

@@ -18,26 +18,16 @@ _READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
 
 
 def usual(options: Mapping[str, Any]) -> tuple[str, str]:
-    """The default judge of a run's pairs and the side that it reads.
-
-    Args:
-        options: The options of the run's method.
-
-    Raises:
-        UsageError: If the run's judge is not known here.
-    """
+    """The default judge of a run's pairs and the side that it reads; UsageError if the judge is not known here."""
     own = str(options["judge"])
     return own if load_judge(own).speaks == "epoch" else DEFAULT_JUDGE, str(options["judge_side"])
 
 
 def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
-    """The place of each pair, 1 for the most suspicious.
+    """The place of each pair, 1 for the most suspicious, from p_clean, sim_st and support.
 
     Ascending by P(clean) and, where that is equal, by the similarity of caption and translation; but noisy pairs with
     rare words, of which a model knows little, come after all other noisy pairs.
-
-    Args:
-        frame: Columns p_clean, sim_st and support.
     """
     believed = frame["p_clean"] >= diagnosis.THRESHOLD
     rare = ~believed & (frame["support"] < diagnosis.RARE)
@@ -48,12 +38,7 @@ def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
 
 
 def verdicts(frame: pd.DataFrame, share: float | None) -> npt.NDArray[np.object_]:
-    """Calls pairs noisy: P(clean) below the threshold, or the first of them by place.
-
-    Args:
-        frame: Columns p_clean and place.
-        share: The fraction to call noisy; None: the threshold decides.
-    """
+    """Calls pairs noisy: P(clean) below the threshold, or this share of them, the first by place."""
     noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
     return np.where(noisy, "noisy", "clean").astype(object)
 
@@ -61,18 +46,12 @@ def verdicts(frame: pd.DataFrame, share: float | None) -> npt.NDArray[np.object_
 def split(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
     """Describes how pairs were split, and the precision and recall that a mixture expects of that.
 
-    Args:
-        frame: The judged pairs.
-        judge: Name of the judge.
-        side: The side that it read.
-        share: `--share`, if it was set.
-
     Returns:
         `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`, with the `share`; the threshold on `p_clean`
-        (for a share: the largest value called noisy); the threshold on the similarity, `sim_st` or `sim_vt`, if the
-        judge reads one of them alone and one threshold divides all; and for a mixture `wrong`, the fraction that it
-        considers wrong, with the `expected` precision and recall of the calls. Null if nothing is called noisy or
-        nothing is wrong.
+            (for a share: the largest value called noisy); the threshold on the similarity, `sim_st` or `sim_vt`, if the
+            judge reads one of them alone and one threshold divides all; and for a mixture `wrong`, the fraction that it
+            considers wrong, with the `expected` precision and recall of the calls. Null if nothing is called noisy or
+            nothing is wrong.
     """
     declared = load_judge(judge)
     noisy, p_noisy = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)

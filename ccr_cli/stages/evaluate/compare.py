@@ -137,11 +137,8 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
     """Compares every system with the first, in all settings that every one of them was evaluated in.
 
     Uses the evaluations on the command line, and those in the workspace of the runs on the command line. Runs that
-    differ only in their seeds are one system, unless there is no other.
-
-    Args:
-        inputs: The artifacts on the command line.
-        every: Also compare queries in the source language, fused ones and further readings of a model.
+    differ only in their seeds are one system, unless there is no other. `every` also compares queries in the source
+    language, fused ones and further readings of a model.
 
     Raises:
         ArtifactError: If the systems were evaluated in different settings, or a run has no evaluation.
@@ -169,10 +166,7 @@ def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
     """The results of each run or ensemble, by its id, in the order of the command line.
 
     Of a run with an evaluation on the command line only that one is used; of a run whose ensemble has one, also its own
-    evaluations in the workspace, if any.
-
-    Raises:
-        ArtifactError: If a run has none.
+    evaluations in the workspace, if any. A run without any is an ArtifactError.
     """
     named = [a for a in inputs.named if a.kind == "evaluation"]
     with_evaluation = {evaluation.run_id(a) for a in named}
@@ -324,11 +318,7 @@ def _values(runs: Sequence[Sequence[bootstrap.RankedGallery]]) -> dict[str, Valu
 
 
 def _galleries(result: RunResult) -> tuple[list[bootstrap.RankedGallery], list[list[str]]]:
-    """The ranked queries of each fold of a result, in the order of their ids, with these.
-
-    Raises:
-        ArtifactError: If an earlier ccr wrote the ranks.
-    """
+    """The ranked queries of each fold of a result, in the order of their ids, with these."""
     try:
         ranks = evaluation.read_ranks(result.evaluation)
     except ArtifactError as error:

@@ -327,15 +327,8 @@ def _warn_mixed(about: QueryLanguage) -> None:
 def breakdowns(queries: pd.DataFrame, texts: Sequence[str], lang: str, translated: pd.DataFrame) -> dict[str, Any]:
     """The figures of groups of text queries, all folds pooled, each query with its rank in its own fold.
 
-    Args:
-        queries: Rows of `rank_table`.
-        texts: Their texts.
-        lang: Their language.
-        translated: `Target.translated_queries`.
-
-    Returns:
-        `length`: `unit` and `groups`; `translation`, where queries were translated: `flagged`, `not_flagged`, and by
-        chrF against human captions, where that is known, `groups`.
+    `length`: `unit` and `groups`; `translation`, where queries were translated: `flagged`, `not_flagged`, and by chrF
+    against human captions, where that is known, `groups`.
     """
     known_Q = queries["rank"].notna().to_numpy()
     rank_Q, ap_Q = (queries[name].to_numpy()[known_Q] for name in ("rank", "average_precision"))

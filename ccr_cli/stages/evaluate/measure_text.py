@@ -31,11 +31,7 @@ POSITIVES = ("caption", "item")
 
 
 def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int], None]) -> None:
-    """Measures every target language of one data set, by caption and by item.
-
-    Raises:
-        ArtifactError: If no language has a pair.
-    """
+    """Measures every target language of one data set, by caption and by item."""
     langs = [lang for lang in target.langs if lang != target.data.source_lang]
     lacking = []
     for lang in langs:
@@ -58,9 +54,8 @@ def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int],
 def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
     """Sentences of a language with their translations in the source language.
 
-    Returns:
-        The relation: `parallel`, `query-mt` or `mt`; and a row per pair: `item_id`, `caption_set`, `query_id` and
-        `query` in the language, `source_id` and `source`.
+    Returns the relation: `parallel`, `query-mt` or `mt`; and a row per pair: `item_id`, `caption_set`, `query_id` and
+    `query` in the language, `source_id` and `source`.
     """
     data, human = target.data, target.split.captions
     captions = captions_of(target.split, lang, target.protocol)

@@ -38,9 +38,6 @@ def halves(embedded: EmbeddedGallery, data: dataset.Dataset) -> KnownAndUnknown:
     """Splits a gallery into random halves: every query searches the half that has its item, and the one that has not.
 
     Items of one group stay together.
-
-    Raises:
-        ArtifactError: If there is but one group.
     """
     group_of = dict(zip(data.items["item_id"], data.items["group"], strict=True))
     code_V = np.unique([group_of[item] for item in embedded.gallery.item_ids], return_inverse=True)[1]
@@ -55,17 +52,12 @@ def halves(embedded: EmbeddedGallery, data: dataset.Dataset) -> KnownAndUnknown:
 def separations(
     scorer: Scorer, known: Sequence[ByDirection], unknown: Sequence[ByDirection]
 ) -> tuple[dict[str, Any], pd.DataFrame | None]:
-    """How well the scores separate unknown queries from known ones, by direction.
-
-    Args:
-        scorer: The model.
-        known: Queries that are as they should be, of one or several galleries.
-        unknown: The others; a direction that they lack is left out.
+    """How well the scores separate unknown queries from known ones, of one or several galleries, by direction.
 
     Returns:
         By direction `known`, `unknown` (counts), the figures of `separation` for the method's own uncertainty, where it
-        has one, and by name for the others, `trivial`. And a row per query as an evaluation keeps it, without `result`;
-        None where the method has no uncertainty.
+            has one, and by name for the others, `trivial`. And a row per query as an evaluation keeps it, without
+            `result`; None where the method has no uncertainty.
     """
     out: dict[str, Any] = {}
     tables = []
@@ -97,12 +89,7 @@ def _entropy(scorer: Scorer, queries: Queries) -> np.ndarray:
 
 
 def read_foreign_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Sequence[str], split: str) -> Split:
-    """Reads the split of the data set (a name or path) whose captions search a gallery that they do not belong to.
-
-    Raises:
-        UsageError: If it is of the same collection as the gallery.
-        ArtifactError: If it is no data set, has no captions in the languages, or shares items with the other.
-    """
+    """Reads the split of a data set (a name or path) whose captions search a gallery that they do not belong to."""
     folder = name if "/" in name else f"{FOLDERS['dataset']}/{name}"
     artifact = Inputs.from_paths(inputs.workspace, [folder]).one("dataset", "")
     inputs.note(artifact)
@@ -122,14 +109,7 @@ def read_foreign_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Se
 def foreign_queries(
     foreign: Split, lang: str, embedded: EmbeddedGallery, embed: Callable[[Sequence[str]], Tensor]
 ) -> KnownAndUnknown | None:
-    """The queries of a gallery, and captions of another data set that search it; None without captions in the language.
-
-    Args:
-        foreign: The same split of the other data set.
-        lang: Language of the queries.
-        embedded: The gallery.
-        embed: Embeds texts.
-    """
+    """The queries of a gallery, and captions of another data set that search it; None without any in the language."""
     rows, name = captions_of(foreign, lang), foreign.data.name
     if rows.empty:
         warn(f"{name} has no {lang} captions for its {foreign.name} items: no --ood result for {lang}")

@@ -86,11 +86,7 @@ class EvaluationOptions:
     )
 
     def check(self) -> None:
-        """Checks what needs no data.
-
-        Raises:
-            UsageError: If a value is not allowed, or options contradict each other.
-        """
+        """Checks what needs no data; UsageError if a value is not allowed, or options contradict each other."""
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             if value not in choices and (name, value) != ("corruption", ""):

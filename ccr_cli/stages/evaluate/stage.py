@@ -34,21 +34,10 @@ def evaluate(
     name: str | None = None,
     force: bool = False,
 ) -> base.Artifact:
-    """Evaluates a run, or several as one ensemble.
+    """Evaluates a run, or several as one ensemble whose similarities are averaged.
 
     Results are in the target language and in the source language, and with score fusion where the translation artifact
     holds translated queries.
-
-    Args:
-        inputs: Where to look for other collections (zero-shot).
-        trained: The run; or runs, whose similarities are averaged.
-        options: What to measure.
-        device: `auto`, `cpu` or `cuda`.
-        name: Name of the artifact.
-        force: Evaluate again.
-
-    Returns:
-        The evaluation.
 
     Raises:
         ArtifactError: If nothing can be evaluated, or a test item was trained on.

@@ -61,12 +61,7 @@ class Target:
 
 
 def own_target(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: EvaluationOptions) -> Target:
-    """The data set that a run was trained on.
-
-    Raises:
-        UsageError: If other data are on the command line, or options contradict the protocol.
-        ArtifactError: If a language has no captions.
-    """
+    """The data set that a run was trained on."""
     settings, translated = ensemble.settings, ensemble.first.translated.values()
     refuse_unread(inputs, ensemble.first.artifact, hint="add --zero-shot")
     for artifact in (ensemble.first.features, *translated):
@@ -89,15 +84,6 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: Eva
     A data set that does not fit, or leaks, is an error if it is on the command line or no other is left; otherwise it
     is left out with a warning. Variants of the collection that the run was trained on are evaluated only if they are on
     the command line, and are not called zero-shot.
-
-    Args:
-        inputs: The artifacts on the command line; without a data set among them, those of the workspace.
-        ensemble: The runs.
-        own: The data set that they were trained on.
-        options: What to measure.
-
-    Raises:
-        CcrError: If there is nothing to evaluate on, with the reasons.
     """
     trained, feats = ensemble.first.artifact, ensemble.first.features
     inputs.note(feats)
@@ -218,11 +204,7 @@ def same_collection(own: Dataset, other: Dataset) -> bool:
 
 
 def protocol_of(data: Dataset, options: EvaluationOptions) -> Protocol:
-    """The protocol of the options: `full`, `labelled`, or one of the data set's manifest.
-
-    Raises:
-        UsageError: If the data set has none of that name, or another option contradicts it.
-    """
+    """The protocol of the options: `full`, `labelled`, or one of the data set's manifest."""
     name = options.protocol
     if name in COMMON_PROTOCOLS:
         positives = "label" if name == LABELLED else "all"

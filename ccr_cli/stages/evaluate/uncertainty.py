@@ -77,17 +77,10 @@ def uncertainties(scorer: Scorer, queries: Queries, softmax: Softmax | None = No
 def uncertainty_figures(
     scorer: Scorer, folds: Sequence[EmbeddedGallery], queries: pd.DataFrame, softmax: Softmax | None, probability: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The figures of every uncertainty, by direction.
+    """The figures of every uncertainty, by direction, as `compared` gives them, of queries with their `rank_table`.
 
-    Args:
-        scorer: States the uncertainty.
-        folds: The galleries.
-        queries: Their `rank_table`.
-        softmax: As in `uncertainties`.
-        probability: Whether the uncertainty is the probability of failing.
-
-    Returns:
-        What `compared` says; and the scorer's own uncertainty of the queries (Q,), if it has one.
+    `probability`: whether the uncertainty is the probability of failing. Also returns the scorer's own uncertainty
+    (Q,), if it has one.
     """
     figures: dict[str, Any] = {}
     own: dict[str, np.ndarray] = {}
@@ -202,14 +195,8 @@ class Softmax:
 def deletions(embedded: EmbeddedGallery, unc: Mapping[str, np.ndarray], tie: str) -> dict[str, Any] | None:
     """Deletion curves of both directions, by the uncertainty of pairs and by similarity, on data with categories.
 
-    Args:
-        embedded: The gallery.
-        unc: Uncertainty of every text (`t2v`) and every item (`v2t`).
-        tie: mid, optimistic or pessimistic.
-
-    Returns:
-        By direction: `uncertainty`, `similarity`: a list of points each; `threshold`: the point at an uncertainty of
-        0.5. None where there are too many pairs.
+    By direction: `uncertainty`, `similarity`: a list of points each; `threshold`: the point at an uncertainty of 0.5.
+    None where there are too many pairs. `unc` is that of every text (`t2v`) and every item (`v2t`).
     """
     visual_VD, text_TD = embedded.visual_VD, embedded.text_TD
     if len(visual_VD) * len(text_TD) > LARGEST:

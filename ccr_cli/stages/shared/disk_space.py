@@ -9,11 +9,7 @@ from ccr_cli.errors import ResourceError
 
 
 def require_space(folder: Path, need: float, advice: str = "") -> None:
-    """Checks that the disk of a folder has room for so many bytes; `advice` says how to need less.
-
-    Raises:
-        ResourceError: If it has not.
-    """
+    """Checks that the disk of a folder has room for so many bytes, else ResourceError; `advice`: how to need less."""
     free = shutil.disk_usage(folder).free
     if need > free:
         needed, left = (f"{n / 2**30:.1f} GiB" if n >= 2**30 else f"{n / 2**20:.1f} MiB" for n in (need, free))

@@ -42,12 +42,7 @@ def encode_and_embed(method: Embedder, tokenizer: Tokenizer, texts: Sequence[str
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` takes CUDA where there is one.
-
-    Raises:
-        UnavailableError: If the name is a CUDA device and there is none.
-        UsageError: If there is no such kind of device.
-    """
+    """`auto` takes CUDA where there is one; UnavailableError without it, UsageError for another kind of device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():

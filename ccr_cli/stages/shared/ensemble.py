@@ -170,17 +170,10 @@ class Ensemble:
 def read_ensemble(
     workspace: Workspace, runs: Sequence[base.Artifact], *, lang: bool, protocol: bool, own: bool
 ) -> Ensemble:
-    """Reads runs that are evaluated together, in the order of their names.
+    """Reads runs that are evaluated together, in the order of their names; UsageError if they make no ensemble.
 
-    Args:
-        workspace: Where their parents are.
-        runs: The runs.
-        lang: Whether the languages of the queries are set, so the runs need not agree in theirs.
-        protocol: Whether the protocol is set.
-        own: Whether they are evaluated on the data set that they were trained on.
-
-    Raises:
-        UsageError: If they differ in data set, noise or what they are evaluated on by default.
+    They need not agree in the languages of the queries or the protocol (`lang`, `protocol`: whether the options set
+    them), nor in categories left out of training if they are not evaluated on their `own` data set.
     """
     members = []
     for artifact in sorted(runs, key=lambda artifact: artifact.name):
@@ -220,12 +213,7 @@ class Model:
         return self._joined([encode_and_embed(*part, texts, self.device) for part in self._parts])
 
     def visuals(self, gallery: Gallery, features: Sequence[base.Artifact], masked: float = 0.0) -> Tensor:
-        """Embeds the items of a gallery (V, D), each model from its own features.
-
-        Args:
-            gallery: The gallery.
-            features: The features that each of the models reads.
-            masked: Share of the entries of features that is set to 0.
+        """Embeds the items of a gallery (V, D), each model from its own features; `masked` is the share set to 0.
 
         Raises:
             ArtifactError: If a model lacks an item.

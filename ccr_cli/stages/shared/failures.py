@@ -33,11 +33,7 @@ def read_failures(folder: Path) -> list[dict[str, Any]]:
 
 
 def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str) -> None:
-    """Stops a stage if too many items fail: the cause is then not in the items.
-
-    Raises:
-        CcrError: If more than the fraction `limit` of them failed.
-    """
+    """Stops a stage (CcrError) if more than a fraction of items fail: the cause is then not in the items."""
     if total and failed / total > limit:
         raise CcrError(
             f"{failed} of {total} {what} failed, more than --max-failed {limit:g}; the first: {first}",

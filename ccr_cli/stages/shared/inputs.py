@@ -33,11 +33,7 @@ class Inputs:
 
     @classmethod
     def from_paths(cls, workspace: Workspace, paths: Iterable[str]) -> Inputs:
-        """Loads the artifacts at some paths; a repeated path counts once.
-
-        Raises:
-            ArtifactError: If one of them is not an artifact.
-        """
+        """Loads the artifacts at some paths, each once; ArtifactError if one of them is not an artifact."""
         inputs = cls(workspace)
         for path, times in Counter(paths).items():
             inside = workspace.root / path
@@ -52,7 +48,7 @@ class Inputs:
     def one(
         self, kind: str, described: str, fits: Fits = _any, hint: str | None = None, better: Fits = _any
     ) -> base.Artifact:
-        """Takes the one artifact of a kind that fits.
+        """Takes the one artifact of a kind that fits; ArtifactError if none does, or several (they are listed).
 
         Looks among the named artifacts, or in the workspace if none of the kind is named. A named artifact that was
         made from other named ones (features, joined in the same pipe) replaces them.
@@ -63,9 +59,6 @@ class Inputs:
             fits: Whether an artifact fits.
             hint: The command that would make it.
             better: Preferred candidates when several match.
-
-        Raises:
-            ArtifactError: If none fits, or several do (they are listed).
         """
         match = self.maybe(kind, described, fits, better)
         if match is None:
@@ -126,11 +119,7 @@ def made_from(parent: base.Artifact) -> Fits:
 
 
 def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
-    """Checks that an artifact was made from exactly this parent.
-
-    Raises:
-        ArtifactError: If it was made from another one.
-    """
+    """Checks that an artifact was made from exactly this parent; ArtifactError if not."""
     if not made_from(parent)(artifact):
         raise ArtifactError(
             f"{artifact.path} was not made from {parent.path} as it is now",
@@ -139,13 +128,10 @@ def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
 
 
 def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, hint: str | None = None) -> None:
-    """Refuses named data that a stage which reads a run would ignore.
+    """Refuses (UsageError) named data that a stage which reads a run would ignore.
 
     Artifacts that only come along in a pipe are accepted: ancestors of what is read (the run, and `read`), and those
     made from the run. `hint` says what to type if a data set would be ignored.
-
-    Raises:
-        UsageError: If a named data set, translation, noise or features would be ignored.
     """
     there = [trained, *read, *inputs.named]
     known = {trained.id, *(a.id for a in read)}
@@ -164,11 +150,7 @@ def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, 
 
 
 def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Artifact:
-    """Takes features of a data set that a run with its `own` features can read: named ones, or of the workspace.
-
-    Raises:
-        ArtifactError: If none come from the run's encoder, or several do.
-    """
+    """Takes features of a data set that a run with its `own` ones can read, named or in the workspace."""
     of_it = made_from(data.artifact)
     named = [a for a in inputs.named if a.kind == "features" and of_it(a)]
     described = f"{data.name} and the run's encoder"
@@ -184,11 +166,7 @@ def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Arti
 
 
 def _refuse_other(workspace: Workspace, place: Path, path: str) -> None:
-    """Refuses a path to a data set that is not imported yet, or to nothing, with what to type instead.
-
-    Raises:
-        ArtifactError: If the path is one of these.
-    """
+    """Refuses a path to a data set that is not imported yet, or to nothing, with what to type instead."""
     if (place / "captions.tsv").is_file() and not (place / base.RECORD).is_file():
         raise ArtifactError(
             f"{path} is a folder in the dataset format, not imported yet", hint=f"ccr data import {shlex.quote(path)}"

@@ -165,7 +165,12 @@ class TripletReadings:
         return (self._embedded if believed is None else self._embedded.with_kin(believed)).leads(self.seed)
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
-        """ChrF of the two captions, of given (N,) and of shuffled triplets (M,)."""
+        """Sentence chrF (0 to 100) of every triplet's two captions (N,), and of captions of different items (M,).
+
+        The given translation, translated back, is compared with the given source caption; without back-translations, a
+        second engine's translation of the given source caption with the given translation; with neither it is an
+        ArtifactError.
+        """
         return agreement(self.triplets, self.seed)
 
     def wrong(self) -> dict[str, npt.NDArray[np.bool_]] | None:
@@ -204,9 +209,6 @@ def judge_triplets(
         seed: Of shuffles and batches.
         batch_size: Triplets per batch, for a judge that reads batches.
         scores: What such a judge reads, from similarities: `Method.judge_scores`.
-
-    Raises:
-        ArtifactError: If a judge of texts has nothing to compare the translations with.
     """
     if len(triplets.langs) == 1 or judge.speaks in ("step", "never"):
         return judge.judge(TripletReadings(triplets, seed, embedded, batch_size, scores), side)
@@ -231,20 +233,11 @@ def trust(triplets: Triplets) -> Belief[FloatArray]:
 
 
 def agreement(triplets: Triplets, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Sentence chrF of every triplet's two captions, and of captions of different items.
+    """Sentence chrF (0 to 100) of every triplet's two captions (N,), and of captions of different items (M,).
 
     The given translation, translated back, is compared with the given source caption; without back-translations, a
-    second engine's translation of the given source caption with the given translation.
-
-    Args:
-        triplets: The training triplets.
-        seed: Of the shuffle.
-
-    Returns:
-        chrF (N,) of the triplets, and (M,) of shuffled ones, 0 to 100.
-
-    Raises:
-        ArtifactError: If there are neither back-translations nor a second translation.
+    second engine's translation of the given source caption with the given translation; with neither it is an
+    ArtifactError.
     """
     if triplets.back is not None:
         texts, references = triplets.back, triplets.source
@@ -265,10 +258,7 @@ def agreement(triplets: Triplets, seed: int) -> tuple[FloatArray, FloatArray]:
 
 
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
-    """The share of pairs that a judge calls noisy, and its detection of synthetic noise, if there is any.
-
-    With several languages also the figures of each, as `langs`.
-    """
+    """The share of pairs called noisy, and the detection of synthetic noise, if any; of several languages each too."""
     figures: dict[str, Any] = {
         "share_noisy": float((opinion.p.VT < THRESHOLD).mean()),
         "mean_p_clean": float(opinion.p.VT.mean()),

@@ -12,11 +12,7 @@ from ccr_cli.judges.base import load_judge
 
 
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The default options of a run's method, or of its preset.
-
-    Raises:
-        UsageError: If the method is not known here.
-    """
+    """The default options of a run's method, or of its preset; UsageError if the method is not known here."""
     module = registry.load("methods", settings["method"])
     preset = module.Method.PRESETS.get(settings.get("preset")) or {}
     return {**asdict(module.Config()), **preset}
@@ -26,10 +22,7 @@ def method_label(settings: Mapping[str, Any]) -> Label:
     """The method, with the preset, a judge other than its own, and loss terms that it lacks by default.
 
     A list of pairs is named by its checksum: `infonce (pairs 1a2b3c)`. A judge that knows the truth is always named:
-    `uml (paper, oracle)`. `settings` is a run's config.json.
-
-    Raises:
-        UsageError: If method or judge are not known here.
+    `uml (paper, oracle)`. A method or judge that is not known here is a UsageError.
     """
     usual, options = default_options(settings), settings["options"]
     judge = options["judge"]

@@ -55,10 +55,8 @@ def own_leak(tested: Split, select: str) -> str:
 def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool = False) -> Leak:
     """Compares the groups of two data sets, if both manifests name the same id space.
 
-    Warns about items that chose the epoch (`select`, as in `own_leak`). `drop` leaves out these and trained ones.
-
-    Raises:
-        ArtifactError: If a test item was trained on and `drop` is false, or if no other item remains.
+    Warns about items that chose the epoch (`select`, as in `own_leak`). `drop` leaves out these and trained ones. A
+    test item that was trained on is an ArtifactError without it, and so is a split of which nothing remains.
     """
     items, of_other = tested.items, f"{tested.data.name} ({tested.name})"
     id_V, trained_N = group_ids(tested.data, items), group_ids(own, items_of(own.items, "train"))
@@ -118,10 +116,7 @@ def _share(ids: Sequence[str | None], shared: set[str], what: str = "-") -> str:
 
 
 def warn_of_overlap(workspace: Workspace, data: dataset.Dataset) -> None:
-    """Warns of held-out groups of a data set that another one of the workspace trains on, and the reverse.
-
-    Only data sets whose groups are ids of one space can be compared.
-    """
+    """Warns of held-out groups of a data set that another one of the workspace trains on, and the reverse."""
     own = set(spaces(data.manifest, data.name))
     if not own:
         return

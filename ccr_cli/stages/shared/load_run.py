@@ -17,11 +17,7 @@ from ccr_cli.stages.shared.options import configure
 
 
 def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, Tokenizer]:
-    """Loads the best model of a run and its tokenizer.
-
-    Raises:
-        ArtifactError: If the weights do not fit the configuration.
-    """
+    """Loads the best model of a run and its tokenizer; ArtifactError if the weights do not fit."""
     settings = run.config(artifact)
     module = registry.load("methods", settings["method"])
     config = configure(module.Config, settings["options"], settings["method"])
@@ -43,14 +39,10 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
 def translations_of(
     workspace: Workspace, trained: base.Artifact
 ) -> tuple[dict[str, base.Artifact], base.Artifact | None]:
-    """The translations that a run was trained on.
+    """The translations that a run was trained on; ArtifactError if one is gone or has been replaced.
 
-    Returns:
-        The translations by language, none where nothing was translated; and the second translation that its judge
-        compared them with, if any.
-
-    Raises:
-        ArtifactError: If one is gone or has been replaced.
+    Returns them by language, none where nothing was translated; and the second one that its judge compared them with,
+    if any.
     """
     translations = [workspace.linked(trained, link) for link in trained.parents if link.kind == "translation"]
     langs = run.langs(trained.request)

@@ -22,10 +22,7 @@ from ccr_cli.errors import CcrError
 
 
 class MediaError(Exception):
-    """A medium that gives no input: `Cause: details`.
-
-    The text is recorded in features artifacts, so changing its words changes their ids.
-    """
+    """A medium without input: `Cause: details`. Features artifacts record the text: other words, other ids."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +45,7 @@ class MediaReader:
     """The encoder, or anything with its `preprocess` and `sampling`."""
 
     def read(self, medium: Medium) -> Generator[Tensor, None, str | None]:
-        """Yields the inputs of a medium one at a time.
-
-        Returns:
-            What is damaged in a video that still gives frames, else None.
-
-        Raises:
-            MediaError: If there is no input.
-        """
+        """Yields the inputs of a medium, or raises MediaError; returns the damage of a video that still gives some."""
         damage: str | None = None
         try:
             path = self._path(medium.media)
@@ -115,11 +105,7 @@ class MediaReader:
 
 
 def _damage(video: Video, decoded: list[bool]) -> str | None:
-    """Describes the damage to a video that gave frames; None if there is none.
-
-    Raises:
-        MediaError: If no requested frame decodes.
-    """
+    """Describes the damage to a video that gave frames; MediaError if no requested frame decodes."""
     if not any(decoded):
         raise MediaError(f"Undecodable: none of the {len(decoded)} frames that were asked for decodes")
     damage = []

@@ -53,10 +53,7 @@ def option(
 
 
 def request_of(options: Any, **facts: Any) -> dict[str, Any]:
-    """The fields of a command's options that belong to the artifact's request.
-
-    `facts` are recorded instead of the options' own values: a file's checksum for its path, for example.
-    """
+    """The fields that belong to the artifact's request; `facts` replace values, such as a path by its checksum."""
     marks = {field.name: field.metadata.get("request") for field in dataclasses.fields(options)}
     names = [name for name, mark in marks.items() if (mark(options) if callable(mark) else mark)]
     return {name: facts.get(name, getattr(options, name)) for name in names}
@@ -73,11 +70,7 @@ def sweepable(options_type: Any) -> tuple[str, ...]:
 
 
 def parse_set(values: Sequence[str] | None) -> dict[str, str]:
-    """Splits `--set key=value` options.
-
-    Raises:
-        UsageError: If one has no `=`.
-    """
+    """Splits `--set key=value` options; UsageError if one has no `=`."""
     settings = {}
     for value in values or []:
         key, equals, text = value.partition("=")
@@ -88,27 +81,18 @@ def parse_set(values: Sequence[str] | None) -> dict[str, str]:
 
 
 def identified(module: Any, config: Any) -> dict[str, Any]:
-    """A plug-in's options as a request records them; its optional `identity(config)` replaces some of them.
-
-    That is the checksum of a file in place of its path, for example.
-    """
+    """A plug-in's options as a request records them: its `identity(config)` can replace a path by a checksum."""
     identity = getattr(module, "identity", None)
     return {**dataclasses.asdict(config), **(identity(config) if identity else {})}
 
 
 def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base: C | None = None) -> C:
-    """Makes a Config (a frozen dataclass with defaults for all fields) from values, as text or already typed.
-
-    Args:
-        config_type: Its class.
-        options: Values by field.
-        owner: The owner of the options, for messages.
-        base: The config to start from; by default the defaults.
+    """Makes a Config (a frozen dataclass) from values by field, as text or typed, over `base` or the defaults.
 
     Raises:
         OptionsAsked: If `help` is among them.
         UsageError: On an unknown key (the error lists the known ones), a key that looks like a password's, or a value
-            of the wrong type.
+            of the wrong type; it names the `owner`.
     """
     if "help" in options:
         raise OptionsAsked(described(config_type))
@@ -134,11 +118,7 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
 
 
 def list_options(group: str, name: str) -> NoReturn:
-    """Shows the options of a plug-in: the command prints them and ends.
-
-    Raises:
-        OptionsAsked: Always.
-    """
+    """Shows the options of a plug-in: raises OptionsAsked, which the command prints."""
     module = registry.load(group, name)
     rows = described(module.Config)
     if presets := ", ".join(module.Method.PRESETS) if group == "methods" else "":
@@ -147,12 +127,7 @@ def list_options(group: str, name: str) -> NoReturn:
 
 
 def list_presets(method: str) -> NoReturn:
-    """Shows the presets of a method with their settings: the command prints them and ends.
-
-    Raises:
-        OptionsAsked: If it has presets.
-        UsageError: If it has none.
-    """
+    """Shows the presets of a method with their settings (OptionsAsked); UsageError if it has none."""
     module = registry.load("methods", method)
     defaults = dataclasses.asdict(module.Config())
     if not module.Method.PRESETS:
@@ -178,11 +153,7 @@ def described(config_type: type) -> list[tuple[str, str, str]]:
 
 
 def typed(text: str, hint: Any) -> Any:
-    """Reads a value on the command line as one of a field's type.
-
-    Raises:
-        ValueError: If it is not of that type.
-    """
+    """Reads a value on the command line as one of a field's type; ValueError if it is none."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         if text not in arguments:

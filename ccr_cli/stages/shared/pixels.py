@@ -64,11 +64,7 @@ class EncoderInput:
         return self.recipe.levels(image)
 
     def file(self, path: Path) -> Frames:
-        """Reads a picture, or the frames of a video, as one item.
-
-        Raises:
-            UsageError: If it cannot be read.
-        """
+        """Reads a picture, or the frames of a video, as one item; UsageError if it cannot be read."""
         real = path.resolve()
         medium = Medium("video" if is_video(real.name) else "image", real.name)
         try:
@@ -83,11 +79,7 @@ class EncoderInput:
 
 
 def load_tower(feats: base.Artifact, frozen_layers: int) -> VisualTower:
-    """Loads the network that encoded features, ready for training.
-
-    Args:
-        feats: The features.
-        frozen_layers: How many of its lowest layers stay frozen.
+    """Loads the network that encoded features, ready for training but for its frozen lowest layers.
 
     Raises:
         ArtifactError: If ccr did not encode the features, or the encoder on this machine differs.
@@ -107,11 +99,7 @@ def load_tower(feats: base.Artifact, frozen_layers: int) -> VisualTower:
 
 
 def require_same(tower: VisualTower, pictures: Frames, feats: base.Artifact, item_ids: list[str]) -> None:
-    """Compares a network's vectors of some pictures with the features of these items.
-
-    Raises:
-        ArtifactError: If they differ, because the media have changed.
-    """
+    """Compares a network's vectors of some pictures with the features of these items; ArtifactError if they differ."""
     some = pictures.select(torch.arange(min(CHECKED, len(pictures))))
     stored_VD, _, _ = features.read_rows(feats, item_ids[: len(some)], pooled=True)
     with torch.no_grad():
@@ -128,14 +116,9 @@ def require_same(tower: VisualTower, pictures: Frames, feats: base.Artifact, ite
 
 
 def encoder_input(feats: base.Artifact) -> EncoderInput:
-    """Returns how the input of the encoder of features was made.
+    """Returns how the input of the encoder of features was made; errors as for `load_tower`.
 
     It is recorded with the features, unless they were merged on a machine without the model: then the model is read.
-
-    Raises:
-        ArtifactError: If ccr did not encode the features, or the encoder on this machine differs.
-        UnavailableError: If the encoder has to be read and is not on this machine.
-        UsageError: If the encoder cannot be trained.
     """
     module, config = _encoder(feats)
     recorded = (feats.about.get("environment") or {}).get("recipe")
@@ -176,11 +159,7 @@ def _require_model(feats: base.Artifact, module: Any, config: Any) -> None:
 
 
 def read_pixels(feats: base.Artifact, item_ids: list[str]) -> tuple[Frames, list[str]]:
-    """Reads the pictures of items; the first call decodes those of the whole data set.
-
-    Args:
-        feats: Features; their encoder determines how pictures are prepared.
-        item_ids: Which items, in which order.
+    """Reads the pictures of items; the first call decodes those of the whole data set, as the encoder of features does.
 
     Returns:
         The pictures, uint8, read from the disk as they are selected; and the items that have features.

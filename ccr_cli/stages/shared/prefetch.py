@@ -44,14 +44,8 @@ class _StoppedError(Exception):
 class Prefetch(Generic[M, T]):
     """Runs generators in threads and yields their parts, task by task in the order of the tasks.
 
-    At most `most` parts wait at a time: threads wait until there is room. The first task always has room for one part,
-    so the work never stalls.
-
-    Args:
-        tasks: The tasks; an iterator is advanced when a thread begins the next one.
-        run: Makes the generator of a task.
-        workers: Threads.
-        most: Parts that may wait, and tasks that may be under way.
+    At most `most` parts wait at a time, and as many tasks are under way. The first task always has room for one part,
+    so the work never stalls. An iterator of tasks is advanced when a thread begins the next one.
     """
 
     def __init__(self, tasks: Iterable[M], run: Callable[[M], Iterator[T]], *, workers: int, most: int) -> None:

@@ -103,11 +103,7 @@ class EmbeddedGallery:
         return self.visual_VD, self.text_TD[at_T]
 
     def folds(self, fold_V: np.ndarray, number: int) -> list[EmbeddedGallery]:
-        """Splits the gallery into `number` folds, each a gallery of its own with the captions of its items.
-
-        Raises:
-            ArtifactError: If one has no items, or no captions.
-        """
+        """Splits the gallery into galleries with the captions of their items; ArtifactError if one has none."""
         if number == 1:
             return [self]
         fold_T = fold_V[self.gallery.item_T]
@@ -165,11 +161,7 @@ def score_gallery(
 
 
 def right_answers(gallery: Gallery, labelled: bool) -> Positives:
-    """The items that answer each text of a gallery: its own, or all of its category.
-
-    Raises:
-        ArtifactError: If `labelled` and an item has no category.
-    """
+    """The items that answer each text: its own, or (`labelled`) its category; ArtifactError if an item has none."""
     if not labelled:
         return Positives.from_lists([[int(item)] for item in gallery.item_T])
     if gallery.label_V is None:
@@ -207,9 +199,8 @@ def rank_table(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> pd.DataFram
 def intervals(queries: pd.DataFrame) -> dict[str, Any]:
     """The bootstrap interval over items of every figure, as an evaluation keeps it.
 
-    Returns:
-        `SumR`, `mAP` (the mean of both directions), and by direction the other figures: low and high end each; and
-        how they were made.
+    `SumR`, `mAP` (the mean of both directions), and by direction the others: low and high end each; and how they were
+    made.
     """
     galleries = []
     for _, fold in queries[queries["rank"].notna()].groupby("fold"):

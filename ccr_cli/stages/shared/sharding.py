@@ -33,11 +33,7 @@ class WorkPart:
 
 
 def parse_part(shard: str) -> WorkPart:
-    """Parses a part such as `3/64`, the third of 64.
-
-    Raises:
-        UsageError: If it is invalid, or `torchrun` shares the work already.
-    """
+    """Parses a part such as `3/64`, the third of 64; UsageError if invalid, or `torchrun` shares the work already."""
     if rank_and_size()[1] > 1:
         raise UsageError("torchrun already shares the work between its processes", hint="leave --shard out")
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
@@ -47,11 +43,7 @@ def parse_part(shard: str) -> WorkPart:
 
 
 def on_ray(executor: str, parts: int | None, shard: str | None) -> bool:
-    """Returns whether a Ray cluster does the work.
-
-    Raises:
-        UsageError: If the executor is unknown, or other options share the work too.
-    """
+    """Returns whether a Ray cluster does the work; UsageError if it is unknown, or other options share the work too."""
     if executor not in ("local", "ray"):
         raise UsageError(f"--executor is local or ray, not {executor!r}")
     if executor == "local":
@@ -84,11 +76,9 @@ def own_device(device: str) -> str:
 
 @contextmanager
 def joined(backend: str | None, patience: timedelta) -> Iterator[None]:
-    """Connects the processes of `torchrun`.
+    """Connects the processes of `torchrun`, each of which waits for another as long as `patience`.
 
-    Args:
-        backend: Of torch.distributed; None: NCCL for tensors on GPUs, gloo for the rest.
-        patience: How long a process waits for another.
+    Without a backend it is NCCL for tensors on GPUs, gloo for the rest.
 
     Raises:
         UsageError: If the environment was not set by `torchrun`.

@@ -21,11 +21,7 @@ class Split:
 
     @classmethod
     def of(cls, data: Dataset, name: str) -> Split:
-        """Chooses the items of a split.
-
-        Raises:
-            UsageError: If the split is unknown.
-        """
+        """Chooses the items of a split; UsageError if it is unknown."""
         items = items_of(data.items, name)
         return cls(data, name, items, data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
 

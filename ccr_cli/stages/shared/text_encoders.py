@@ -15,11 +15,7 @@ GIVEN = "given"
 
 
 def make_tokenizer(config: Any, data: Dataset) -> Tokenizer:
-    """The tokenizer of a method's options.
-
-    Raises:
-        ArtifactError: If `text_encoder` is `given` and the data set has no features of its texts.
-    """
+    """The tokenizer of a method's options; ArtifactError if it needs text features and the data set has none."""
     if config.text_encoder == GIVEN:
         if data.text_features() is None:
             raise ArtifactError(f"{data.name} brings no features of its texts", hint="--set text_encoder=ngram")
@@ -30,11 +26,7 @@ def make_tokenizer(config: Any, data: Dataset) -> Tokenizer:
 
 
 def make_text_encoder(config: Any, data: Dataset) -> TextEncoder:
-    """The text encoder that goes with it.
-
-    Raises:
-        UsageError: If texts may be longer than it can read.
-    """
+    """The text encoder that goes with it; UsageError if texts may be longer than it can read."""
     if config.text_encoder == GIVEN:
         features_TD = data.text_features()
         assert features_TD is not None, "the tokenizer was made before"

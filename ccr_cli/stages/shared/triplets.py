@@ -232,15 +232,7 @@ def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:
 
 
 def without(data: Dataset, left_out: str) -> Dataset:
-    """The data set without the categories that are left out of training.
-
-    Args:
-        data: The data set.
-        left_out: Their numbers, with commas between; empty: none.
-
-    Raises:
-        UsageError: If no item has one of these categories.
-    """
+    """The data set without categories (numbers with commas between, or none); UsageError if no item has one of them."""
     if not left_out:
         return data
     labels = {int(label) for label in left_out.split(",")}
@@ -253,8 +245,7 @@ def without(data: Dataset, left_out: str) -> Dataset:
 def read_visuals(feats: base.Artifact, item_ids: list[str], needs: frozenset[str]) -> tuple[Frames, list[str]]:
     """Reads the features of items: every frame where a method needs frames, else one row an item.
 
-    Returns:
-        The features, float32, or the pictures, where a method needs these; and the items that have features.
+    Returns the features, float32, or the pictures, where a method needs these; and the items that have features.
     """
     if "media" in needs:
         return read_pixels(feats, item_ids)
@@ -265,25 +256,17 @@ def read_visuals(feats: base.Artifact, item_ids: list[str], needs: frozenset[str
 def gallery(
     data: Dataset, feats: base.Artifact, split: str, captions: pd.DataFrame, what: str, needs: frozenset[str]
 ) -> Gallery:
-    """Makes a gallery of a split's items with features, and the captions of these items.
+    """Makes a gallery of a split's items with features, and their captions (caption_id, item_id, text).
 
-    Args:
-        data: The data set.
-        feats: Features of its items.
-        split: Which items.
-        captions: Columns caption_id, item_id, text; captions of other items are left out.
-        what: What the captions are, for the message.
-        needs: What the method reads, `Config.needs`.
-
-    Raises:
-        ArtifactError: If there are no items or no captions.
+    `what` names the captions in messages; `needs` is what the method reads, `Config.needs`. No item or caption is an
+    ArtifactError.
     """
     items = Split.of(data, split)
     return search_captions(read_items(items, feats, needs), items, captions, what)
 
 
 def read_items(split: Split, feats: base.Artifact, needs: frozenset[str]) -> Gallery:
-    """A gallery of a split's items with features, without captions; arguments and errors as for `gallery`."""
+    """A gallery of a split's items with features, without captions, as for `gallery`."""
     if split.items.empty:
         raise ArtifactError(f"{split.data.name} has no {split.name} items")
     visual, item_ids = read_visuals(feats, list(split.items["item_id"]), needs)
@@ -292,7 +275,7 @@ def read_items(split: Split, feats: base.Artifact, needs: frozenset[str]) -> Gal
 
 
 def search_captions(items: Gallery, split: Split, captions: pd.DataFrame, what: str) -> Gallery:
-    """The gallery of the same items with other captions; arguments and errors as for `gallery`."""
+    """The gallery of the same items with other captions, as for `gallery`."""
     row_of = {item: row for row, item in enumerate(items.item_ids)}
     chosen = captions[captions["item_id"].isin(set(row_of)) & captions["text"].notna()]
     if chosen.empty:
