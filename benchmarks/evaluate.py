@@ -37,9 +37,7 @@ import numpy as np
 import torch
 from rank_metrics import argsort_loop
 
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
-from ccr_cli.metrics.recall import summarise
+from ccr_cli.metrics.ranks import Positives, Ranks, rank_both, rank_queries, summarise
 from ccr_cli.metrics.sims import dot_sim
 
 KS = (1, 5, 10)

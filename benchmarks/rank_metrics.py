@@ -33,8 +33,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import Ranks, rank_both
+from ccr_cli.metrics.ranks import Positives, Ranks, rank_both
 from ccr_cli.metrics.sims import SimBlock, dot_sim, matrix_sim
 
 Array = NDArray[np.float32]

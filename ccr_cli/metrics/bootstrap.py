@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.recall import KS
+from ccr_cli.metrics.ranks import KS
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

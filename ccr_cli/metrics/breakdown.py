@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.recall import KS
+from ccr_cli.metrics.ranks import KS
 from ccr_cli.metrics.scripts import has_spaces
 
 FloatArray = NDArray[np.float64]

@@ -30,7 +30,7 @@ block; lower case: a block.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,16 +38,102 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccr_cli.metrics.counting import EXACT, count
-from ccr_cli.metrics.positives import IntArray, Positives
 from ccr_cli.metrics.sims import SimBlock, blocks
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
+KS = (1, 5, 10)
 TIES = {"mid": 0.5, "optimistic": 0.0, "pessimistic": 1.0}
 """The tie rules: the share of tied competitors that stand above a positive."""
 TENTHS = 10
 """A curve of precision against recall has the recalls 0, 1/10, ... 1."""
+EXACT = 2**24
+"""most numbers a row: flags are added up in float32 (fastest by far), exact up to here"""
+COUNT_EACH = 16
+"""up to so many scores a row, each is compared with all numbers; beyond, the numbers are binned"""
+
+
+@dataclass(frozen=True)
+class Positives:
+    """The right answers of every query: those of query i are `index[offsets[i]:offsets[i + 1]]`.
+
+    Raises:
+        ValueError: If the offsets do not describe `index`, or a query names an answer twice.
+    """
+
+    index: IntArray
+    """(P,) positions in the gallery, ascending within a query"""
+    offsets: IntArray
+    """(Q + 1,) where each query's answers begin; the last is P"""
+
+    def __post_init__(self) -> None:
+        index, offsets = np.asarray(self.index, dtype=np.int64), np.asarray(self.offsets, dtype=np.int64)
+        if index.ndim != 1 or offsets.ndim != 1 or len(offsets) == 0:
+            raise ValueError("positives need a flat index and a flat list of offsets, one more than queries")
+        if offsets[0] != 0 or offsets[-1] != len(index) or (np.diff(offsets) < 0).any():
+            raise ValueError("the offsets of positives must rise from 0 to the number of positives")
+        object.__setattr__(self, "offsets", offsets)
+        index = index[np.lexsort((index, self.row))]
+        if ((np.diff(index) == 0) & (np.diff(self.row) == 0)).any():
+            raise ValueError("a query names the same positive twice")
+        object.__setattr__(self, "index", index)
+
+    @property
+    def counts(self) -> IntArray:
+        """(Q,) number of positives of each query."""
+        return np.diff(self.offsets)
+
+    @property
+    def row(self) -> IntArray:
+        """(P,) the query of each positive."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def __len__(self) -> int:
+        """Number of queries."""
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of_pairs(cls, row: IntArray, index: IntArray, n_queries: int) -> Positives:
+        """From the query and the gallery position of each positive (P,), the queries ascending."""
+        return cls(index, np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_queries))]))
+
+    @classmethod
+    def from_lists(cls, lists: Sequence[Sequence[int]]) -> Positives:
+        """One list of gallery positions a query.
+
+        >>> Positives.from_lists([[0], [2, 1], []]).offsets.tolist()
+        [0, 1, 3, 3]
+        """
+        flat = [position for positions in lists for position in positions]
+        return cls(np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, lists)]))
+
+    @classmethod
+    def from_ids(cls, query_ids: Sequence[object], gallery_ids: Sequence[object]) -> Positives:
+        """A gallery entry answers a query if their ids are equal (the item's id; or a class label).
+
+        >>> Positives.from_ids(["a", "b"], ["b", "a", "b"]).index.tolist()
+        [1, 0, 2]
+        """
+        where: dict[object, list[int]] = {}
+        for position, key in enumerate(gallery_ids):
+            where.setdefault(key, []).append(position)
+        return cls.from_lists([where.get(key, []) for key in query_ids])
+
+    def where(self, kept: NDArray[np.bool_]) -> Positives:
+        """Some of the positives (P,) of the same queries."""
+        return Positives.of_pairs(self.row[kept], self.index[kept], len(self))
+
+    def reversed(self, n_gallery: int) -> Positives:
+        """The same pairs in the other direction: for each of the `n_gallery` entries, the queries it answers."""
+        self.check(n_gallery)
+        order = np.argsort(self.index, kind="stable")
+        return Positives.of_pairs(self.index[order], self.row[order], n_gallery)
+
+    def check(self, n_gallery: int) -> None:
+        """Raises ValueError unless every positive lies in a gallery of this size."""
+        if len(self.index) and (self.index.min() < 0 or self.index.max() >= n_gallery):
+            raise ValueError(f"a positive lies outside the gallery of {n_gallery} entries")
 
 
 @dataclass(frozen=True)
@@ -304,3 +390,87 @@ def _interpolated(precision_P: FloatArray, positives: Positives) -> FloatArray:
         if len(ends):
             out_QR[valid_Q, tenth] = np.maximum.reduceat(padded, ends)[::2]
     return out_QR
+
+
+def count(values_qg: Tensor, score_qM: Tensor) -> tuple[Tensor, Tensor]:
+    """Count, for each score (ascending, nan last), the values of its row above it and equal to it.
+
+    A nan among the values is counted nowhere; the counts of a nan score mean nothing.
+    """
+    if score_qM.shape[1] > COUNT_EACH:
+        return _binned(values_qg, score_qM)
+    above, level = [], []
+    # of the same memory layout as the values: a transposed block costs twenty times as much otherwise
+    flag_qg = torch.empty_like(values_qg, dtype=torch.float32)
+    for j in range(score_qM.shape[1]):
+        score_q1 = score_qM[:, j : j + 1]
+        above.append(torch.gt(values_qg, score_q1, out=flag_qg).sum(dim=1))
+        level.append(torch.eq(values_qg, score_q1, out=flag_qg).sum(dim=1))
+    return torch.stack(above, dim=1).double(), torch.stack(level, dim=1).double()
+
+
+def _binned(values_qg: Tensor, score_qM: Tensor) -> tuple[Tensor, Tensor]:
+    """`count` for many scores: find each value's place among them, then add up the places from the right."""
+    n_rows, n_scores = score_qM.shape
+    score_qM = torch.where(score_qM.isnan(), float("inf"), score_qM).contiguous()
+    values_qg = values_qg.contiguous()
+    counts = []
+    for right in (False, True):  # number of scores below the value; number of scores below or equal
+        place_qg = torch.searchsorted(score_qM, values_qg, right=right)
+        place_qg[values_qg.isnan()] = 0
+        bins = torch.zeros(n_rows, n_scores + 1, dtype=torch.int64, device=values_qg.device)
+        bins.scatter_add_(1, place_qg, torch.ones_like(place_qg))
+        # A value exceeds score j (0-based) if more than j scores lie below it. Integers add up exactly.
+        counts.append(bins.flip(1).cumsum(1).flip(1)[:, 1:])
+    return counts[0].double(), (counts[1] - counts[0]).double()
+
+
+def summarise(ranks: Ranks, *, tie: str = "mid") -> dict[str, float]:
+    """The usual figures of one direction.
+
+    A query counts as found at K if the rank of its best positive is at most K; under the middle rank a
+    query whose answer ties with one competitor (rank 1.5) is not found at 1. So a model with all similarities
+    equal has R@K = 0 for every K below half of the gallery, neither 100 nor a matter of memory order.
+
+    Returns:
+        `R@K` in percent (share of queries with a right answer among the first K), `MedR`, `MeanR` (ranks from
+        1), `mAP` and `MRR` in percent, `queries` that counted, and `dropped`, those without a positive. Without a
+        query the figures are nan.
+    """
+    valid = ranks.valid
+    rank_Q, ap_Q = ranks.rank(tie)[valid], ranks.ap(tie)[valid]
+
+    def mean(value_Q: NDArray[np.float64] | NDArray[np.bool_]) -> float:
+        return float(np.mean(value_Q)) if len(value_Q) else float("nan")
+
+    out = {f"R@{k}": 100.0 * mean(rank_Q <= k) for k in KS}
+    out["MedR"] = float(np.median(rank_Q)) if len(rank_Q) else float("nan")
+    out |= {"MeanR": mean(rank_Q), "mAP": 100.0 * mean(ap_Q), "MRR": 100.0 * mean(1.0 / rank_Q)}
+    return out | {"queries": len(rank_Q), "dropped": int((~valid).sum())}
+
+
+def precision_recall(folds: Sequence[Ranks]) -> list[float]:
+    """The precision of one direction at the recalls 0, 0.1, ... 1, in percent: mean over queries, then over folds.
+
+    The ranks are made with a `curve`; queries without a positive are left out.
+    """
+    means = [each.precision[each.valid].mean(axis=0) for each in folds if each.valid.any()]
+    return [100.0 * float(value) for value in np.mean(means, axis=0)] if len(means) == len(folds) else []
+
+
+def mean_of_folds(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The figures of one direction over folds: the mean of each, every fold counting the same; counts are sums."""
+    counts = ("queries", "dropped")
+    return {
+        key: sum(fold[key] for fold in folds) if key in counts else float(np.mean([fold[key] for fold in folds]))
+        for key in folds[0]
+    }
+
+
+def sum_recall(t2v: Mapping[str, float], v2t: Mapping[str, float]) -> float:
+    """SumR: the sum of R@1, R@5 and R@10 of both directions in percent, at most 600.
+
+    >>> sum_recall({"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}, {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0})
+    66.0
+    """
+    return sum(direction[f"R@{k}"] for direction in (t2v, v2t) for k in KS)

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from ccr_cli.metrics.deletion import RATES, Deletion, delete, deletion_curve
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import rank_queries
-from ccr_cli.metrics.recall import summarise
+from ccr_cli.metrics.ranks import Positives, rank_queries, summarise
 from ccr_cli.metrics.sims import matrix_sim
 
 

@@ -10,10 +10,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from ccr_cli.metrics import counting
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
-from ccr_cli.metrics.recall import precision_recall, summarise
+from ccr_cli.metrics import ranks as counting
+from ccr_cli.metrics.ranks import Positives, Ranks, precision_recall, rank_both, rank_queries, summarise
 from ccr_cli.metrics.sims import matrix_sim
 
 TIES_AND_WEIGHTS = {"mid": 0.5, "optimistic": 0.0, "pessimistic": 1.0}

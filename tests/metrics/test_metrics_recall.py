@@ -7,9 +7,7 @@ import math
 import pytest
 import torch
 
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
-from ccr_cli.metrics.recall import sum_recall, summarise
+from ccr_cli.metrics.ranks import Positives, Ranks, rank_both, rank_queries, sum_recall, summarise
 from ccr_cli.metrics.sims import dot_sim, matrix_sim
 
 

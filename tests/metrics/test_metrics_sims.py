@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import rank_queries
+from ccr_cli.metrics.ranks import Positives, rank_queries
 from ccr_cli.metrics.sims import blocks, dot_sim, extrema, fused, matrix_sim, minmax
 
 ALL = slice(0, 9), slice(0, 7)

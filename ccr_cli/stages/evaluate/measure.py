@@ -25,8 +25,7 @@ from ccr_cli.data.protocols import first_captions, read_protocols
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.corruption import corrupt_texts
-from ccr_cli.metrics.ranks import TENTHS
-from ccr_cli.metrics.recall import precision_recall
+from ccr_cli.metrics.ranks import TENTHS, precision_recall
 from ccr_cli.stages.evaluate import ood
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.targets import CHRF, FLAGGED, Target, captions_of, signature_name

@@ -18,8 +18,7 @@ from ccr_cli.artifacts.signature import NONE
 from ccr_cli.console import warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import rank_both
+from ccr_cli.metrics.ranks import Positives, rank_both
 from ccr_cli.metrics.sims import dot_sim
 from ccr_cli.stages.evaluate.measure import Evaluator, QueryLanguage
 from ccr_cli.stages.evaluate.targets import Target, captions_of

@@ -17,9 +17,7 @@ from torch import Tensor
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.bootstrap import DIRECTIONS
-from ccr_cli.metrics.positives import Positives
-from ccr_cli.metrics.ranks import Ranks, rank_both, rank_queries
-from ccr_cli.metrics.recall import mean_of_folds, sum_recall, summarise
+from ccr_cli.metrics.ranks import Positives, Ranks, mean_of_folds, rank_both, rank_queries, sum_recall, summarise
 from ccr_cli.metrics.sims import columns, dot_sim, fused, minmax
 from ccr_cli.stages.shared.triplets import Gallery
 
