@@ -12,7 +12,7 @@ from ccr_cli.commands import common as c
 from ccr_cli.report.words.numbers import mean_sd
 
 if TYPE_CHECKING:
-    from ccr_cli.stages.evaluate.compare import ComparedFigure, Comparison, Value
+    from ccr_cli.stages.evaluate.compare import ComparedFigure, Comparison
 
 
 @c.guarded
@@ -21,7 +21,9 @@ def compare(
     every: Annotated[
         bool,
         typer.Option(
-            "--all", help="Also compare source-language queries, fused queries and further readings of a model."
+            "--all",
+            help="Also compare queries in the source language, queries fused with their translations, and the other "
+            "embeddings of methods that have several.",
         ),
     ] = False,
     call: c.ListCall,
@@ -41,52 +43,41 @@ def compare(
         c.show_json({"comparisons": [_facts(comparison) for comparison in comparisons]})
     elif sys.stdout.isatty():
         for comparison in comparisons:
-            rows = [_row(line) for line in comparison.lines]
             heads = ("figure", comparison.first, comparison.second, "difference", "95% interval", "p")
-            c.show_table(heads, rows, title=comparison.what)
+            c.show_table(heads, [_row(line) for line in comparison.lines], title=comparison.what)
             for signature in dict.fromkeys(comparison.signatures):
                 console.say(signature, level=1, style="dim")
     else:
-        columns = _COLUMNS if call.verbose else _NARROW
-        rows = [[row[name] for name in columns] for cmp in comparisons for row in _plain(cmp, 6 if call.verbose else 4)]
-        c.show_table(columns, rows)
+        cells = [_cells(cmp, line, 6 if call.verbose else 4) for cmp in comparisons for line in cmp.lines]
+        columns = [name for name in cells[0] if call.verbose or not name.endswith(_WIDE)]
+        c.show_table(columns, [[row[name] for name in columns] for row in cells])
     for comparison in comparisons:
         console.say(f"{comparison.what}: {comparison.words()}")
-    if not call.json and any(line.p_holm is None for comparison in comparisons for line in comparison.lines):
+    lines = [line for comparison in comparisons for line in comparison.lines]
+    if not call.json and any(line.p_holm is None for line in lines):
         console.say("p is - for a median, which is no sum over items whose signs could be flipped; see its interval")
-    headlines = [comparison.lines[0] for comparison in comparisons]
-    if any(value.seeds == 1 for line in headlines for value in (line.first, line.second)):
+    if any(value.seeds == 1 for comparison in comparisons for value in comparison.lines[0].values):
         console.say("one seed has no standard deviation: another seed may move a difference by more than its interval")
 
 
-_COLUMNS = (
-    "data", "figure", "first", "second", "first_mean", "first_sd", "first_seeds", "second_mean", "second_sd",
-    "second_seeds", "difference", "low", "high", "p", "p_holm", "verdict", "first_signature", "second_signature",
-)  # fmt: skip
-_NARROW = ("data", "figure", "first", "second", "first_mean", "second_mean", *_COLUMNS[10:13], "p_holm", "verdict")
+_WIDE = ("_sd", "_seeds", "_signature", "p")
+"""Ends of columns that only -v shows."""
 
 
-def _plain(comparison: Comparison, digits: int) -> list[dict[str, object]]:
-    def _digits(value: float | None) -> str | None:
+def _cells(comparison: Comparison, line: ComparedFigure, digits: int) -> dict[str, object]:
+    """A line of the table that programs read."""
+
+    def shown(value: float | None) -> str | None:
         return None if value is None else f"{value:.{digits}g}"
 
-    rows: list[dict[str, object]] = []
-    for line in comparison.lines:
-        values = [x for v in (line.first, line.second) for x in (_digits(v.mean), _digits(v.sd), v.seeds)]
-        d = line.difference
-        tested = [*map(_digits, (d.estimate, d.low, d.high)), _p(d.p, digits - 2), _p(line.p_holm, digits - 2)]
-        cells = [
-            comparison.what,
-            line.figure,
-            comparison.first,
-            comparison.second,
-            *values,
-            *tested,
-            line.verdict,
-            *comparison.signatures,
-        ]
-        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
-    return rows
+    d, names = line.difference, ("first", "second")
+    cells: dict[str, object] = {"data": comparison.what, "figure": line.figure}
+    cells |= {"first": comparison.first, "second": comparison.second}
+    for name, value in zip(names, line.values, strict=True):
+        cells |= {f"{name}_mean": shown(value.mean), f"{name}_sd": shown(value.sd), f"{name}_seeds": value.seeds}
+    cells |= {"difference": shown(d.estimate), "low": shown(d.low), "high": shown(d.high)}
+    cells |= {"p": _p(d.p, digits - 2), "p_holm": _p(line.p_holm, digits - 2), "verdict": line.verdict}
+    return cells | {f"{name}_signature": text for name, text in zip(names, comparison.signatures, strict=True)}
 
 
 def _p(value: float | None, digits: int = 2) -> str:
@@ -95,18 +86,13 @@ def _p(value: float | None, digits: int = 2) -> str:
 
 
 def _row(line: ComparedFigure) -> list[object]:
+    """A line of the table on a terminal."""
+    means = [mean_sd(v.mean, v.sd) + ("" if v.sd is None else f" (n = {v.seeds})") for v in line.values]
     d = line.difference
-    interval = f"{_signed(d.low)} to {_signed(d.high)}"
-    return [line.figure, _value(line.first), _value(line.second), _signed(d.estimate), interval, _p(line.p_holm)]
-
-
-def _signed(value: float) -> str:
-    return f"{round(value, 1) + 0.0:+.1f}"  # no negative zero
-
-
-def _value(value: Value) -> str:
-    text = mean_sd(value.mean, value.sd)
-    return text if value.sd is None else f"{text} (n = {value.seeds})"
+    difference, low, high = (
+        f"{round(value, 1) + 0.0:+.1f}" for value in (d.estimate, d.low, d.high)
+    )  # no negative zero
+    return [line.figure, *means, difference, f"{low} to {high}", _p(line.p_holm)]
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:

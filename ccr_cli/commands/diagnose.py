@@ -32,8 +32,8 @@ def diagnose(
         Path | None,
         typer.Option(
             "--export",
-            help="Write every pair with its verdict to a .parquet or .csv file, for ccr train --pairs and "
-            "ccr translate --only.",
+            help="Write all pairs with their verdicts to a .parquet or .csv file, which ccr train --pairs and "
+            "ccr translate --only read.",
         ),
     ] = None,
     call: c.BuildCall,
@@ -42,7 +42,7 @@ def diagnose(
 
     Judges the training pairs of a run and writes a diagnosis: evidence, belief, uncertainty and P(clean) of every pair,
     its values after each epoch, the most suspicious pairs first, and precision and recall where synthetic noise gives
-    the truth. Of several runs it writes one diagnosis each.
+    the truth. Given several runs, it writes a diagnosis of each.
     """
     inputs = call.inputs()
     from ccr_cli.artifacts import diagnosis

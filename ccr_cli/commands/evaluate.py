@@ -30,8 +30,8 @@ def evaluate(
     """Measure retrieval in both directions, with a signature for every score.
 
     Evaluates a run on its own data set, translation and features, and writes an evaluation: R@1, R@5, R@10, MedR,
-    MeanR, mAP and SumR, in the target language and in English. Of several runs it writes one evaluation each, or with
-    --ensemble one of all. The table goes to standard error, the path to standard output.
+    MeanR, mAP and SumR, in the target language and in English. Given several runs, it writes an evaluation of each, or
+    with --ensemble a single one. The table goes to standard error, the path to standard output.
     """
     options.check()
     inputs = call.inputs()

@@ -134,8 +134,8 @@ def _flipped(first: System, second: System, rng: np.random.Generator, flips: int
     return {name: float(p) for name, p in zip(_OF_MEANS, (1 + as_large_C) / (1 + flips), strict=True)}
 
 
-def holm(p: Sequence[float]) -> list[float]:
-    """P values of several comparisons, corrected for the family-wise error rate.
+def holm(p: Sequence[float | None]) -> list[float | None]:
+    """P values of several comparisons, corrected for the family-wise error rate; None stays None.
 
     Holm's step-down: the smallest is multiplied by their number, the next by one less, and so on; none falls below
     one before it.
@@ -143,11 +143,11 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    order = np.argsort(p, kind="stable")
-    out, highest = [0.0] * len(p), 0.0
-    for place, at in enumerate(order):
-        highest = max(highest, min(1.0, (len(p) - place) * p[at]))
-        out[at] = highest
+    known = sorted((value, at) for at, value in enumerate(p) if value is not None)
+    out: list[float | None] = [None] * len(p)
+    highest = 0.0
+    for place, (value, at) in enumerate(known):
+        out[at] = highest = max(highest, min(1.0, (len(known) - place) * value))
     return out
 
 

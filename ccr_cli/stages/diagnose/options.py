@@ -15,7 +15,11 @@ class DiagnoseOptions:
     judge: str | None = option(
         None, registry.summaries("judges"), show_default="the run's if it judges after each epoch, else two-group"
     )
-    judge_side: str | None = option(None, "cross_lingual, cross_modal or both.", show_default="the run's")
+    judge_side: str | None = option(
+        None,
+        "Sides that the judge compares: cross_lingual (caption and translation), cross_modal (item and text) or both.",
+        show_default="the run's",
+    )
     share: float | None = option(
         None,
         "Call this fraction of the pairs noisy, the most suspicious ones (0 to 1).",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,16 +31,8 @@ FIGURES = ("SumR", "mAP", *(f"{d}.{name}" for d in DIRECTIONS for name in ("R@1"
 LOW_IS_GOOD = ("MedR", "MeanR")
 _SEEDED = ("seed", "triplets", "dropped", "validation")
 """Keys of a run's configuration that may differ between its repetitions."""
-
-
-@dataclass(frozen=True)
-class ComparedSetting:
-    """What two results must agree in to be compared: queries, galleries, rules, and what would not be mixed up."""
-
-    fields: tuple[str, ...]
-    """Values of the signature, by `MUST_AGREE`."""
-    fused: bool
-    reading: str
+Setting = tuple[str, ...]
+"""What two results must agree in to be compared: `MUST_AGREE` of the signature, whether they are fused, the reading."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +51,19 @@ class RunResult:
         return signature.fields | {"protocol": str(replace(signature.rules, trained_on=""))}
 
     @property
-    def setting(self) -> ComparedSetting:
+    def fused(self) -> bool:
+        """Whether the queries are fused with their translations."""
+        return bool(self.result["fusion"] != "none")
+
+    @property
+    def reading(self) -> str:
+        """The reading of the model; empty for the usual one."""
+        return self.result.get("reading") or ""
+
+    @property
+    def setting(self) -> Setting:
         """What results that are compared with it must agree in."""
-        fields = tuple(self.fields[key] for key in MUST_AGREE)
-        return ComparedSetting(fields, self.result["fusion"] != "none", self.result.get("reading") or "")
+        return (*(self.fields[key] for key in MUST_AGREE), str(self.fused), self.reading)
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class System:
     """Runs that differ only in their seeds, with their results by setting."""
 
     label: str
-    runs: Sequence[Mapping[ComparedSetting, RunResult]]
+    runs: Sequence[Mapping[Setting, RunResult]]
 
-    def signature(self, setting: ComparedSetting) -> str:
+    def signature(self, setting: Setting) -> str:
         """The signature of its results; where values differ between seeds, all of them."""
         signatures = [run[setting].result["signature"].fields for run in self.runs]
         return str(Signature(**{key: "+".join(dict.fromkeys(fields[key] for fields in signatures)) for key in KEYS}))
@@ -99,6 +99,11 @@ class ComparedFigure:
     difference: paired.Difference
     p_holm: float | None
     """corrected for the number of systems that are compared with the first"""
+
+    @property
+    def values(self) -> tuple[Value, Value]:
+        """Those of both systems."""
+        return self.first, self.second
 
     @property
     def verdict(self) -> str:
@@ -170,23 +175,19 @@ def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
     """
     named = [a for a in inputs.named if a.kind == "evaluation"]
     with_evaluation = {evaluation.run_id(a) for a in named}
-    evaluations: dict[str, list[base.Artifact]] = {}
+    found: dict[str, list[RunResult]] = {}
     for artifact in inputs.named:
-        if artifact.kind == "evaluation":
-            evaluations.setdefault(evaluation.run_id(artifact), []).append(artifact)
-        elif artifact.kind == "run" and artifact.id not in with_evaluation:
+        own = [artifact] if artifact.kind == "evaluation" else []
+        if artifact.kind == "run" and artifact.id not in with_evaluation:
             own = [a for a in inputs.workspace.artifacts("evaluation") if evaluation.run_id(a) == artifact.id]
-            if own:
-                evaluations[artifact.id] = own
-            elif not any(made_from(artifact)(a) for a in named):
+            if not own and not any(made_from(artifact)(a) for a in named):
                 path = inputs.workspace.relative(artifact.path)
                 raise ArtifactError(f"{path} was not evaluated yet", hint=f"ccr evaluate {path}")
-    for artifact in itertools.chain(*evaluations.values()):
-        inputs.note(artifact)
-    return {
-        run_id: [RunResult(a, n, result) for a in artifacts for n, result in enumerate(evaluation.results(a))]
-        for run_id, artifacts in evaluations.items()
-    }
+        for a in own:
+            inputs.note(a)
+            results = [RunResult(a, n, result) for n, result in enumerate(evaluation.results(a))]
+            found.setdefault(evaluation.run_id(a), []).extend(results)
+    return found
 
 
 def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]]) -> list[System]:
@@ -206,7 +207,7 @@ def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]]) -> list
                 identity = [kept | {"noise": noise}, parents]
         groups.setdefault(base.canonical_json(identity), []).append(run_id)
     members = list(groups.values())
-    by_setting: dict[str, dict[ComparedSetting, RunResult]] = {}
+    by_setting: dict[str, dict[Setting, RunResult]] = {}
     for run_id, own in results.items():
         for one in own:
             by_setting.setdefault(run_id, {}).setdefault(one.setting, one)
@@ -243,11 +244,8 @@ def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
     runs = [(system, run) for system in systems for run in system.runs]
     head, first = runs[0]
     system, other = next(((s, run) for s, run in runs if not set(first) & set(run)), runs[-1])
-    one = next(iter(first.values())).fields
-    rivals = [
-        {k: (one[k], rival.fields[k]) for k in MUST_AGREE if one[k] != rival.fields[k]} for rival in other.values()
-    ]
-    least = min(rivals, key=len)
+    one, rivals = next(iter(first.values())).fields, [rival.fields for rival in other.values()]
+    least = min(({k: (one[k], its[k]) for k in MUST_AGREE if one[k] != its[k]} for its in rivals), key=len)
     differences = ", ".join(f"{key} is {a} and {b}" for key, (a, b) in least.items())
     return ArtifactError(
         f"{head.label} and {system.label} were evaluated differently: {differences or 'no setting is common to all'}",
@@ -257,24 +255,21 @@ def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
     )
 
 
-def _usual(settings: Sequence[ComparedSetting], first: Mapping[ComparedSetting, RunResult]) -> list[ComparedSetting]:
+def _usual(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> list[Setting]:
     """The plain queries in the target language; where there are none, those in the source language."""
-    plain = [setting for setting in settings if not setting.fused and not setting.reading]
+    plain = [setting for setting in settings if not first[setting].fused and not first[setting].reading]
     target = [setting for setting in plain if first[setting].result["role"] == "target"]
     return target or plain or list(settings)
 
 
-def _names(
-    settings: Sequence[ComparedSetting], first: Mapping[ComparedSetting, RunResult]
-) -> dict[ComparedSetting, str]:
+def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> dict[Setting, str]:
     """What each comparison is about; with as much of the signature as it takes to have no name twice."""
-    parts: dict[ComparedSetting, list[str]] = {}
+    parts: dict[Setting, list[str]] = {}
     for setting in settings:
-        result, protocol = first[setting].result, first[setting].fields["protocol"]
+        one, result, protocol = first[setting], first[setting].result, first[setting].fields["protocol"]
         parts[setting] = [f"{result['data']} {result['split']}"] + [protocol] * (protocol != "full")
         parts[setting] += [f"queries in {result['lang']}"]
-        parts[setting] += [f"fused {result['fusion']}"] * setting.fused
-        parts[setting] += [f"{setting.reading} alone"] * bool(setting.reading)
+        parts[setting] += [f"fused {result['fusion']}"] * one.fused + [f"{one.reading} alone"] * bool(one.reading)
     for key in _TELLING:
         names = [", ".join(words) for words in parts.values()]
         for (setting, words), name in zip(parts.items(), names, strict=True):
@@ -283,27 +278,24 @@ def _names(
     return {setting: ", ".join(words) for setting, words in parts.items()}
 
 
-def _compare(setting: ComparedSetting, systems: Sequence[System], what: str) -> list[Comparison]:
+def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Comparison]:
     """Every other system against the first, in one setting."""
     ranked = [[_galleries(run[setting]) for run in system.runs] for system in systems]
     for system, runs in zip(systems, ranked, strict=True):
         if any(queries != ranked[0][0][1] for _, queries in runs):
             raise ArtifactError(f"{system.label} and {systems[0].label} were evaluated on different queries")
     folds = [[galleries for galleries, _ in runs] for runs in ranked]
-    values = [_values(runs) for runs in folds]
+    (first, *values), (head, *others) = map(_values, folds), systems
     differences = [paired.differences(folds[0], other) for other in folds[1:]]
-    result = systems[0].runs[0][setting].result
-    headline = evaluation.headline(result)
+    result = head.runs[0][setting].result
+    names = dict.fromkeys([evaluation.headline(result), *FIGURES])
+    holm = {name: paired.holm([d[name].p for d in differences]) for name in names}
     comparisons = []
-    for n, system in enumerate(systems[1:]):
-        lines = []
-        for name in [headline, *(name for name in FIGURES if name != headline)]:
-            p = [by_figure[name].p for by_figure in differences]
-            corrected = None if p[n] is None else paired.holm([x for x in p if x is not None])[n]
-            lines.append(ComparedFigure(name, values[0][name], values[n + 1][name], differences[n][name], corrected))
-        signatures = (systems[0].signature(setting), system.signature(setting))
+    for n, (system, value) in enumerate(zip(others, values, strict=True)):
+        lines = [ComparedFigure(name, first[name], value[name], differences[n][name], holm[name][n]) for name in names]
+        signatures = (head.signature(setting), system.signature(setting))
         lang, fusion = str(result["lang"]), str(result["fusion"])
-        comparisons.append(Comparison(what, lang, fusion, systems[0].label, system.label, lines, signatures))
+        comparisons.append(Comparison(what, lang, fusion, head.label, system.label, lines, signatures))
     return comparisons
 
 
