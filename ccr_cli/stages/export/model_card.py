@@ -23,7 +23,6 @@ from ccr_cli.report.words.numbers import metric, percent
 
 _METRICS = ("R@1", "R@5", "R@10")
 _LANGUAGE_TAG = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
-_NGRAM, _GIVEN = "ngram", "given"
 
 
 @dataclass(frozen=True)
@@ -32,27 +31,23 @@ class CardFacts:
 
     run: base.Artifact
     settings: Mapping[str, Any]
-    """Its config.json."""
     about_method: str
-    """What the method is, and its paper."""
     text_encoder: str
     """Name of a model on the hub or of a folder, `ngram`, or `given`."""
     on_hub: bool
     data: Mapping[str, Any]
     """The manifest of its data set."""
     langs: Sequence[str]
-    """Languages of its texts, the source language first."""
+    """The source language first."""
     translations: Sequence[Mapping[str, Any]]
     """Who translated the captions, one entry per language: lang, engine, model, version, licence; and one more, with
     `again`, for an engine that translated some of them again."""
     encoder: Mapping[str, Any]
-    """encoder.json of its features."""
     command: str
-    """The command that encodes other pictures in the same way."""
+    """Encodes other pictures in the same way."""
     licence: str
     """Of the text encoder; empty if unknown."""
     results: Sequence[Mapping[str, Any]]
-    """The results of its evaluations."""
     onnx: bool
 
 
@@ -75,15 +70,34 @@ class ExportedEncoder:
         return any(step["layer"] in OF_ROWS for step in self.visual)
 
 
-def card(facts: CardFacts, model: ExportedEncoder) -> str:
-    """The card of one dual encoder."""
-    layers = [line for step in model.visual if (line := _torch_line(step))]
-    return _render(facts, model.sentence_transformers, model=model, layers=layers)
-
-
-def joint_card(facts: CardFacts, models: Sequence[ExportedEncoder], folders: Sequence[str]) -> str:
-    """The card of a run of several dual encoders: their folders, and how to join them."""
-    return _render(facts, models[0].sentence_transformers, model=None, folders=list(folders))
+def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = ()) -> str:
+    """The card of one dual encoder; with folders, that of a run of several such in them, and of how to join them."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,  # for Markdown: `finalize` marks every value as safe once it is escaped
+        finalize=lambda value: value if isinstance(value, Markup) else Markup(text(value)),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters = {"json": json.dumps, "fenced": fenced, "code": _code}
+    environment.filters |= {name: lambda value, write=write: Markup(write(value)) for name, write in filters.items()}
+    tags = ["cross-lingual", "cross-modal", "image-text-retrieval", "ccr", str(facts.settings["method"])]
+    content = environment.get_template("model_card.md.j2").render(
+        facts=facts,
+        version=ccr_cli.__version__,
+        tags=["sentence-transformers", "feature-extraction", *tags] if model.sentence_transformers else tags,
+        languages=[lang for lang in facts.langs if _LANGUAGE_TAG.fullmatch(lang) and lang != "und"],
+        sentence_transformers=model.sentence_transformers,
+        ngram=facts.text_encoder == "ngram",
+        given=facts.text_encoder == "given",
+        noise=_noise(facts.settings["noise"]),
+        results=list(map(_result, facts.results)),
+        model=None if folders else model,
+        folders=list(folders),
+        layers=list(filter(None, map(_torch_line, model.visual))),
+    )
+    return re.sub(r"\n{3,}", "\n\n", content)
 
 
 def text(value: object) -> str:
@@ -103,55 +117,18 @@ def _code(value: str) -> str:
     return f"`{plain(value).replace('`', chr(39))}`"
 
 
-def _render(facts: CardFacts, sentence_transformers: bool, **values: Any) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,  # for Markdown: `finalize` marks every value as safe once it is escaped
-        finalize=lambda value: value if isinstance(value, Markup) else Markup(text(value)),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    filters = {"json": json.dumps, "fenced": fenced, "code": _code}
-    environment.filters |= {name: lambda value, write=write: Markup(write(value)) for name, write in filters.items()}
-    library, task = ("numpy", "feature-extraction")
-    tags = ["cross-lingual", "cross-modal", "image-text-retrieval", "ccr", str(facts.settings["method"])]
-    if sentence_transformers:
-        library, task = ("sentence-transformers", "sentence-similarity")
-        tags = ["sentence-transformers", "feature-extraction", *tags]
-    content = environment.get_template("model_card.md.j2").render(
-        facts=facts,
-        version=ccr_cli.__version__,
-        library=library,
-        task=task,
-        tags=tags,
-        languages=[lang for lang in facts.langs if _LANGUAGE_TAG.fullmatch(lang) and lang != "und"],
-        sentence_transformers=sentence_transformers,
-        ngram=facts.text_encoder == _NGRAM,
-        given=facts.text_encoder == _GIVEN,
-        noise=_noise(facts.settings["noise"]),
-        results=list(map(_result, facts.results)),
-        **values,
-    )
-    return re.sub(r"\n{3,}", "\n\n", content)
+_TORCH = {
+    "layer_norm": "x = functional.layer_norm(x, x.shape[-1:], eps={eps!r})",
+    "linear": 'x = functional.linear(x, w["{weight}"], w["{bias}"])',
+    "leaky_relu": "x = functional.leaky_relu(x, {slope!r})",
+    "unit": "x = functional.normalize(x, dim=-1)",
+    "mean": "",
+}
+"""A layer as a line of torch code, unless its function takes only x; none for the mean, which the caller has taken."""
 
 
 def _torch_line(step: Mapping[str, Any]) -> Markup:
-    """A layer as a line of torch code; empty for the mean, which the caller has taken."""
-    match step["layer"]:
-        case "layer_norm":
-            line = f"x = functional.layer_norm(x, x.shape[-1:], eps={step['eps']!r})"
-        case "linear":
-            line = f'x = functional.linear(x, w["{step["weight"]}"], w["{step["bias"]}"])'
-        case "leaky_relu":
-            line = f"x = functional.leaky_relu(x, {step['slope']!r})"
-        case "unit":
-            line = "x = functional.normalize(x, dim=-1)"
-        case "mean":
-            line = ""
-        case function:
-            line = f"x = functional.{function}(x)"
-    return Markup(line)
+    return Markup(_TORCH.get(step["layer"], "x = functional.{layer}(x)").format(**step))
 
 
 def _noise(mismatch: Mapping[str, Any] | None) -> str:

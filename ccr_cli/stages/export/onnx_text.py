@@ -26,10 +26,7 @@ _INLINE = 1_500_000_000
 
 
 def require(kind: str) -> None:
-    """Checks that a text encoder can be written as ONNX, before any work.
-
-    Args:
-        kind: Kind of the text encoder in the run's config.json.
+    """Checks that a kind of text encoder can be written as ONNX, before any work.
 
     Raises:
         UnavailableError: If a package is missing.
@@ -46,12 +43,7 @@ def require(kind: str) -> None:
 
 
 def write(plain: Plain, folder: Path, texts: Sequence[str]) -> None:
-    """Writes `text.onnx` next to the exported text side, and compares its vectors with torch's.
-
-    Args:
-        plain: The dual encoder.
-        folder: Where to.
-        texts: Texts to compare on.
+    """Writes `text.onnx` next to the exported text side, and compares its vectors of some texts with torch's.
 
     Raises:
         CcrError: If the vectors differ, or torch cannot write the model.
@@ -94,6 +86,5 @@ def write(plain: Plain, folder: Path, texts: Sequence[str]) -> None:
             torch_BD = whole(ids_BL[first:], mask_BL[first:]).numpy()
         difference = float(np.abs(session.run(None, feeds)[0] - torch_BD).max())
         if not difference < TOLERANCE:
-            raise CcrError(
-                f"the vectors of {NAME} differ from torch's by up to {difference:.2g}", hint="leave --onnx out"
-            )
+            problem = f"the vectors of {NAME} differ from torch's by up to {difference:.2g}"
+            raise CcrError(problem, hint="leave --onnx out")

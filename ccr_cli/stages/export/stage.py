@@ -26,7 +26,7 @@ from ccr_cli.nets.plain import Plain, PlainText
 from ccr_cli.nets.text import GivenTextEncoder
 from ccr_cli.stages.export import onnx_text
 from ccr_cli.stages.export.encode import Encoder
-from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card, joint_card
+from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card
 from ccr_cli.stages.export.text_side import tokenizer_of, write_layers, write_text
 from ccr_cli.stages.shared.embedding import encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, require_parent
@@ -45,20 +45,9 @@ TOLERANCE = 1e-4
 def export(
     inputs: Inputs, trained: base.Artifact, *, onnx: bool = False, name: str | None = None, force: bool = False
 ) -> base.Artifact:
-    """Exports a run.
+    """Exports a run; the model card holds its evaluations among the inputs, or else all of the workspace.
 
     The export is read back and compared with the run on some of its data before the artifact is complete.
-
-    Args:
-        inputs: Where the run's parents are. The model card holds the run's evaluations among the inputs, or else all of
-            the workspace.
-        trained: The run.
-        onnx: Also write the text side as ONNX.
-        name: Name of the artifact.
-        force: Export again.
-
-    Returns:
-        The export.
 
     Raises:
         ArtifactError: If the export does not reproduce the run's similarities.
@@ -82,9 +71,8 @@ def export(
     for artifact in (a for a in inputs.named if a.kind == "evaluation"):
         require_parent(artifact, trained)
         if evaluation.run_id(artifact) != trained.id:
-            raise UsageError(
-                f"{artifact.name} evaluates several runs as one", hint="leave it out: an export is of one run"
-            )
+            problem = f"{artifact.name} evaluates several runs as one"
+            raise UsageError(problem, hint="leave it out: an export is of one run")
     evaluations = inputs.all("evaluation", lambda a: evaluation.run_id(a) == trained.id)
     name = name or stem(trained.name + ("-onnx" if onnx else ""), {}, {})
 
@@ -111,17 +99,37 @@ def _write(
     workspace: Workspace,
     trained: base.Artifact,
     settings: dict[str, Any],
-    evaluations: list[base.Artifact],
+    evaluations: Sequence[base.Artifact],
     onnx: bool,
 ) -> dict[str, int]:
+    """Writes the files of an export; returns its counts."""
     data = dataset.read(workspace.parent(trained, "dataset"))
     feats = workspace.parent(trained, "features")
-    facts = _facts(workspace, trained, settings, data, feats, evaluations, onnx)
+    links = [link for link in trained.parents if link.kind == "translation"]
+    translations = [entry for link in links for entry in _translators(workspace, workspace.linked(trained, link))]
+    encoder, on_hub, licence = _text_encoder(trained, settings)
+    results = [result for artifact in evaluations for result in evaluation.results(artifact)]
+    results = [result for result in results if not (result.get("task") or result.get("corrupt"))]
+    facts = CardFacts(
+        run=trained,
+        settings={**settings, "options": {**settings["options"], "text_encoder": encoder}},
+        about_method=_about(settings["method"]),
+        text_encoder=encoder,
+        on_hub=on_hub,
+        data=data.manifest,
+        langs=tuple(dict.fromkeys([data.source_lang, *(str(entry["lang"]) for entry in translations)])),
+        translations=translations,
+        encoder=base.read_json(feats.file("encoder.json")),
+        command=_command(feats),
+        licence=licence,
+        results=list({str(result["signature"]): result for result in results}.values()),
+        onnx=onnx,
+    )
     method, tokenizer = load_method(trained, torch.device("cpu"))
     plains = method.plain()
     folders = [folder / f"model{i}" for i in range(1, len(plains) + 1)] if len(plains) > 1 else [folder]
     sample = _Sample(method, tokenizer, data, feats, facts.langs)
-    models, text_TD, visual_VD = [], [], []
+    models, sims = [], []
     for number, (plain, place) in enumerate(zip(plains, folders, strict=True), 1):
         place.mkdir(exist_ok=True)
         layout = write_text(plain, tokenizer, place)
@@ -129,15 +137,13 @@ def _write(
         steps = write_layers(place, "visual", plain, source, {})
         models.append(ExportedEncoder(number, len(plains), layout, steps, plain.dim))
         (place / "README.md").write_text(card(facts, models[-1]), encoding="utf-8")
-        text_TD.append(sample.text(place, plain, layout))
-        visual_VD.append(Encoder(place).encode_visual(sample.rows))
+        sims.append(Encoder(place).encode_visual(sample.rows) @ sample.text(place, plain, layout).T)
         if onnx:
             onnx_text.write(plain, place, sample.texts)
-    exported_VT = np.mean([visual @ text.T for visual, text in zip(visual_VD, text_TD, strict=True)], axis=0)
-    check_similarities(exported_VT, sample.sim_VT, settings["method"])
+    check_similarities(np.mean(sims, axis=0), sample.sim_VT, settings["method"])
     if len(plains) > 1:
-        names = [place.name for place in folders]
-        (folder / "README.md").write_text(joint_card(facts, models, names), encoding="utf-8")
+        joint = card(facts, models[0], folders=[place.name for place in folders])
+        (folder / "README.md").write_text(joint, encoding="utf-8")
     return {"models": len(plains), "dim": plains[0].dim, "results": len(facts.results)}
 
 
@@ -185,12 +191,7 @@ class _Sample:
 
 
 def check_similarities(exported_VT: Array, run_VT: Array, method: str) -> None:
-    """Checks that an export reproduces the run's similarities.
-
-    Args:
-        exported_VT: Similarities by the export.
-        run_VT: Similarities by the run.
-        method: The run's method, for the message.
+    """Checks that the similarities by an export of a method are those by the run.
 
     Raises:
         ArtifactError: If they differ.
@@ -201,43 +202,6 @@ def check_similarities(exported_VT: Array, run_VT: Array, method: str) -> None:
             f"the export of {method} does not reproduce the run's similarities: they differ by up to {difference:.2g}",
             hint="a method whose vectors do not come from its encoder and heads alone describes them in `plain`",
         )
-
-
-def _facts(
-    workspace: Workspace,
-    trained: base.Artifact,
-    settings: dict[str, Any],
-    data: dataset.Dataset,
-    feats: base.Artifact,
-    evaluations: list[base.Artifact],
-    onnx: bool,
-) -> CardFacts:
-    links = [link for link in trained.parents if link.kind == "translation"]
-    translations = [entry for link in links for entry in _translators(workspace, workspace.linked(trained, link))]
-    encoder, on_hub, licence = _text_encoder(trained, settings)
-    langs = dict.fromkeys([data.source_lang, *(str(translation["lang"]) for translation in translations)])
-    return CardFacts(
-        run=trained,
-        settings={**settings, "options": {**settings["options"], "text_encoder": encoder}},
-        about_method=_about(settings["method"]),
-        text_encoder=encoder,
-        on_hub=on_hub,
-        data=data.manifest,
-        langs=tuple(langs),
-        translations=translations,
-        encoder=base.read_json(feats.file("encoder.json")),
-        command=_command(feats),
-        licence=licence,
-        results=list(
-            {
-                str(result["signature"]): result
-                for artifact in evaluations
-                for result in evaluation.results(artifact)
-                if not (result.get("task") or result.get("corrupt"))
-            }.values()
-        ),
-        onnx=onnx,
-    )
 
 
 def _translators(workspace: Workspace, translation: base.Artifact) -> list[dict[str, Any]]:

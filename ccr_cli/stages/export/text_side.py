@@ -31,20 +31,12 @@ _ENCODERS = {"t5": "T5EncoderModel", "mt5": "MT5EncoderModel", "umt5": "UMT5Enco
 """Encoders of encoder-decoder models that transformers and sentence-transformers load on their own."""
 _ACTIVATIONS = {nn.ReLU: "torch.nn.modules.activation.ReLU", nn.GELU: "torch.nn.modules.activation.GELU"}
 _IDENTITY = "torch.nn.modules.linear.Identity"
-_POOLINGS = {
-    "mean": "pooling_mode_mean_tokens",
-    "cls": "pooling_mode_cls_token",
-    "max": "pooling_mode_max_tokens",
-    "last": "pooling_mode_lasttoken",
-}
+_POOLINGS = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens", "last": "lasttoken"}
+"""Names of `pooling_mode_*` in sentence-transformers."""
 
 
 def write_text(plain: Plain, tokenizer: Tokenizer, folder: Path) -> bool:
-    """Writes the text side into a folder.
-
-    Returns:
-        Whether the layout is that of sentence-transformers.
-    """
+    """Writes the text side into a folder; returns whether the layout is that of sentence-transformers."""
     encoder = plain.text_encoder
     tensors: dict[str, Tensor] = {}
     source: dict[str, Any]
@@ -91,15 +83,7 @@ def write_layers(
 ) -> list[dict[str, Any]]:
     """Writes one side as `SIDE.json` and `SIDE.safetensors`, with `encode.py` if a few lines of torch cannot apply it.
 
-    Args:
-        folder: Where to.
-        side: `text` or `visual`.
-        plain: The dual encoder.
-        source: Describes the input.
-        more: Further tensors that `source` names.
-
-    Returns:
-        The layers as in the JSON file.
+    `source` describes the input, and may name more tensors. Returns the layers as in the JSON file.
     """
     steps, tensors = described(getattr(plain, side))
     save_file({**tensors, **more}, folder / f"{side}.safetensors", metadata={"format": "pt"})
@@ -112,11 +96,10 @@ def write_layers(
 
 def _supported(layers: Sequence[nn.Module]) -> bool:
     """Whether sentence-transformers has modules for these layers."""
-    if not isinstance(layers[0], Pool):
-        return False
     after = [(type(one), type(two)) for one, two in pairwise(_kept(layers))]
-    return all(
-        two in (nn.LayerNorm, nn.Linear, Unit) or (two in _ACTIVATIONS and one is nn.Linear) for one, two in after
+    known = (nn.LayerNorm, nn.Linear, Unit)
+    return isinstance(layers[0], Pool) and all(
+        two in known or (two in _ACTIVATIONS and one is nn.Linear) for one, two in after
     )
 
 
@@ -175,22 +158,15 @@ def _write_modules(dim: int, layers: Sequence[nn.Module], max_tokens: int, folde
         if tensors:
             save_file({n: t.detach() for n, t in tensors.items()}, place / "model.safetensors", {"format": "pt"})
 
-    kept = [*_kept(layers), None]
-    for layer, following in pairwise(kept):
+    for layer, following in pairwise([*_kept(layers), None]):
         match layer:
             case Pool():
-                add(
-                    "Pooling",
-                    {"word_embedding_dimension": dim, **dict.fromkeys(_POOLINGS.values(), False)}
-                    | {_POOLINGS[layer.how]: True},
-                )
+                modes = {f"pooling_mode_{name}": how == layer.how for how, name in _POOLINGS.items()}
+                add("Pooling", {"word_embedding_dimension": dim, **modes})
             case nn.LayerNorm(normalized_shape=(width,)):
                 assert layer.eps == 1e-5, "sentence-transformers has no other"
-                add(
-                    "LayerNorm",
-                    {"dimension": width},
-                    {"norm.weight": torch.ones(width), "norm.bias": torch.zeros(width)},
-                )
+                tensors = {"norm.weight": torch.ones(width), "norm.bias": torch.zeros(width)}
+                add("LayerNorm", {"dimension": width}, tensors)
             case nn.Linear():
                 config = {"in_features": layer.in_features, "out_features": layer.out_features, "bias": True}
                 function = _ACTIVATIONS.get(type(following), _IDENTITY)
@@ -198,11 +174,9 @@ def _write_modules(dim: int, layers: Sequence[nn.Module], max_tokens: int, folde
                 add("Dense", {**config, "activation_function": function}, tensors)
             case Unit():
                 add("Normalize")
-    modules_json = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (path, kind) in enumerate(modules)
-    ]
-    base.write_json(folder / "modules.json", modules_json)
+    types = [(path, f"sentence_transformers.models.{kind}") for path, kind in modules]
+    rows = [{"idx": i, "name": str(i), "path": path, "type": type_} for i, (path, type_) in enumerate(types)]
+    base.write_json(folder / "modules.json", rows)
     base.write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_tokens, "do_lower_case": False})
     about: dict[str, Any] = {"model_type": "SentenceTransformer", "prompts": {}, "default_prompt_name": None}
     base.write_json(folder / "config_sentence_transformers.json", {**about, "similarity_fn_name": "cosine"})
