@@ -128,14 +128,7 @@ def exact(query_QD: Tensor, rows_VD: Tensor, k: int) -> Tensor:
 
 
 def recall(index: Index, query_QD: Tensor, rows_VD: Tensor, best_QK: Tensor) -> float:
-    """The fraction of the K most similar entries that an index finds, mean over queries; ties all count.
-
-    Args:
-        index: The index.
-        query_QD: Queries.
-        rows_VD: The indexed vectors.
-        best_QK: Similarities from `exact`.
-    """
+    """The fraction of the K most similar entries (`best_QK`, from `exact`) that an index finds; ties all count."""
     at_QK = torch.from_numpy(index.nearest(query_QD, best_QK.shape[1])).to(rows_VD.device)
     sim_QK = torch.einsum("qd,qkd->qk", query_QD, rows_VD[at_QK.clamp(min=0)])
     hit_QK = (at_QK >= 0) & (sim_QK >= best_QK[:, -1:] - ROUNDING)

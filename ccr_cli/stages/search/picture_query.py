@@ -29,11 +29,7 @@ _IGNORED = {"model", "revision", "licence", *features.OF_VIDEOS}
 
 
 class PictureEncoder:
-    """The encoder of a data set's features, ready for more pictures.
-
-    Args:
-        feats: The features; joined features need the encoder of each part.
-        device: Where the encoders run.
+    """The encoder of a data set's features (or the encoders, of joined features), ready for more pictures.
 
     Raises:
         ArtifactError: If ccr did not encode them, or the encoder has changed since.

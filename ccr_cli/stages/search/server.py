@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import uvicorn
@@ -30,7 +30,6 @@ from ccr_cli.stages.search.options import ServerOptions
 from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
 from ccr_cli.stages.search.stage import Answer, Searcher
 
-T = TypeVar("T")
 MOST_TOP, MOST_LETTERS = 100, 1000
 MOST_PIXELS = 32_000_000
 """Most pixels of a picture that is uploaded or shown."""
@@ -59,9 +58,8 @@ def access_rules(options: ServerOptions) -> AccessRules:
     except ValueError:
         loopback, everywhere = name == "localhost", False
     if not loopback and token is None:
-        raise UsageError(
-            f"--host {options.host} admits other machines and needs --token-file", hint="--token-file FILE"
-        )
+        problem = f"--host {options.host} admits other machines and needs --token-file"
+        raise UsageError(problem, hint="--token-file FILE")
     own = {socket.gethostname().lower(), socket.getfqdn().lower()} if everywhere else {name}
     hosts = LOOPBACK | own | {alias.lower().rstrip(".") for alias in options.allow_host}
     return AccessRules(frozenset(hosts), everywhere, token, options.max_upload << 20, options.max_requests)
@@ -119,7 +117,11 @@ class Service:
             raise HTTPException(400, "the query is empty")
         if lang is not None and lang not in self._searcher.langs:
             raise HTTPException(400, f"languages: {', '.join(self._searcher.langs)}")
-        return await _run(self._search_pool, lambda: self._facts(next(self._searcher.texts([query], top))))
+
+        def search() -> dict[str, Any]:
+            return self._facts(next(self._searcher.texts([query], top)))
+
+        return await asyncio.wrap_future(self._search_pool.submit(search))
 
     async def picture(self, body: bytes, top: int) -> dict[str, Any]:
         """Searches with a picture."""
@@ -130,12 +132,13 @@ class Service:
             features = self._searcher.encoder.image(open_picture(body))
             return self._facts(self._searcher.picture(features, "", top))
 
-        return await _run(self._search_pool, search)
+        return await asyncio.wrap_future(self._search_pool.submit(search))
 
     async def media(self, item: str, large: bool) -> tuple[str, bytes]:
         """Format and bytes of a reduced copy of an item's picture; never the file itself."""
         path = self._searcher.image(item)
-        copy = None if path is None else await _run(self._media_pool, lambda: self._small(path, SIDES[large]))
+        work = path and self._media_pool.submit(self._small, path, SIDES[large])
+        copy = await asyncio.wrap_future(work) if work else None
         if copy is None:
             raise HTTPException(404, "there is no such picture")
         return copy
@@ -158,10 +161,6 @@ class Service:
         ]
         uncertainty = None if answer.uncertainty is None else round(answer.uncertainty, 6)
         return {"uncertainty": uncertainty, "known": answer.known, "hits": hits}
-
-
-async def _run(pool: ThreadPoolExecutor, work: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(pool, work)
 
 
 def open_picture(body: bytes) -> Image.Image:
@@ -233,12 +232,7 @@ def application(service: Service, rules: AccessRules) -> Guard:
 
 
 def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], None]) -> None:
-    """Serves until it is stopped.
-
-    Args:
-        searcher: Answers the queries.
-        options: Where to listen, and the limits.
-        ready: Called with the address once the server listens.
+    """Serves until it is stopped; `ready` is called with the address once the server listens.
 
     Raises:
         UsageError: If it must not, or cannot, listen there.
@@ -249,10 +243,8 @@ def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], Non
         listening = socket.create_server((options.host, options.port), family=family)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else the end of each response waits 40 ms
     except OSError as error:
-        raise UsageError(
-            f"cannot listen on {options.host}, port {options.port}: {error.strerror}",
-            hint="choose another --port, or 0 for any free one",
-        ) from None
+        problem = f"cannot listen on {options.host}, port {options.port}: {error.strerror}"
+        raise UsageError(problem, hint="choose another --port, or 0 for any free one") from None
     config = uvicorn.Config(
         application(Service(searcher), rules),
         http="h11",

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import ipaddress
-import json
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ccr_cli.console import say
@@ -27,12 +27,14 @@ OPEN = {"/", "/health"}
 BODY_SECONDS = 30.0
 """Time for a request's body to arrive."""
 HEADERS = {
-    b"x-content-type-options": b"nosniff",
-    b"x-frame-options": b"DENY",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-resource-policy": b"same-origin",
-    b"cross-origin-opener-policy": b"same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
 }
+"""Headers of every response that does not set them itself."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,20 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                present = {name.lower() for name, _ in message["headers"]}
-                extra = [(name, value) for name, value in HEADERS.items() if name not in present]
-                extra += [] if b"cache-control" in present else [(b"cache-control", b"no-store")]
-                extra += [(b"connection", b"close")] if status >= 400 else []  # the body may still be arriving
-                message["headers"] = [*message["headers"], *extra]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if status >= 400:
+                    headers["connection"] = "close"  # the body may still be arriving
             await send(message)
 
         refusal = self._refusal(scope)
         if refusal is None and self._active >= self._rules.most_requests:
             refusal = 503, "too many requests at once; try again"
         if refusal is not None:
-            await _refuse(respond, *refusal)
+            code, reason = refusal
+            more = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(code)
+            await JSONResponse({"error": reason}, code, more)(scope, receive, respond)
         else:
             self._active += 1
             try:
@@ -90,24 +94,20 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Status and reason if a request is not admitted."""
-        rules, headers = self._rules, _headers(scope)
-        hosts = headers.get("host", [])
+        rules, headers, path = self._rules, Headers(scope=scope), scope["path"]
+        hosts, length = headers.getlist("host"), headers.get("content-length", "")
         if len(hosts) != 1:
             return 400, "a request must name exactly one host"
         if not self._accepts(hosts[0]):
             return 421, "this server does not answer to this host name; --allow-host NAME allows one"
-        sites = set(headers.get("sec-fetch-site", []))
-        if sites & {"cross-site", "same-site"} and scope["path"] != "/":
+        foreign = path != "/" and {"cross-site", "same-site"} & set(headers.getlist("sec-fetch-site"))
+        if foreign or any(o.partition("://")[2].lower() != hosts[0].lower() for o in headers.getlist("origin")):
             return 403, "requests from other sites are refused"
-        if any(origin.partition("://")[2].lower() != hosts[0].lower() for origin in headers.get("origin", [])):
-            return 403, "requests from other sites are refused"
-        if (
-            rules.token is not None
-            and scope["path"] not in OPEN
-            and not self._authorized(headers.get("authorization", []))
-        ):
-            return 401, "this server requires a token: Authorization: Bearer TOKEN"
-        if any(int(length) > rules.most_bytes for length in headers.get("content-length", []) if length.isdecimal()):
+        if rules.token is not None and path not in OPEN:
+            values = [value.encode("latin-1", "replace") for value in headers.getlist("authorization")]
+            if len(values) != 1 or not hmac.compare_digest(values[0], b"Bearer " + rules.token):
+                return 401, "this server requires a token: Authorization: Bearer TOKEN"
+        if length.isdecimal() and int(length) > rules.most_bytes:
             return 413, f"the body has more than {rules.most_bytes} bytes"
         return None
 
@@ -123,11 +123,6 @@ class Guard:
         except ValueError:
             return False
         return self._rules.addresses
-
-    def _authorized(self, credentials: Iterable[str]) -> bool:
-        assert self._rules.token is not None
-        values = [value.encode("latin-1", "replace") for value in credentials]
-        return len(values) == 1 and hmac.compare_digest(values[0], b"Bearer " + self._rules.token)
 
     def _limited(self, receive: Receive) -> Receive:
         """Stops a body that is too long, whatever its header says, or too slow."""
@@ -149,23 +144,3 @@ class Guard:
             return message
 
         return limited
-
-
-def _headers(scope: Scope) -> dict[str, list[str]]:
-    """The values of every header by its name in lower case."""
-    headers: dict[str, list[str]] = {}
-    for name, value in scope["headers"]:
-        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-    return headers
-
-
-async def _refuse(send: Send, status: int, reason: str) -> None:
-    body = json.dumps({"error": reason}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    headers += [(b"www-authenticate", b"Bearer")] if status == 401 else []
-    headers += [(b"retry-after", b"1")] if status == 503 else []
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -40,13 +40,9 @@ class Vectors:
 def cached(
     workspace: Workspace, trained: base.Artifact, about: Mapping[str, Any], make: Callable[[], Vectors]
 ) -> Vectors:
-    """Reads vectors from the cache, or makes and caches them.
+    """Reads the vectors of a run from the workspace's cache, or makes them, and caches them if it can be written.
 
-    Args:
-        workspace: Where the cache is; if it cannot be written, vectors are made every time.
-        trained: The run.
-        about: Everything else that they depend on; JSON values.
-        make: Makes them.
+    `about` is everything else that they depend on, as JSON values.
     """
     folder = workspace.root / ".cache" / "search" / slug(trained.name)
     key = base.canonical_json({"run": trained.id, "ccr": ccr_cli.__version__, **about})

@@ -30,13 +30,10 @@ class Vocabulary:
         """Whether at least one word of a text is known."""
         words = [set(self._tokenizer.features(word)) for word in self._tokenizer.words(text)]
         while True:
-            if any(features and 2 * self._count(features) >= len(features) for features in words):
+            if any(each and 2 * sum(feature in self._words for feature in each) >= len(each) for each in words):
                 return True
             if not self._read_more():
                 return False
-
-    def _count(self, features: Iterable[str]) -> int:
-        return sum(feature in self._words for feature in features)
 
     def _read_more(self) -> bool:
         chunk = list(islice(self._texts, _CHUNK))
@@ -47,21 +44,13 @@ class Vocabulary:
         return bool(chunk)
 
 
-def vocabulary_of(
-    workspace: Workspace, trained: base.Artifact, tokenizer: Tokenizer
-) -> Vocabulary | HFTokenizer | None:
-    """What `knows` which words a run's text encoder was trained on.
+def vocabulary_of(workspace: Workspace, run: base.Artifact, tokenizer: Tokenizer) -> Vocabulary | HFTokenizer | None:
+    """What `knows` which words a run's text encoder was trained on; None if the run reads text features and no words.
 
-    Args:
-        workspace: Where the run's parents are.
-        trained: The run.
-        tokenizer: Its tokenizer; that of a transformers model knows the words of its vocabulary.
-
-    Returns:
-        None if the run reads text features and no words.
+    The tokenizer of a transformers model knows the words of its vocabulary.
     """
     if isinstance(tokenizer, NgramTokenizer):
-        return Vocabulary(tokenizer, _trained_on(workspace, trained))
+        return Vocabulary(tokenizer, _trained_on(workspace, run))
     return tokenizer if isinstance(tokenizer, HFTokenizer) else None
 
 
