@@ -48,23 +48,21 @@ class Located:
     name: str
     """The user's name for it."""
     folder: Path
-    """Holds config.json and the weights."""
     revision: str
     """Commit on the hub, or `LOCAL`."""
     weights: tuple[Path, ...]
-    """Files of weights."""
 
     @property
     def label(self) -> str:
-        """Returns its name in results: the name on the hub, or the folder's own name."""
+        """Its name in results: the name on the hub, or the folder's own name."""
         return self.folder.resolve().name if self.revision == LOCAL else self.name
 
 
 def locate(model: str, revision: str, alternatives: str = "") -> Located:
-    """Finds a model, downloading it if necessary.
+    """Finds a model (a folder, or a name on the hub), downloading it if necessary.
 
     Args:
-        model: A folder, or a name on the hub such as `openai/clip-vit-base-patch32`.
+        model: Its folder or name.
         revision: Branch, tag or commit on the hub. For `main` without safetensors the hub's own conversion is used.
         alternatives: What else the user could do, for the hint.
 
@@ -138,11 +136,9 @@ def identity(model: str) -> dict[str, str]:
     located = find(model)
     assert located is not None
     files = {*located.weights, *(path for pattern in _OTHER_FILES for path in located.folder.glob(pattern))}
-    whole = hashlib.sha256()
-    for path in sorted(files):
-        facts = path.stat()
-        whole.update(f"{path.name} {_digest(path.absolute(), facts.st_size, facts.st_mtime_ns)}\n".encode())
-    return {"model": f"sha256:{whole.hexdigest()}"}
+    facts = ((path, path.stat()) for path in sorted(files))
+    lines = (f"{path.name} {_digest(path.absolute(), at.st_size, at.st_mtime_ns)}\n" for path, at in facts)
+    return {"model": f"sha256:{hashlib.sha256(''.join(lines).encode()).hexdigest()}"}
 
 
 @cache
@@ -234,9 +230,8 @@ def _conversion(model: str) -> str | None:
         candidates = in_time(lambda: list(pulls))
     except Exception:  # no network, a mirror without pull requests, or they are disabled
         return None
-    own = [p for p in candidates if p.author == _CONVERTER and p.title == _CONVERSION]
-    usable = [p for p in own if p.status in ("open", "merged")]
-    return max(usable, key=lambda pull: pull.num).git_reference if usable else None
+    own = [p for p in candidates if (p.author, p.title) == (_CONVERTER, _CONVERSION) and p.status in ("open", "merged")]
+    return max(own, key=lambda pull: pull.num).git_reference if own else None
 
 
 def _download(model: str, revision: str, alternatives: str) -> Path:
@@ -254,6 +249,5 @@ def _download(model: str, revision: str, alternatives: str) -> Path:
 def _unavailable(model: str, revision: str, reason: str, alternatives: str) -> UnavailableError:
     command = f"hf download {model}" + (f" --revision {revision}" if revision != "main" else "")
     hint = f"on a machine with a network: {command}" + (f"; {alternatives}" if alternatives else "")
-    return UnavailableError(
-        f"there is no folder {model} and no model of that name in the hub's cache, and {reason}", hint
-    )
+    where = f"there is no folder {model} and no model of that name in the hub's cache"
+    return UnavailableError(f"{where}, and {reason}", hint)

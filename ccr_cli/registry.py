@@ -28,8 +28,7 @@ class BrokenError(UsageError):
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} does not load: {reason}", hint="fix or remove that file")
-        self.path = path
-        self.reason = reason
+        self.path, self.reason = path, reason
 
 
 def names(group: str) -> list[str]:
@@ -56,19 +55,13 @@ def summaries(group: str) -> str:
 
 
 def check(group: str, name: str) -> None:
-    """Refuses an unknown plug-in, before anything is imported.
-
-    Raises:
-        UsageError: If the group has no plug-in of that name; the hint lists the known ones.
-    """
+    """Raises UsageError if a group has no plug-in of a name, before anything is imported; the hint lists the known."""
     known = names(group)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
         meant = f"did you mean {near[0]!r}? " if near else ""
-        raise UsageError(
-            f"unknown {group[:-1]} {name!r}",
-            hint=f"{meant}known {group}: {', '.join(known)}; they are the files of {_ROOT / group}",
-        )
+        hint = f"{meant}known {group}: {', '.join(known)}; they are the files of {_ROOT / group}"
+        raise UsageError(f"unknown {group[:-1]} {name!r}", hint)
 
 
 def load(group: str, name: str) -> ModuleType:

@@ -13,32 +13,12 @@ import ccr_cli
 from ccr_cli import registry
 from ccr_cli.artifacts.workspace import Workspace
 
-_PACKAGES = (
-    "torch",
-    "transformers",
-    "numpy",
-    "pandas",
-    "pyarrow",
-    "scikit-learn",
-    "sacrebleu",
-    "deep-translator",
-)
-_EXTRAS = ("video", "hdf5", "ct2", "onnx", "ray")
-_VIDEO, _HDF5, _CT2, _ONNX, _RAY = (f"pip install 'ccr-cli[{extra}]'" for extra in _EXTRAS)
-_INDEX, _SERVE = (f"pip install 'ccr-cli[{extra}]'" for extra in ("index", "serve"))
+_PACKAGES = ("torch", "transformers", "numpy", "pandas", "pyarrow", "scikit-learn", "sacrebleu", "deep-translator")
 _OPTIONAL = {
-    "av": (_VIDEO, "pip install --force-reinstall av"),
-    "h5py": (_HDF5, "pip install --force-reinstall h5py"),
-    "ctranslate2": (_CT2, "pip install --force-reinstall ctranslate2"),
-    "peft": ("pip install 'ccr-cli[lora]'", "pip install --force-reinstall peft"),
-    "onnxruntime": (_ONNX, "pip install --force-reinstall onnxruntime"),
-    "ray": (_RAY, "pip install --force-reinstall ray"),
-    "faiss": (_INDEX, "pip install --force-reinstall faiss-cpu"),
-    "fastapi": (_SERVE, "pip install --force-reinstall fastapi"),
-    "uvicorn": (_SERVE, "pip install --force-reinstall uvicorn"),
-    "torchvision": ("", "pip uninstall torchvision"),
-}
-"""Optional packages: the command that installs each, and the remedy for one that does not import."""
+    "av": "video", "h5py": "hdf5", "ctranslate2": "ct2", "peft": "lora", "onnxruntime": "onnx", "ray": "ray",
+    "faiss": "index", "fastapi": "serve", "uvicorn": "serve", "torchvision": "",
+}  # fmt: skip
+"""Optional packages, and the extra that installs each; without one, ccr does better without the package."""
 _DISTRIBUTION = {"faiss": "faiss-cpu"}
 """Name on the package index, if it differs."""
 
@@ -46,25 +26,20 @@ Row = tuple[str, str, str]
 
 
 def examine(workspace: Workspace) -> list[Row]:
-    """Examines the machine.
-
-    Returns:
-        Rows of a subject, its state, and the command that fixes it (empty if nothing is wrong).
-    """
+    """Examines the machine: subjects, their state, and the command that fixes it (empty if nothing is wrong)."""
     rows: list[Row] = [("ccr", ccr_cli.__version__, ""), ("python", platform.python_version(), "")]
     rows += [(name, _version(name), "" if _version(name) != "missing" else f"pip install {name}") for name in _PACKAGES]
     rows += _devices()
     rows += [(f"optional {package}", *_optional(package)) for package in _OPTIONAL]
-    rows += [(f"encoder {name}", *_check("encoders", name)) for name in registry.names("encoders")]
-    rows += [(f"engine {name}", *_check("translators", name)) for name in registry.names("translators")]
+    for group, kind in (("encoders", "encoder"), ("translators", "engine")):
+        rows += [(f"{kind} {name}", *_check(group, name)) for name in registry.names(group)]
     for group in ("methods", "judges"):
         working, broken = registry.loaded(group)
         rows.append((group, ", ".join(working), ""))
         rows += [(f"{group[:-1]} {name}", *_broken(error)) for name, error in broken.items()]
     rows.append(_fonts())
     rows += _space(workspace)
-    offline = os.environ.get("HF_HUB_OFFLINE", "0")
-    rows.append(("HF_HUB_OFFLINE", offline, ""))
+    rows.append(("HF_HUB_OFFLINE", os.environ.get("HF_HUB_OFFLINE", "0"), ""))
     return rows
 
 
@@ -89,15 +64,16 @@ def _devices() -> list[Row]:
 
 def _optional(package: str) -> tuple[str, str]:
     """Tries an import; a broken binary can raise anything."""
-    install, remedy = _OPTIONAL[package]
+    extra, distribution = _OPTIONAL[package], _DISTRIBUTION.get(package, package)
     try:
         importlib.import_module(package)
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and error.name == package:
-            return "not installed", install
+            return "not installed", f"pip install 'ccr-cli[{extra}]'" if extra else ""
+        remedy = f"pip install --force-reinstall {distribution}" if extra else f"pip uninstall {package}"
         reason = next(iter(str(error).splitlines()), "")[:120]
         return f"{_version(package)}, broken: {type(error).__name__}: {reason}", remedy
-    return _version(_DISTRIBUTION.get(package, package)), ""
+    return _version(distribution), ""
 
 
 def _check(group: str, name: str) -> tuple[str, str]:
