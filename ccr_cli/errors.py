@@ -7,6 +7,7 @@ escapes a command is a bug in ccr and exits with 1 and a traceback.
 from __future__ import annotations
 
 import errno
+import importlib.util
 import re
 from collections.abc import Sequence
 
@@ -64,6 +65,13 @@ class UnavailableError(CcrError):
     """A model, an engine or the network is needed and not available."""
 
     exit_code = 5
+
+
+def require_packages(what: str, extra: str, *packages: str) -> None:
+    """Raises UnavailableError if a package that something needs is not installed; the extra installs it."""
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        raise UnavailableError(f"{what} needs {', '.join(missing)}: not installed", f"pip install 'ccr-cli[{extra}]'")
 
 
 class ResourceError(CcrError):

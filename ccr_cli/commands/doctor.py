@@ -11,7 +11,6 @@ from ccr_cli.commands import common as c
 @c.guarded
 def doctor(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> None:
     """Check this machine: versions, devices, engines, encoders, and how to get what is missing."""
-    c.setup(False, 0)
     from ccr_cli.stages.doctor import examine
 
     rows = examine(Workspace(workspace.absolute()))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Annotated
 
 import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.errors import Terminated, UnavailableError
+from ccr_cli.errors import Terminated, require_packages
 from ccr_cli.stages.search.options import SearchOptions, ServerOptions
 
 
@@ -26,11 +25,7 @@ def serve(
     Prints its address and serves until it is stopped. Only this machine can reach it, unless --host says otherwise;
     then requests must send a token.
     """
-    for package in ("fastapi", "uvicorn"):
-        if importlib.util.find_spec(package) is None:
-            raise UnavailableError(
-                f"ccr serve needs the package {package}, which is not installed", hint="pip install 'ccr-cli[serve]'"
-            )
+    require_packages("ccr serve", "serve", "fastapi", "uvicorn")
     from ccr_cli.stages.search.server import access_rules
     from ccr_cli.stages.search.server import serve as stage
     from ccr_cli.stages.search.stage import open_searcher

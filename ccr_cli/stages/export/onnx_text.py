@@ -5,7 +5,6 @@ Shape suffixes: B texts, L tokens of the longest, D embedding.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import warnings
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from ccr_cli.errors import CcrError, UnavailableError, UsageError
+from ccr_cli.errors import CcrError, UsageError, require_packages
 from ccr_cli.nets.plain import Plain, PlainText
 from ccr_cli.stages.export.text_side import tokenizer_of
 from ccr_cli.transformers_loading import transformers_loading
@@ -37,9 +36,7 @@ def require(kind: str) -> None:
             f"--onnx needs a transformers text encoder, not {kind}",
             hint="leave --onnx out: the export's encode.py needs only numpy",
         )
-    missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UnavailableError(f"not installed: {', '.join(missing)}", hint="pip install 'ccr-cli[onnx]'")
+    require_packages("--onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
 
 
 def write(plain: Plain, folder: Path, texts: Sequence[str]) -> None:

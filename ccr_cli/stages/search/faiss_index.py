@@ -36,9 +36,7 @@ def faiss() -> Any:
     try:
         import faiss as package
     except ImportError:
-        raise UnavailableError(
-            "an index needs the package faiss, which is not installed", hint="pip install 'ccr-cli[index]'"
-        ) from None
+        raise UnavailableError("an index needs faiss: not installed", "pip install 'ccr-cli[index]'") from None
     return package
 
 
