@@ -140,11 +140,6 @@ class Signature:
         return ScoreProtocol.parse(self.protocol)
 
     @property
-    def dataset(self) -> str:
-        """The data set's name, with a word where some of it is missing."""
-        return data_name(self.data)
-
-    @property
     def partial(self) -> bool:
         """Whether some of the data set is missing."""
         return is_partial(self.data)
@@ -168,11 +163,6 @@ class Signature:
     def runs(self) -> int:
         """Of how many runs the similarities are averaged."""
         return read_runs(self.sim)
-
-    @property
-    def galleries(self) -> tuple[int, int, int]:
-        """How many galleries were searched, and the sizes of the smallest and the largest."""
-        return read_galleries(self.gallery)
 
 
 KEYS = tuple(field.name for field in fields(Signature))

@@ -373,8 +373,8 @@ def test_features_of_others_leave_words_alone(workspace: Chain, tmp_path: Path) 
     feats = toy.ok("extract", data.artifact.path, "--from", source, workspace=workspace.root).made
     toy.ok("train", feats.path, "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=workspace.root)
     service = Service(open_searcher(Inputs(Workspace(workspace.root)), SearchOptions(device="cpu")))
-    assert service.about()["pictures"] is False
-    assert len(asyncio.run(service.text("rojo", 3, "es"))["hits"]) == 3
+    assert service.pictures is False
+    assert len(asyncio.run(service.text("rojo", "es", 3))["hits"]) == 3
     with pytest.raises(HTTPException) as refusal:
         asyncio.run(service.picture(picture(), 3))
     assert refusal.value.status_code == 501 and str(tmp_path) not in refusal.value.detail

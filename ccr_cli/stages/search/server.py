@@ -98,7 +98,7 @@ class Service:
             warn(f"search with pictures is off: {error.message}")
             self.pictures = False
 
-    def about(self) -> dict[str, Any]:
+    async def about(self) -> dict[str, Any]:
         """Facts for the page: the data, the run, what is searched."""
         searcher = self._searcher
         return {
@@ -111,15 +111,15 @@ class Service:
             "pictures": self.pictures,
         }
 
-    async def text(self, query: str, top: int, lang: str | None) -> dict[str, Any]:
+    async def text(self, q: Words, lang: str | None = None, top: Top = 10) -> dict[str, Any]:
         """Searches with words."""
-        if not query.strip():
+        if not q.strip():
             raise HTTPException(400, "the query is empty")
         if lang is not None and lang not in self._searcher.langs:
             raise HTTPException(400, f"languages: {', '.join(self._searcher.langs)}")
 
         def search() -> dict[str, Any]:
-            return self._facts(next(self._searcher.texts([query], top)))
+            return {"query": q, **self._facts(next(self._searcher.texts([q], top)))}
 
         return await asyncio.wrap_future(self._search_pool.submit(search))
 
@@ -134,14 +134,15 @@ class Service:
 
         return await asyncio.wrap_future(self._search_pool.submit(search))
 
-    async def media(self, item: str, large: bool) -> tuple[str, bytes]:
-        """Format and bytes of a reduced copy of an item's picture; never the file itself."""
+    async def media(self, item: str, large: bool = False) -> Response:
+        """A reduced copy of an item's picture; never the file itself."""
         path = self._searcher.image(item)
         work = path and self._media_pool.submit(self._small, path, SIDES[large])
         copy = await asyncio.wrap_future(work) if work else None
         if copy is None:
             raise HTTPException(404, "there is no such picture")
-        return copy
+        kind, data = copy
+        return Response(data, media_type=f"image/{kind}", headers={"cache-control": "private, max-age=600"})
 
     @staticmethod
     def _thumbnail(path: Path, side: int) -> tuple[str, bytes] | None:
@@ -186,6 +187,9 @@ def open_picture(body: bytes) -> Image.Image:
 def application(service: Service, rules: AccessRules) -> Guard:
     """The ASGI application: page, search, media."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.get("/about")(service.about)
+    app.get("/search")(service.text)
+    app.get("/media")(service.media)
     page = HTMLResponse(search_page.page(), headers={"content-security-policy": search_page.POLICY})
 
     @app.get("/")
@@ -196,24 +200,11 @@ def application(service: Service, rules: AccessRules) -> Guard:
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/about")
-    async def about() -> dict[str, Any]:
-        return service.about()
-
-    @app.get("/search")
-    async def by_words(q: Words, lang: str | None = None, top: Top = 10) -> dict[str, Any]:
-        return {"query": q, **await service.text(q, top, lang)}
-
     @app.post("/search")
     async def by_picture(request: Request, top: Top = 10) -> dict[str, Any]:
         if not request.headers.get("content-type", "").startswith("image/"):
             raise HTTPException(415, "the body must be a picture with content-type image/...")
         return await service.picture(await request.body(), top)
-
-    @app.get("/media")
-    async def media(item: str, large: bool = False) -> Response:
-        kind, data = await service.media(item, large)
-        return Response(data, media_type=f"image/{kind}", headers={"cache-control": "private, max-age=600"})
 
     @app.exception_handler(AnyHTTPException)
     async def http_error(request: Request, error: AnyHTTPException) -> JSONResponse:

@@ -207,8 +207,8 @@ def test_an_encoder_of_clips_is_not_asked_for_pictures(tmp_path: Path) -> None:
     still = io.BytesIO()
     toy.draw("red-ring").save(still, "png")
     service = Service(open_searcher(Inputs(Workspace(root)), SearchOptions(device="cpu")))
-    assert service.about()["pictures"] is False
+    assert service.pictures is False
     with pytest.raises(HTTPException) as refusal:
         asyncio.run(service.picture(still.getvalue(), 3))
     assert refusal.value.status_code == 501
-    assert len(asyncio.run(service.text("rojo", 3, "es"))["hits"]) == 3
+    assert len(asyncio.run(service.text("rojo", "es", 3))["hits"]) == 3
