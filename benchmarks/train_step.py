@@ -49,14 +49,14 @@ from ccr_cli.data.tokens import HFTokenizer, Tokens
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import infonce as method_module
 from ccr_cli.methods.base import Method
-from ccr_cli.nets import length_groups
+from ccr_cli.nets import text_transformer
 from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.nets.text import TransformerTextEncoder
 
 VARIANTS = ("ours", "plain", "encoder", "groups")
 BUNDLED = Path(__file__).resolve().parents[1] / "data_manifests" / "noto-emoji" / "captions.tsv"
 FEATURE = 512
-OVERHEAD = length_groups.OVERHEAD_CPU
+OVERHEAD = text_transformer.OVERHEAD_CPU
 PIECES = 8000
 """So that a word has 1.2 pieces or so, as with a vocabulary that serves a hundred languages."""
 
@@ -190,7 +190,7 @@ class Job:
     def timed(self, variant: str, size: int | None = None) -> dict[str, float]:
         """Runs a variant on the batch that was drawn."""
         self.encoder.packs = variant != "groups"
-        length_groups.OVERHEAD_CPU = length_groups.OVERHEAD_CUDA = 0  # so that no two lengths share a group
+        text_transformer.OVERHEAD_CPU = text_transformer.OVERHEAD_CUDA = 0  # so that no two lengths share a group
         run: Callable[[], None]
         if variant in ("encoder", "groups"):
             texts = self.texts()
@@ -242,7 +242,7 @@ class Job:
         grouped = 0
         for batch in batches:
             together = np.concatenate(batch)
-            parts = length_groups.groups(together, OVERHEAD)
+            parts = text_transformer.length_groups(together, OVERHEAD)
             grouped += sum(len(part) * int(together[part].max()) for part in parts)
         return {
             "plain": round(1 - real / plain, 3),

@@ -14,7 +14,7 @@ def language_cross_entropy(source_logit_B: Tensor, target_logit_B: Tensor) -> Te
 
     As printed, eq. (11) is the discriminator's log-likelihood, and the minus before it in eq. (12) makes everything
     that is trained, the encoder too, help the discriminator. Here it is the discriminator's cross-entropy: the
-    discriminator minimises it, the encoder maximises it (``nets.reversal``). 2 log 2 is chance.
+    discriminator minimises it, the encoder maximises it (``nets.heads``). 2 log 2 is chance.
 
     Args:
         source_logit_B: logits of F, "this is the source language", for source captions.

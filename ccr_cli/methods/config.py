@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ccr_cli import registry
-from ccr_cli.nets.text_pooling import TextPooling
+from ccr_cli.nets.ragged import TextPooling
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
 Need = Literal["frames", "media", "back", "labels"]

@@ -20,8 +20,8 @@ from ccr_cli.losses.mutual_information import conditional_bound, jensen_shannon,
 from ccr_cli.losses.soft_margin import align, soft_alignment, soft_targets
 from ccr_cli.methods import base
 from ccr_cli.nets.disentangle import Discriminator, Head
+from ccr_cli.nets.heads import reverse_gradient
 from ccr_cli.nets.plain import Plain
-from ccr_cli.nets.reversal import reverse_gradient
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,9 @@ from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.losses.triplet import triplet
 from ccr_cli.methods import base
 from ccr_cli.nets.attention import Residual, SequenceEncoder
-from ccr_cli.nets.heads import Projection
+from ccr_cli.nets.heads import Projection, reverse_gradient
 from ccr_cli.nets.plain import Block, Plain, Unit
 from ccr_cli.nets.ragged import masked_mean, pad_rows
-from ccr_cli.nets.reversal import reverse_gradient
 
 DISCRIMINATOR_HIDDEN = 256
 """Hidden units of the language discriminator."""

@@ -23,9 +23,8 @@ class Confidence(nn.Module):
     """
 
     def __init__(self) -> None:
-        """Makes the three coefficients: of the similarity, of the lead, and the constant."""
         super().__init__()
-        self.coefficients = nn.Buffer(torch.zeros(3, dtype=torch.float64))
+        self.coefficients = nn.Buffer(torch.zeros(3, dtype=torch.float64))  # of similarity, lead, and the constant
 
     def forward(self, top_QK: Tensor) -> Tensor:
         """Returns the probability (Q,), from similarities in descending order; a lone item leads over -1."""
@@ -34,9 +33,7 @@ class Confidence(nn.Module):
     def fit(self, top_QK: Tensor, right_Q: Tensor) -> None:
         """Fits the coefficients by logistic regression; where all queries agree they stay unchanged.
 
-        Args:
-            top_QK: Similarities of the most similar items, descending, K >= 1.
-            right_Q: Whether the first is right.
+        `top_QK` are similarities of the most similar items, descending, K >= 1; `right_Q` whether the first is right.
         """
         y_Q = right_Q.cpu().numpy()
         if len(np.unique(y_Q)) < 2:

@@ -27,16 +27,15 @@ class Head(nn.Module):
     """
 
     def __init__(self, in_dim: int, out_dim: int, hidden: int, layers: int = 3) -> None:
-        """Make the layers; one is a linear map."""
         super().__init__()
         self.layers = _perceptron([in_dim, *[hidden] * (layers - 1), out_dim])
 
     def forward(self, x_BD: Tensor) -> Tensor:
-        """Return unit vectors (B, out_dim)."""
+        """Returns unit vectors (B, out_dim)."""
         return normalize(self.layers(_evened(x_BD)), dim=-1)
 
     def plain(self) -> tuple[nn.Module, ...]:
-        """Return plain layers that do the same for unit vectors, which `_evened` all divides by one number."""
+        """Returns plain layers that do the same for unit vectors, which `_evened` all divides by one number."""
         first, *rest = self.layers
         assert isinstance(first, nn.Linear)
         evened = copy.deepcopy(first).requires_grad_(False)
@@ -47,25 +46,20 @@ class Head(nn.Module):
 class Discriminator(nn.Module):
     """Scores whether two vectors belong together, f of DisNCL eq. (9) and (12); sigmoid(score) is its probability.
 
-    It computes in float32 under autocast too: half precision would round its sure answers to certainty.
+    It computes in float32 under autocast too: half precision would round its sure answers to certainty. The first layer
+    reads the two vectors side by side.
     """
 
     def __init__(self, left_dim: int, right_dim: int, hidden: int) -> None:
-        """Make the layers; the first one reads the two vectors side by side."""
         super().__init__()
         self.left, self.right = nn.Linear(left_dim, hidden), nn.Linear(right_dim, hidden, bias=False)
         self.rest = nn.Sequential(nn.LeakyReLU(SLOPE), _perceptron([hidden, hidden, 1]))
 
     def forward(self, left_BD: Tensor, right_BD: Tensor, stranger_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Score each left vector with the right one of its row, and with that of another row.
+        """Scores each left vector with the right one of its row, and with that of another row.
 
-        Args:
-            left_BD: first vectors, shape (B, D).
-            right_BD: second vectors, shape (B, D).
-            stranger_B: for each row the number of the other one, shape (B,).
-
-        Returns:
-            Logits (B,) of the pairs that occur together, and of those put together.
+        `stranger_B` are the numbers of the other rows. Returns logits (B,) of the pairs that occur together, and of
+        those put together.
         """
         with torch.autocast(left_BD.device.type, enabled=False):
             left_BH = self.left(_evened(left_BD.to(self.left.weight.dtype)))

@@ -5,9 +5,8 @@ Shape suffixes: B rows, V visual items, N rows of all of them, D dimension.
 
 from __future__ import annotations
 
-import torch
-from torch import nn
-from torch.nn import functional
+from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.plain import Plain, Pool, Unit
@@ -21,7 +20,14 @@ class DualEncoder(nn.Module):
     """A visual head on features, and one text encoder for every language.
 
     With a `tower` the inputs are pictures instead of features. Normalisation to unit length happens here and nowhere
-    else.
+    else. Visual item v has the rows from offsets[v] to offsets[v + 1].
+
+    Args:
+        visual_head: from the features' dimension to D.
+        text_encoder: shared by all languages.
+        text_head: from the text encoder's dimension to D; None when the encoder's is D already.
+        text_dropout: share of the text vectors' units that training switches off.
+        pooling: makes one vector of an item's rows behind the head; None: their mean goes through the head.
     """
 
     tower: VisualTower | None
@@ -34,53 +40,44 @@ class DualEncoder(nn.Module):
         text_dropout: float = 0.0,
         pooling: Pooling | None = None,
     ) -> None:
-        """Put the parts together.
-
-        Args:
-            visual_head: from the features' dimension to D.
-            text_encoder: shared by all languages.
-            text_head: from the text encoder's dimension to D; None when the encoder's is D already.
-            text_dropout: share of the text vectors' units that training switches off.
-            pooling: makes one vector of an item's rows behind the head; None: their mean goes through the head.
-        """
         super().__init__()
         assert (text_head or text_encoder).dim == visual_head.dim, "the two sides differ in dimension"
         self.visual_head, self.text_encoder, self.text_head = visual_head, text_encoder, text_head
         self.text_dropout, self.pooling = nn.Dropout(text_dropout), pooling
         self.dim, self.tower = visual_head.dim, None
 
-    def embed_visual(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> torch.Tensor:
-        """Return unit vectors (V, D) of visual items; v has the rows from offsets[v] to offsets[v + 1]."""
-        return functional.normalize(self.pool_visual(rows_ND, offsets_V1), dim=-1)
+    def embed_visual(self, rows_ND: Tensor, offsets_V1: Tensor) -> Tensor:
+        """Returns unit vectors (V, D) of visual items."""
+        return normalize(self.pool_visual(rows_ND, offsets_V1), dim=-1)
 
-    def see(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return features (N, D) and where those of each item begin; without a tower these are the inputs.
+    def see(self, rows_ND: Tensor, offsets_V1: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns features (N, D) and where those of each item begin; without a tower these are the inputs.
 
         With one the rows are pictures (N, 3, H, W), each of which gives a feature, or one for each of its patches.
         """
         if self.tower is None:
             return rows_ND, offsets_V1
-        output: torch.Tensor = self.tower(rows_ND)
+        output: Tensor = self.tower(rows_ND)
         return (output, offsets_V1) if output.ndim == 2 else (output.flatten(0, 1), offsets_V1 * output.shape[1])
 
-    def pool_visual(self, rows_ND: torch.Tensor, offsets_V1: torch.Tensor) -> torch.Tensor:
-        """Return the same before they are normalised."""
+    def pool_visual(self, rows_ND: Tensor, offsets_V1: Tensor) -> Tensor:
+        """Returns the same vectors before they are normalised."""
         rows_ND, offsets_V1 = self.see(rows_ND, offsets_V1)
         if self.pooling is None:
-            out_VD: torch.Tensor = self.visual_head(mean_rows(rows_ND, offsets_V1))
+            out_VD: Tensor = self.visual_head(mean_rows(rows_ND, offsets_V1))
         else:
             out_VD = self.pooling(self.visual_head(rows_ND), offsets_V1)
         return out_VD
 
-    def embed_text(self, texts: Texts) -> torch.Tensor:
-        """Return unit vectors (B, D) of texts."""
+    def embed_text(self, texts: Texts) -> Tensor:
+        """Returns unit vectors (B, D) of texts."""
         out_BD = self.text_encoder(texts)
         if self.text_head is not None:
             out_BD = self.text_head(out_BD)
-        return functional.normalize(self.text_dropout(out_BD), dim=-1)
+        return normalize(self.text_dropout(out_BD), dim=-1)
 
     def plain(self) -> Plain:
-        """Return the same model, as it retrieves, as plain layers."""
+        """Returns the same model, as it retrieves, as plain layers."""
         text = () if self.text_head is None else tuple(self.text_head.layers)
         head = tuple(self.visual_head.layers)
         visual = (Pool(), *head, Unit()) if self.pooling is None else (*head, self.pooling, Unit())

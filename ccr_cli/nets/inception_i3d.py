@@ -111,14 +111,9 @@ class Mixed(nn.Module):
 
 
 class InceptionI3d(nn.Module):
-    """The network; it is made to be used frozen, `.eval().requires_grad_(False)`."""
+    """The network of K = `classes`; it is made to be used frozen, `.eval().requires_grad_(False)`."""
 
     def __init__(self, classes: int = 400) -> None:
-        """Makes the layers, with torch's own initial weights.
-
-        Args:
-            classes: K.
-        """
         super().__init__()
         self.Conv3d_1a_7x7 = ConvUnit(3, 64, 7, 2)
         self.Conv3d_2b_1x1 = ConvUnit(64, 64)
@@ -131,13 +126,9 @@ class InceptionI3d(nn.Module):
         self.logits = ConvUnit(width, classes, last=True)
 
     def forward(self, clip_BCTHW: Tensor) -> Tensor:
-        """Features of whole clips.
+        """Features (B, D) float32 of whole clips, not normalised.
 
-        Args:
-            clip_BCTHW: RGB in [-1, 1], published for 224 x 224; any number of frames and any size work.
-
-        Returns:
-            (B, D) float32, not normalised.
+        Clips are RGB in [-1, 1], published for 224 x 224; any number of frames and any size work.
         """
         return self.pool(self.segments(clip_BCTHW))
 
@@ -200,8 +191,7 @@ def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
         The network, frozen, in float32.
 
     Raises:
-        ArtifactError: If they are not those of the network; the message lists what is missing, unknown or of another
-            shape.
+        ArtifactError: If they are not those of the network.
     """
     loaded = {usual_name(name): tensor for name, tensor in state.items() if not name.endswith(".num_batches_tracked")}
     last = loaded.get("logits.conv3d.weight")
@@ -220,7 +210,12 @@ def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
         ],
     }
     if any(wrong.values()):
-        parts = [f"{len(names)} {kind}: {_first(names)}" for kind, names in wrong.items() if names]
+        parts = [
+            f"{len(names)} {kind}: {', '.join(names[:_SHOWN])}"
+            + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+            for kind, names in wrong.items()
+            if names
+        ]
         raise ArtifactError(
             f"{source} holds no weights of Inception-I3D on RGB: {'; '.join(parts)}",
             hint="expected: rgb_imagenet.pt with Conv3d_1a_7x7.conv3d.weight ... logits.conv3d.bias",
@@ -229,8 +224,3 @@ def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
     counts = {name: torch.zeros_like(t) for name, t in network.state_dict().items() if name not in expected}
     network.load_state_dict({**{name: loaded[name].float() for name in expected}, **counts})
     return network.eval().requires_grad_(False)
-
-
-def _first(names: list[str]) -> str:
-    rest = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

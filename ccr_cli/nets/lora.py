@@ -23,7 +23,7 @@ class Lora:
     """The lowest layer that has some."""
 
     def config(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Returns it as JSON values."""
         return {**asdict(self), "targets": list(self.targets)}
 
 
@@ -47,7 +47,7 @@ def targets_of(model: Any) -> tuple[str, ...]:
 
 
 def add_lora(model: Any, lora: Lora) -> None:
-    """Put adapters into a model, which change nothing at first, and freeze all other weights.
+    """Puts adapters into a model, which change nothing at first, and freezes all other weights.
 
     Raises:
         UnavailableError: peft is not installed.
@@ -62,7 +62,7 @@ def add_lora(model: Any, lora: Lora) -> None:
 
 
 def merge_lora(model: nn.Module) -> None:
-    """Merge the adapters into the weights, and remove them."""
+    """Merges the adapters into the weights, and removes them."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     for name, part in list(model.named_modules()):

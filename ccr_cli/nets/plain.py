@@ -15,30 +15,25 @@ from torch.nn.functional import layer_norm, normalize, scaled_dot_product_attent
 
 from ccr_cli.nets.attention import SequenceEncoder, positions
 from ccr_cli.nets.pooling import RANK_TEMPERATURE, FrameTransformer, GeneralizedPooling
-from ccr_cli.nets.ragged import masked_mean
+from ccr_cli.nets.ragged import TextPooling, masked_mean, pool_tokens
 from ccr_cli.nets.text import TextEncoder, TransformerTextEncoder
-from ccr_cli.nets.text_pooling import TextPooling, pool_tokens
 
 
 class Pool(nn.Module):
     """One vector of many rows: of a text's tokens (of its n-grams, in the n-gram encoder), or of frames."""
 
     def __init__(self, how: TextPooling = "mean") -> None:
-        """Names the pooling."""
         super().__init__()
         self.how: TextPooling = how
 
 
 class Block(nn.Module):
-    """One vector of many rows by a Transformer block."""
+    """One vector of many rows by a Transformer block, `encoder`, with the map behind it.
+
+    With `keeps_lone_row` a single row is left as it is: neither block nor map sees it.
+    """
 
     def __init__(self, encoder: SequenceEncoder, keeps_lone_row: bool) -> None:
-        """Wraps the block.
-
-        Args:
-            encoder: The block with the map behind it.
-            keeps_lone_row: A single row is left as it is: neither block nor map sees it.
-        """
         super().__init__()
         self.encoder, self.keeps_lone_row = encoder, keeps_lone_row
 
@@ -116,7 +111,6 @@ def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[s
             case nn.Linear():
                 step |= {"weight": f"{name}.weight", "bias": f"{name}.bias"}
                 step |= {"in": layer.in_features, "out": layer.out_features}
-                tensors |= {f"{name}.{part}": tensor for part, tensor in layer.state_dict().items()}
             case nn.LayerNorm():
                 assert not layer.elementwise_affine, "no layer of ccr has weights there"
                 step["eps"] = layer.eps
@@ -127,13 +121,16 @@ def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[s
             case FrameTransformer():
                 step |= {"tensors": f"{name}.", "layers": len(layer.blocks), "heads": layer.heads}
                 step["position_scale"] = layer.position_scale.item()
-                tensors |= {f"{name}.{part}": tensor for part, tensor in layer.state_dict().items()}
             case GeneralizedPooling():
                 step |= {"tensors": f"{name}.", "temperature": RANK_TEMPERATURE}
-                tensors |= {f"{name}.{part}": tensor for part, tensor in layer.state_dict().items()}
             case Block():
-                step |= _block(layer, name)
-                tensors |= {f"{name}.{part}": tensor for part, tensor in _block_tensors(layer.encoder).items()}
+                encoder = layer.encoder
+                step |= {"tensors": f"{name}.", "heads": encoder.block.heads}
+                step |= {"position_scale": encoder.position_scale.item()}
+                step |= {"lone_row": "kept" if layer.keeps_lone_row else "as any other"}
+                step |= {"in": encoder.linear.in_features, "out": encoder.linear.out_features}
+        state = _block_tensors(layer.encoder) if isinstance(layer, Block) else layer.state_dict()
+        tensors |= {f"{name}.{part}": tensor for part, tensor in state.items()}
         steps.append({**step, "does": WORDS[step["layer"]]})
     return steps, {name: tensor.detach().cpu().float().contiguous() for name, tensor in tensors.items()}
 
@@ -149,18 +146,6 @@ _KINDS: dict[type[nn.Module], str] = {
     nn.LeakyReLU: "leaky_relu",
     nn.GELU: "gelu",
 }
-
-
-def _block(layer: Block, name: str) -> dict[str, Any]:
-    encoder = layer.encoder
-    return {
-        "tensors": f"{name}.",
-        "heads": encoder.block.heads,
-        "position_scale": encoder.position_scale.item(),
-        "lone_row": "kept" if layer.keeps_lone_row else "as any other",
-        "in": encoder.linear.in_features,
-        "out": encoder.linear.out_features,
-    }
 
 
 def _block_tensors(encoder: SequenceEncoder) -> dict[str, Tensor]:
@@ -188,10 +173,9 @@ def _over_padding(encoder: SequenceEncoder, x_BLD: Tensor, mask_BL: Tensor) -> T
 
 
 class PlainText(nn.Module):
-    """A transformers model and the layers behind it as one module, from padded ids to vectors."""
+    """The text side of a dual encoder whose text encoder is a transformers model, from padded ids to vectors."""
 
     def __init__(self, plain: Plain) -> None:
-        """Takes the text side of a dual encoder whose text encoder is a transformers model."""
         super().__init__()
         assert isinstance(plain.text_encoder, TransformerTextEncoder), "no other has padded ids"
         self.model = plain.text_encoder.model

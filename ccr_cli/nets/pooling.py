@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ccr_cli.nets.attention import POSITION_SCALE, Ragged, TransformerBlock, placed, positions
-from ccr_cli.nets.ragged import pad_rows
+from ccr_cli.nets.attention import POSITION_SCALE, TransformerBlock, placed, positions
+from ccr_cli.nets.ragged import Places, pad_rows
 
 RANK_DIM = 32
 """Of the ranks' positions in GPO, and of either direction of its GRU: the published ones."""
@@ -23,14 +23,12 @@ RANK_TEMPERATURE = 0.1
 
 
 class Pooling(nn.Module, ABC):
-    """Turns the concatenated rows of items into one vector per item, not normalised."""
+    """Turns the concatenated rows of items into one vector per item, not normalised.
+
+    `drop` is the greatest share of an item's rows that training leaves out, see `thinned`.
+    """
 
     def __init__(self, drop: float = 0.0) -> None:
-        """Sets how rows are left out in training.
-
-        Args:
-            drop: Greatest share: see `thinned`.
-        """
         super().__init__()
         self.drop = drop
 
@@ -53,26 +51,18 @@ class FrameTransformer(Pooling):
     """
 
     def __init__(self, dim: int, layers: int, heads: int, drop: float = 0.0, dropout: float = 0.1) -> None:
-        """Makes the blocks.
-
-        Args:
-            dim: Length of a row.
-            layers: Number of blocks.
-            heads: Heads of the attention; they divide `dim`.
-            drop: Greatest share of an item's rows that training leaves out.
-            dropout: Dropout in the blocks.
-        """
         super().__init__(drop)
         self.heads, self.position_scale = heads, nn.Parameter(torch.tensor(POSITION_SCALE))
         self.blocks = nn.ModuleList(TransformerBlock(dim, heads, dropout) for _ in range(layers))
 
     def pooled(self, x_VFD: Tensor, mask_VF: Tensor) -> Tensor:
         """Returns (V, D)."""
-        rows = Ragged.of(x_VFD, mask_VF)
-        read = placed(rows, self.position_scale)
+        places = Places.of_mask(mask_VF)
+        rows_ND = places.taken(x_VFD)
+        read_ND = placed(rows_ND, places, self.position_scale)
         for block in self.blocks:
-            read = block(read)
-        return rows.having(rows.x_WD + read.x_WD).mean()
+            read_ND = block(read_ND, places)
+        return places.mean(rows_ND + read_ND)
 
 
 class GeneralizedPooling(Pooling):
@@ -83,11 +73,6 @@ class GeneralizedPooling(Pooling):
     """
 
     def __init__(self, drop: float = 0.0) -> None:
-        """Makes the layers that compute the weights.
-
-        Args:
-            drop: Greatest share of an item's rows that training leaves out.
-        """
         super().__init__(drop)
         self.gru = nn.GRU(RANK_DIM, RANK_DIM, batch_first=True, bidirectional=True)
         self.linear = nn.Linear(RANK_DIM, 1, bias=False)

@@ -1,4 +1,4 @@
-"""Ragged rows (tokens of texts, frames of videos) as padded blocks, and their means.
+"""Ragged rows (tokens of texts, frames of videos) as padded blocks, and one vector of each text's or item's rows.
 
 Shape suffixes: B texts or items, N rows of all of them, L longest, D dimension.
 """
@@ -6,11 +6,13 @@ Shape suffixes: B texts or items, N rows of all of them, L longest, D dimension.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
+
+TextPooling = Literal["mean", "cls", "max", "last", "own"]
 
 
 class Texts(Protocol):
@@ -39,25 +41,27 @@ class Places:
 
     at_N: Tensor
     """Place of each row in the flattened block, B * L."""
-    place_N: Tensor
-    """Place of each row in its text or item."""
     mask_BL: Tensor
     """True where there is a row."""
 
     @classmethod
     def of(cls, offsets_B1: Tensor, count: int, longest: int) -> Places:
-        """Finds them.
-
-        Args:
-            offsets_B1: int64, B + 1 values from 0 to N; b has the rows from offsets[b] to offsets[b + 1].
-            count: N.
-            longest: L.
-        """
+        """Finds the places of N = `count` rows, of which b has those from offsets[b] to offsets[b + 1]."""
         device, lengths_B = offsets_B1.device, offsets_B1.diff()
         owner_N = torch.repeat_interleave(torch.arange(len(lengths_B), device=device), lengths_B, output_size=count)
         place_N = torch.arange(count, device=device) - offsets_B1.index_select(0, owner_N)
         mask_BL = torch.arange(longest, device=device) < lengths_B.unsqueeze(1)
-        return cls(owner_N * longest + place_N, place_N, mask_BL)
+        return cls(owner_N * longest + place_N, mask_BL)
+
+    @classmethod
+    def of_mask(cls, mask_BL: Tensor) -> Places:
+        """Finds the places that a mask has."""
+        return cls(mask_BL.flatten().nonzero().squeeze(1), mask_BL)
+
+    @property
+    def place_N(self) -> Tensor:
+        """Place of each row in its text or item."""
+        return self.at_N % self.mask_BL.shape[1]
 
     def padded(self, rows_N: Tensor, fill: float = 0) -> Tensor:
         """The block (B, L, ...) of rows (N, ...)."""
@@ -68,12 +72,16 @@ class Places:
         """The rows (N, ...) of a block (B, L, ...)."""
         return block_BL.flatten(0, 1).index_select(0, self.at_N)
 
+    def mean(self, rows_ND: Tensor) -> Tensor:
+        """Mean row of each text or item, (B, D)."""
+        return masked_mean(self.padded(rows_ND), self.mask_BL)
+
 
 def pad_rows(rows_N: Tensor, offsets_B1: Tensor, fill: float = 0, longest: int | None = None) -> tuple[Tensor, Tensor]:
-    """Pads ragged rows on the right.
+    """Pads ragged rows, ids (N,) or vectors (N, D), on the right.
 
     Args:
-        rows_N: The rows of all, one after the other: ids (N,) or vectors (N, D).
+        rows_N: The rows of all, one after the other.
         offsets_B1: int64, B + 1 values from 0 to N; b has the rows from offsets[b] to offsets[b + 1].
         fill: What the padding holds.
         longest: L, where it is known on the host; else the device is waited for.
@@ -99,3 +107,21 @@ def mean_rows(rows_ND: Tensor, offsets_B1: Tensor) -> Tensor:
         return rows_ND
     row_N = torch.arange(len(rows_ND), device=offsets_B1.device)
     return embedding_bag(row_N, rows_ND, offsets_B1, mode="mean", include_last_offset=True)
+
+
+def pool_tokens(x_BLD: Tensor, mask_BL: Tensor, how: TextPooling) -> Tensor:
+    """One vector (B, D) of the tokens of a text, padded on the right; padding plays no part.
+
+    `mean`, `cls` (the first), `max` (of each dimension) or `last`; `own` is the model's affair.
+    """
+    match how:
+        case "mean":
+            return masked_mean(x_BLD, mask_BL)
+        case "cls":
+            return x_BLD[:, 0]
+        case "max":
+            return x_BLD.masked_fill(~mask_BL.unsqueeze(2), -float("inf")).amax(1)
+        case "last":
+            at_B11 = (mask_BL.sum(1) - 1).clamp(min=0)[:, None, None]
+            return x_BLD.gather(1, at_B11.expand(-1, 1, x_BLD.shape[2])).squeeze(1)
+    raise ValueError(f"{how} is no pooling of tokens")

@@ -21,11 +21,7 @@ class RowAdam(torch.optim.SparseAdam):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Moves the rows that have a gradient.
-
-        Args:
-            closure: Not offered.
-        """
+        """Moves the rows that have a gradient."""
         assert closure is None
         for group in self.param_groups:
             for weight in group["params"]:

@@ -15,8 +15,7 @@ from torch import nn
 from ccr_cli import hub
 from ccr_cli.errors import UnavailableError
 from ccr_cli.nets.lora import Lora, targets_of
-from ccr_cli.nets.ragged import Texts, pad_rows
-from ccr_cli.nets.text_pooling import TextPooling
+from ccr_cli.nets.ragged import TextPooling, Texts, pad_rows
 from ccr_cli.nets.text_transformer import TransformerTextEncoder as TransformerTextEncoder
 from ccr_cli.transformers_loading import transformers_loading
 
@@ -24,20 +23,12 @@ from ccr_cli.transformers_loading import transformers_loading
 class NgramTextEncoder(nn.Module):
     """The mean of a text's hashed n-gram embeddings (fastText), shared by all languages.
 
-    Only the rows of a batch's own ids get a gradient; with ``sparse`` it is a sparse tensor, which a dense
-    optimiser refuses: see ``nets.groups.parameter_groups``.
+    Only the rows of a batch's own ids get a gradient; with ``sparse`` it is a sparse tensor, which a dense optimiser
+    refuses. ``scale`` is the standard deviation of the initial values: vectors are compared by angle, so it sets how
+    far one optimiser step of a certain size turns them.
     """
 
     def __init__(self, buckets: int, dim: int, scale: float = 0.1, sparse: bool = True) -> None:
-        """Make the table of embeddings.
-
-        Args:
-            buckets: the tokenizer's ``vocab_size``.
-            dim: length of a vector.
-            scale: standard deviation of the initial values. Vectors are compared by angle, so it sets how far
-                one optimiser step of a certain size turns them.
-            sparse: keep the gradient sparse.
-        """
         super().__init__()
         self.dim = self.token_dim = dim
         self.buckets = buckets
@@ -45,46 +36,41 @@ class NgramTextEncoder(nn.Module):
         nn.init.normal_(self.bag.weight, std=scale)
 
     def forward(self, texts: Texts) -> torch.Tensor:
-        """Return (B, D), not normalised."""
+        """Returns (B, D), not normalised."""
         out_BD: torch.Tensor = self.bag(texts.ids_N, texts.offsets_B1)
         return out_BD
 
     def tokens(self, texts: Texts) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return one vector a token, the mean of its n-grams, padded: (B, L, D) and a mask (B, L)."""
+        """Returns one vector a token, the mean of its n-grams, padded: (B, L, D) and a mask (B, L)."""
         begins_W = texts.starts_N.nonzero().squeeze(1)
         token_WD = self.bag(texts.ids_N, torch.cat([begins_W, texts.offsets_B1[-1:]]))
         return pad_rows(token_WD, torch.searchsorted(begins_W, texts.offsets_B1))
 
     def config(self) -> dict[str, Any]:
-        """Return the settings for ``text_encoder_from_config``."""
+        """Returns the settings for ``text_encoder_from_config``."""
         return {"kind": "ngram", "buckets": self.buckets, "dim": self.dim, "sparse": self.bag.sparse}
 
 
 class GivenTextEncoder(nn.Module):
-    """Features that texts came with, looked up by number; they are saved with the model and never trained."""
+    """Features that texts came with, one row a text, looked up by number; saved with the model and never trained."""
 
     table_TD: torch.Tensor
 
     def __init__(self, table_TD: torch.Tensor) -> None:
-        """Keep the features.
-
-        Args:
-            table_TD: one row a text.
-        """
         super().__init__()
         self.register_buffer("table_TD", table_TD)
         self.dim = self.token_dim = int(table_TD.shape[1])
 
     def forward(self, texts: Texts) -> torch.Tensor:
-        """Return (B, D), not normalised; every text is one id."""
+        """Returns (B, D), not normalised; every text is one id."""
         return self.table_TD[texts.ids_N]
 
     def tokens(self, texts: Texts) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (B, 1, D) and a mask (B, 1): the feature of each text as its only token."""
+        """Returns (B, 1, D) and a mask (B, 1): the feature of each text as its only token."""
         return pad_rows(self.table_TD[texts.ids_N], texts.offsets_B1, longest=1)
 
     def config(self) -> dict[str, Any]:
-        """Return the settings for ``text_encoder_from_config`` (without the features)."""
+        """Returns the settings for ``text_encoder_from_config`` (without the features)."""
         return {"kind": "given", "texts": len(self.table_TD), "dim": self.dim}
 
 
@@ -102,12 +88,12 @@ def build_text_encoder(
     lora_rank: int = 0,
     lora_alpha: float = 0,
 ) -> NgramTextEncoder | TransformerTextEncoder:
-    """Make a text encoder by name.
+    """Makes a text encoder by name; the options are those of `methods.config.Config`.
 
     Args:
         name: ``ngram``, or a transformers model on this machine (folder or cached hub name).
-        buckets: size of the n-gram table (``ngram`` only).
-        dim: dimension of the n-gram vectors (``ngram`` only).
+        buckets: size of the n-gram table.
+        dim: dimension of the n-gram vectors.
         pretrained: load the model's weights; else only its architecture.
         frozen_layers: lowest layers of a transformers model that are not trained, embeddings with them; 0: none.
         pooling: what makes one vector of a transformers model's tokens.
@@ -150,7 +136,7 @@ def build_text_encoder(
 
 
 def text_encoder_from_config(config: dict[str, Any]) -> TextEncoder:
-    """Rebuild the module that ``config()`` describes, with fresh weights and without any file.
+    """Rebuilds the module that ``config()`` describes, with fresh weights and without any file.
 
     Raises:
         UnavailableError: transformers or peft is needed and not installed.

@@ -1,26 +1,45 @@
 """Text encoders of transformers: any model that reads tokens, of several towers the text's.
 
-Shape suffixes: B texts of a batch or group, N ids of the batch, L longest of them, D dimension.
+Texts pass a model without padding where its type allows that: every token goes through it as a text of its own, with
+its position as an input; only the attention pads texts to the longest one, and unpads them again. Linear maps are
+nearly all of a text encoder's computation, so padding there costs next to nothing, and the gradient of each weight is
+computed once per step. Other models get groups of texts of similar length, padded together.
+
+Shape suffixes: B texts of a batch or group, N ids of the batch, L longest of them, K distinct lengths, H heads, E
+dimension of a head, D dimension.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from ccr_cli.errors import UsageError
-from ccr_cli.nets import length_groups, packing
-from ccr_cli.nets.length_groups import Ints
 from ccr_cli.nets.lora import Lora, add_lora, layers_of, merge_lora
-from ccr_cli.nets.ragged import Places, Texts
-from ccr_cli.nets.text_pooling import TextPooling, pool_tokens
+from ccr_cli.nets.ragged import Places, TextPooling, Texts, pool_tokens
 
+Ints = npt.NDArray[np.int64]
+OVERHEAD_CPU = 24
+"""Cost of another group, in tokens: 17 in three layers of 768 with 30,000 pieces, more with a larger table."""
+OVERHEAD_CUDA = 4096
+"""The cost on a GPU, estimated: twelve layers are a thousand kernels, forward and back, 10 ms in which such a device
+computes some thousand tokens. So it makes few groups."""
+_FROM_ZERO = {
+    *("bert", "distilbert", "clip_text_model", "siglip_text_model", "siglip2_text_model", "chinese_clip_text_model"),
+}
+_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "altclip_text_model"}
+"""Models whose positions are an input, counted from 0 or behind the number of the padding. Those of T5 and its kin
+lie in the attention itself; other models are padded."""
+_CAUSAL = {"clip_text_model"}
 _T5 = {"t5", "mt5", "umt5"}
 """Models that may lack a decoder and say nothing of it, and that take a mask of (B, 1, L, L) as it is; from one of
 (B, L) transformers reads whether anything is padded, for which the device must be waited for."""
@@ -29,22 +48,19 @@ _T5 = {"t5", "mt5", "umt5"}
 class TransformerTextEncoder(nn.Module):
     """Any transformers encoder, with a pooling of its tokens.
 
-    Texts pass it without padding where their type of model allows that (`nets.packing`), else in groups of like
-    length (`nets.grouping`). Padding is neither attended to nor pooled, so a text's vector is the same alone and in
-    any batch. Of an encoder-decoder model the encoder is used, of a text-and-image model the text tower.
+    Padding is neither attended to nor pooled, so a text's vector is the same alone and in any batch. Of an
+    encoder-decoder model the encoder is used, of a text-and-image model the text tower.
+
+    Args:
+        model: The model; its ``config`` is read.
+        pooling: What makes one vector of a text's tokens; `own`: what the model itself gives for a text.
+        pad_id: What it is padded with; by default what its configuration says.
+
+    Raises:
+        UsageError: It gives no vector of a text by itself.
     """
 
     def __init__(self, model: nn.Module, pooling: TextPooling = "mean", pad_id: int | None = None) -> None:
-        """Wrap a transformers model (its ``config`` is read).
-
-        Args:
-            model: The model.
-            pooling: What makes one vector of a text's tokens; `own`: what the model itself gives for a text.
-            pad_id: What it is padded with; by default what its configuration says.
-
-        Raises:
-            UsageError: It gives no vector of a text by itself.
-        """
         super().__init__()
         config: Any = model.config
         self.pooling: TextPooling = pooling
@@ -60,7 +76,7 @@ class TransformerTextEncoder(nn.Module):
         self._configured_pad, self.pad_id = pad_id, next((int(p) for p in (pad_id, own_pad) if p is not None), 0)
         self._config: dict[str, Any] = config.to_dict()
         kind = str(text_config.model_type)
-        self.packs = pooling != "own" and packing.packs(kind)
+        self.packs = pooling != "own" and kind in _FROM_ZERO | _AFTER_PADDING
         self._width: int | None = None
         """The length to pad texts to if the model reads padding as text: SigLIP's own pooling takes the last place."""
         if pooling == "own" and kind.startswith("siglip"):
@@ -90,22 +106,20 @@ class TransformerTextEncoder(nn.Module):
         return None
 
     def forward(self, texts: Texts) -> Tensor:
-        """Return (B, D), not normalised."""
+        """Returns (B, D), not normalised."""
         if self.packs:
             return pool_tokens(*self.tokens(texts), self.pooling)
-        parts = []
-        groups = self._groups(texts)
+        groups, parts, own = self._groups(texts), [], self.pooling == "own"
         for rows in groups:
             output, mask_BL = self._padded(texts, rows)
-            own = self.pooling == "own"
             parts.append(self._own(output) if own else pool_tokens(output.last_hidden_state, mask_BL, self.pooling))
         return _in_order(parts, groups)
 
     def tokens(self, texts: Texts) -> tuple[Tensor, Tensor]:
-        """Return one vector a token, padded: (B, L, D) and a mask (B, L); every id is a token."""
+        """Returns one vector a token, padded: (B, L, D) and a mask (B, L); every id is a token."""
         places = Places.of(texts.offsets_B1, len(texts.ids_N), int(texts.lengths_B.max()))
         if self.packs:
-            return places.padded(packing.run(self.model, texts.ids_N, places)), places.mask_BL
+            return places.padded(self._packed(texts.ids_N, places)), places.mask_BL
         groups, parts = self._groups(texts), []
         for rows in groups:
             state_BLD = self._padded(texts, rows)[0].last_hidden_state
@@ -116,9 +130,16 @@ class TransformerTextEncoder(nn.Module):
         lengths_B = texts.lengths_B.numpy()
         if self._width is not None:
             return [np.arange(len(lengths_B))]
-        return length_groups.groups(
-            lengths_B, length_groups.OVERHEAD_CUDA if texts.ids_N.is_cuda else length_groups.OVERHEAD_CPU
-        )
+        return length_groups(lengths_B, OVERHEAD_CUDA if texts.ids_N.is_cuda else OVERHEAD_CPU)
+
+    def _packed(self, ids_N: Tensor, places: Places) -> Tensor:
+        """The last layer's state (N, D) of each token, without padding."""
+        config = self.model.config
+        first = config.pad_token_id + 1 if config.model_type in _AFTER_PADDING else 0
+        with _packed_attention(config, places):
+            output = self.model(input_ids=ids_N.unsqueeze(1), position_ids=(places.place_N + first).unsqueeze(1))
+        state_ND: Tensor = output.last_hidden_state.squeeze(1)
+        return state_ND
 
     def _padded(self, texts: Texts, rows_B: Ints) -> tuple[Any, Tensor]:
         """What the model gives of some texts, padded on the right, and their mask (B, L)."""
@@ -150,7 +171,7 @@ class TransformerTextEncoder(nn.Module):
         return pooled_BD if self.projection is None else self.projection(pooled_BD)
 
     def freeze(self, layers: int) -> None:
-        """Freeze the lowest `layers` layers and the embeddings before them.
+        """Freezes the lowest `layers` layers and the embeddings before them.
 
         Raises:
             UsageError: There are fewer layers.
@@ -164,7 +185,7 @@ class TransformerTextEncoder(nn.Module):
             layer.requires_grad_(False)
 
     def adapt(self, lora: Lora) -> None:
-        """Put adapters into the layers and freeze all else.
+        """Puts adapters into the layers and freezes all else.
 
         Raises:
             UnavailableError: peft is not installed.
@@ -190,11 +211,11 @@ class TransformerTextEncoder(nn.Module):
         return below + [weight for weight in tables if id(weight) not in known]
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Have torch.compile make the model faster, for batches of any size; its weights keep their names."""
+        """Has torch.compile make the model faster, for batches of any size; its weights keep their names."""
         self.model.compile(dynamic=True)
 
     def merged(self) -> TransformerTextEncoder:
-        """Return the encoder with its adapters merged into the weights; itself without adapters."""
+        """Returns the encoder with its adapters merged into the weights; itself without adapters."""
         if self.lora is None:
             return self
         again = copy.deepcopy(self)
@@ -203,7 +224,7 @@ class TransformerTextEncoder(nn.Module):
         return again
 
     def config(self) -> dict[str, Any]:
-        """Return the settings for ``text_encoder_from_config`` (without the weights)."""
+        """Returns the settings for ``text_encoder_from_config`` (without the weights)."""
         settings: dict[str, Any] = {"kind": "transformers", "model": self._config, "pooling": self.pooling}
         if self.lora is not None:
             settings["lora"] = self.lora.config()
@@ -220,3 +241,65 @@ def _in_order(parts: list[Tensor], groups: list[Ints]) -> Tensor:
             return parts[0]
     place_B = torch.from_numpy(np.argsort(np.concatenate(groups)))
     return torch.cat(parts).index_select(0, place_B.to(parts[0].device, non_blocking=True))
+
+
+def attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """The attention of a packed model, as transformers calls it: states are (N, H, 1, E), out (N, 1, H, E)."""
+    config: Any = module.config
+    places, causal = config.packed_places, config.model_type in _CAUSAL
+    q_BHLE, k_BHLE, v_BHLE = (places.padded(x.squeeze(2)).transpose(1, 2) for x in (query, key, value))
+    mask = None if causal else places.mask_BL[:, None, None, :]  # padding is behind what a token may look at
+    out_BHLE = scaled_dot_product_attention(
+        q_BHLE, k_BHLE, v_BHLE, attn_mask=mask, dropout_p=dropout, scale=scaling, is_causal=causal
+    )
+    return places.taken(out_BHLE.transpose(1, 2)).unsqueeze(1), None
+
+
+@contextmanager
+def _packed_attention(config: Any, places: Places) -> Iterator[None]:
+    """Makes a model use `attend`, which reads the places from the configuration: not all models pass arguments on."""
+    from transformers import AttentionInterface
+
+    AttentionInterface.register("ccr_packed", attend)
+    before = config._attn_implementation
+    config._attn_implementation, config.packed_places = "ccr_packed", places
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+        del config.packed_places
+
+
+def length_groups(lengths_B: Ints, overhead: int) -> list[Ints]:
+    """Splits texts by length at the least cost: padded tokens, and `overhead` tokens per group.
+
+    The best groups end where a length ends; a dynamic programme over the distinct lengths finds them.
+
+    Returns:
+        Numbers of the texts of each group, by length; texts of equal length keep their order.
+    """
+    if not len(lengths_B):
+        return []
+    order_B = np.argsort(lengths_B, kind="stable")
+    length_K, count_K = np.unique(lengths_B, return_counts=True)
+    before = np.concatenate([[0], np.cumsum(count_K)])
+    least = np.zeros(len(length_K) + 1)
+    cut = np.zeros(len(length_K) + 1, dtype=np.int64)
+    for end in range(1, len(least)):
+        cost = least[:end] + (before[end] - before[:end]) * length_K[end - 1] + overhead
+        cut[end] = np.argmin(cost)
+        least[end] = cost[cut[end]]
+    parts, end = [], len(length_K)
+    while end:
+        parts.append(order_B[before[cut[end]] : before[end]])
+        end = int(cut[end])
+    return parts[::-1]

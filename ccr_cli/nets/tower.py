@@ -20,7 +20,18 @@ _SPECIALS = {"swin": 0, "swinv2": 0, "dinov3_convnext": 1}
 
 
 class VisualTower(nn.Module):
-    """A network, the part of its output that represents a picture, and the scaling of pixel values."""
+    """A network, the part of its output that represents a picture, and the scaling of pixel values.
+
+    Args:
+        model: A network of transformers that takes `pixel_values`; of one with texts too the image side is used.
+        pooling: `cls`, the first token; `mean` over the patches; `pooler`, the model's own; `tokens`, each patch.
+        scale_C: What a level is multiplied by.
+        shift_C: What is added then.
+        size: Height and width of a picture.
+
+    Raises:
+        AttributeError: If the network gives no such output; so do IndexError, RuntimeError, TypeError and ValueError.
+    """
 
     dim: int
 
@@ -32,19 +43,6 @@ class VisualTower(nn.Module):
         shift_C: tuple[float, float, float],
         size: tuple[int, int],
     ) -> None:
-        """Wraps a network.
-
-        Args:
-            model: A network of transformers that takes `pixel_values`; of one with texts too the image side is used.
-            pooling: `cls`, the first token; `mean` over the patches; `pooler`, the model's own; `tokens`, each patch.
-            scale_C: What a level is multiplied by.
-            shift_C: What is added then.
-            size: Height and width of a picture.
-
-        Raises:
-            AttributeError: If the network gives no such output; so do IndexError, RuntimeError, TypeError and
-                ValueError.
-        """
         super().__init__()
         self.model, self.pooling, self.scale_C, self.shift_C, self.size = model, pooling, scale_C, shift_C, size
         self._dual = hasattr(model, "get_image_features")
@@ -64,8 +62,7 @@ class VisualTower(nn.Module):
     def train_from(self, frozen_layers: int) -> VisualTower:
         """Lets the weights be trained that the vectors depend on; parts that do not run, such as a text side, go.
 
-        Args:
-            frozen_layers: Lowest layers that are not trained, with what comes before them; 0 trains all.
+        The lowest `frozen_layers` are not trained, with what comes before them; 0 trains all.
         """
         self.model.to(memory_format=torch.contiguous_format)  # as weights lie in a saved state
         self.requires_grad_(True)

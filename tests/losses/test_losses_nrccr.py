@@ -14,7 +14,7 @@ from scipy.special import log_expit, rel_entr, softmax
 
 from ccr_cli.losses.adversarial import language_cross_entropy
 from ccr_cli.losses.distillation import feature_distillation, similarity_distillation
-from ccr_cli.nets.reversal import reverse_gradient
+from ccr_cli.nets.heads import reverse_gradient
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]

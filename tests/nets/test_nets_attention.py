@@ -11,8 +11,8 @@ import pytest
 import torch
 from scipy.special import erf, softmax
 
-from ccr_cli.nets.attention import Ragged, SequenceEncoder, TransformerBlock, positions
-from ccr_cli.nets.ragged import pad_rows
+from ccr_cli.nets.attention import SequenceEncoder, TransformerBlock, positions
+from ccr_cli.nets.ragged import Places, pad_rows
 
 Array = npt.NDArray[np.float64]
 DIM, HEADS = 12, 3
@@ -67,9 +67,15 @@ def oracle(made: TransformerBlock, query: Array, memory: Array, residual: str) -
     return normed(y + hidden @ array(second.weight).T + array(second.bias), made.norm)
 
 
+def taken(x_BLD: torch.Tensor, mask_BL: torch.Tensor) -> tuple[torch.Tensor, Places]:
+    places = Places.of_mask(mask_BL)
+    return places.taken(x_BLD), places
+
+
 def test_self_attention_equals_the_oracle() -> None:
     made, (x_BLD, mask_BL) = block(), rows()
-    out_BLD = made(Ragged.of(x_BLD, mask_BL)).padded()
+    x_WD, places = taken(x_BLD, mask_BL)
+    out_BLD = places.padded(made(x_WD, places))
     for x_LD, mask_L, out_LD in zip(x_BLD, mask_BL, out_BLD, strict=True):
         x = array(x_LD[mask_L])
         np.testing.assert_allclose(array(out_LD[mask_L]), oracle(made, x, x, "query"), rtol=1e-9, atol=1e-12)
@@ -79,16 +85,17 @@ def test_self_attention_equals_the_oracle() -> None:
 @pytest.mark.parametrize("residual", ["read", "none"])
 def test_cross_attention_equals_the_oracle(residual: Literal["read", "none"]) -> None:
     made, (q_BLD, q_BL), (m_BMD, m_BM) = block(), rows(), rows((2, 5, 1, 3), seed=9)
-    out_BLD = made.cross(Ragged.of(q_BLD, q_BL), Ragged.of(m_BMD, m_BM), residual).padded()
+    query_WD, asking = taken(q_BLD, q_BL)
+    out_BLD = asking.padded(made.cross(query_WD, asking, *taken(m_BMD, m_BM), residual))
     for b in range(len(q_BL)):
-        query, memory = array(q_BLD[b, q_BL[b]]), array(m_BMD[b, m_BM[b]])
-        want = oracle(made, query, memory, residual)
+        want = oracle(made, array(q_BLD[b, q_BL[b]]), array(m_BMD[b, m_BM[b]]), residual)
         np.testing.assert_allclose(array(out_BLD[b, q_BL[b]]), want, rtol=1e-9, atol=1e-12)
 
 
 def test_the_answer_to_a_single_token_does_not_depend_on_who_asks() -> None:
-    made, memory = block(), Ragged.of(*rows((1, 1)))
-    first, second = (made.cross(Ragged.of(*rows((3, 3), seed=s)), memory, "read").mean() for s in (4, 5))
+    made, memory = block(), taken(*rows((1, 1)))
+    askers = [taken(*rows((3, 3), seed=seed)) for seed in (4, 5)]
+    first, second = (asker[1].mean(made.cross(*asker, *memory, "read")) for asker in askers)
     torch.testing.assert_close(first, second)
 
 

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from ccr_cli.losses.mutual_information import jensen_shannon, strangers
 from ccr_cli.nets.disentangle import Discriminator, Head
-from ccr_cli.nets.reversal import reverse_gradient
+from ccr_cli.nets.heads import reverse_gradient
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])

@@ -12,8 +12,9 @@ import pytest
 import torch
 from scipy.special import expit, softmax
 
-from ccr_cli.nets.attention import Ragged, TransformerBlock
+from ccr_cli.nets.attention import TransformerBlock
 from ccr_cli.nets.pooling import FrameTransformer, GeneralizedPooling, Pooling, thinned
+from ccr_cli.nets.ragged import Places
 
 Array = npt.NDArray[np.float64]
 DIM = 8
@@ -121,8 +122,7 @@ def test_the_transformer_equals_its_blocks_item_by_item() -> None:
         y_FD = y_FD + made.position_scale * torch.from_numpy(positions(len(x_FD), DIM))
         for block in made.blocks:
             assert isinstance(block, TransformerBlock)
-            whole = torch.ones(1, len(x_FD), dtype=torch.bool)
-            y_FD = block(Ragged.of(y_FD[None], whole)).x_WD
+            y_FD = block(y_FD, Places.of_mask(torch.ones(1, len(x_FD), dtype=torch.bool)))
         torch.testing.assert_close(found_VD[v], (x_FD + y_FD).mean(0), rtol=1e-6, atol=1e-6)
 
 

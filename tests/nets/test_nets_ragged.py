@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ccr_cli.data.frames import Frames
+from ccr_cli.nets.heads import reverse_gradient
 from ccr_cli.nets.ragged import masked_mean, mean_rows, pad_rows
-from ccr_cli.nets.reversal import reverse_gradient
 
 
 def test_rows_are_padded_on_the_right_and_averaged_without_padding() -> None:
@@ -64,7 +64,7 @@ def test_items_of_one_row_are_their_own_mean() -> None:
 
 def test_reversal_changes_the_gradient_alone() -> None:
     x = torch.randn(4, requires_grad=True)
-    out = reverse_gradient(x, 0.5)
+    out = reverse_gradient(x)
     assert torch.equal(out, x)
     (out * torch.tensor([1.0, 2.0, 3.0, 4.0])).sum().backward()  # type: ignore[no-untyped-call]
-    assert x.grad is not None and x.grad.tolist() == [-0.5, -1.0, -1.5, -2.0]
+    assert x.grad is not None and x.grad.tolist() == [-1.0, -2.0, -3.0, -4.0]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from towers import MODELS, PACKED, VOCABULARY
 
 from ccr_cli.data.tokens import Tokens, TokenTable
-from ccr_cli.nets import length_groups
+from ccr_cli.nets import text_transformer
+from ccr_cli.nets.ragged import TextPooling, pool_tokens
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
-from ccr_cli.nets.text_pooling import TextPooling, pool_tokens
 
 LENGTHS = [3, 7, 1, 7, 2, 12, 5, 3, 1]
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -61,7 +61,7 @@ def same(one: Gradients, two: Gradients) -> None:
 def test_vectors_and_gradients_are_those_of_one_padded_batch(
     name: str, overhead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(length_groups, "OVERHEAD_CPU", overhead)
+    monkeypatch.setattr(text_transformer, "OVERHEAD_CPU", overhead)
     encoder, given = encoder_of(name), texts()
     assert encoder.packs == (name in PACKED)
     wanted_BD, out_BD = padded(encoder, given), encoder(given)
@@ -132,7 +132,7 @@ def cost(lengths: list[int], parts: list[Any], overhead: int) -> int:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=30), st.integers(0, 40))
 def test_groups_are_the_cheapest(lengths: list[int], overhead: int) -> None:
-    found = length_groups.groups(np.array(lengths), overhead)
+    found = text_transformer.length_groups(np.array(lengths), overhead)
     assert sorted(itertools.chain(*found)) == list(range(len(lengths))), "every text once"
     order = sorted(range(len(lengths)), key=lengths.__getitem__)
     ends = [i for i in range(1, len(order)) if lengths[order[i]] != lengths[order[i - 1]]]
@@ -146,4 +146,4 @@ def test_groups_are_the_cheapest(lengths: list[int], overhead: int) -> None:
 
 
 def test_no_texts_no_groups() -> None:
-    assert length_groups.groups(np.array([], dtype=np.int64), 5) == []
+    assert text_transformer.length_groups(np.array([], dtype=np.int64), 5) == []

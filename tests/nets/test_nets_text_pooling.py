@@ -14,8 +14,8 @@ from towers import LONGEST, MODELS, VOCABULARY
 
 from ccr_cli.data.tokens import Tokens, TokenTable
 from ccr_cli.errors import UsageError
+from ccr_cli.nets.ragged import TextPooling, pool_tokens
 from ccr_cli.nets.text import TransformerTextEncoder, build_text_encoder, text_encoder_from_config
-from ccr_cli.nets.text_pooling import TextPooling, pool_tokens
 
 POOLED: dict[TextPooling, Callable[[torch.Tensor], torch.Tensor]] = {
     "mean": lambda x_LD: x_LD.mean(0),

@@ -14,14 +14,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 
 import train_step
 
-from ccr_cli.nets import length_groups
+from ccr_cli.nets import text_transformer
 
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> train_step.Job:
     """A tiny model without dropout, on bundled captions."""
     for name in ("OVERHEAD_CPU", "OVERHEAD_CUDA"):
-        monkeypatch.setattr(length_groups, name, getattr(length_groups, name))
+        monkeypatch.setattr(text_transformer, name, getattr(text_transformer, name))
     size: dict[str, Any] = {"layers": 2, "hidden": 64, "vocabulary": 3000, "pieces": 900, "batch": 6}
     rest: dict[str, Any] = {"device": "cpu", "dtype": "float32", "captions": [], "max_tokens": 32, "pad_to": 0}
     made = train_step.Job(argparse.Namespace(**size, **rest), tmp_path)
