@@ -73,7 +73,7 @@ class TransformerBlock(nn.Module):
 
     def _heads(self, rows_WD: Tensor, places: Places) -> Tensor:
         """Projected rows, padded and split: (B, H, L, D / H)."""
-        return places.padded(rows_WD).unflatten(2, (self.heads, -1)).transpose(1, 2)
+        return places.padded(rows_WD).view(*places.mask_BL.shape, self.heads, -1).transpose(1, 2)
 
     def _merge(self, read_BHLD: Tensor, places: Places) -> Tensor:
         out_WD: Tensor = self.out(places.taken(read_BHLD.transpose(1, 2).flatten(2)))
