@@ -45,6 +45,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegacy
 
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import HFTokenizer, Tokens
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import infonce as method_module
@@ -143,7 +144,7 @@ class Job:
         visual = self.resident_VD[self.rows.to(self.device, non_blocking=True)]
         with self.autocast():
             offsets = torch.arange(len(visual) + 1, device=self.device)
-            visual_BD = self.method.encoder.embed_visual(visual, offsets).float()
+            visual_BD = self.method.encoder.embed_visual(Frames(visual, offsets)).float()
             text_BD = self.method.embed_text(texts)
         self.move(self.ours_optimizer, visual_BD, torch.split(text_BD, len(visual)))
 
@@ -154,7 +155,7 @@ class Job:
         offsets = torch.arange(len(visual) + 1, device=self.device)
         sides = []
         with self.autocast():
-            visual_BD = self.method.encoder.embed_visual(visual, offsets).float()
+            visual_BD = self.method.encoder.embed_visual(Frames(visual, offsets)).float()
             for side in range(3):
                 ids = [item[1][side] for item in items]
                 width = self.arguments.pad_to or max(map(len, ids))

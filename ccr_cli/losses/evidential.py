@@ -68,7 +68,7 @@ def dirichlet(evidence_BK: Tensor, mask_BK: Tensor | None = None) -> Opinion:
 
 
 def query_uncertainty(
-    sim_QV: Tensor, tau: float = 0.1, form: EvidenceForm = "scaled", candidates: int | None = 2
+    sim_QV: Tensor, evidence_of: Callable[[Tensor], Tensor] = evidence, candidates: int | None = 2
 ) -> Tensor:
     """Uncertainty u = K / D of queries (Q,), in (0, 1], from their similarities to a gallery.
 
@@ -79,7 +79,7 @@ def query_uncertainty(
     """
     if candidates is not None and candidates < sim_QV.shape[1]:
         sim_QV = sim_QV.topk(candidates, dim=1).values
-    return dirichlet(evidence(sim_QV, tau, form)).uncertainty_B
+    return dirichlet(evidence_of(sim_QV)).uncertainty_B
 
 
 def squared_error_BK(alpha_BK: Tensor, target_BK: Tensor, mask_BK: Tensor | None = None) -> Tensor:

@@ -21,7 +21,7 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.judges.base import BatchJudge, believe, load_judge
 from ccr_cli.judges.base import Belief as Belief
-from ccr_cli.losses.evidential import evidence
+from ccr_cli.losses.evidential import evidence, query_uncertainty
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.methods.config import Config as Config
@@ -96,21 +96,6 @@ def pooling(config: Config) -> Pooling | None:
     return GeneralizedPooling(config.visual_drop) if config.visual == "gpo" else None
 
 
-@dataclass(frozen=True)
-class Tower:
-    """One of a method's dual encoders alone."""
-
-    encoder: DualEncoder
-
-    def embed_visual(self, visual: Frames) -> Tensor:
-        """Returns unit vectors (V, D) of visual items."""
-        return self.encoder.embed_visual(visual.rows_ND, visual.offsets_V1)
-
-    def embed_text(self, tokens: Tokens) -> Tensor:
-        """Returns unit vectors (T, D) of texts in any language."""
-        return self.encoder.embed_text(tokens)
-
-
 def twin(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
     """Makes another dual encoder of the same kind.
 
@@ -171,7 +156,7 @@ class Method(nn.Module, ABC):
 
     def embed_visual(self, visual: Frames) -> Tensor:
         """Returns unit vectors (V, D) of visual items."""
-        return self.encoder.embed_visual(visual.rows_ND, visual.offsets_V1)
+        return self.encoder.embed_visual(visual)
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Returns unit vectors (T, D) of texts in any language."""
@@ -234,9 +219,45 @@ class Method(nn.Module, ABC):
         return int(getattr(self.config, "candidates", 0))
 
     def uncertainty_scope(self) -> str:
-        """What decides the uncertainty, for the signature: `gallery`, `topN` or `query`."""
+        """What decides the uncertainty, for the signature: `gallery`, `topN`, `topN-calibrated` or `query`."""
         candidates = self.uncertainty_candidates()
-        return f"top{candidates}" if candidates else "gallery"
+        return (f"top{candidates}" if candidates else "gallery") + ("-calibrated" if self.calibrated else "")
+
+
+class JointMethod(Method):
+    """Several dual encoders, whose mean similarity decides."""
+
+    @abstractmethod
+    def encoders(self) -> list[DualEncoder]:
+        """The dual encoders."""
+
+    def embed_visual(self, visual: Frames) -> Tensor:
+        """All encoders' vectors, so that a dot product is the mean of their cosines; (V, encoders x D)."""
+        return joined([encoder.embed_visual(visual) for encoder in self.encoders()])
+
+    def embed_text(self, tokens: Tokens) -> Tensor:
+        """All encoders' vectors of texts, (T, encoders x D)."""
+        return joined([encoder.embed_text(tokens) for encoder in self.encoders()])
+
+    def plain(self) -> list[Plain]:
+        """Each of the encoders."""
+        return [encoder.plain() for encoder in self.encoders()]
+
+
+class EvidentialMethod(Method):
+    """A method that trains evidence: judges of a batch read it, and it decides the uncertainty of queries."""
+
+    @abstractmethod
+    def evidence(self, sim: Tensor) -> Tensor:
+        """The trained evidence of pairs from their similarities."""
+
+    def judge_scores(self, sim_BB: Tensor) -> Tensor:
+        """Evidence, which the papers' labels read."""
+        return self.evidence(sim_BB)
+
+    def uncertainty(self, sim_QG: Tensor) -> Tensor:
+        """The ratio u = K / S over the most similar candidates (or the whole gallery); papers leave K open."""
+        return query_uncertainty(sim_QG, self.evidence, self.uncertainty_candidates() or None)
 
 
 @dataclass(frozen=True)

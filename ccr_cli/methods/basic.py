@@ -12,24 +12,19 @@ from torch import Tensor
 
 from ccr_cli.losses.triplet import triplet
 from ccr_cli.methods import base
+from ccr_cli.methods.config import NotNegative
 
 
 @dataclass(frozen=True)
 class Config(base.Config):
     """Options of `basic`."""
 
-    margin: float = 0.2
+    margin: NotNegative = 0.2
     """Margin of the hinge, in units of cosine similarity."""
-    alpha: float = 0.6
+    alpha: NotNegative = 0.6
     """Weight of V-T beside V-S (NRCCR's alpha)."""
     reduction: Literal["sum", "mean"] = "mean"
     """Reduction over the batch: `sum` as in the reference code; `mean` does not depend on the batch size."""
-
-    def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
-        super().__post_init__()
-        if min(self.margin, self.alpha) < 0:
-            raise ValueError("margin and alpha >= 0 are needed")
 
 
 class Method(base.Method):

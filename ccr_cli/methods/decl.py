@@ -15,54 +15,50 @@ import torch
 from torch import Tensor
 
 from ccr_cli.losses.decl import dynamic_hinge, evidential_mse, hard_negatives
-from ccr_cli.losses.evidential import LEAST_TAU, evidence, query_uncertainty
+from ccr_cli.losses.evidential import evidence
 from ccr_cli.losses.masks import kept_rows_B, without_zero_weights_BB
 from ccr_cli.methods import base
+from ccr_cli.methods.config import Count, LeastTau, NotNegative, Whole, equal_rates
 
 
 @dataclass(frozen=True)
 class Config(base.Config):
     """Options of `decl`."""
 
-    tau: float = 0.1
+    tau: LeastTau = 0.1
     """Scale of the evidence, exp(tanh(sim) / tau)."""
-    evidential_weight: float = 1.0
+    evidential_weight: NotNegative = 1.0
     """Weight of the evidential regression and its KL; 0 drops both."""
-    kl_weight: float = 0.001
+    kl_weight: NotNegative = 0.001
     """Weight of the KL to the uniform distribution in the regression, lambda_2. The paper's 0.1 hurts retrieval much
     when training from scratch."""
-    hinge_weight: float = 102.4
+    hinge_weight: NotNegative = 102.4
     """Weight of the dynamic hinge, a mean over the batch: the paper's lambda_1, 0.8, times its batch of 128, since
     the reference code sums the hinge and takes the mean of the regression."""
-    margin: float = 0.2
+    margin: NotNegative = 0.2
     """Margin of the hinge, in units of tanh(sim)."""
-    eta: float = 0.3
+    eta: NotNegative = 0.3
     """The hinge uses this many negatives fewer with every step, starting with the batch size. The paper's 0.025 is for
     50,000 steps, of which it takes a tenth to reach `mu`; 0.3 reaches it at step 410."""
-    mu: int = 5
+    mu: Count = 5
     """Least number of negatives of the hinge."""
     noisy_target: Literal["weight", "zero"] = "weight"
     """Noisy rows: weight their loss, or give them the target 0 (the paper)."""
-    alpha: float = 1.0
+    alpha: NotNegative = 1.0
     """Weight of V-T beside V-S."""
-    candidates: int = 2
+    candidates: Whole = 2
     """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
     judge: str = "two-group"
     judge_side: base.Side = "cross_lingual"
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
+        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
-        weights = self.evidential_weight, self.kl_weight, self.hinge_weight, self.alpha
-        if self.tau < LEAST_TAU or self.mu < 1 or min(*weights, self.margin, self.eta, self.candidates) < 0:
-            raise ValueError(
-                f"tau >= {LEAST_TAU}, mu >= 1, and weights (alpha too), margin, eta, candidates >= 0 are needed"
-            )
         if self.evidential_weight == self.hinge_weight == 0:
             raise ValueError("evidential_weight and hinge_weight are both 0, which leaves nothing to train")
 
 
-class Method(base.Method):
+class Method(base.EvidentialMethod):
     """Cross-modal evidential learning and the robust dynamic hinge."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
@@ -77,9 +73,7 @@ class Method(base.Method):
             "epochs": 45,
             "lr_drop": 26,
             "batch_size": 128,
-            "lr": 2e-4,
-            "table_lr": 2e-4,
-            "encoder_lr": 2e-4,
+            **equal_rates(2e-4),
             "dim": 1024,
         },
     }
@@ -117,11 +111,3 @@ class Method(base.Method):
     def evidence(self, sim: Tensor) -> Tensor:
         """The trained evidence: exp(tanh(sim) / tau)."""
         return evidence(sim, self.config.tau)
-
-    def judge_scores(self, sim_BB: Tensor) -> Tensor:
-        """Evidence: the paper's labels read E + E^T."""
-        return self.evidence(sim_BB)
-
-    def uncertainty(self, sim_QG: Tensor) -> Tensor:
-        """The ratio u = K/S over the most similar candidates (or the whole gallery)."""
-        return query_uncertainty(sim_QG, self.config.tau, candidates=self.config.candidates or None)

@@ -19,6 +19,7 @@ from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses.mutual_information import conditional_bound, jensen_shannon, strangers
 from ccr_cli.losses.soft_margin import align, soft_alignment, soft_targets
 from ccr_cli.methods import base
+from ccr_cli.methods.config import Count, NotNegative, Positive, Share, equal_rates
 from ccr_cli.nets.disentangle import Discriminator, Head
 from ccr_cli.nets.heads import reverse_gradient
 from ccr_cli.nets.plain import Plain
@@ -28,37 +29,37 @@ from ccr_cli.nets.plain import Plain
 class Config(base.Config):
     """Options of `disncl`."""
 
-    part_dim: int = 256
+    part_dim: Count = 256
     """Length of the shared and of the exclusive part."""
-    part_layers: int = 1
+    part_layers: Count = 1
     """Layers of a head; 1 is a linear map."""
-    part_hidden: int = 128
+    part_hidden: Count = 128
     """Hidden units of heads and discriminators."""
-    margin: float = 0.2
+    margin: NotNegative = 0.2
     """Largest margin of L_align, alpha of eq. (3); that of the warm-up."""
-    margin_base: float = 10.0
+    margin_base: Positive = 10.0
     """Steepness of the margin in the pair's similarity, m of eq. (3)."""
-    tau: float = 0.07
+    tau: Positive = 0.07
     """Temperature of eq. (5)."""
-    hard_share: float = 0.5
+    hard_share: Share = 0.5
     """Share of the one-hot target in eq. (6), beta_3."""
-    gamma: float = 0.5
+    gamma: Share = 0.5
     """Share of L_S in L_Dis, eq. (1); the rest is that of L_X."""
-    beta_1: float = 0.1
+    beta_1: NotNegative = 0.1
     """Weight of the bound on I(V; V_S | T) in L_S."""
-    beta_2: float = 0.1
+    beta_2: NotNegative = 0.1
     """Weight of I(T; V_X) above 1 in L_X, eq. (11)."""
-    align_weight: float = 1.0
+    align_weight: NotNegative = 1.0
     """Weight of L_align, eq. (3)."""
-    soft_weight: float = 1.0
+    soft_weight: NotNegative = 1.0
     """Weight of L_soft, eq. (6)."""
-    dis_weight: float = 1.0
+    dis_weight: NotNegative = 1.0
     """Weight of L_Dis, eq. (1)."""
-    reg_weight: float = 1.0
+    reg_weight: NotNegative = 1.0
     """Weight of L_reg, eq. (7)."""
     opposed: Literal["part", "both"] = "part"
     """Trained against a discriminator: the exclusive part alone, or both of its inputs, eq. (12) as printed."""
-    source_weight: float = 1.0
+    source_weight: NotNegative = 1.0
     """Weight of V-S beside V-T."""
     warmup_terms: Literal["align", "all"] = "all"
     """Terms of the warm-up: L_align alone (the paper), or all; the margin is constant either way."""
@@ -68,18 +69,10 @@ class Config(base.Config):
     judge_side: base.Side = "cross_lingual"
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
+        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
-        if min(self.part_dim, self.part_layers, self.part_hidden) < 1:
-            raise ValueError("part_dim >= 1, part_layers >= 1 and part_hidden >= 1 are needed")
-        if self.tau <= 0 or self.margin_base <= 0 or self.margin_base == 1:
-            raise ValueError("tau > 0 and margin_base > 0, not 1, are needed")
-        if min(self.margin, self.beta_1, self.beta_2) < 0:
-            raise ValueError("margin, beta_1 and beta_2 >= 0 are needed")
-        if min(self.align_weight, self.soft_weight, self.dis_weight, self.reg_weight, self.source_weight) < 0:
-            raise ValueError("weights of terms must be >= 0")
-        if not (0 <= self.gamma <= 1 and 0 <= self.hard_share <= 1):
-            raise ValueError("gamma and hard_share in [0, 1] are needed")
+        if self.margin_base == 1:
+            raise ValueError("margin_base=1 has no soft margin")
         if not (self.align_weight or self.soft_weight):
             raise ValueError("align_weight > 0 or soft_weight > 0 is needed: nothing else brings the sides together")
 
@@ -101,9 +94,7 @@ class Method(base.Method):
             "judge_side": "cross_modal",
             "warmup_epochs": 5,
             "epochs": 55,
-            "lr": 2e-4,
-            "table_lr": 2e-4,
-            "encoder_lr": 2e-4,
+            **equal_rates(2e-4),
             "lr_drop": 31,
             "batch_size": 128,
         }

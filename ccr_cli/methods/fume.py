@@ -23,6 +23,7 @@ from ccr_cli.losses import credibility as fuzzy
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.methods import base
+from ccr_cli.methods.config import Count, NotNegative, Positive, equal_rates
 from ccr_cli.nets.heads import Projection
 
 KL_EPOCHS = 10
@@ -33,15 +34,15 @@ KL_EPOCHS = 10
 class Config(base.Config):
     """Options of `fume`."""
 
-    layers: int = 2
+    layers: Count = 2
     """Fully connected layers of each side, the last one into the common space."""
-    hidden: int = 512
+    hidden: Count = 512
     """Units of the other layers (ReLU)."""
-    fuzzy_weight: float = 1.0
+    fuzzy_weight: NotNegative = 1.0
     """Weight of L_fml, eq. (4)."""
-    alpha: float = 1.0
+    alpha: NotNegative = 1.0
     """Weight of L_cl, eq. (8)."""
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """Temperature of L_cl: tau."""
     include_self: bool = True
     """Count a view among those of its own item in L_cl, as eq. (6) does; false: as the authors' code."""
@@ -55,10 +56,8 @@ class Config(base.Config):
     lr: float = 2e-3
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
+        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
-        if self.layers < 1 or self.hidden < 1 or self.temperature <= 0 or min(self.fuzzy_weight, self.alpha) < 0:
-            raise ValueError("layers >= 1, hidden >= 1, temperature > 0, fuzzy_weight >= 0 and alpha >= 0 are needed")
         if self.fuzzy_weight == self.alpha == 0:
             raise ValueError("fuzzy_weight and alpha are both 0, which leaves nothing to train")
         if not 0 <= self.classes <= self.dim:
@@ -82,9 +81,7 @@ _PAPER: dict[str, object] = {
     "hidden": 4096,
     "dropout": 0.0,
     "text_dropout": 0.0,
-    "lr": 5e-5,
-    "table_lr": 5e-5,
-    "encoder_lr": 5e-5,
+    **equal_rates(5e-5),
     "lr_drop": 201,  # never: no schedule is stated
     "epochs": 200,
 }
@@ -114,7 +111,7 @@ class Method(base.Method):
 
     def embed_visual(self, visual: Frames) -> Tensor:
         """Unit vectors (V, D); with evidential learning see `_placed`."""
-        return self._placed(self.encoder.pool_visual(visual.rows_ND, visual.offsets_V1), 0)
+        return self._placed(self.encoder.pool_visual(visual), 0)
 
     def embed_text(self, tokens: Tokens) -> Tensor:
         """Unit vectors (T, D); with evidential learning see `_placed`."""

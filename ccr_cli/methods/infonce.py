@@ -14,24 +14,19 @@ from torch import Tensor, nn
 
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import base
+from ccr_cli.methods.config import NotNegative, Positive
 
 
 @dataclass(frozen=True)
 class Config(base.Config):
     """Options of `infonce`."""
 
-    temperature: float = 0.07
+    temperature: Positive = 0.07
     """Temperature of the softmax; the initial value if it is learned."""
     learn_temperature: bool = False
     """Learn the temperature as CLIP does: the logarithm of its inverse, clamped to at most 100."""
-    cross_lingual_weight: float = 0.0
+    cross_lingual_weight: NotNegative = 0.0
     """Weight of InfoNCE on S-T, weighted by the judge."""
-
-    def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
-        super().__post_init__()
-        if self.temperature <= 0 or self.cross_lingual_weight < 0:
-            raise ValueError("temperature > 0 and cross_lingual_weight >= 0 are needed")
 
 
 class Method(base.Method):

@@ -26,6 +26,7 @@ from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.losses.triplet import triplet
 from ccr_cli.methods import base
+from ccr_cli.methods.config import Count, Dropped, NotNegative, Positive, equal_rates
 from ccr_cli.nets.attention import Residual, SequenceEncoder
 from ccr_cli.nets.heads import Projection, reverse_gradient
 from ccr_cli.nets.plain import Block, Plain, Unit
@@ -39,43 +40,40 @@ DISCRIMINATOR_HIDDEN = 256
 class Config(base.Config):
     """Options of `nrccr`."""
 
-    margin: float = 0.2
+    margin: NotNegative = 0.2
     """Margin of the hinges, in units of cosine similarity."""
-    alpha: float = 0.6
+    alpha: NotNegative = 0.6
     """Weight of V-T beside V-S in L_tri."""
     reduction: Literal["sum", "mean"] = "sum"
     """Reduction of L_tri and L_cyc over the batch; the weights below are for `sum`, as in the reference code."""
-    similarity_weight: float = 0.4
+    similarity_weight: NotNegative = 0.4
     """Weight of L_sim, eq. (8): lambda_1."""
-    feature_weight: float = 0.1
+    feature_weight: NotNegative = 0.1
     """Weight of L_feat, eq. (9): lambda_2."""
-    cycle_weight: float = 0.5
+    cycle_weight: NotNegative = 0.5
     """Weight of L_cyc, eq. (10): lambda_3. Needs back-translations unless 0."""
-    adversarial_weight: float = 1e-3
+    adversarial_weight: NotNegative = 1e-3
     """Weight of L_adv, eq. (11): lambda_4, for encoder and discriminator."""
-    temperature: float = 0.07
+    temperature: Positive = 0.07
     """Temperature of the softmaxes of L_sim."""
     teacher_residual: Residual = "read"
     """Residual of the teacher's attention: `read` adds the tokens attended to; `none` as eq. (6) is printed."""
     feature_distance: Literal["l1", "smooth"] = "l1"
     """`l1`, eq. (9), or the reference code's smooth L1."""
-    heads: int = 8
+    heads: Count = 8
     """Heads of both Transformer blocks."""
-    block_dropout: float = 0.3
+    block_dropout: Dropped = 0.3
     """Dropout in both blocks."""
     frame_block: bool = True
     """Use a Transformer block over an item's frames if there are several; false: use `visual`."""
     lr: float = 3e-4
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
+        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
-        weights = self.alpha, self.similarity_weight, self.feature_weight, self.cycle_weight, self.adversarial_weight
-        if min(*weights, self.margin) < 0 or self.temperature <= 0 or not 0 <= self.block_dropout < 1:
-            raise ValueError("weights >= 0 (alpha and margin too), temperature > 0, block_dropout in [0, 1) are needed")
         if self.frame_block and self.visual != "projection":
             raise ValueError(f"visual={self.visual} and frame_block both pool frames: set frame_block=false")
-        if self.heads < 1 or self.dim % self.heads:
+        if self.dim % self.heads:
             raise ValueError(f"heads must divide dim, and {self.heads} does not divide {self.dim}")
 
     def needs(self) -> frozenset[base.Need]:
@@ -91,9 +89,7 @@ class Method(base.Method):
         "paper": {
             "text_encoder": "bert-base-multilingual-cased",
             "frozen_layers": 7,
-            "lr": 1e-4,
-            "table_lr": 1e-4,
-            "encoder_lr": 1e-4,
+            **equal_rates(1e-4),
             "batch_size": 128,
             "epochs": 50,
             "dim": 1024,
@@ -130,7 +126,7 @@ class Method(base.Method):
         """
         if self.frame_encoder is None:
             return super().embed_visual(visual)
-        rows_ND, offsets_V1 = self.encoder.see(visual.rows_ND, visual.offsets_V1)
+        rows_ND, offsets_V1 = self.encoder.see(visual)
         x_VFD, mask_VF = pad_rows(self.encoder.visual_head(rows_ND), offsets_V1)
         v_VD = at_least_float32(x_VFD[:, 0])
         moving_V = mask_VF.sum(1) > 1

@@ -13,27 +13,21 @@ from torch import Tensor
 
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import base
+from ccr_cli.methods.config import Positive
 
 
 @dataclass(frozen=True)
 class Config(base.Config):
     """Options of `source-only`."""
 
-    temperature: float = 0.07
+    temperature: Positive = 0.07
     """Temperature of the softmax."""
-
-    def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
-        super().__post_init__()
-        if self.temperature <= 0:
-            raise ValueError("temperature > 0 is needed")
 
 
 class Method(base.Method):
     """Contrastive learning on V-S, weighted by the judge, if there is one."""
 
     TRANSLATED = False
-
     config: Config
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:

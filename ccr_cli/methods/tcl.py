@@ -16,41 +16,32 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from ccr_cli.data.frames import Frames
-from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses import trust
-from ccr_cli.losses.evidential import LEAST_TAU, dirichlet
 from ccr_cli.methods import base
-from ccr_cli.nets.plain import Plain
+from ccr_cli.methods.config import LeastTau, NotNegative, Whole, equal_rates
+from ccr_cli.nets.dual import DualEncoder
 
 
 @dataclass(frozen=True)
 class Config(base.Config):
     """Options of `tcl`."""
 
-    tau: float = 0.1
+    tau: LeastTau = 0.1
     """Temperature of the evidence, eq. (3); the paper advises 0.03 to 0.07, and its code has 0.05. Below 0.1 pairs that
     start badly have no evidence left to learn from; 0.1 is better when training from scratch."""
     evidence: trust.Form = "exp"
     """g of eq. (3): `exp` (the reference code's), `relu` or `softplus`."""
-    kl_rate: float = 0.0005
+    kl_rate: NotNegative = 0.0005
     """The weight of the KL, eq. (10), is this times the epoch, at most 1; 0 drops the KL. The paper's 0.005 hurts
     retrieval much when training from scratch."""
-    consistency_weight: float = 3.0
+    consistency_weight: NotNegative = 3.0
     """Weight of L_c, eq. (13), in place of T_max of Algorithm 1; 0 drops it."""
     consistency_from: int = 1
     """First epoch of L_c; the reference code's is 2."""
-    alpha: float = 1.0
+    alpha: NotNegative = 1.0
     """Weight of V-T beside V-S."""
-    candidates: int = 2
+    candidates: Whole = 2
     """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
-
-    def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
-        super().__post_init__()
-        weights = self.kl_rate, self.consistency_weight, self.alpha, self.candidates
-        if self.tau < LEAST_TAU or min(weights) < 0:
-            raise ValueError(f"tau >= {LEAST_TAU}, and weights (alpha, kl_rate too), candidates >= 0 are needed")
 
 
 _PAPER: dict[str, object] = {
@@ -64,16 +55,14 @@ _PAPER: dict[str, object] = {
 }
 
 
-class Method(base.Method):
+class Method(base.EvidentialMethod, base.JointMethod):
     """Uncertainty-aware learning of either direction, and a consistency module between the two models."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
-        "paper": {**_PAPER, "lr": 5e-4, "table_lr": 5e-4, "encoder_lr": 5e-4},
+        "paper": {**_PAPER, **equal_rates(5e-4)},
         "paper-bert": {
             **_PAPER,
-            "lr": 5e-5,
-            "table_lr": 5e-5,
-            "encoder_lr": 5e-5,
+            **equal_rates(5e-5),
             "kl_rate": 0.001,
             "text_encoder": "bert-base-multilingual-cased",
         },
@@ -85,26 +74,18 @@ class Method(base.Method):
         super().__init__(config, visual_dim, text_encoder)
         self.textual_queries = base.twin(config, visual_dim, text_encoder)  # `encoder` is the model of visual ones
 
+    def encoders(self) -> list[DualEncoder]:
+        """The models of visual and of textual queries."""
+        return [self.encoder, self.textual_queries]
+
     def readings(self) -> dict[str, base.Embedder]:
         """Each model alone, which the paper reports too."""
-        return {"visual-queries": base.Tower(self.encoder), "textual-queries": base.Tower(self.textual_queries)}
-
-    def embed_visual(self, visual: Frames) -> Tensor:
-        """Both models' vectors, so that a dot product is the mean of their cosines; (V, 2 D)."""
-        return base.joined([model.embed_visual(visual) for model in self.readings().values()])
-
-    def embed_text(self, tokens: Tokens) -> Tensor:
-        """Both models' vectors of texts, (T, 2 D)."""
-        return base.joined([model.embed_text(tokens) for model in self.readings().values()])
-
-    def plain(self) -> list[Plain]:
-        """Either model, in the order of `readings`."""
-        return [self.encoder.plain(), self.textual_queries.plain()]
+        return {"visual-queries": self.encoder, "textual-queries": self.textual_queries}
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """L_u, eq. (11), and L_c, eq. (13), of both views; a judge's probabilities weight the pairs."""
         c = self.config
-        visual, textual = (base.views(model, batch) for model in self.readings().values())
+        visual, textual = (base.views(model, batch) for model in self.encoders())
         mask = visual.mask
         vs, vt, st = ((getattr(visual, side) + getattr(textual, side)) / 2 for side in ("VS", "VT", "ST"))
         p = base.clean_probabilities(self, batch, base.Views(vs, vt, st, mask))
@@ -126,14 +107,3 @@ class Method(base.Method):
     def evidence(self, sim: Tensor) -> Tensor:
         """Eq. (3)."""
         return trust.evidence(sim, self.config.tau, self.config.evidence)
-
-    def judge_scores(self, sim_BB: Tensor) -> Tensor:
-        """Evidence."""
-        return self.evidence(sim_BB)
-
-    def uncertainty(self, sim_QG: Tensor) -> Tensor:
-        """Eq. (4), u = K/S, over the most similar candidates (or the whole gallery); the paper leaves it open."""
-        k = self.config.candidates
-        if 0 < k < sim_QG.shape[1]:
-            sim_QG = sim_QG.topk(k, dim=1).values
-        return dirichlet(self.evidence(sim_QG)).uncertainty_B

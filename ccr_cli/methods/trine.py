@@ -15,37 +15,29 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from ccr_cli.data.frames import Frames
-from ccr_cli.data.tokens import Tokens
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import base
+from ccr_cli.methods.config import Count, NotNegative, Positive
 from ccr_cli.nets.confidence import Confidence
 from ccr_cli.nets.dual import DualEncoder
-from ccr_cli.nets.plain import Plain
 
 
 @dataclass(frozen=True)
 class Config(base.Config):
     """Options of `trine`."""
 
-    models: int = 2
+    models: Count = 2
     """Dual encoders trained in parallel; judge and retrieval use their mean similarity."""
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     """Temperature of the softmax."""
-    visual_weight: float = 1.0
+    visual_weight: NotNegative = 1.0
     """Weight of V-T beside V-S."""
-    cross_lingual_weight: float = 0.5
+    cross_lingual_weight: NotNegative = 0.5
     """Weight of S-T."""
     judge: str = "triangle"
 
-    def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
-        super().__post_init__()
-        if self.models < 1 or self.temperature <= 0 or min(self.visual_weight, self.cross_lingual_weight) < 0:
-            raise ValueError("models >= 1, temperature > 0 and weights >= 0 are needed")
 
-
-class Method(base.Method):
+class Method(base.JointMethod):
     """InfoNCE on three sides, weighted by belief; a calibrated confidence for every query."""
 
     config: Config
@@ -55,26 +47,14 @@ class Method(base.Method):
         self.others = nn.ModuleList(base.twin(config, visual_dim, text_encoder) for _ in range(config.models - 1))
         self.confidence = Confidence()
 
-    def towers(self) -> list[base.Tower]:
+    def encoders(self) -> list[DualEncoder]:
         """The dual encoders."""
-        return [base.Tower(self.encoder), *(base.Tower(cast(DualEncoder, other)) for other in self.others)]
-
-    def embed_visual(self, visual: Frames) -> Tensor:
-        """All models' vectors, so that a dot product is the mean of their cosines; (V, models x D)."""
-        return base.joined([tower.embed_visual(visual) for tower in self.towers()])
-
-    def embed_text(self, tokens: Tokens) -> Tensor:
-        """All models' vectors of texts, (T, models x D)."""
-        return base.joined([tower.embed_text(tokens) for tower in self.towers()])
-
-    def plain(self) -> list[Plain]:
-        """Each of the dual encoders."""
-        return [tower.encoder.plain() for tower in self.towers()]
+        return [self.encoder, *(cast(DualEncoder, other) for other in self.others)]
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """InfoNCE of every side with a weight, summed over the models; they share one belief."""
         c = self.config
-        sims = [base.views(tower, batch) for tower in self.towers()]
+        sims = [base.views(encoder, batch) for encoder in self.encoders()]
         vs, vt, st = (torch.stack([getattr(sim, side) for sim in sims]).mean(0) for side in ("VS", "VT", "ST"))
         p = base.clean_probabilities(self, batch, base.Views(vs, vt, st, sims[0].mask))
         terms = {}
@@ -96,7 +76,3 @@ class Method(base.Method):
     def uncertainty_candidates(self) -> int:
         """The two most similar items."""
         return 2
-
-    def uncertainty_scope(self) -> str:
-        """Two candidates, calibrated."""
-        return "top2-calibrated"

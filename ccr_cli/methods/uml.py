@@ -1,4 +1,4 @@
-"""Uncertainty-aware mutual learning: evidential views, judged pairs, anchor.
+"""Learn from dual evidential views, mutual learning of judged pairs and an anchor.
 
 Liu et al., "UML", Sci China Inf Sci 69(3):132107, 2026, doi 10.1007/s11432-024-4696-2.
 
@@ -19,59 +19,53 @@ import torch
 from torch import Tensor
 
 from ccr_cli.losses.contrastive import infonce
-from ccr_cli.losses.evidential import LEAST_TAU, dual_direction_loss, evidence, query_uncertainty, view_weight
+from ccr_cli.losses.evidential import dual_direction_loss, evidence, view_weight
 from ccr_cli.losses.masks import kept_rows_B
 from ccr_cli.losses.mutual import consistency, disentanglement
 from ccr_cli.methods import base
+from ccr_cli.methods.config import LeastTau, NotNegative, Positive, Share, Whole, equal_rates
 
 
 @dataclass(frozen=True)
 class Config(base.Config):
     """Options of `uml`."""
 
-    tau: float = 0.1
+    tau: LeastTau = 0.1
     """Scale of the evidence, eq. (1), and of the softmax in eq. (14), (18)."""
     evidence: Literal["scaled", "paper"] = "scaled"
     """`scaled` exp(tanh(sim)/tau), or eq. (1) as printed, exp(tanh(sim/tau))."""
-    evidential_weight: float = 1.0
+    evidential_weight: NotNegative = 1.0
     """Weight of L_u, eq. (11)."""
-    phi: float = 0.0
+    phi: NotNegative = 0.0
     """Weight of the log-determinant of the Fisher information, eq. (6); the paper's is 0.01. With 0 L_u alone makes all
     similarities equal, unless an anchor separates them."""
-    gamma: float = 0.2
+    gamma: Share = 0.2
     """Smallest weight of the V-S view, eq. (11)."""
-    schedule: float = 4.0
+    schedule: NotNegative = 4.0
     """Decay of the weight of the V-S view, lambda of eq. (11)."""
-    beta: float = 0.3
+    beta: NotNegative = 0.3
     """Weight of adaptive mutual learning, eq. (20); the paper's is 0.6 for images, 0.4 for videos."""
-    consistency_weight: float = 1.0
+    consistency_weight: NotNegative = 1.0
     """Weight of L_c, eq. (14), in adaptive mutual learning."""
-    disentangle_weight: float = 1.0
+    disentangle_weight: NotNegative = 1.0
     """Weight of L_n, eq. (18), in adaptive mutual learning; after the warm-up, by the probability of a noisy pair."""
     detach_observation: bool = True
     """No gradient through q_v2s in L_n (variational self-distillation, the paper's reference 33)."""
     noisy_target: Literal["weight", "zero"] = "weight"
     """Noisy rows: weight their loss, or give them the target 0 (the paper's reading)."""
-    anchor_weight: float = 1.0
+    anchor_weight: NotNegative = 1.0
     """Weight of an InfoNCE anchor on V-S and (by the judge's probability) V-T; 0 is the paper."""
-    anchor_temperature: float = 0.07
+    anchor_temperature: Positive = 0.07
     """Temperature of the anchor."""
-    cross_lingual_weight: float = 0.5
+    cross_lingual_weight: NotNegative = 0.5
     """Weight of InfoNCE on S-T, part of the anchor, weighted by the judge; 0 is the paper."""
-    candidates: int = 2
+    candidates: Whole = 2
     """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
     judge: str = "triangle"
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range."""
+        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
-        if self.tau < LEAST_TAU or self.anchor_temperature <= 0 or not 0 <= self.gamma <= 1 or self.candidates < 0:
-            raise ValueError(
-                f"tau >= {LEAST_TAU}, anchor_temperature > 0, gamma in [0, 1] and candidates >= 0 are needed"
-            )
-        weights = (self.evidential_weight, self.consistency_weight, self.disentangle_weight, self.anchor_weight)
-        if min(*weights, self.cross_lingual_weight, self.phi, self.beta, self.schedule) < 0:
-            raise ValueError("weights, phi, beta and schedule >= 0 are needed")
         together = self.beta * self.consistency_weight
         if not any((self.evidential_weight, self.anchor_weight, self.cross_lingual_weight, together)):
             raise ValueError("the weights of all terms that pull are 0, which leaves nothing to train")
@@ -89,14 +83,12 @@ _LITERAL = {
     "candidates": 0,
     "epochs": 40,
     "batch_size": 128,
-    "lr": 2.5e-5,
-    "table_lr": 2.5e-5,
-    "encoder_lr": 2.5e-5,
+    **equal_rates(2.5e-5),
     "text_encoder": "bert-base-multilingual-cased",
 }
 
 
-class Method(base.Method):
+class Method(base.EvidentialMethod):
     """Dual-view uncertainty-aware learning and adaptive mutual learning."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
@@ -142,11 +134,3 @@ class Method(base.Method):
     def evidence(self, sim: Tensor) -> Tensor:
         """Eq. (1), in the trained form."""
         return evidence(sim, self.config.tau, self.config.evidence)
-
-    def judge_scores(self, sim_BB: Tensor) -> Tensor:
-        """Evidence: eq. (4) reads E + E^T."""
-        return self.evidence(sim_BB)
-
-    def uncertainty(self, sim_QG: Tensor) -> Tensor:
-        """Eq. (2), u = K/D, over the most similar candidates (or the whole gallery)."""
-        return query_uncertainty(sim_QG, self.config.tau, self.config.evidence, self.config.candidates or None)

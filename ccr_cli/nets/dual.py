@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.plain import Plain, Pool, Unit
 from ccr_cli.nets.pooling import Pooling
-from ccr_cli.nets.ragged import Texts, mean_rows
+from ccr_cli.nets.ragged import Rows, Texts, mean_rows
 from ccr_cli.nets.text import TextEncoder, TransformerTextEncoder
 from ccr_cli.nets.tower import VisualTower
 
@@ -20,7 +20,7 @@ class DualEncoder(nn.Module):
     """A visual head on features, and one text encoder for every language.
 
     With a `tower` the inputs are pictures instead of features. Normalisation to unit length happens here and nowhere
-    else. Visual item v has the rows from offsets[v] to offsets[v + 1].
+    else.
 
     Args:
         visual_head: from the features' dimension to D.
@@ -46,23 +46,24 @@ class DualEncoder(nn.Module):
         self.text_dropout, self.pooling = nn.Dropout(text_dropout), pooling
         self.dim, self.tower = visual_head.dim, None
 
-    def embed_visual(self, rows_ND: Tensor, offsets_V1: Tensor) -> Tensor:
+    def embed_visual(self, visual: Rows) -> Tensor:
         """Returns unit vectors (V, D) of visual items."""
-        return normalize(self.pool_visual(rows_ND, offsets_V1), dim=-1)
+        return normalize(self.pool_visual(visual), dim=-1)
 
-    def see(self, rows_ND: Tensor, offsets_V1: Tensor) -> tuple[Tensor, Tensor]:
+    def see(self, visual: Rows) -> tuple[Tensor, Tensor]:
         """Returns features (N, D) and where those of each item begin; without a tower these are the inputs.
 
         With one the rows are pictures (N, 3, H, W), each of which gives a feature, or one for each of its patches.
         """
+        offsets_V1 = visual.offsets_V1
         if self.tower is None:
-            return rows_ND, offsets_V1
-        output: Tensor = self.tower(rows_ND)
+            return visual.rows_ND, offsets_V1
+        output: Tensor = self.tower(visual.rows_ND)
         return (output, offsets_V1) if output.ndim == 2 else (output.flatten(0, 1), offsets_V1 * output.shape[1])
 
-    def pool_visual(self, rows_ND: Tensor, offsets_V1: Tensor) -> Tensor:
+    def pool_visual(self, visual: Rows) -> Tensor:
         """Returns the same vectors before they are normalised."""
-        rows_ND, offsets_V1 = self.see(rows_ND, offsets_V1)
+        rows_ND, offsets_V1 = self.see(visual)
         if self.pooling is None:
             out_VD: Tensor = self.visual_head(mean_rows(rows_ND, offsets_V1))
         else:

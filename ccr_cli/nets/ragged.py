@@ -35,6 +35,18 @@ class Texts(Protocol):
         """Ids of each text, on the host."""
 
 
+class Rows(Protocol):
+    """Rows of visual items, as `data.frames.Frames` are: item v has the rows offsets[v] to offsets[v + 1]."""
+
+    @property
+    def rows_ND(self) -> Tensor:
+        """Features or pictures of all items, one after the other."""
+
+    @property
+    def offsets_V1(self) -> Tensor:
+        """V + 1 values from 0 to N."""
+
+
 @dataclass(frozen=True)
 class Places:
     """Where ragged rows stand in a padded block; none of it is read back from the device."""

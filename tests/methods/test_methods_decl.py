@@ -98,5 +98,6 @@ def test_uncertainty_is_that_of_the_candidates() -> None:
 
 def test_ranges_are_checked() -> None:
     for wrong in ({"tau": 0.0}, {"mu": 0}, {"kl_weight": -1.0}, {"eta": -1.0}):
-        with pytest.raises(ValueError, match="are needed"):
+        ((option, value),) = wrong.items()
+        with pytest.raises(ValueError, match=rf"^{option} .*{value}$"):
             decl.Config(**wrong)

@@ -123,7 +123,7 @@ def test_number_of_layers() -> None:
 def test_evidential_learning_keeps_the_length_and_the_cosine() -> None:
     method = make(credibility="evidential").eval()
     v_BD, s_BD = method.embed_visual(batch().visual), method.embed_text(tokens(0))
-    raw_v = method.encoder.pool_visual(batch().visual.rows_ND, batch().visual.offsets_V1)
+    raw_v = method.encoder.pool_visual(batch().visual)
     assert method.encoder.text_head is not None
     raw_s = method.encoder.text_head(method.encoder.text_encoder.forward(tokens(0)))
     cosine = torch.nn.functional.cosine_similarity(raw_s[:, None], raw_v[None, :], dim=2)

@@ -160,7 +160,7 @@ def test_uml_needs_something_that_pulls() -> None:
 def test_terms_of_trine(models: int) -> None:
     method = make("trine", models=models, visual_weight=0.7, cross_lingual_weight=0.3)
     weights = {"VS": 1.0, "VT": 0.7, "ST": 0.3}
-    sims = [cosines(tower) for tower in method.towers()]
+    sims = [cosines(tower) for tower in method.encoders()]
     assert len(sims) == models
     expected = {f"infonce_{s.lower()}": w * sum(nce(sim[s], 0.1, P[s]) for sim in sims) for s, w in weights.items()}
     check(method.losses(given()), expected)
@@ -186,7 +186,7 @@ def test_uncertainty_of_trine_is_one_minus_what_was_fitted() -> None:
 def test_similarity_of_trine_is_the_mean_of_its_models() -> None:
     method, whole = make("trine", models=3).eval(), given()
     sim, _ = method.score(method.embed_visual(whole.visual), method.embed_text(whole.target))
-    each = np.stack([cosines(tower)["VT"] for tower in method.towers()])
+    each = np.stack([cosines(tower)["VT"] for tower in method.encoders()])
     assert not np.allclose(each[0], each[1])
     np.testing.assert_allclose(sim.detach(), each.mean(0), atol=1e-6)
 
@@ -286,7 +286,7 @@ def test_terms_of_disncl(reduction: str) -> None:
         expected[f"align_{view.lower()}"] = 1.1 * weight * hinge(x, margin, p, reduction, among)
         expected[f"soft_{view.lower()}"] = 0.9 * weight * float(p @ soft / (p.sum() if reduction == "mean" else 1))
     parts: dict[str, torch.Tensor] = {}
-    for part, model in (("", base.Tower(method.encoder)), ("_S", method), ("_X", method.readings()["exclusive"])):
+    for part, model in (("", method.encoder), ("_S", method), ("_X", method.readings()["exclusive"])):
         v, s, t = embedded(model)
         parts |= {f"V{part}": torch.cat([v, v]), f"T{part}": torch.cat([s, t])}
     p = np.concatenate([0.7 * clean["VS"], clean["VT"]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import TokenTable
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
@@ -31,7 +32,7 @@ def test_both_sides_are_unit_vectors(with_head: bool) -> None:
     text_head = Projection(6, 5, hidden=4) if with_head else None
     model = DualEncoder(Projection(7, 5), NgramTextEncoder(32, 6 if with_head else 5), text_head)
     text_BD = model.embed_text(TokenTable.from_lists([[[1], [2]], [[3]]]).select(torch.tensor([0, 1, 0])))
-    visual_BD = model.embed_visual(torch.randn(9, 7), torch.tensor([0, 1, 4, 8, 9]))
+    visual_BD = model.embed_visual(Frames(torch.randn(9, 7), torch.tensor([0, 1, 4, 8, 9])))
     torch.testing.assert_close(text_BD.norm(dim=1), torch.ones(3))
     torch.testing.assert_close(visual_BD.norm(dim=1), torch.ones(4))
 
@@ -41,4 +42,4 @@ def test_zero_features_give_a_finite_vector() -> None:
     for weight in head.parameters():
         torch.nn.init.zeros_(weight)
     model = DualEncoder(head, NgramTextEncoder(8, 5))
-    assert model.embed_visual(torch.zeros(1, 7), torch.tensor([0, 1])).isfinite().all()
+    assert model.embed_visual(Frames(torch.zeros(1, 7), torch.tensor([0, 1]))).isfinite().all()

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from towers import MODELS
 
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import TokenTable
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
@@ -111,7 +112,7 @@ def steps(model: DualEncoder, optimizers: list[Any], state: bool = False) -> lis
             optimizer.zero_grad(set_to_none=True)
         texts = table.select(torch.arange(step, step + 20))
         visual_BD = torch.randn(20, 7, generator=dice)
-        product_BB = model.embed_visual(visual_BD, torch.arange(21)) @ model.embed_text(texts).T
+        product_BB = model.embed_visual(Frames(visual_BD, torch.arange(21))) @ model.embed_text(texts).T
         loss = nn.functional.cross_entropy(product_BB * 5, torch.arange(20))
         loss.backward()  # type: ignore[no-untyped-call]
         for optimizer in optimizers:

@@ -11,6 +11,7 @@ import tinyclip
 import torch
 import transformers as tr
 
+from ccr_cli.data.frames import Frames
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.text import NgramTextEncoder
@@ -106,7 +107,7 @@ def test_a_dual_encoder_sees_pictures_frames_and_patches() -> None:
         torch.manual_seed(1)
         dual = DualEncoder(Projection(16, 8), NgramTextEncoder(32, 8)).eval()
         dual.tower = tower("vit", pooling).eval()
-        found = dual.embed_visual(levels(), offsets)
+        found = dual.embed_visual(Frames(levels(), offsets))
         seen = dual.tower(levels())
         rows = seen if pooling == "cls" else seen.mean(1)
         means = torch.stack([rows[0], rows[1:4].mean(0), rows[4]])
