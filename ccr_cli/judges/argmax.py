@@ -13,20 +13,10 @@ from ccr_cli.judges.base import BatchJudge, batch_scores, beaten_share_B
 
 @torch.no_grad()
 def clean_probability(score_BB: Tensor, mask_BB: Tensor | None = None) -> Tensor:
-    """1 or 0 for every pair of the batch.
+    """1 or 0 for every pair of the batch (B,), from evidence (as the paper) or similarities.
 
     A pair is called noisy only if a rival is strictly better, so ties are clean. An entry is a rival if it
     and its mirror image are unmasked.
-
-    Args:
-        score_BB: evidence (as the paper) or similarities, shape (B, B).
-        mask_BB: entries that take part, shape (B, B), or None.
-
-    Returns:
-        Shape (B,), no gradient.
-
-    Raises:
-        ValueError: scores that are not square, or a mask that does not fit.
     """
     score_BB, rival_BB = batch_scores(score_BB, mask_BB)
     share_B = beaten_share_B(score_BB + score_BB.T, rival_BB & rival_BB.T)

@@ -36,6 +36,7 @@ from ccr_cli import registry
 
 FloatArray = npt.NDArray[np.float64]
 P = TypeVar("P", Tensor, FloatArray)
+Q = TypeVar("Q", Tensor, FloatArray)
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ class Belief(Generic[P]):
     VT: P
     ST: P
 
+    def map(self, change: Callable[[P], Q]) -> Belief[Q]:
+        """Changes the probabilities of each side."""
+        return Belief(change(self.VS), change(self.VT), change(self.ST))
+
 
 def believe(side: str, probability: Callable[[str], P], ones: P) -> Belief[P]:
     """The belief in all three sides that follows from judging one of them.
@@ -54,10 +59,7 @@ def believe(side: str, probability: Callable[[str], P], ones: P) -> Belief[P]:
     matches where both match or neither does (a wrong picture leaves its two captions in agreement).
     `both` believes V-T only where S-T and the picture agree.
 
-    Args:
-        side: cross_lingual, cross_modal or both.
-        probability: The judge's probability by `VS`, `VT`, `ST`, or `both`: V-S and V-T together.
-        ones: The probability of pairs that are believed.
+    `probability` is the judge's by `VS`, `VT`, `ST`, or `both`: V-S and V-T together; `ones` that of believed pairs.
     """
     if side == "cross_lingual":
         p = probability("ST")
@@ -103,16 +105,11 @@ class Readings(Protocol):
     def leads(self, believed: Belief[FloatArray] | None = None) -> tuple[FloatArray, FloatArray]:
         """Similarities less crowding of the triplets (N, 3) and of shuffled ones (M, 3), see `stages.shared.judging`.
 
-        Args:
-            believed: Adds the other captions of an item to its picture, as far as they are believed.
+        `believed` adds the other captions of an item to its picture, as far as they are believed.
         """
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
-        """ChrF (0 to 100) of the two captions of the triplets (N,) and of shuffled ones (M,), without any model.
-
-        Raises:
-            ArtifactError: If there is nothing to compare the translations with.
-        """
+        """ChrF (0 to 100) of the two captions of the triplets (N,) and of shuffled ones (M,), without any model."""
 
     def wrong(self) -> Mapping[str, npt.NDArray[np.bool_]] | None:
         """Which sides (N,) synthetic noise mismatched; None without synthetic noise."""
@@ -142,12 +139,7 @@ class Judge(ABC):
 
     @abstractmethod
     def judge(self, readings: Readings, side: str) -> Opinion:
-        """Judges all training triplets.
-
-        Args:
-            readings: What can be read of them.
-            side: cross_lingual, cross_modal or both, for a judge that takes a side.
-        """
+        """Judges all training triplets; `side` is cross_lingual, cross_modal or both, for a judge that takes one."""
 
 
 class BatchJudge(Judge):
@@ -201,11 +193,7 @@ def load_judge(name: str) -> Judge:
 
 
 def batch_scores(score_BB: Tensor, mask_BB: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Checks scores; returns them detached in float32 or better, and the mask of the rivals off the diagonal.
-
-    Raises:
-        ValueError: the scores are not square, or the mask does not fit.
-    """
+    """Checks scores; returns them detached in float32 or better, and the mask of the rivals off the diagonal."""
     score_BB = score_BB.detach()
     if score_BB.ndim != 2 or score_BB.shape[0] != score_BB.shape[1]:
         raise ValueError(f"scores of a batch are a square matrix, not of shape {tuple(score_BB.shape)}")
@@ -226,11 +214,7 @@ def beaten_share_B(score_BB: Tensor, rival_BB: Tensor) -> Tensor:
 
 
 def epoch_scores(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Copies scores as one-dimensional float64.
-
-    Raises:
-        ValueError: more than one dimension, or a value that is not finite.
-    """
+    """Copies scores as float64; ValueError if they have more than one dimension or are not finite."""
     array = np.array(values, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"{name}: expected one dimension, not shape {array.shape}")
@@ -251,12 +235,7 @@ def rising_interval(low: tuple[float, float], high: tuple[float, float]) -> tupl
     Gaussians of unequal width cross twice; beyond the turning point of the log-odds, quadratic in the score, a
     higher score would give a lower probability.
 
-    Args:
-        low: Mean and standard deviation of the lower one.
-        high: The same of the upper one.
-
-    Returns:
-        The interval; one end is infinite.
+    Either is its mean and standard deviation. One end of the interval is infinite.
     """
     (low_mean, low_width), (high_mean, high_width) = low, high
     curvature = low_width**-2 - high_width**-2  # of the log-odds

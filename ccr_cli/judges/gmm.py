@@ -23,17 +23,7 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = Non
     likelihood converges: at scikit-learn's default tolerance 10 % of mismatches come out as 29 %.
     Gaussians of unequal width cross twice: beyond the outer crossing's turning point the posterior would fall
     again as the score rises; it is held at its value there, so that a higher score never gives a lower
-    probability.
-
-    Args:
-        score_N: similarity of every pair, shape (N,).
-        null_M: not used.
-
-    Returns:
-        Shape (N,), in [0, 1]; 1 for all where fewer than two values differ.
-
-    Raises:
-        ValueError: a score that is not finite, or more than one dimension.
+    probability. 1 for all where fewer than two values differ. The null sample is not used.
     """
     score_N = epoch_scores(score_N, "score_N")
     if len(score_N) < 2 or all_equal(score_N):

@@ -9,11 +9,7 @@ from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, Readings
 
 
 def clean_probability(wrong_N: npt.NDArray[np.bool_]) -> FloatArray:
-    """0 where the pair was mismatched on purpose, 1 elsewhere, shape (N,).
-
-    Raises:
-        ValueError: not a one-dimensional array of booleans.
-    """
+    """0 where the pair was mismatched on purpose, 1 elsewhere, shape (N,)."""
     wrong_N = np.asarray(wrong_N)
     if wrong_N.ndim != 1 or wrong_N.dtype != np.bool_:
         raise ValueError(f"expected booleans of shape (N,), not {wrong_N.dtype} of shape {wrong_N.shape}")

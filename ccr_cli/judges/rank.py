@@ -10,20 +10,7 @@ from ccr_cli.judges.base import BatchJudge, batch_scores, beaten_share_B
 
 @torch.no_grad()
 def clean_probability(score_BB: Tensor, mask_BB: Tensor | None = None, *, share: float = 0.1) -> Tensor:
-    """1 where at most ``share`` of the rivals score strictly higher, in the row and in the column, else 0.
-
-    Args:
-        score_BB: evidence or similarities, shape (B, B).
-        mask_BB: entries that take part, shape (B, B), or None.
-        share: between 0 (the same as the judge ``mutual``) and 1 (every pair is clean).
-
-    Returns:
-        Shape (B,), no gradient.
-
-    Raises:
-        ValueError: a share outside [0, 1]; scores that are not square; a mask that does not
-            fit.
-    """
+    """1 where at most ``share`` (0 to 1) of the rivals score strictly higher, in the row and in the column, else 0."""
     if not 0 <= share <= 1:
         raise ValueError(f"share {share} is not between 0 and 1")
     score_BB, rival_BB = batch_scores(score_BB, mask_BB)

@@ -52,17 +52,9 @@ class Triangle(NamedTuple):
 
 
 def clean_probability(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
-    """Probability that each side of each triplet matches.
+    """Probability that each side of each triplet matches (N, 3); 1 for all if the shuffled ones hold no information.
 
-    Args:
-        score_N3: Similarities V-S, V-T, S-T of the triplets, shape (N, 3).
-        null_M3: Those of shuffled triplets, shape (M, 3).
-
-    Returns:
-        Shape (N, 3), in [0, 1]; 1 for all if the shuffled triplets hold no information.
-
-    Raises:
-        ValueError: A score that is not finite, or another shape.
+    Scores are the similarities V-S, V-T, S-T of the triplets and of shuffled ones; ValueError if they are not finite.
     """
     return sides(weigh(score_N3, null_M3))
 
@@ -73,10 +65,7 @@ def sides(p_NH: FloatArray) -> FloatArray:
 
 
 def weigh(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
-    """Probability of each hypothesis for each triplet, shape (N, H).
-
-    Args, Raises: those of `clean_probability`. Without information in the shuffled triplets nothing is wrong.
-    """
+    """Probability of each hypothesis for each triplet, shape (N, H), from the scores of `clean_probability`."""
     score_N3, null_M3 = _checked(score_N3, "score_N3"), _checked(null_M3, "null_M3")
     if not len(score_N3) or _uninformative(null_M3):
         return np.tile(np.eye(len(HYPOTHESES))[0], (len(score_N3), 1))
@@ -85,12 +74,7 @@ def weigh(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
 
 
 def fit(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> Triangle:
-    """Fits the mixture.
-
-    Args:
-        score_N3: Similarities of the triplets, shape (N, 3), N > 0.
-        null_M3: Those of shuffled triplets, shape (M, 3), not all equal.
-    """
+    """Fits the mixture to N > 0 triplets and shuffled ones that are not all equal."""
     score_N3, null_M3 = _checked(score_N3, "score_N3"), _checked(null_M3, "null_M3")
     x_N3 = (score_N3 - null_M3.mean(0)) / null_M3.std(0)
     x_N3 = x_N3[np.lexsort(x_N3.T)]  # sums do not depend on the order of the triplets

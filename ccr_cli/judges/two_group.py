@@ -52,15 +52,7 @@ class GaussianPair(NamedTuple):
 def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> FloatArray:
     """(1 - pi0) f_right / f at every score; no threshold is involved.
 
-    Args:
-        score_N: similarity of every training pair, shape (N,).
-        null_M: similarities of shuffled pairs, shape (M,).
-
-    Returns:
-        Shape (N,), in [0, 1]; 1 for all if the scores of the null sample, or those of the pairs, are all equal.
-
-    Raises:
-        ValueError: a score that is not finite, or more than one dimension.
+    1 for all if the scores of the null sample, or those of the pairs, are all equal.
     """
     score_N, null_M = epoch_scores(score_N, "score_N"), np.sort(epoch_scores(null_M, "null_M"))
     if len(score_N) == 0 or len(null_M) < 2 or all_equal(null_M) or all_equal(score_N):
@@ -72,12 +64,7 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> FloatArr
 
 
 def fit(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> GaussianPair:
-    """Fits the mixture.
-
-    Args:
-        score_N: similarity of every training pair, shape (N,), N > 0.
-        null_M: similarities of shuffled pairs, shape (M,), not all equal.
-    """
+    """Fits the mixture to N > 0 pairs and a null sample that is not all equal."""
     score_N, null_M = np.sort(epoch_scores(score_N, "score_N")), np.sort(epoch_scores(null_M, "null_M"))
     x_N = (score_N - null_M.mean()) / null_M.std()
     count_G, edges = np.histogram(x_N, _BINS)

@@ -1,4 +1,4 @@
-"""Learn from dual evidential views, mutual learning of judged pairs and an anchor.
+"""UML learns the evidence of two views, judges pairs, and adds an InfoNCE anchor.
 
 Liu et al., "UML", Sci China Inf Sci 69(3):132107, 2026, doi 10.1007/s11432-024-4696-2.
 
