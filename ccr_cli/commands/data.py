@@ -11,29 +11,18 @@ from ccr_cli import console
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
+from ccr_cli.stages.data.options import ImportOptions
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, verify.", rich_markup_mode="rich")
 
-_OWN = "Your own files"
-
-Source = Annotated[
-    str, typer.Argument(help="A bundled data set or a collection by name, or a folder in the dataset format.")
-]
+Source = Annotated[str, typer.Argument(help="A bundled data set, a collection, or a folder in the dataset format.")]
 Sources = Annotated[
     list[str],
     typer.Argument(
-        help="A bundled data set or a collection by name, a folder in the dataset format, or a .mat file of features. "
+        help="A bundled data set, a collection, a folder in the dataset format, or a .mat file of features. "
         "With --format: your caption files; `train=FILE`, `de=FILE` or `train.de=FILE` names split and language.",
         show_default=False,
     ),
-]
-MediaRoot = Annotated[
-    Path | None,
-    typer.Option("--media-root", help="Folder of the media.", show_default="beside the data"),
-]
-Root = Annotated[
-    Path | None,
-    typer.Option("--root", help="Folder of a collection's official files.", show_default=False),
 ]
 
 
@@ -81,73 +70,11 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
     ),
 )
 @c.guarded
+@c.takes(ImportOptions)
 def import_(
     sources: Sources,
-    root: Root = None,
-    allow_partial: Annotated[
-        bool,
-        typer.Option("--allow-partial", help="Import an incomplete collection; record what is missing or differs."),
-    ] = False,
-    media_root: MediaRoot = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            help="Format of the files: captions-csv, karpathy, coco, jsonl, hashtag, vatex, parallel and others.",
-            show_default=False,
-            rich_help_panel=_OWN,
-        ),
-    ] = None,
-    lang: Annotated[
-        str | None,
-        typer.Option(
-            "--lang",
-            help="Source language; also the language of files that nothing else assigns one.",
-            show_default=False,
-            rich_help_panel=_OWN,
-        ),
-    ] = None,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--split",
-            metavar="NAME=IDS",
-            help="File with the ids of a split, one per line; repeat for train, val, test.",
-            show_default=False,
-            rich_help_panel=_OWN,
-        ),
-    ] = None,
-    ids: Annotated[
-        Path | None,
-        typer.Option(
-            "--ids",
-            help="File with the id of every sentence, for files of sentences; default: the split's list.",
-            show_default=False,
-            rich_help_panel=_OWN,
-        ),
-    ] = None,
-    media: Annotated[
-        str | None,
-        typer.Option(
-            "--media",
-            metavar="TEMPLATE",
-            help="Path of an item's medium below the media root, such as {id}.jpg.",
-            show_default="from the file",
-            rich_help_panel=_OWN,
-        ),
-    ] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Set an option of the format; repeatable. `help` lists them.",
-            show_default=False,
-            rich_help_panel=_OWN,
-        ),
-    ] = None,
-    name: c.Name = None,
-    force: c.Force = False,
+    *,
+    options: ImportOptions,
     workspace: c.WorkspaceOption = Path("."),
     dry_run: c.DryRun = False,
     json: c.Json = False,
@@ -157,53 +84,27 @@ def import_(
     """Import a bundled data set, a collection's official files, a folder, or your own files.
 
     Checks counts, hashes, ids, languages and splits; errors name file and line, the expected and the actual value.
-    Media may be missing. If the source consists of features, also makes the features artifact.
+    Images and videos may be missing. If the source consists of features, also makes the features artifact.
     """
     c.setup(quiet, verbose)
     inputs = c.inputs_from(workspace, None, dry_run=dry_run)
-    if form is not None:
-        if root is not None or allow_partial:
-            raise UsageError("--root and --allow-partial need a collection; --format is for your own files")
-        from ccr_cli.stages.data.caption_files import import_own
-
-        own = import_own(
-            inputs.workspace,
-            form,
-            sources,
-            lang=lang,
-            splits=split or [],
-            ids=ids,
-            media=media,
-            options=c.parse_set(options),
-            name=name,
-            media_root=media_root,
-            force=force,
-        )
-        c.emit(inputs, [own], json)
-        return
-    if any((lang, split, ids, media, options)):
-        raise UsageError(
-            "--lang, --split, --ids, --media and --set are for your own files", hint="name their format: --format"
-        )
-    if len(sources) > 1:
-        raise UsageError("only one data set at a time", hint="for your own files, name their format: --format")
     from ccr_cli.stages.data.stage import import_source
 
-    made = import_source(
-        inputs.workspace,
-        sources[0],
-        root=root,
-        allow_partial=allow_partial,
-        name=name,
-        media_root=media_root,
-        force=force,
-    )
-    c.emit(inputs, made, json)
+    c.emit(inputs, import_source(inputs.workspace, sources, options), json)
 
 
 @app.command("verify", epilog=c.examples("ccr data verify noto-emoji", "ccr data verify multi30k --root DIR"))
 @c.guarded
-def verify(source: Source, root: Root = None, media_root: MediaRoot = None) -> None:
+def verify(
+    source: Source,
+    root: Annotated[
+        Path | None, typer.Option("--root", help="Folder that holds a collection's official files.", show_default=False)
+    ] = None,
+    media_root: Annotated[
+        Path | None,
+        typer.Option("--media-root", help="Folder that holds the images or videos.", show_default="beside the data"),
+    ] = None,
+) -> None:
     """Check a data set against its manifest without importing it.
 
     Checks the files of a collection and their content; for a bundled data set or a folder, the media too.

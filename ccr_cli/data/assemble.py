@@ -7,17 +7,18 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant, path_options, reader
+from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant
+from ccr_cli.data.formats import reader
 from ccr_cli.data.formats.base import Record, is_video, stem
-from ccr_cli.data.formats.id_list import read_ids
-from ccr_cli.data.manifests import LANG
+from ccr_cli.data.formats.text_files import read_ids
+from ccr_cli.data.manifests import LANG, empty_caption
 from ccr_cli.errors import ArtifactError
 
 SPLIT_NAMES = {
@@ -26,21 +27,28 @@ SPLIT_NAMES = {
 }  # fmt: skip
 """Names of splits in files; Karpathy's `restval` belongs to training."""
 _POS = re.compile(r":[A-Za-z]+$")
-EMPTY, OTHERS = "are empty", "are left out, as captions of the same text have another one"
-"""Reasons for leaving out translations."""
+_CAPTION = ["caption_id", "item_id", "lang", "k", "text", "caption_set", "where"]
+_OTHERS = "are left out, as captions of the same text have another one"
 _TAKEN = ("listed", "items", "rows", "refused", "left_out", "odd", "langs", "numbers")
 """Attributes of an assembly that are restored if a file turns out to be wrong."""
-_Row = tuple[str, str, int | None, str, str, str]
-Locate = Callable[[str], Path | None]
 
 
-@dataclass(frozen=True)
-class ItemName:
+class ItemName(NamedTuple):
     """The item, group and medium that an official id stands for."""
 
     item: str
     group: str
     media: str | None
+
+
+class _Item(NamedTuple):
+    split: str
+    media: str
+    label: int | None
+    group: str
+    where: str
+    """Place in the files where its split was named."""
+    kind: str
 
 
 @dataclass
@@ -49,27 +57,14 @@ class Assembled:
 
     items: pd.DataFrame
     captions: pd.DataFrame
+    translations: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Recorded translations by source text, by the name of their table."""
     refused: list[dict[str, Any]] = field(default_factory=list)
     """Failure records of captions that were left out because their text is empty."""
     unread: dict[str, str] = field(default_factory=dict)
     """The reason for every file that could not be read."""
     notes: list[str] = field(default_factory=list)
     """Messages for the user: what was left out, and how much."""
-
-
-def resolved(spec: FileSpec, locate: Locate) -> dict[str, Any]:
-    """Returns the options of a file for its reader, with the names of further files replaced by their paths.
-
-    Raises:
-        ArtifactError: If one of these files is missing.
-    """
-    options = dict(spec.options)
-    for key in set(path_options(spec)) & set(options):
-        place = locate(options[key])
-        if place is None:
-            raise ArtifactError(f"{options[key]} is missing; {spec.path} cannot be read without it")
-        options[key] = place
-    return options
 
 
 class Assembly:
@@ -81,7 +76,7 @@ class Assembly:
         lenient: Leave out files that cannot be read, instead of stopping at them.
     """
 
-    def __init__(self, variant: Variant, locate: Locate, *, lenient: bool = False) -> None:
+    def __init__(self, variant: Variant, locate: Callable[[str], Path | None], *, lenient: bool = False) -> None:
         self.variant, self.locate, self.lenient = variant, locate, lenient
         self.names: dict[str, ItemName] = {}
         self.lists = [spec for spec in variant.files if spec.role == "splits"]
@@ -94,9 +89,9 @@ class Assembly:
         """The ids of the lists, by their stem without the ending of a media file."""
         self.spelt: dict[str, str] = {}
         """The captions' spelling of an id of the lists, where it differs."""
-        self.items: dict[str, _Row] = {}
-        """By item: split, media, label, group, where the split was named, kind."""
+        self.items: dict[str, _Item] = {}
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
+        """`_CAPTION` of every caption."""
         self.refused: list[dict[str, Any]] = []
         self.unread: dict[str, str] = {}
         self.left_out: Counter[str] = Counter()
@@ -107,7 +102,7 @@ class Assembly:
         self.numbers: Counter[tuple[str, str, str]] = Counter()
 
     def run(self) -> Assembled:
-        """Reads everything: the lists of splits, then the captions.
+        """Reads everything: the lists of splits, then the captions, then the recorded translations.
 
         Raises:
             ArtifactError: With file and line, if something is wrong.
@@ -117,8 +112,7 @@ class Assembly:
         for spec in self.variant.files:
             if spec.role == "captions":
                 self._attempt(spec, self._captions)
-        items = self._items()
-        captions = self._frame()
+        items, captions = self._item_table(), self._caption_table()
         notes = [f"{number:,} captions {why}" for why, number in self.left_out.items()]
         if self.own and self.unlisted:
             notes.append(
@@ -132,7 +126,9 @@ class Assembly:
         odd = sorted(self.odd & set(self.items))
         if odd:
             notes.append(f"{len(odd):,} ids have another form than the others of the collection, e.g. {odd[0]!r}")
-        return Assembled(items, captions, self.refused, self.unread, notes)
+        made = Assembled(items, captions, {}, self.refused, self.unread, notes)
+        self._translate(made)
+        return made
 
     def name(self, official: str) -> ItemName:
         """Returns the item of an official id, and its group in its id space."""
@@ -151,6 +147,7 @@ class Assembly:
         return known
 
     def _attempt(self, spec: FileSpec, take: Callable[[FileSpec, Path], None]) -> bool:
+        """Takes what a file holds; returns whether it is there and could be read."""
         place = self.locate(spec.path)
         if place is None:
             return False
@@ -163,6 +160,15 @@ class Assembly:
             vars(self).update(before)  # nothing of a file that is wrong anywhere is kept
             self.unread[spec.path] = error.message
         return spec.path not in self.unread
+
+    def _records(self, spec: FileSpec, place: Path) -> Iterator[Record]:
+        options = dict(spec.options)
+        for key in spec.path_options():
+            further = self.locate(options[key])
+            if further is None:
+                raise ArtifactError(f"{options[key]} is missing; {spec.path} cannot be read without it")
+            options[key] = further
+        return reader(spec.format)(place, **options)
 
     def _list(self, spec: FileSpec, place: Path) -> None:
         for line, official in enumerate(read_ids(place), 1):
@@ -177,16 +183,15 @@ class Assembly:
 
     def _captions(self, spec: FileSpec, place: Path) -> None:
         first, matched = "", False
-        for record in reader(spec.format)(place, **resolved(spec, self.locate)):
+        for record in self._records(spec, place):
             named = self.name(self._as_listed(record.item))
             split = self._split(spec, record, named)
             first, matched = first or record.item, matched or bool(split)
             if not split:
                 continue
             self._add(named, split, record)
-            if spec.keep and split not in spec.keep:
-                continue
-            self._caption(spec, record, named.item)
+            if not spec.keep or split in spec.keep:
+                self._caption(spec, record, named.item)
         if self.own and self.listed and first and not matched:
             raise ArtifactError(
                 f"{place}: no list of a split names an item of it: its first id is {first!r}, the lists' is "
@@ -195,11 +200,7 @@ class Assembly:
             )
 
     def _as_listed(self, official: str) -> str:
-        """Returns an id as the lists write it, if only one side has the ending of a media file and one item fits.
-
-        Raises:
-            ArtifactError: If two ids of the captions would be one of the lists.
-        """
+        """Returns an id as the lists write it, if only one side has the ending of a media file and one item fits."""
         found = self.stems.get(stem(official), [])
         if not self.own or official in self.listed or len(found) != 1 or stem(official) not in (official, found[0]):
             return official
@@ -210,42 +211,46 @@ class Assembly:
     def _split(self, spec: FileSpec, record: Record, named: ItemName) -> str:
         """The split of a caption's item: from the lists, or else from earlier captions, or else from the file."""
         named_split = spec.split or SPLIT_NAMES.get(record.split.lower(), "")
-        if record.split and not spec.split and not named_split:
-            known = ", ".join(dict.fromkeys(SPLIT_NAMES))
+        if record.split and not named_split:
+            known = ", ".join(SPLIT_NAMES)
             raise ArtifactError(f"{record.where}: the split is {record.split!r}; known: {known}")
-        known_as = self.items.get(named.item)
+        item = self.items.get(named.item)
         if self.lists:
             kept = named_split if named_split in self.variant.unlisted and not self.lists_lacking else ""
-            split = self.listed.get(named.item) or (known_as[0] if known_as else kept)
+            split = self.listed.get(named.item) or (item.split if item else kept)
             if not split:
                 self.left_out["belong to items that no list of a split names"] += 1
                 self.unlisted = self.unlisted or record.item
             return split
-        if known_as is None:
+        if item is None:
             if not named_split:
                 self.left_out["belong to items whose split is unknown"] += 1
             return named_split
-        if named_split and named_split != known_as[0]:
+        if named_split and named_split != item.split:
             raise ArtifactError(
-                f"{record.where}: {record.item!r} is in {named_split}, and in {known_as[0]} ({known_as[4]})"
+                f"{record.where}: {record.item!r} is in {named_split}, and in {item.split} ({item.where})"
             )
-        return known_as[0]
+        return item.split
 
     def _add(self, named: ItemName, split: str, record: Record) -> None:
-        row = self.items.get(named.item)
-        if row is None:
-            group = record.group or named.group
-            media = named.media or record.media
-            self.items[named.item] = (split, media, record.label, group, record.where, record.kind)
+        """Adds an item, or what a further record knows of it."""
+        item = self.items.get(named.item)
+        if item is None:
+            group, media = record.group or named.group, named.media or record.media
+            self.items[named.item] = _Item(split, media, record.label, group, record.where, record.kind)
             return
-        known_split, media, label, group, where, kind = row
-        if record.label is not None and label is not None and label != record.label:
-            raise ArtifactError(f"{record.where}: the label of {record.item!r} is {record.label}, and before {label}")
-        if record.kind and kind and kind != record.kind:
-            raise ArtifactError(f"{record.where}: {record.item!r} is of the kind {record.kind}, and before {kind}")
-        label = record.label if label is None else label
-        group, kind = record.group or group, kind or record.kind
-        self.items[named.item] = (known_split, media or record.media, label, group, where, kind)
+        if record.label is not None and item.label is not None and item.label != record.label:
+            raise ArtifactError(
+                f"{record.where}: the label of {record.item!r} is {record.label}, and before {item.label}"
+            )
+        if record.kind and item.kind and item.kind != record.kind:
+            raise ArtifactError(f"{record.where}: {record.item!r} is of the kind {record.kind}, and before {item.kind}")
+        self.items[named.item] = item._replace(
+            media=item.media or record.media,
+            label=record.label if item.label is None else item.label,
+            group=record.group or item.group,
+            kind=item.kind or record.kind,
+        )
 
     def _caption(self, spec: FileSpec, record: Record, item: str) -> None:
         lang = record.lang or spec.lang
@@ -254,41 +259,33 @@ class Assembly:
                 what = f"{lang!r} is not a language tag (BCP 47, such as en)" if lang else "the language is unknown"
                 raise ArtifactError(f"{record.where}: {what}", hint="--lang LANG, or before the file: LANG=FILE")
             self.langs.add(lang)
-        text = _text(spec, record)
         chosen = record.caption_set or spec.caption_set or DEFAULT_SET
         k = record.k if record.k is not None else spec.k
         if k is None:
             key = (item, lang, chosen)
             k = self.numbers[key]
             self.numbers[key] += 1
-        if text:
+        if text := _text(spec, record):
             self.rows.append((record.caption_id, item, lang, k, text, chosen, record.where))
         else:
-            self.refused.append(
-                {
-                    "id": record.caption_id or f"{item}#{lang}#{k}",
-                    "stage": "import",
-                    "error": "EmptyCaption",
-                    "message": f"empty caption ({record.where})",
-                    "attempt": 1,
-                }
-            )
+            self.refused.append(empty_caption(record.caption_id or f"{item}#{lang}#{k}", record.where))
 
-    def _items(self) -> pd.DataFrame:
+    def _item_table(self) -> pd.DataFrame:
         if not self.items:
             raise self._nothing("items")
-        halves = self._halves()
         template = str(self.variant.about.get("media", ""))
-        media = [row[1] or template.replace("{id}", item) or None for item, row in self.items.items()]
-        known = [row[5] for row in self.items.values()]
+        media = [row.media or template.replace("{id}", item) or None for item, row in self.items.items()]
+        halves = self._halves()
         return pd.DataFrame(
             {
                 "item_id": list(self.items),
-                "split": [halves.get(item, row[0]) for item, row in self.items.items()],
-                "kind": [kind or self._kind(medium) for kind, medium in zip(known, media, strict=True)],
+                "split": [halves.get(item, row.split) for item, row in self.items.items()],
+                "kind": [
+                    row.kind or self._kind(medium) for row, medium in zip(self.items.values(), media, strict=True)
+                ],
                 "media": media,
-                "label": pd.array([row[2] for row in self.items.values()], dtype="Int32"),
-                "group": [row[3] for row in self.items.values()],
+                "label": pd.array([row.label for row in self.items.values()], dtype="Int32"),
+                "group": [row.group for row in self.items.values()],
             }
         )
 
@@ -306,14 +303,13 @@ class Assembly:
         if not self.variant.halve:
             return {}
         split, seed = self.variant.halve["split"], self.variant.halve["seed"]
-        drawn = [item for item, row in self.items.items() if row[0] == split]
+        drawn = [item for item, row in self.items.items() if row.split == split]
         drawn.sort(key=lambda item: hashlib.sha256(f"{seed} {item}".encode()).digest())
         half = (len(drawn) + 1) // 2
         return {**dict.fromkeys(drawn[:half], "val"), **dict.fromkeys(drawn[half:], "test")}
 
-    def _frame(self) -> pd.DataFrame:
-        columns = ["caption_id", "item_id", "lang", "k", "text", "caption_set", "where"]
-        frame = pd.DataFrame(self.rows, columns=columns)
+    def _caption_table(self) -> pd.DataFrame:
+        frame = pd.DataFrame(self.rows, columns=_CAPTION)
         if frame.empty:
             raise self._nothing("captions")
         again = frame.duplicated(["item_id", "lang", "caption_set", "k"], keep=False)
@@ -327,6 +323,58 @@ class Assembly:
         frame["caption_id"] = _caption_ids(frame)
         return frame.drop(columns="where")
 
+    def _translate(self, made: Assembled) -> None:
+        """Adds the recorded translations: the first one where a text has several."""
+        languages: dict[str, str] = {}
+        for spec in self.variant.files:
+            place = self.locate(spec.path)
+            if spec.role != "translations" or place is None:
+                continue
+            try:
+                found, left_out = self._translations(spec, place, made.captions)
+            except ArtifactError as error:
+                if not self.lenient:
+                    raise
+                made.unread[spec.path] = error.message
+                continue
+            table = made.translations.setdefault(spec.table, {})
+            left_out[_OTHERS] += sum(table.setdefault(text, target) != target for text, target in found.items())
+            made.notes += [
+                f"{number:,} translations of {spec.path} {why}" for why, number in left_out.items() if number
+            ]
+            languages[spec.table] = spec.source
+        for name, language in languages.items():
+            texts = made.captions.loc[made.captions["lang"] == language, "text"]
+            lacking = int((~texts.isin(made.translations[name].keys())).sum())
+            if lacking:
+                made.notes.append(f"{lacking:,} of {len(texts):,} captions in {language} have no translation in {name}")
+
+    def _translations(self, spec: FileSpec, place: Path, captions: pd.DataFrame) -> tuple[dict[str, str], Counter[str]]:
+        """The translations of a file by source text, joined by item and number, and how many are left out, by why."""
+        own = captions[captions["lang"] == spec.source]
+        if spec.caption_set:
+            own = own[own["caption_set"] == spec.caption_set]
+        if own.duplicated(["item_id", "k"]).any():
+            sets = ", ".join(sorted(own["caption_set"].unique()))
+            raise ArtifactError(
+                f"{place}: the {spec.source} captions are of several sets ({sets}); which does it translate?",
+                hint="in the manifest, caption_set of the file",
+            )
+        text_of = {(i, k): text for i, k, text in zip(own["item_id"], own["k"], own["text"], strict=True)}
+        found: dict[str, str] = {}
+        left_out: Counter[str] = Counter()
+        for record in self._records(spec, place):
+            source = text_of.get((self.name(record.item).item, record.k))
+            if source is not None:
+                target = _text(spec, record)
+                if not target:
+                    left_out["are empty"] += 1
+                elif found.setdefault(source, target) != target:
+                    left_out[_OTHERS] += 1
+        if not found:
+            raise ArtifactError(f"{place} translates no {spec.source} caption of {self.variant.name}")
+        return found, left_out
+
 
 def _caption_ids(frame: pd.DataFrame) -> list[str]:
     """The official ids where there are some that tell the captions apart, else item, language, set and number."""
@@ -338,60 +386,10 @@ def _caption_ids(frame: pd.DataFrame) -> list[str]:
     return list(ids.where(~ids.duplicated(keep=False), named))
 
 
-def _joined(text: str) -> str:
-    """A Chinese sentence out of its words: parts of speech and blanks go, a wider gap is a comma."""
-    clauses = ["".join(_POS.sub("", word) for word in part.split()) for part in re.split(r"\s{2,}", text.strip())]
-    return "\uff0c".join(clause for clause in clauses if clause)
-
-
 def _text(spec: FileSpec, record: Record) -> str:
-    return unicodedata.normalize("NFC", _joined(record.text) if spec.segmented else record.text).strip()
-
-
-def translations(spec: FileSpec, assembly: Assembly, captions: pd.DataFrame) -> tuple[dict[str, str], Counter[str]]:
-    """Recorded translations, joined with the captions that they are of by item and number.
-
-    Args:
-        spec: The file, with its languages.
-        assembly: What knows the items and where files lie.
-        captions: Of the data set.
-
-    Returns:
-        Translations by source text, the first one where a text has several, and how many are left out, by why.
-
-    Raises:
-        ArtifactError: If the file cannot be read, or has none of a caption of the data set, or nothing says which
-            captions of an item it is of.
-    """
-    place = assembly.locate(spec.path)
-    assert place is not None
-    own = captions[captions["lang"] == spec.source]
-    if spec.caption_set:
-        own = own[own["caption_set"] == spec.caption_set]
-    if own.duplicated(["item_id", "k"]).any():
-        sets = ", ".join(sorted(own["caption_set"].unique()))
-        raise ArtifactError(
-            f"{place}: the {spec.source} captions are of several sets ({sets}), and nothing says which it translates",
-            hint="in the manifest, caption_set of the file",
-        )
-    text_of = {(i, k): text for i, k, text in zip(own["item_id"], own["k"], own["text"], strict=True)}
-    found: dict[str, str] = {}
-    left_out: Counter[str] = Counter()
-    for record in reader(spec.format)(place, **resolved(spec, assembly.locate)):
-        source = text_of.get((assembly.name(record.item).item, record.k))
-        if source is not None:
-            target = _text(spec, record)
-            if not target:
-                left_out[EMPTY] += 1
-            elif found.setdefault(source, target) != target:
-                left_out[OTHERS] += 1
-    if not found:
-        raise ArtifactError(f"{place} translates no {spec.source} caption of {assembly.variant.name}")
-    return found, left_out
-
-
-def crossing(items: pd.DataFrame) -> pd.Series[int]:
-    """The groups that lie in more than one split, with the number of them."""
-    shared = items[items["group"].duplicated(keep=False)]
-    splits = shared.groupby("group")["split"].nunique()
-    return splits[splits > 1]
+    """The text of a caption. Words that are apart become a sentence: parts of speech and blanks go, gaps are commas."""
+    text = record.text
+    if spec.segmented:
+        clauses = ["".join(_POS.sub("", word) for word in part.split()) for part in re.split(r"\s{2,}", text.strip())]
+        text = "\uff0c".join(clause for clause in clauses if clause)
+    return unicodedata.normalize("NFC", text).strip()

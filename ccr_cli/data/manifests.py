@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts.base import sha256_file, sha256_text
+from ccr_cli.data import toml
 from ccr_cli.data.protocols import read_protocols
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError
@@ -22,7 +22,7 @@ _CAPTION_COLUMNS = ("caption_id", "item_id", "lang", "k", "text", "caption_set")
 LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 _SPACE = re.compile("[^:]+")
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_SPLITS = ("train", "val", "test")
+SPLITS = ("train", "val", "test")
 _KINDS = ("image", "video", "features")
 
 
@@ -53,7 +53,7 @@ def bundled_root() -> Path:
 def bundled() -> dict[str, dict[str, Any]]:
     """Reads the manifests of every bundled data set, by name."""
     paths = sorted(bundled_root().glob("*/manifest.toml"))
-    return {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8")) for path in paths}
+    return {path.parent.name: toml.read(path) for path in paths}
 
 
 def read_folder(path: Path) -> Folder:
@@ -63,11 +63,27 @@ def read_folder(path: Path) -> Folder:
         ArtifactError: With file and line, and expected against found where a count or a hash differs.
     """
     manifest = _read_manifest(path / "manifest.toml")
-    _check_files(path, manifest)
+    for entry in manifest.get("files", []):
+        file = path / entry["path"]
+        if not file.exists():
+            raise ArtifactError(f"{file} is missing, although the manifest lists it")
+        digest = media_digest(file) if file.is_dir() else sha256_file(file)
+        if digest != entry["sha256"]:
+            raise ArtifactError(f"{file} differs from the manifest: sha256 {entry['sha256']} expected, {digest} found")
     items = _read_items(path / "items.tsv")
     captions, refused = _read_captions(path / "captions.tsv", set(items["item_id"]))
-    _check_counts(path / "manifest.toml", manifest, items, captions)
-    _check_parallel(path / "manifest.toml", manifest.get("parallel", {}), set(captions["caption_set"]))
+    where = path / "manifest.toml"
+    for what, column in (("items", items["split"]), ("captions", captions["lang"])):
+        found = column.value_counts()
+        for key, number in manifest.get("counts", {}).get(what, {}).items():
+            if number != found.get(key, 0):
+                raise ArtifactError(f"{where}: {number} {what} in {key} expected, {found.get(key, 0)} found")
+    parallel, sets = manifest.get("parallel", {}), set(captions["caption_set"])
+    if not isinstance(parallel, dict) or not all(isinstance(name, str) for name in parallel.values()):
+        raise ArtifactError(f"{where}: [parallel] maps a caption set to the one that it translates")
+    for name in (*parallel, *parallel.values()):
+        if name not in sets:
+            raise ArtifactError(f"{where}: [parallel] names the caption set {name!r}; the data set has {sorted(sets)}")
     return Folder(path, manifest, items, captions, refused)
 
 
@@ -77,26 +93,31 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"{path} is missing, so {path.parent} is not in ccr's dataset format",
             hint="the format is described in docs/dataset-format.md; bundled data sets: ccr data list",
         )
-    try:
-        manifest = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path} is not valid TOML: {error}") from None
+    manifest = toml.read(path)
     for key in ("name", "source_lang"):
         if not isinstance(manifest.get(key), str):
             raise ArtifactError(f"{path} lacks the key {key!r} (a string)")
-    if not LANG.fullmatch(manifest["source_lang"]):
-        raise ArtifactError(
-            f"{path}: source_lang {manifest['source_lang']!r} is not a language tag (BCP 47, such as en)"
-        )
+    refuse_lang(manifest["source_lang"], f"{path}: source_lang")
     for table, keys in (("files", ("path", "sha256")), ("translations", ("source", "target", "engine", "file"))):
         entries = manifest.get(table, [])
         fit = isinstance(entries, list) and all(isinstance(e, dict) for e in entries)
-        for key in keys:
-            if not fit or not all(isinstance(e.get(key), str) for e in entries):
-                raise ArtifactError(f"{path}: each [[{table}]] needs the keys {', '.join(keys)} (strings)")
+        if not fit or not all(isinstance(e.get(key), str) for e in entries for key in keys):
+            raise ArtifactError(f"{path}: each [[{table}]] needs the keys {', '.join(keys)} (strings)")
     read_protocols(manifest, str(path))
     spaces(manifest, str(path))
     return manifest
+
+
+def refuse_lang(lang: str, where: str) -> None:
+    """Refuses what is no language tag; `where` begins the message."""
+    if not LANG.fullmatch(lang):
+        raise ArtifactError(f"{where}: {lang!r} is not a language tag (BCP 47, such as en or pt-BR)")
+
+
+def empty_caption(caption_id: str, where: str) -> dict[str, Any]:
+    """Returns the failure record of a caption that is left out because its text is empty."""
+    message = f"empty caption ({where})"
+    return {"id": caption_id, "stage": "import", "error": "EmptyCaption", "message": message, "attempt": 1}
 
 
 def spaces(manifest: Mapping[str, Any], where: str) -> list[str]:
@@ -112,36 +133,6 @@ def spaces(manifest: Mapping[str, Any], where: str) -> list[str]:
     return found
 
 
-def _check_counts(path: Path, manifest: dict[str, Any], items: pd.DataFrame, captions: pd.DataFrame) -> None:
-    """Compares the manifest's counts with the content."""
-    expected = manifest.get("counts", {})
-    for what, found in (("items", items["split"].value_counts()), ("captions", captions["lang"].value_counts())):
-        for key, number in expected.get(what, {}).items():
-            if number != found.get(key, 0):
-                raise ArtifactError(f"{path}: {number} {what} in {key} expected, {found.get(key, 0)} found")
-
-
-def _check_parallel(path: Path, parallel: Any, sets: set[str]) -> None:
-    """Checks that the caption sets of `[parallel]` exist."""
-    if not isinstance(parallel, dict) or not all(isinstance(each, str) for each in parallel.values()):
-        raise ArtifactError(f"{path}: [parallel] maps a caption set to the one that it translates")
-    for name in (*parallel, *parallel.values()):
-        if name not in sets:
-            raise ArtifactError(
-                f"{path}: [parallel] names the unknown caption set {name!r}; the data set has {sorted(sets)}"
-            )
-
-
-def _check_files(root: Path, manifest: dict[str, Any]) -> None:
-    for entry in manifest.get("files", []):
-        path = root / entry["path"]
-        if not path.exists():
-            raise ArtifactError(f"{path} is missing, although the manifest lists it")
-        found = media_digest(path) if path.is_dir() else sha256_file(path)
-        if found != entry["sha256"]:
-            raise ArtifactError(f"{path} differs from the manifest: sha256 {entry['sha256']} expected, {found} found")
-
-
 def media_digest(folder: Path) -> str:
     r"""Digest of a folder of files: sha256 over its sorted lines `name sha256\n`."""
     files = sorted(p for p in folder.rglob("*") if p.is_file())
@@ -155,8 +146,8 @@ def _read_items(path: Path) -> pd.DataFrame:
         where = f"{path}, line {line}"
         if not item_id or item_id in seen:
             raise ArtifactError(f"{where}: item_id {item_id!r} is {'a duplicate' if item_id else 'empty'}")
-        if split not in _SPLITS or kind not in _KINDS:
-            raise ArtifactError(f"{where}: split {split!r}, kind {kind!r}: a split is of {_SPLITS}, a kind of {_KINDS}")
+        if split not in SPLITS or kind not in _KINDS:
+            raise ArtifactError(f"{where}: split {split!r}, kind {kind!r}: a split is of {SPLITS}, a kind of {_KINDS}")
         if label and not _NUMBER.fullmatch(label):
             raise ArtifactError(f"{where}: label {label!r} is not a whole number of at most nine digits")
         seen.add(item_id)
@@ -180,22 +171,12 @@ def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict
             raise ArtifactError(f"{where}: caption_id {caption_id!r} is {'a duplicate' if caption_id else 'empty'}")
         if item_id not in items:
             raise ArtifactError(f"{where}: unknown item {item_id!r}")
-        if not LANG.fullmatch(lang):
-            raise ArtifactError(f"{where}: {lang!r} is not a language tag (BCP 47, such as en, zh or pt-BR)")
+        refuse_lang(lang, where)
         if not _NUMBER.fullmatch(k):
             raise ArtifactError(f"{where}: k is a whole number of at most nine digits, not {k!r}")
         seen.add(caption_id)
         if not text.strip():
-            message = f"empty caption ({path.name}, line {line})"
-            refused.append(
-                {
-                    "id": caption_id,
-                    "stage": "import",
-                    "error": "EmptyCaption",
-                    "message": message,
-                    "attempt": 1,
-                }
-            )
+            refused.append(empty_caption(caption_id, f"{path.name}, line {line}"))
             continue
         rows.append((caption_id, item_id, lang, int(k), unicodedata.normalize("NFC", text), caption_set or "human"))
     if not rows:

@@ -18,10 +18,12 @@ def mapped(path: Path) -> npt.NDArray[Any]:
     """Maps an array into memory.
 
     Raises:
-        ArtifactError: If it is damaged, pickled or not a `.npy` file.
+        ArtifactError: If it is missing, damaged, pickled or not a `.npy` file.
     """
     try:
         return np.asarray(np.lib.format.open_memmap(path, mode="r"))
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no {path}") from None
     except ValueError as error:
         with path.open("rb") as handle:
             start = handle.read(1)

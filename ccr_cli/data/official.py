@@ -28,19 +28,19 @@ class CheckedFile:
 
 
 def examine(specs: Sequence[FileSpec], root: Path) -> list[CheckedFile]:
-    """Finds files and compares them with their hash in the manifest, else with their number of lines or bytes.
+    """Finds files and compares each with its hash in the manifest, else with its number of lines or bytes.
 
-    Args:
-        specs: The files that should be there; a path that occurs twice is examined once.
-        root: The folder; it may lie deeper than the one in which the paths begin.
-
-    Returns:
-        One result per path, in their order.
+    A path that occurs twice is examined once.
     """
-    unique = list({spec.path: spec for spec in reversed(specs)}.values())[::-1]
+    unique = unique_paths(specs)
     places = locate([spec.path for spec in unique], root)
     owners = {known: spec.path for spec in unique for known in (spec.sha256, spec.unpacked_sha256) if known}
     return [_examine(spec, places[spec.path], owners) for spec in unique]
+
+
+def unique_paths(specs: Sequence[FileSpec]) -> list[FileSpec]:
+    """Returns every file once, though it may be read in two ways."""
+    return list({spec.path: spec for spec in reversed(specs)}.values())[::-1]
 
 
 def locate(paths: Sequence[str], root: Path) -> dict[str, Path | None]:
@@ -70,47 +70,36 @@ def _examine(spec: FileSpec, path: Path | None, owners: Mapping[str, str]) -> Ch
         return CheckedFile(spec, None, problem="missing")
     digest = sha256_file(path)
     packed = path.name == PurePosixPath(spec.path).name
-    known_digest = spec.sha256 if packed else spec.unpacked_sha256
-    if known_digest:
-        if digest == known_digest:
-            return CheckedFile(spec, path, digest, checked="sha256")
-        of_another = digest in owners
-        problem = f"this is the content of {owners[digest]}" if of_another else ""
-        problem = problem or _difference(spec, path, count_bytes=packed)
-        problem += f" (sha256 {known_digest[:12]}… expected, {digest[:12]}… found)"
-        return CheckedFile(spec, None if of_another else path, digest, problem)
-    problem = _difference(spec, path, count_bytes=packed)
-    known = spec.lines is not None or (spec.bytes is not None and packed)
-    if problem == _CHANGED:
-        problem = ""
-    checked = "" if problem or not known else "lines" if spec.lines is not None else "bytes"
-    return CheckedFile(spec, path, digest, problem, checked)
+    known = spec.sha256 if packed else spec.unpacked_sha256
+    if known and digest == known:
+        return CheckedFile(spec, path, digest, checked="sha256")
+    if not known:
+        problem = _difference(spec, path, packed)
+        countable = "lines" if spec.lines is not None else "bytes" if spec.bytes is not None and packed else ""
+        return CheckedFile(spec, path, digest, problem, "" if problem else countable)
+    of_another = digest in owners
+    problem = f"this is the content of {owners[digest]}" if of_another else _difference(spec, path, packed)
+    problem = f"{problem or 'other content'} (sha256 {known[:12]}… expected, {digest[:12]}… found)"
+    return CheckedFile(spec, None if of_another else path, digest, problem)
 
 
-_CHANGED = "other content"
-
-
-def _difference(spec: FileSpec, path: Path, *, count_bytes: bool = True) -> str:
-    """How a file differs, in numbers where there are any."""
+def _difference(spec: FileSpec, path: Path, packed: bool) -> str:
+    """How the lines or bytes of a file differ, or why its lines cannot be counted; empty if they do not."""
     if spec.lines is not None:
         try:
-            lines = count_lines(path)
+            count = count_lines(path)
         except ArtifactError as error:
             return error.message.removeprefix(f"{path} ")
-        if lines != spec.lines:
-            return f"{spec.lines:,} lines expected, {lines:,} found"
+        if count != spec.lines:
+            return f"{spec.lines:,} lines expected, {count:,} found"
     size = path.stat().st_size
-    if spec.bytes is not None and count_bytes and size != spec.bytes:
+    if spec.bytes is not None and packed and size != spec.bytes:
         return f"{spec.bytes:,} bytes expected, {size:,} found"
-    return _CHANGED
+    return ""
 
 
 def count_lines(path: Path) -> int:
-    """The number of lines of a file, through gzip; the last one may lack its line end.
-
-    Raises:
-        ArtifactError: If a gzip is damaged.
-    """
+    """The number of lines of a file, through gzip; the last one may lack its line end."""
     count, last = 0, b"\n"
     with opened(path) as file:
         for block in iter(functools.partial(file.read, 1 << 20), b""):

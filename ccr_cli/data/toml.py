@@ -1,32 +1,47 @@
-"""Writes TOML for manifests; the standard library only reads it."""
+"""Reads and writes the TOML of manifests; the standard library only reads it."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from ccr_cli.errors import ArtifactError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def dumps(content: Mapping[str, Any]) -> str:
-    """Writes a manifest: values first, then each list of tables as `[[key]]`.
+def read(path: Path) -> dict[str, Any]:
+    """Reads a manifest.
 
-    Args:
-        content: Strings, numbers, booleans, and lists and tables of these.
+    Raises:
+        ArtifactError: If it is not valid.
     """
-    plain = {key: value for key, value in content.items() if not _is_tables(value)}
-    text = "".join(f"{_key(key)} = {_value(value)}\n" for key, value in plain.items())
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path} is not valid TOML: {error}") from None
+
+
+def dumps(content: Mapping[str, Any]) -> str:
+    """Returns a manifest of strings, numbers, booleans, and lists and tables of these.
+
+    Values come first, then each list of tables as `[[key]]`.
+    """
+    plain, tables = "", ""
     for key, value in content.items():
-        if key not in plain:
-            for table in value:
-                text += f"\n[[{_key(key)}]]\n" + "".join(f"{_key(k)} = {_value(v)}\n" for k, v in table.items())
-    return text
+        if isinstance(value, list | tuple) and value and all(isinstance(table, Mapping) for table in value):
+            tables += "".join(f"\n[[{_key(key)}]]\n{_lines(table)}" for table in value)
+        else:
+            plain += _lines({key: value})
+    return plain + tables
 
 
-def _is_tables(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(table, Mapping) for table in value)
+def _lines(table: Mapping[str, Any]) -> str:
+    return "".join(f"{_key(key)} = {_value(value)}\n" for key, value in table.items())
 
 
 def _key(key: str) -> str:

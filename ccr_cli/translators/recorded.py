@@ -22,8 +22,8 @@ from typing import Any
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.console import say
-from ccr_cli.data.formats import hashtag
 from ccr_cli.data.formats.base import stem
+from ccr_cli.data.formats.text_files import hashtag
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.translators import apertium
@@ -217,7 +217,7 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str,
             )
     entries: dict[str, Translation] = {}
     differing = 0
-    for line in hashtag.read(path):
+    for line in hashtag(path):
         k = line.k or 0
         source = source_of.get((line.item, k), source_of.get((stem(line.item), k)))
         if source is not None:

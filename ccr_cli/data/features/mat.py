@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli.data.features.base import FeatureTable, by_number
-from ccr_cli.data.formats.id_list import read_ids
+from ccr_cli.data.formats.text_files import read_ids
 from ccr_cli.errors import ArtifactError
 
 _NUMBERS = {"double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}

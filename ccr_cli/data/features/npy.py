@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.data.features.base import FeatureTable, as_rows, by_number
-from ccr_cli.data.formats.id_list import read_ids
+from ccr_cli.data.formats.text_files import read_ids
 from ccr_cli.data.npy import mapped
 from ccr_cli.errors import ArtifactError
 

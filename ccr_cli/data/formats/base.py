@@ -1,8 +1,10 @@
 """Records of captions, and the reading of text and JSON that all caption readers share.
 
-A reader is a module with `read(path, **options) -> Iterator[Record]`. An option annotated as a `Path` names another
-file of the collection. Text is UTF-8, with or without a byte order mark, plain or gzipped (the first bytes decide).
-Only a line feed ends a line. Nothing is unpickled.
+A reader is a function `(path, **options) -> Iterator[Record]` with the decorator `caption_format`. An option annotated
+as a `Path` names another file of the collection. `--set help` shows the lines of a docstring's `Options:`.
+
+Text is UTF-8, with or without a byte order mark, plain or gzipped (the first bytes decide). Only a line feed ends a
+line. Nothing is unpickled. What is wrong with a file is an `ArtifactError` with the file and the place in it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import re
 import reprlib
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -68,8 +70,21 @@ class Record:
     """The video or image that the item was cut from, as `SPACE:ID`."""
 
 
+Reader = Callable[..., Iterator[Record]]
+FORMATS: dict[str, Reader] = {}
+
+
+def caption_format(reader: Reader) -> Reader:
+    """Registers the reader of a format by its own name: `captions_csv` reads `captions-csv`."""
+    FORMATS[reader.__name__.replace("_", "-")] = reader
+    return reader
+
+
 class NotUtf8(ArtifactError):
     """A text file that is not UTF-8."""
+
+    def __init__(self, where: str, byte: int) -> None:
+        super().__init__(f"{where}: not UTF-8 at byte {byte}", "convert it: iconv -f ENCODING -t UTF-8 FILE")
 
 
 def stem(item: str) -> str:
@@ -83,11 +98,7 @@ def is_video(name: str) -> bool:
 
 
 def kind_of(kind: str, where: str) -> str:
-    """Checks the kind of an item, which may be empty.
-
-    Raises:
-        ArtifactError: If it is not one of `KINDS`.
-    """
+    """Checks the kind of an item, which may be empty."""
     if kind and kind not in KINDS:
         raise ArtifactError(f"{where}: kind is {' or '.join(KINDS)}, not {kind[:40]!r}")
     return kind
@@ -95,11 +106,7 @@ def kind_of(kind: str, where: str) -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
-    """Opens a plain or gzipped file.
-
-    Raises:
-        ArtifactError: If it does not exist or is a pickle; while reading, if the gzip is damaged.
-    """
+    """Opens a plain or gzipped file; refuses pickles and zip archives."""
     try:
         with path.open("rb") as file:
             start = file.peek(4)[:4]
@@ -125,14 +132,7 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    r"""Reads a text file line by line; U+2028, \x85 and a lone \r do not end a line, and the last line feed may miss.
-
-    Yields:
-        Number (from 1) and text of each line, without its line end.
-
-    Raises:
-        ArtifactError: With file and line, if it is not readable as text.
-    """
+    r"""Yields number (from 1) and text of each line; U+2028, \x85 and a lone \r end no line."""
     with opened(path) as file:
         for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
             where = f"{path}, line {number}"
@@ -141,10 +141,10 @@ def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
             try:
                 line = (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).decode(encoding)
             except UnicodeDecodeError as error:
-                raise _not_utf8(where, error.start + 1) from None
+                raise NotUtf8(where, error.start + 1) from None
             if "\0" in line:
                 raise ArtifactError(
-                    f"{where} holds a NUL byte; this is not UTF-8 text", hint="if it is an archive, unpack it"
+                    f"{where} holds a NUL byte, so it is not text", hint="if it is an archive, unpack it"
                 )
             yield number, line.removesuffix("\n").removesuffix("\r")
 
@@ -168,17 +168,17 @@ class Json:
         """Returns an error about this value."""
         return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what[:300]}")
 
-    def unlike(self, expected: str) -> ArtifactError:
-        """Returns an error with the expected and the actual value."""
+    def _typed(self, kind: type, name: str) -> Any:
+        """Returns the value if it is of a type; True and False are no numbers."""
+        if type(self.value) is kind:
+            return self.value
         found = "null" if self.value is None else f"{type(self.value).__name__} {reprlib.repr(self.value)}"
-        return self.wrong(f"expected {expected}, found {found}")
+        raise self.wrong(f"expected {name}, found {found}")
 
     def get(self, key: str) -> Json | None:
         """Returns the value of a key of an object; None if it is missing or null."""
-        if not isinstance(self.value, dict):
-            raise self.unlike("an object")
-        value = self.value.get(key)
-        return None if value is None else Json(value, self.file, self.at, self._below(key))
+        value = self._typed(dict, "an object").get(key)
+        return None if value is None else self._below(key, value)
 
     def __getitem__(self, key: str) -> Json:
         found = self.get(key)
@@ -190,29 +190,29 @@ class Json:
 
     def each(self) -> Iterator[Json]:
         """Yields the values of a list."""
-        if not isinstance(self.value, list):
-            raise self.unlike("a list")
-        for number, value in enumerate(self.value):
+        for number, value in enumerate(self._typed(list, "a list")):
             yield Json(value, self.file, self.at, f"{self.place}[{number}]")
 
     def entries(self) -> Iterator[tuple[str, Json]]:
         """Yields the keys and values of an object."""
-        if not isinstance(self.value, dict):
-            raise self.unlike("an object")
-        for key, value in self.value.items():
-            yield key, Json(value, self.file, self.at, self._below(key))
+        for key, value in self._typed(dict, "an object").items():
+            yield key, self._below(key, value)
 
     def text(self) -> str:
         """Returns the value as a text, which may be empty."""
-        if not isinstance(self.value, str):
-            raise self.unlike("a text")
-        if "\0" in self.value or _SURROGATE.search(self.value):
-            raise self.wrong(f"{self.value[:40]!r} holds half of a character or a NUL")
-        return self.value
+        text: str = self._typed(str, "a text")
+        if "\0" in text or _SURROGATE.search(text):
+            raise self.wrong(f"{text[:40]!r} holds half of a character or a NUL")
+        return text
+
+    def text_of(self, key: str) -> str:
+        """Returns the text of a key; empty if it is missing or null."""
+        found = self.get(key)
+        return found.text() if found else ""
 
     def name(self) -> str:
         """Returns the value as an id: a text, or the digits of a whole number."""
-        if isinstance(self.value, int) and not isinstance(self.value, bool):
+        if type(self.value) is int:
             return str(self.value)
         if not self.text().strip():
             raise self.wrong("an empty id")
@@ -220,22 +220,20 @@ class Json:
 
     def number(self) -> int:
         """Returns the value as a whole number of at most nine digits."""
-        if not isinstance(self.value, int) or isinstance(self.value, bool) or not 0 <= self.value < 10**9:
-            raise self.unlike("a whole number of at most nine digits")
-        return self.value
+        expected = "a whole number of at most nine digits"
+        number: int = self._typed(int, expected)
+        if not 0 <= number < 10**9:
+            raise self.wrong(f"expected {expected}, found int {number}")
+        return number
 
-    def _below(self, key: str) -> str:
+    def _below(self, key: str, value: Any) -> Json:
         if key.isidentifier() and len(key) <= LONGEST_KEY:
-            return f"{self.place}.{key}" if self.place else key
-        return f"{self.place}[{key[:LONGEST_KEY]!r}]"
+            return Json(value, self.file, self.at, f"{self.place}.{key}" if self.place else key)
+        return Json(value, self.file, self.at, f"{self.place}[{key[:LONGEST_KEY]!r}]")
 
 
 def parse(text: str, file: Path, at: str = "") -> Json:
-    """Parses JSON; a repeated key in an object is an error, because one of its values would be lost.
-
-    Raises:
-        ArtifactError: If it is not valid.
-    """
+    """Parses JSON; a repeated key in an object is an error, because one of its values would be lost."""
     try:
         return Json(json.loads(text, object_pairs_hook=_unique), file, at)
     except (ValueError, RecursionError) as error:
@@ -245,11 +243,7 @@ def parse(text: str, file: Path, at: str = "") -> Json:
 
 
 def read_json(path: Path) -> Json:
-    """Reads a whole JSON file.
-
-    Raises:
-        ArtifactError: If it is not valid JSON, with the line, or if it is larger than `LARGEST_JSON`.
-    """
+    """Reads a whole JSON file of at most `LARGEST_JSON` bytes."""
     with opened(path) as file:
         raw = file.read(LARGEST_JSON + 1)
     if len(raw) > LARGEST_JSON:
@@ -261,17 +255,16 @@ def read_json(path: Path) -> Json:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         number = raw.count(b"\n", 0, error.start) + 1
-        raise _not_utf8(f"{path}, line {number}", error.start - raw.rfind(b"\n", 0, error.start)) from None
+        raise NotUtf8(f"{path}, line {number}", error.start - raw.rfind(b"\n", 0, error.start)) from None
     del raw
     return parse(text, path)
 
 
-def once(names: set[str], name: str, at: Json) -> str:
-    """Adds a name that may occur only once in a file.
-
-    Raises:
-        ArtifactError: If it occurred before.
-    """
+def once(names: set[str], at: Json | None) -> str:
+    """Returns the id at a place, which may occur only once in a file and is added to `names`; empty without a place."""
+    if at is None:
+        return ""
+    name = at.name()
     if name in names:
         raise at.wrong(f"{name!r} occurs twice")
     names.add(name)
@@ -284,7 +277,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice[:LONGEST_KEY]!r} occurs twice in one object")
     return made
-
-
-def _not_utf8(where: str, byte: int) -> NotUtf8:
-    return NotUtf8(f"{where}: not UTF-8 at byte {byte}", hint="convert it: iconv -f ENCODING -t UTF-8 FILE")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from ccr_cli.data.formats.base import Json, Record, kind_of, lines, parse, read_json
+from ccr_cli.data.formats.base import Json, Record, caption_format, kind_of, lines, parse, read_json
 
 
-def read(
+@caption_format
+def jsonl(
     path: Path,
     *,
     item: str = "item_id",
@@ -23,10 +25,9 @@ def read(
     label: str = "label",
     kind: str = "kind",
 ) -> Iterator[Record]:
-    """Reads captions; in a list of texts, k is the position.
+    """Reads captions; in a list of texts, k is the position. Empty lines are skipped.
 
-    Args:
-        path: The file: one object per line (empty lines are skipped), or one list of objects.
+    Options:
         item: Key of the item's id.
         text: Key of the text, or of a list of texts.
         by_lang: The text is in an object for its language: `{"de": {"caption": [...]}, "fil": ...}`.
@@ -38,38 +39,27 @@ def read(
         caption_id: Key of the caption's official id.
         label: Key of the item's category.
         kind: Key of the item's kind, image or video.
-
-    Raises:
-        ArtifactError: If a line is not an object, or lacks a key.
     """
     for row in _rows(path):
-        values = {key: row.get(key) for key in (split, lang, caption_set, media, caption_id, k, label, kind)}
-        split_of, lang_of, set_of, media_of, kind_name = (
-            value.text() if (value := values[key]) else "" for key in (split, lang, caption_set, media, kind)
-        )
-        id_of = value.name() if (value := values[caption_id]) else ""
-        k_of, label_of = (value.number() if (value := values[key]) else None for key in (k, label))
-        name = row[item].name()
-        places = [(lang_of, row)]
+        facts: dict[str, Any] = {
+            "split": row.text_of(split),
+            "media": row.text_of(media),
+            "caption_id": value.name() if (value := row.get(caption_id)) else "",
+            "caption_set": row.text_of(caption_set),
+            "label": value.number() if (value := row.get(label)) else None,
+            "kind": kind_of(row.text_of(kind), row.where),
+        }
+        name, number = row[item].name(), value.number() if (value := row.get(k)) else None
+        places = [(row.text_of(lang), row)]
         if by_lang:
             places = [(key, at) for key, at in row.entries() if isinstance(at.value, dict) and text in at.value]
             if not places:
                 raise row.wrong(f"there is no language with {text!r}")
         for language, at in places:
-            for number, caption in _texts(at[text]):
-                yield Record(
-                    item=name,
-                    text=caption.text(),
-                    where=caption.where,
-                    lang=language,
-                    k=k_of if number is None else number,
-                    split=split_of,
-                    media=media_of,
-                    caption_id=id_of,
-                    caption_set=set_of,
-                    label=label_of,
-                    kind=kind_of(kind_name, row.where),
-                )
+            for place, caption in (
+                enumerate(at[text].each()) if isinstance(at[text].value, list) else [(number, at[text])]
+            ):
+                yield Record(name, caption.text(), caption.where, language, place, **facts)
 
 
 def _rows(path: Path) -> Iterator[Json]:
@@ -79,10 +69,3 @@ def _rows(path: Path) -> Iterator[Json]:
             return
         if line.strip():
             yield parse(line, path, f"line {number}")
-
-
-def _texts(value: Json) -> Iterator[tuple[int | None, Json]]:
-    if isinstance(value.value, list):
-        yield from enumerate(value.each())
-    else:
-        yield None, value

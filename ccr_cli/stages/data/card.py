@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from ccr_cli.data import collections
 from ccr_cli.data.assemble import Assembly
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.manifests import bundled, read_folder
+from ccr_cli.data.official import unique_paths
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.data.collection import Problem, differences, find_files, recorded_translations
+from ccr_cli.stages.data.collection import Problem, actual_numbers, differences, expected_numbers, find_files
 from ccr_cli.stages.data.feature_files import preview
 from ccr_cli.stages.data.folder import absent_media, locate
 from ccr_cli.stages.data.stage import find_variant
@@ -72,8 +73,8 @@ def card(workspace: Workspace, source: str) -> Rows:
     rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
     if data is not None and "collection" in manifest:
         evidence = manifest.get("evidence", {})
-        expected = _counts(manifest.get("counts", {}))
-        rows += [(f"{what}, expected", f"{n:,} ({evidence.get('counts', 'memory')})") for what, n in expected]
+        expected = expected_numbers(manifest.get("counts", {}))
+        rows += [(f"{what}, expected", f"{n:,} ({evidence.get('counts', 'memory')})") for what, n in expected.items()]
         rows.append(("evidence", _evidence_text(evidence)))
     rows += _protocol_rows(manifest.get("protocols", []))
     if data is not None and "collection" in manifest:
@@ -113,26 +114,23 @@ def check_files(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
                 return rows, source.problems
             items, captions = tables
         else:
-            assembly = Assembly(variant, source.place, lenient=True)
-            made = assembly.run()
-            source.problems += [Problem(path, "UnreadableFile", why) for path, why in made.unread.items()]
-            for name, table in recorded_translations(assembly, made, source, lenient=True).items():
-                rows.append((f"translations/{name}", f"{len(table):,} texts"))
+            made = Assembly(variant, source.place, lenient=True).run()
+            source.add_unread(made.unread)
+            rows += [(f"translations/{name}", f"{len(table):,} texts") for name, table in made.translations.items()]
             items, captions, notes = made.items, made.captions, made.notes
     except ArtifactError as error:
-        return rows, [*source.problems, Problem("content", "UnreadableFile", error.message)]
+        source.add_unread({"content": error.message})
+        return rows, source.problems
     source.problems += differences(variant, items, captions)
-    numbers = {f"items in {split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
-    numbers |= {f"captions in {lang}": int(n) for lang, n in captions["lang"].value_counts(sort=False).items()}
-    if variant.validation and "items in val" in numbers:
-        notes = [*notes, f"a hash chose {numbers['items in val']:,} of the training items for validation"]
-        numbers["items in train"] = numbers.get("items in train", 0) + numbers.pop("items in val")
-    expected = dict(_counts(variant.counts))
-    for what in dict.fromkeys([*expected, *numbers]):
+    actual, expected = actual_numbers(variant, items, captions), expected_numbers(variant.counts)
+    for what in dict.fromkeys([*expected, *actual]):
         known = (
             f"{expected[what]:,} expected ({variant.evidence['counts']})" if what in expected else "nothing expected"
         )
-        rows.append((what, f"{numbers.get(what, 0):,}; {known}"))
+        rows.append((what, f"{actual.get(what, 0):,}; {known}"))
+    taken = int((items["split"] == "val").sum())
+    if variant.validation and taken:
+        notes = [*notes, f"a hash chose {taken:,} of the training items for validation"]
     rows += [("note", note) for note in notes]
     rows.append(("evidence", _evidence_text(variant.evidence)))
     return rows, source.problems
@@ -151,14 +149,14 @@ def _manifest_card(variant: Variant) -> Rows:
         ("source_url", str(about["source_url"])),
         ("languages", " ".join(variant.langs)),
     ]
-    rows += [(what, f"{number:,} ({evidence['counts']})") for what, number in _counts(variant.counts)]
+    rows += [(what, f"{number:,} ({evidence['counts']})") for what, number in expected_numbers(variant.counts).items()]
     rows += [
         (f"captions per item in {lang}", f"{number:,} ({evidence['counts']})")
         for lang, number in variant.captions_per_item.items()
     ]
     rows.append(("evidence", _evidence_text(evidence)))
     rows += _protocol_rows(variant.protocols)
-    rows += [("file", _file_text(spec)) for spec in _unique(variant.files)]
+    rows += [("file", _file_text(spec)) for spec in unique_paths(variant.files)]
     rows += [(fact, f"{about[fact]} ({evidence[fact]})") for fact in ("licence", "citation")]
     return rows + [("quirk", quirk) for quirk in about.get("quirks", [])]
 
@@ -168,27 +166,14 @@ def _evidence_text(evidence: Mapping[str, str]) -> str:
     return ", ".join(f"{fact} {'from memory' if by == 'memory' else by}" for fact, by in evidence.items())
 
 
-def _counts(counts: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, int]]:
-    """`items in train` and so on, with their numbers."""
-    for what, numbers in counts.items():
-        for key, number in numbers.items():
-            yield f"{what} in {key}", number
-
-
 def _protocol_rows(protocols: Iterable[Mapping[str, Any]]) -> Rows:
     """One row per protocol, with its note and its evidence."""
     rows = []
     for protocol in protocols:
         note, evidence = protocol.get("note", ""), protocol.get("evidence", "")
-        rows.append(
-            ("protocol", protocol["name"] + (f": {note}" if note else "") + (f" ({evidence})" if evidence else ""))
-        )
+        text = protocol["name"] + (f": {note}" if note else "") + (f" ({evidence})" if evidence else "")
+        rows.append(("protocol", text))
     return rows
-
-
-def _unique(specs: tuple[FileSpec, ...]) -> list[FileSpec]:
-    """Every file once, though it may be read in two ways."""
-    return list({spec.path: spec for spec in reversed(specs)}.values())[::-1]
 
 
 def _file_text(spec: FileSpec) -> str:

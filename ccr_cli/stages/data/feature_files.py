@@ -22,10 +22,10 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.data.collections import FileSpec
 from ccr_cli.data.labelled import LabelledItems, read_labelled, read_svcl
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.data.collection import CollectionFiles, differences, warn_of_problems, write_manifest
+from ccr_cli.stages.data.collection import CollectionFiles, differences
+from ccr_cli.stages.data.options import DEFAULTS, ImportOptions
 
 Artifacts = list[base.Artifact]
 
@@ -35,24 +35,15 @@ VALIDATION = 0.15
 """Fraction of the training items that becomes the validation split, if the file has none."""
 
 
-def import_mat(workspace: Workspace, source: Path, *, name: str | None = None, force: bool = False) -> Artifacts:
-    """Makes a dataset artifact of a MATLAB file, and a features artifact of its image features.
-
-    Args:
-        workspace: Where to.
-        source: The file; `data.labelled.read_svcl` describes its layout.
-        name: Name of the dataset artifact; by default the file's.
-        force: Import again.
-
-    Returns:
-        The dataset and the features.
+def import_mat(workspace: Workspace, source: Path, options: ImportOptions = DEFAULTS) -> Artifacts:
+    """Makes a dataset artifact of a MATLAB file in SVCL's layout, and a features artifact of its image features.
 
     Raises:
         ArtifactError: If the file does not exist or does not fit.
     """
     if not source.is_file():
         raise ArtifactError(f"there is no file {source}")
-    name = slug(name or source.stem)
+    name = slug(options.name or source.stem)
     digest = base.sha256_file(source)
 
     def describe(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: LabelledItems) -> int:
@@ -63,40 +54,48 @@ def import_mat(workspace: Workspace, source: Path, *, name: str | None = None, f
         return 0
 
     request = {"name": name, "sources": {"mat": digest}}
-    return _import(workspace, name, request, lambda: read_svcl(source), describe, digest, force)
+    return _import(workspace, name, request, lambda: read_svcl(source), describe, digest, options.force)
 
 
-def import_labelled(
-    workspace: Workspace, source: CollectionFiles, name: str, *, allow_partial: bool, force: bool
-) -> Artifacts:
-    """Makes the artifacts of a collection of labelled features.
-
-    Args:
-        workspace: Where to.
-        source: Its file.
-        name: Name of the dataset artifact.
-        allow_partial: Accept other counts than the manifest's, and record them.
-        force: Import again.
-
-    Returns:
-        The dataset and the features.
+def import_labelled(workspace: Workspace, source: CollectionFiles, options: ImportOptions) -> Artifacts:
+    """Makes the dataset and the features artifact of a collection of labelled features.
 
     Raises:
-        ArtifactError: If the file does not fit.
+        ArtifactError: If the file is missing or does not fit.
     """
-    path = source.place(_spec(source).path)
+    path, read = _content(source)
     if path is None:
         raise source.error()
 
     def describe(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: LabelledItems) -> int:
         source.problems += differences(source.variant, items, captions)
-        source.refuse_problems(allow_partial)
-        return write_manifest(site, source)
+        if not options.allow_partial:
+            source.refuse_problems()
+        return source.write_manifest(site)
 
+    name = slug(options.name or source.variant.name)
     digest = base.sha256_file(path)
-    made = _import(workspace, name, source.request(name), lambda: _read(source), describe, digest, force)
-    warn_of_problems(dataset.read(made[0]), source, allow_partial)
+    made = _import(workspace, name, source.request(name), read, describe, digest, options.force)
+    source.warn_of_problems(dataset.read(made[0]), options.allow_partial)
     return made
+
+
+def preview(source: CollectionFiles) -> tuple[pd.DataFrame, pd.DataFrame] | None:
+    """Items and captions of a collection of labelled features; None if its file is missing."""
+    path, read = _content(source)
+    return None if path is None else _tables(source.variant.name, read())
+
+
+def _content(source: CollectionFiles) -> tuple[Path | None, Callable[[], LabelledItems]]:
+    """The path of a collection's file of features, None if it is missing, and what reads it."""
+    spec = next(spec for spec in source.variant.files if spec.role == "features")
+    path = source.place(spec.path)
+
+    def read() -> LabelledItems:
+        assert path is not None
+        return read_svcl(path) if spec.format == "svcl" else read_labelled(path, spec.options)
+
+    return path, read
 
 
 def _import(
@@ -122,7 +121,20 @@ def _import(
 
     def write_features(site: Build) -> dict[str, int]:
         visual_VD = (known or read()).visual_VD
-        _write_features(site.folder, list(dataset.read(data).items["item_id"]), visual_VD)
+        if np.abs(visual_VD).max() > np.finfo(np.float16).max:
+            raise ArtifactError("the image features are too large for half precision", hint="scale them down")
+        shard, first = np.divmod(np.arange(len(visual_VD)), features.SHARD_ITEMS)
+        for at in range(int(shard.max()) + 1):
+            _save(site.folder / features.shard_name(at), visual_VD[shard == at].astype(np.float16))
+        facts = {
+            "shard": shard.astype(np.int32),
+            "first_row": first,
+            "n_rows": np.int32(1),
+            "status": "ok",
+            "error": None,
+        }
+        index = pd.DataFrame({"item_id": list(dataset.read(data).items["item_id"]), **facts})
+        write_table(site.folder / "index.parquet", index, features.INDEX)
         about = {"encoder": features.GIVEN, "dim": visual_VD.shape[1], "source": {"sha256": digest}}
         base.write_json(site.folder / "encoder.json", about)
         return {"items": len(visual_VD), "rows": len(visual_VD), "failed": 0}
@@ -131,27 +143,6 @@ def _import(
     encoded = {"encoder": features.GIVEN, "dtype": "float16", "source": digest}
     vectors = build_artifact(workspace, "features", features.GIVEN, encoded, [data], write=write_features, force=force)
     return [data, vectors]
-
-
-def preview(source: CollectionFiles) -> tuple[pd.DataFrame, pd.DataFrame] | None:
-    """Items and captions of a collection of labelled features; None if its file is missing.
-
-    Raises:
-        ArtifactError: If the file does not fit.
-    """
-    present = source.place(_spec(source).path) is not None
-    return _tables(source.variant.name, _read(source)) if present else None
-
-
-def _spec(source: CollectionFiles) -> FileSpec:
-    return next(spec for spec in source.variant.files if spec.role == "features")
-
-
-def _read(source: CollectionFiles) -> LabelledItems:
-    spec = _spec(source)
-    path = source.place(spec.path)
-    assert path is not None
-    return read_svcl(path) if spec.format == "svcl" else read_labelled(path, spec.options)
 
 
 def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -173,26 +164,6 @@ def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]
 def _validates(item_id: str) -> bool:
     """Whether a training item moves to the validation split: a hash decides, so it is the same everywhere."""
     return int(hashlib.sha256(f"val {item_id}".encode()).hexdigest()[:8], 16) < VALIDATION * 2**32
-
-
-def _write_features(folder: Path, item_ids: list[str], visual_VD: npt.NDArray[np.float32]) -> None:
-    if np.abs(visual_VD).max() > np.finfo(np.float16).max:
-        raise ArtifactError("the image features are too large for half precision", hint="scale them down")
-    number = np.arange(len(item_ids))
-    shard, first = np.divmod(number, features.SHARD_ITEMS)
-    for at in range(int(shard.max()) + 1):
-        _save(folder / features.shard_name(at), visual_VD[shard == at].astype(np.float16))
-    index = pd.DataFrame(
-        {
-            "item_id": item_ids,
-            "shard": shard.astype(np.int32),
-            "first_row": first,
-            "n_rows": np.int32(1),
-            "status": "ok",
-            "error": None,
-        }
-    )
-    write_table(folder / "index.parquet", index, features.INDEX)
 
 
 def _save(path: Path, rows: npt.NDArray[np.float32] | npt.NDArray[np.float16]) -> None:

@@ -15,31 +15,15 @@ from ccr_cli.console import warn
 from ccr_cli.data.manifests import bundled, bundled_root, read_folder
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.data.collection import warn_of_kept_media_root
+from ccr_cli.stages.data.options import DEFAULTS, ImportOptions
 from ccr_cli.stages.shared.failures import write_failures
 from ccr_cli.stages.shared.leaks import warn_of_overlap
 
 
-def import_folder(
-    workspace: Workspace,
-    source: str,
-    *,
-    name: str | None = None,
-    media_root: Path | None = None,
-    force: bool = False,
-) -> base.Artifact:
-    """Makes a dataset artifact of a folder.
+def import_folder(workspace: Workspace, source: str, options: ImportOptions = DEFAULTS) -> base.Artifact:
+    """Makes a dataset artifact of a bundled data set, or of a folder in the dataset format.
 
     Bundled media are copied, so that the workspace is complete in itself; other media stay where they are.
-
-    Args:
-        workspace: Where to.
-        source: Name of a bundled data set, or a folder in the dataset format.
-        name: Name of the artifact; by default the manifest's.
-        media_root: Where the media lie, if not in the folder's `media/`.
-        force: Import again.
-
-    Returns:
-        The artifact.
 
     Raises:
         ArtifactError: If there is no such data set, or one of its files is wrong.
@@ -47,7 +31,7 @@ def import_folder(
     path = locate(source)
     shipped = source in bundled()
     folder = read_folder(path)
-    name = slug(name or folder.manifest["name"])
+    name = slug(options.name or folder.manifest["name"])
     digests = {f: base.sha256_file(path / f) for f in ("manifest.toml", "items.tsv", "captions.tsv")}
     digests |= {f"translations/{t.name}": base.sha256_file(t) for t in folder.tables}
 
@@ -61,16 +45,16 @@ def import_folder(
         if shipped:
             base.copy_files(path / "media", site.folder / "media")
         else:
-            site.environment["media_root"] = str((media_root or path / "media").resolve())
+            site.environment["media_root"] = str((options.media_root or path / "media").resolve())
         write_failures(site.folder, folder.refused)
         return dataset.counts(folder.items, folder.captions, len(folder.refused))
 
     request = {"name": name, "sources": digests}
-    artifact = build_artifact(workspace, "dataset", name, request, write=write, force=force)
+    artifact = build_artifact(workspace, "dataset", name, request, write=write, force=options.force)
     if not shipped:
-        warn_of_absent_media(dataset.read(artifact), media_root)
-    if media_root is not None:
-        warn_of_kept_media_root(artifact, media_root)
+        warn_of_absent_media(dataset.read(artifact), options.media_root)
+    if options.media_root is not None:
+        warn_of_kept_media_root(artifact, options.media_root)
     warn_of_overlap(workspace, dataset.read(artifact))
     return artifact
 
@@ -90,17 +74,15 @@ def warn_of_absent_media(data: dataset.Dataset, root: Path | None = None) -> Non
 
 
 def locate(source: str) -> Path:
-    """Returns the folder of a bundled data set, or the folder that a path names.
-
-    Raises:
-        ArtifactError: If it is neither.
-    """
+    """Returns the folder of a bundled data set, or the folder that a path names; ArtifactError if it is neither."""
     names = bundled()
     path = bundled_root() / source if source in names else Path(source)
     if path.is_file():
+        endings = {".csv": "captions-csv", ".tsv": "captions-csv", ".jsonl": "jsonl"}
+        form = endings.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "FORMAT")
         raise ArtifactError(
             f"{source!r} is a file, and neither a bundled data set, nor a collection, nor a folder",
-            hint=f"for your own captions: ccr data import --format {_format(path)} {source} --lang en",
+            hint=f"for your own captions: ccr data import --format {form} {source} --lang en",
         )
     if not path.is_dir():
         raise ArtifactError(
@@ -108,9 +90,3 @@ def locate(source: str) -> Path:
             hint=f"bundled: {', '.join(names) or 'none'}; collections: ccr data list; folders: docs/dataset-format.md",
         )
     return path
-
-
-def _format(path: Path) -> str:
-    """The likely format of a file of captions, by its ending; `FORMAT` if none is likely."""
-    endings = {".csv": "captions-csv", ".tsv": "captions-csv", ".jsonl": "jsonl"}
-    return endings.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "FORMAT")

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ccr_cli.data.formats import activitynet, base, coco, didemo, karpathy, msrvtt, vatex
+from ccr_cli.data.formats import base
 from ccr_cli.data.formats.base import Record
+from ccr_cli.data.formats.json_files import activitynet, coco, didemo, karpathy, msrvtt, vatex
 from ccr_cli.errors import ArtifactError
 
 OFFICIAL = Path(__file__).parents[2] / "fixtures" / "formats"
@@ -26,12 +27,12 @@ PICTURE = "COCO_val2014_000000990001.jpg"
 CLIP = "-Qx7_abcd0A_000010_000020"
 Reader = Callable[..., Iterator[Record]]
 FILES: dict[str, Reader] = {
-    KARPATHY: karpathy.read,
-    STAIR: coco.read,
-    VATEX: vatex.read,
-    MSRVTT: msrvtt.read,
-    ACTIVITY: activitynet.read,
-    DIDEMO: didemo.read,
+    KARPATHY: karpathy,
+    STAIR: coco,
+    VATEX: vatex,
+    MSRVTT: msrvtt,
+    ACTIVITY: activitynet,
+    DIDEMO: didemo,
 }
 
 
@@ -54,7 +55,7 @@ def brief(records: Iterator[Record]) -> list[tuple[str, int | None, str]]:
 
 
 def test_karpathy() -> None:
-    read = list(karpathy.read(OFFICIAL / "dataset_coco.json", item="cocoid"))
+    read = list(karpathy(OFFICIAL / "dataset_coco.json", item="cocoid"))
     assert read[1] == Record(
         item="990001",
         text="Somebody flies a kite",
@@ -70,7 +71,7 @@ def test_karpathy() -> None:
         ("990007", 0, "restval", "Two cups on a shelf. "),
         ("990010", 0, "train", "An old tram"),
     ]
-    read = list(karpathy.read(OFFICIAL / "dataset_flickr30k.json"))
+    read = list(karpathy(OFFICIAL / "dataset_flickr30k.json"))
     assert [(r.item, r.media, r.k, r.split) for r in read] == [
         ("9900000001.jpg", "9900000001.jpg", 0, "train"),
         ("9900000001.jpg", "9900000001.jpg", 1, "train"),
@@ -79,7 +80,7 @@ def test_karpathy() -> None:
 
 
 def test_coco() -> None:
-    read = list(coco.read(OFFICIAL / "stair_captions_v1.2_val.json"))
+    read = list(coco(OFFICIAL / "stair_captions_v1.2_val.json"))
     assert read[0] == Record(
         item="990007",
         text="棚にカップが二つある",
@@ -88,18 +89,18 @@ def test_coco() -> None:
         caption_id="31",
     )
     assert [(r.item, r.caption_id) for r in read] == [("990007", "31"), ("990001", "12"), ("990001", "13")]
-    words = coco.read(OFFICIAL / "stair_captions_v1.2_val.json", text="tokenized_caption")
+    words = coco(OFFICIAL / "stair_captions_v1.2_val.json", text="tokenized_caption")
     assert next(words).text == "棚 に カップ が 二つ ある"
 
 
 def test_coco_without_a_list_of_images(tmp_path: Path) -> None:
     path = tmp_path / "captions.json"
     path.write_text('{"annotations": [{"image_id": 5, "id": 1, "caption": "a"}]}')
-    assert brief(coco.read(path)) == [("5", None, "a")]
+    assert brief(coco(path)) == [("5", None, "a")]
 
 
 def test_vatex() -> None:
-    read = list(vatex.read(OFFICIAL / "vatex_training_v1.0.json", sets=True))
+    read = list(vatex(OFFICIAL / "vatex_training_v1.0.json", sets=True))
     assert len(read) == 40
     assert read[13] == Record(
         item="-Qx7_abcd0A_000010_000020",
@@ -113,19 +114,19 @@ def test_vatex() -> None:
     assert {(r.k, r.caption_set) for r in read if r.caption_set == "parallel"} == {
         (k, "parallel") for k in range(5, 10)
     }
-    assert {r.caption_set for r in vatex.read(OFFICIAL / "vatex_training_v1.0.json")} == {""}
-    assert {r.lang for r in vatex.read(OFFICIAL / "vatex_public_test_english_v1.1.json")} == {"en"}
+    assert {r.caption_set for r in vatex(OFFICIAL / "vatex_training_v1.0.json")} == {""}
+    assert {r.lang for r in vatex(OFFICIAL / "vatex_public_test_english_v1.1.json")} == {"en"}
 
 
 def test_vatex_without_annotations_is_said(tmp_path: Path) -> None:
     path = tmp_path / "vatex_private_test_without_annotations.json"
     path.write_text('[{"videoID": "zz_Yy-12345_000003_000013"}]')
     with pytest.raises(ArtifactError, match=r"\[0\]: the video .* neither enCap nor chCap"):
-        list(vatex.read(path))
+        list(vatex(path))
 
 
 def test_msrvtt() -> None:
-    read = list(msrvtt.read(OFFICIAL / "train_val_videodatainfo.json"))
+    read = list(msrvtt(OFFICIAL / "train_val_videodatainfo.json"))
     assert read[0] == Record(
         item="video1",
         text="a man folds a paper plane",
@@ -143,11 +144,11 @@ def test_msrvtt() -> None:
 @pytest.mark.parametrize("url", [None, "", "https://example.org/watch?v=short", "https://youtu.be/-Qx7_abcd0AAA"])
 def test_msrvtt_without_a_video_of_youtube_has_no_group(tmp_path: Path, url: str | None) -> None:
     path = changed("train_val_videodatainfo.json", ("videos", 0, "url"), url, tmp_path / "a.json")
-    assert [r.group for r in msrvtt.read(path)] == ["", "youtube:zz_Yy-12345", ""]
+    assert [r.group for r in msrvtt(path)] == ["", "youtube:zz_Yy-12345", ""]
 
 
 def test_activitynet_joins_sentences() -> None:
-    assert list(activitynet.read(OFFICIAL / "activitynet_val_1.json")) == [
+    assert list(activitynet(OFFICIAL / "activitynet_val_1.json")) == [
         Record(
             item="v_-Qx7_abcd0A",
             text="A man paints a fence. He then washes the brush in a bucket.",
@@ -159,7 +160,7 @@ def test_activitynet_joins_sentences() -> None:
 
 
 def test_didemo_joins_descriptions() -> None:
-    assert list(didemo.read(OFFICIAL / "didemo_test_data.json")) == [
+    assert list(didemo(OFFICIAL / "didemo_test_data.json")) == [
         Record(
             item="99000000001@N01_9900000001_0a1b2c3d4e.mov",
             text="a bird lands on the roof the bird flies away",
@@ -228,16 +229,16 @@ def test_another_layout_is_refused_or_empty(tmp_path: Path, name: str, content: 
         (KARPATHY, ("images", 2, "filename"), PICTURE, "0001.jpg' occurs twice"),
         (KARPATHY, ("images", 2, "sentences", 0, "sentid"), 9, r"'9' occurs twice"),
         (STAIR, ("annotations", 2, "image_id"), 99, r"annotations\[2\]\.image_id: there is no image '99'"),
-        (STAIR, ("annotations", 2, "id"), 31, r"annotations\[2\]: '31' occurs twice"),
+        (STAIR, ("annotations", 2, "id"), 31, r"annotations\[2\].id: '31' occurs twice"),
         (STAIR, ("annotations", 2, "id"), 1.5, r"annotations\[2\]\.id: expected a text, found float"),
         (STAIR, ("annotations", 2, "image_id"), True, r"image_id: expected a text, found bool"),
-        (STAIR, ("images", 1, "id"), 990001, r"images\[1\]: '990001' occurs twice"),
-        (VATEX, (1, "videoID"), CLIP, r"\[1\]: '-Qx7_.*' occurs twice"),
+        (STAIR, ("images", 1, "id"), 990001, r"images\[1\].id: '990001' occurs twice"),
+        (VATEX, (1, "videoID"), CLIP, r"\[1\].videoID: '-Qx7_.*' occurs twice"),
         (VATEX, (1, "chCap", 7), 7, r"\[1\]\.chCap\[7\]: expected a text"),
         (VATEX, (1, "chCap"), "text", r"\[1\]\.chCap: expected a list"),
         (MSRVTT, ("sentences", 1, "video_id"), "video7", r"sentences\[1\]\.video_id: there is no video 'video7'"),
         (MSRVTT, ("sentences", 1, "sen_id"), 0, r"sentences\[1\]\.sen_id: '0' occurs twice"),
-        (MSRVTT, ("videos", 1, "video_id"), "video1", r"videos\[1\]: 'video1' occurs twice"),
+        (MSRVTT, ("videos", 1, "video_id"), "video1", r"videos\[1\].video_id: 'video1' occurs twice"),
         (ACTIVITY, ("v_zz_Yy-12345", "sentences", 0), None, r"sentences\[0\]: expected a text, found null"),
         (ACTIVITY, ("v_zz_Yy-12345",), [], r"\['v_zz_Yy-12345'\]: expected an object"),
         (ACTIVITY, ("",), {"sentences": []}, "an empty id"),
@@ -256,7 +257,7 @@ def test_what_does_not_fit_is_said_with_its_place(
 
 def test_values_that_nobody_reads_may_be_anything(tmp_path: Path) -> None:
     path = changed("train_val_videodatainfo.json", ("videos", 0, "start time"), float("nan"), tmp_path / "a.json")
-    assert len(list(msrvtt.read(path))) == 3
+    assert len(list(msrvtt(path))) == 3
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -288,11 +289,11 @@ def test_a_message_does_not_repeat_a_whole_file(tmp_path: Path) -> None:
     ):
         path.write_text(text)
         with pytest.raises(ArtifactError) as caught:
-            list(karpathy.read(path))
+            list(karpathy(path))
         assert len(caught.value.message) < 700
     path.write_text(json.dumps({key: []}))
     with pytest.raises(ArtifactError, match="expected an object") as caught:
-        list(activitynet.read(path))
+        list(activitynet(path))
     assert len(caught.value.message) < 300
 
 

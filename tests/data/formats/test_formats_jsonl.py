@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ccr_cli.data.formats import jsonl
 from ccr_cli.data.formats.base import Record
+from ccr_cli.data.formats.jsonl import jsonl
 from ccr_cli.errors import ArtifactError
 
 OFFICIAL = Path(__file__).parents[2] / "fixtures" / "formats"
@@ -18,7 +18,7 @@ OFFICIAL = Path(__file__).parents[2] / "fixtures" / "formats"
 def test_json_lines_by_language() -> None:
     """Crossmodal-3600."""
     path = OFFICIAL / "crossmodal3600_captions.jsonl"
-    read = list(jsonl.read(path, item="image/key", text="caption", by_lang=True))
+    read = list(jsonl(path, item="image/key", text="caption", by_lang=True))
     assert [(r.item, r.lang, r.k, r.text) for r in read] == [
         ("00a1b2c3d4e5f607", "de", 0, "Ein See im Gebirge"),
         ("00a1b2c3d4e5f607", "de", 1, "Blauer Bergsee"),
@@ -32,7 +32,7 @@ def test_json_lines_by_language() -> None:
 
 def test_json_lines_of_xflickrco() -> None:
     path = OFFICIAL / "xflickrco_de_test.jsonl"
-    assert list(jsonl.read(path, item="id", text="sentences", media="img_path"))[1] == Record(
+    assert list(jsonl(path, item="id", text="sentences", media="img_path"))[1] == Record(
         item="COCO_val2014_000000990007",
         text="Zwei Tassen stehen im Regal.",
         where="xflickrco_de_test.jsonl, line 2, sentences[0]",
@@ -43,7 +43,7 @@ def test_json_lines_of_xflickrco() -> None:
 
 def test_a_list_of_objects_reads_like_lines() -> None:
     """CCLM."""
-    read = list(jsonl.read(OFFICIAL / "cclm_ja_test.json", item="image_id", text="caption", media="image"))
+    read = list(jsonl(OFFICIAL / "cclm_ja_test.json", item="image_id", text="caption", media="image"))
     assert [(r.item, r.k, r.text, r.media[-12:]) for r in read] == [
         ("990001", 0, "赤い凧", "00990001.jpg"),
         ("990001", 1, "畑と凧", "00990001.jpg"),
@@ -67,7 +67,7 @@ def test_lines_of_ones_own(tmp_path: Path) -> None:
     }
     rest = {"item_id": "b", "text": "", "lang": None, "other": float("nan")}
     path.write_text(f"\ufeff{json.dumps(row, ensure_ascii=False)}\r\n\r\n \n{json.dumps(rest)}", "utf-8", newline="")
-    first, second = jsonl.read(path)
+    first, second = jsonl(path)
     assert first == Record("-a", "x\u2028y", "own.jsonl, line 1, text", "de", 3, "val", "m/-a.png", "77", "web", 0)
     assert second == Record("b", "", "own.jsonl, line 4, text")
 
@@ -90,7 +90,7 @@ def test_lines_that_do_not_fit_are_said_with_their_number(tmp_path: Path) -> Non
     ):
         path.write_text(f"{json.dumps(good)}\n{json.dumps(good | change)}\n")
         with pytest.raises(ArtifactError, match=message):
-            list(jsonl.read(path))
+            list(jsonl(path))
     for line, message in (
         ('{"item_id": "a", "text": "b"', "line 2 is not valid JSON"),
         ('{"item_id": "a", "text": "b", "text": "c"}', "line 2 is not valid JSON: the key 'text' occurs twice"),
@@ -100,13 +100,13 @@ def test_lines_that_do_not_fit_are_said_with_their_number(tmp_path: Path) -> Non
     ):
         path.write_text(f"{json.dumps(good)}\n{line}\n")
         with pytest.raises(ArtifactError, match=message):
-            list(jsonl.read(path))
+            list(jsonl(path))
 
 
 def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_bytes(b"")
-    assert list(jsonl.read(path)) == []
+    assert list(jsonl(path)) == []
 
 
 def test_an_object_without_languages_is_said(tmp_path: Path) -> None:
@@ -115,4 +115,4 @@ def test_an_object_without_languages_is_said(tmp_path: Path) -> None:
         '{"item_id": "a", "de": {"caption": ["x"]}, "meta": {"n": 1}}\n{"item_id": "b", "meta": {"n": 1}}\n'
     )
     with pytest.raises(ArtifactError, match="line 2: there is no language with 'caption'"):
-        list(jsonl.read(path, text="caption", by_lang=True))
+        list(jsonl(path, text="caption", by_lang=True))

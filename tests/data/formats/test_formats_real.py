@@ -7,9 +7,8 @@ from collections import Counter
 import machine
 import pytest
 
-from ccr_cli.data.formats import hashtag, parallel
 from ccr_cli.data.formats.base import stem
-from ccr_cli.data.formats.id_list import read_ids
+from ccr_cli.data.formats.text_files import hashtag, parallel, read_ids
 from ccr_cli.errors import ArtifactError
 
 SPLITS = {
@@ -31,9 +30,9 @@ def test_multi30k_task_1(split: str, lang: str) -> None:
     path, ids = folder / "raw" / f"{split}.{lang}.gz", folder / "image_splits" / f"{split}.txt"
     if lang == "cs" and "2017" in split:
         with pytest.raises(ArtifactError, match="there is no"):
-            list(parallel.read(path, ids=ids))
+            list(parallel(path, ids=ids))
         return
-    read = list(parallel.read(path, ids=ids))
+    read = list(parallel(path, ids=ids))
     assert [r.item for r in read] == read_ids(ids) and len(read) == len({r.item for r in read}) == SPLITS[split]
     assert all(r.text.strip() for r in read)
 
@@ -42,7 +41,7 @@ def test_multi30k_task_1(split: str, lang: str) -> None:
 def test_multi30k_keeps_what_stands_in_a_line() -> None:
     """Its German training captions have 47 non-breaking spaces."""
     folder = machine.DATA.joinpath("multi30k", "task1")
-    read = list(parallel.read(folder / "raw" / "train.de.gz", ids=folder / "image_splits" / "train.txt"))
+    read = list(parallel(folder / "raw" / "train.de.gz", ids=folder / "image_splits" / "train.txt"))
     assert read[0].item == "1000092795.jpg" and sum(r.text.count("\u00a0") for r in read) == 47
     mscoco = read_ids(folder / "image_splits" / "test_2017_mscoco.txt")
     assert Counter(name.split("_")[1] for name in mscoco) == {"train2014": 267, "val2014": 194}
@@ -52,7 +51,7 @@ def test_multi30k_keeps_what_stands_in_a_line() -> None:
 def test_multi30k_refuses_the_ids_of_another_split() -> None:
     folder = machine.DATA.joinpath("multi30k", "task1")
     with pytest.raises(ArtifactError, match=r"has 1014 lines, and .* has 1000 ids"):
-        list(parallel.read(folder / "raw" / "val.de.gz", ids=folder / "image_splits" / "test_2016_flickr.txt"))
+        list(parallel(folder / "raw" / "val.de.gz", ids=folder / "image_splits" / "test_2016_flickr.txt"))
 
 
 @pytest.mark.needs("data/multi30k")
@@ -62,14 +61,14 @@ def test_multi30k_task_2(split: str, name: str) -> None:
     ids = folder / "image_splits" / f"{name}_images.txt"
     for lang in ("en", "de"):
         for k in range(1, 6):
-            assert sum(1 for _ in parallel.read(folder / "raw" / f"{name}.{k}.{lang}.gz", ids=ids)) == SPLITS[split]
+            assert sum(1 for _ in parallel(folder / "raw" / f"{name}.{k}.{lang}.gz", ids=ids)) == SPLITS[split]
 
 
 @pytest.mark.needs("data/flickr8kcn")
 @pytest.mark.parametrize("tag", ["enc", "zhb", "zhg"])
 def test_flickr8kcn(tag: str) -> None:
     path = machine.DATA.joinpath("flickr8kcn", "official", f"flickr8k{tag}.caption.txt")
-    read = list(hashtag.read(path, tag=tag))
+    read = list(hashtag(path, tag=tag))
     assert len(read) == 40_460 and Counter(r.k for r in read) == dict.fromkeys(range(5), 8092)
     assert len({(r.item, r.k) for r in read}) == len(read)
     items = {stem(r.item) for r in read}

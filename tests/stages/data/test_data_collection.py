@@ -15,6 +15,7 @@ from official import Collection, lines
 
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.stages.data.options import ImportOptions
 from ccr_cli.stages.data.stage import import_source
 
 
@@ -359,7 +360,7 @@ def test_cards_before_and_after(tmp_path: Path) -> None:
 def test_the_stage_by_itself(tmp_path: Path) -> None:
     manifest, root = official.small().write(tmp_path)
     workspace = Workspace(tmp_path / "space")
-    (made,) = import_source(workspace, str(manifest), root=root, name="mine", media_root=tmp_path)
+    (made,) = import_source(workspace, [str(manifest)], ImportOptions(root=root, name="mine", media_root=tmp_path))
     assert made.name == "mine" and dataset.media_root(made) == tmp_path
     assert tomllib.loads(made.file("manifest.toml").read_text("utf-8"))["name"] == "mine"
     assert {"name", "collection", "manifest"} < set(made.request)

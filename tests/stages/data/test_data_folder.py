@@ -83,8 +83,8 @@ CAPTION = "red-circle-en0\tred-circle\ten\t0\tred circle\tmain"
     ("change", "message"),
     [
         (lambda folder: (folder / "manifest.toml").unlink(), "manifest.toml is missing"),
-        (lambda folder: (folder / "items.tsv").unlink(), "items.tsv is missing"),
-        (lambda folder: (folder / "captions.tsv").unlink(), "captions.tsv is missing"),
+        (lambda folder: (folder / "items.tsv").unlink(), "items.tsv"),
+        (lambda folder: (folder / "captions.tsv").unlink(), "captions.tsv"),
         (raw("manifest.toml", b"name = "), "manifest.toml is not valid TOML"),
         (raw("manifest.toml", b'name = "toy"\n'), "lacks the key 'source_lang'"),
         (raw("manifest.toml", b'name = "toy"\nsource_lang = "English"\n'), "'English'"),
@@ -111,7 +111,7 @@ CAPTION = "red-circle-en0\tred-circle\ten\t0\tred circle\tmain"
         ),
         (replace("captions.tsv", CAPTION, CAPTION.replace("\t0\t", "\t-1\t")), "k is a whole number"),
         (replace("manifest.toml", "default", "[counts.items]\ntrain = 25\n#"), "25 items in train expected, 24 found"),
-        (replace("manifest.toml", "default", 'parallel.main = "human"\n#'), "unknown caption set 'human'"),
+        (replace("manifest.toml", "default", 'parallel.main = "human"\n#'), "the caption set 'human'"),
         (replace("manifest.toml", "default", 'parallel = ["main"]\n#'), "[parallel] maps"),
         (
             replace("manifest.toml", "default", '[[files]]\npath = "items.tsv"\nsha256 = "0"\n#'),
