@@ -20,14 +20,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.features import hdf5
-from ccr_cli.data.features.mat import read_matlab
+from ccr_cli.data.features import HDF5, opened_hdf5, read_matlab
 from ccr_cli.errors import ArtifactError
 
 _F = TypeVar("_F", bound=np.floating[Any])
 _KEY = re.compile(r"([^\[\]]+)(?:\[([0-9]{1,3})\])?")
 _PARTS = ("image", "text", "label")
-_HDF5 = (".h5", ".hdf5", ".hdf", ".h5py")
 _LAYOUT = "expected: a struct `data` with X1, X2, Y and split.ind_train, split.ind_test (docs/data.md)"
 
 
@@ -177,8 +175,8 @@ def _opened(path: Path) -> Iterator[Callable[[str], Any]]:
     """Gives a function that reads the value of a key; nothing else is kept in memory."""
     if not path.is_file():
         raise ArtifactError(f"there is no {path}")
-    if path.suffix.lower() in _HDF5:
-        with hdf5.opened(path) as table:
+    if path.suffix.lower() in HDF5:
+        with opened_hdf5(path) as table:
             yield lambda key: table.rows(_place(path, table.ids, key))
         return
     from scipy.io import loadmat, whosmat  # takes half a second, and only this format needs it

@@ -20,8 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccr_cli.data import features
-from ccr_cli.data.features import bigfile, npy
-from ccr_cli.data.features.base import FeatureTable, join
+from ccr_cli.data.features import FeatureTable, join
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 
 IDS = ["-Ptf_2V_000122", "katze", "Straße 7", "狗"]
@@ -251,7 +250,7 @@ def test_the_quick_way_reads_dicts_as_python_does(tmp_path_factory: pytest.TempP
     path = tmp_path_factory.getbasetemp() / "dict.txt"
     for text in (repr(value), json.dumps(value, ensure_ascii=False), f" {value!r}\n"):
         path.write_bytes(text.encode())
-        assert dict(bigfile.read_dict(path)) == value
+        assert dict(features.read_dict(path)) == value
 
 
 @pytest.mark.parametrize(
@@ -384,5 +383,5 @@ def test_a_map_is_not_read_before_it_is_asked_for(tmp_path: Path) -> None:
     with path.open("wb") as handle:
         np.lib.format.write_array_header_1_0(handle, {"descr": "<f4", "fortran_order": False, "shape": (4, 1 << 28)})
         handle.truncate(handle.tell() + (4 << 30))
-    with npy.opened(path, listed(tmp_path / "ids", IDS)) as opened:
+    with features.opened(path, listed(tmp_path / "ids", IDS)) as opened:
         assert opened.rows(2).shape == (1, 1 << 28) and opened.rows(3)[0, -1] == 0

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 
-from ccr_cli.data.features import hdf5, npz
+from ccr_cli.data import features
 from ccr_cli.errors import ArtifactError
 
 
@@ -27,7 +27,7 @@ def test_hdf5_datasets_have_every_name_that_a_link_gives_them(tmp_path: Path) ->
         file["in/up"] = file["in"]
         file["out"] = h5py.ExternalLink("other.h5", "/x")
         file["through"] = h5py.SoftLink("/out")
-    with hdf5.opened(tmp_path / "f.h5") as table:
+    with features.opened(tmp_path / "f.h5", None) as table:
         assert table.ids == ["a", "b", "c", "in/d", "out", "through"]
         for i in range(4):
             np.testing.assert_array_equal(table.rows(i), values)
@@ -43,6 +43,6 @@ def test_arrays_that_claim_to_be_larger_than_memory(tmp_path: Path) -> None:
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 46, 8)})
     with zipfile.ZipFile(tmp_path / "f.npz", "w") as archive:
         archive.writestr("a.npy", header.getvalue())
-    for opened in (hdf5.opened(tmp_path / "f.h5"), npz.opened(tmp_path / "f.npz")):
+    for opened in (features.opened(tmp_path / "f.h5", None), features.opened(tmp_path / "f.npz", None)):
         with opened as table, pytest.raises(ArtifactError, match=r"'a' in .* larger than memory"):
             table.rows(0)

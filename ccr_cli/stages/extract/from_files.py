@@ -22,7 +22,7 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import PLAN, Build, build_artifact
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
-from ccr_cli.data.features.base import FeatureTable, Joined, join
+from ccr_cli.data.features import FeatureTable, Joined, join
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
 from ccr_cli.stages.shared.failures import refuse_too_many

@@ -255,13 +255,13 @@ def test_a_dry_run_writes_nothing(workspace: Chain, tmp_path: Path) -> None:
 SMALL_SHARDS = """
 import time
 from ccr_cli.artifacts import features
-from ccr_cli.data.features import npy
+from ccr_cli.data import features as files
 features.SHARD_ITEMS = 4
-mapped = npy.mapped
+mapped = files.mapped
 def slowly(path):
     time.sleep(0.01)
     return mapped(path)
-npy.mapped = slowly
+files.mapped = slowly
 from ccr_cli.cli import main
 main()
 """

@@ -1,0 +1,383 @@
+"""Ready-made features: readers of their file formats, and the matching of entries with items.
+
+- `.npz`: one array per item, under its id.
+- `.h5`, `.hdf5`, `.hdf`, `.h5py`: one dataset per item (HGR's frames and regions); in groups, the id is the path.
+- A folder of `.npy`: one array per item, `ID.npy`.
+- BigFile (NRCCR, HGR, Dual Encoding), a folder: `feature.bin` is float32, row by row; `shape.txt` holds `N D`; `id.txt`
+  the ids of the rows, separated by white space. If rows are frames, `video2frames.txt` holds a Python dict from each
+  video to the list of its frames' ids, in their order.
+- `.npy` with a list of ids: one array (N, D), or (N, R, D) with R regions per item (SCAN's `*_ims.npy`).
+- `.mat` with a list of ids: one matrix with a column or a row per item (Karpathy's `vgg_feats.mat` has columns).
+
+Arrays of an item are (T, D), (1, T, D) or (D,). Nothing is unpickled or run.
+
+Shape suffixes: N rows of all items, T rows of an item, D feature.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ccr_cli.data.formats.base import stem
+from ccr_cli.data.formats.text_files import read_ids
+from ccr_cli.data.npy import PICKLED, UNPICKLE, mapped
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+
+BIN, FRAMES = "feature.bin", "video2frames.txt"
+BIGFILE = (BIN, "id.txt", "shape.txt", FRAMES)
+HDF5 = (".h5", ".hdf5", ".hdf", ".h5py")
+LISTED = (".npy", ".mat")
+"""Formats that hold no ids."""
+_MATLAB_NUMBERS = {"double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """Features by id. Only the ids are in memory; rows are read on demand."""
+
+    path: Path
+    ids: Sequence[str]
+    """In the order of the file."""
+    rows: Callable[[int], npt.NDArray[Any]]
+    """Reads the rows (T, D) of an entry by its number, in their stored precision."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The entry of every item."""
+
+    places: list[tuple[int, int] | None]
+    """Table and entry of every item, in order; None if it has none."""
+    left: list[str]
+    """Ids of entries that match no item."""
+
+
+def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> Joined:
+    """Matches items and entries by exact id, or else by both ids without the suffix of a media file.
+
+    Raises:
+        ArtifactError: If an id occurs twice, or a match is ambiguous.
+    """
+    where: dict[str, tuple[int, int]] = {}
+    for t, table in enumerate(tables):
+        for i, name in enumerate(table.ids):
+            if name in where:
+                other = tables[where[name][0]].path
+                both = f"twice in {table.path}" if other == table.path else f"both in {other} and in {table.path}"
+                raise ArtifactError(f"the id {name!r} is {both}")
+            where[name] = (t, i)
+    matches = {item: item for item in items if item in where}
+    bare: dict[str, list[str]] = {}
+    for name in where:
+        if name not in matches:
+            bare.setdefault(stem(name), []).append(name)
+    owner: dict[str, str] = {}
+    for item in items:
+        names = [] if item in matches else bare.get(stem(item), [])
+        if len(names) > 1:
+            raise ArtifactError(f"both {names[0]!r} and {names[1]!r} could be the features of the item {item!r}")
+        for name in names:
+            if name in owner:
+                raise ArtifactError(f"{name!r} could be the features of the items {owner[name]!r} and {item!r}")
+            owner[name], matches[item] = item, name
+    used = set(matches.values())
+    places = [where[matches[item]] if item in matches else None for item in items]
+    return Joined(places, [name for name in where if name not in used])
+
+
+def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path, Path | None]]:
+    """Pairs each file without ids with its list, in the order of both; names determine the formats.
+
+    Raises:
+        ArtifactError: If a source does not exist or has an unknown format.
+        UsageError: If there are more or fewer lists than such files.
+    """
+    bare = []
+    for source in sources:
+        suffix = source.suffix.lower()
+        if source.is_dir():
+            if not content(source):
+                raise ArtifactError(f"{source} holds neither {BIN} nor .npy files")
+        elif not source.exists():
+            raise ArtifactError(f"{source} does not exist")
+        elif source.name == BIN:
+            raise ArtifactError(f"{source} is one file of a BigFile", hint=f"pass its folder: --from {source.parent}")
+        elif suffix not in (*LISTED, ".npz", *HDF5):
+            known = ", ".join((*LISTED, ".npz", *HDF5))
+            raise ArtifactError(f"{source} has an unknown format; known: {known}, and folders of .npy or BigFile")
+        elif suffix in LISTED:
+            bare.append(source)
+    if len(ids) < len(bare):
+        raise UsageError(
+            f"{bare[len(ids)]} holds no ids, and ccr does not guess an order",
+            hint="pass a list of its ids, one per line in its order: --ids FILE",
+        )
+    if len(ids) > len(bare):
+        raise UsageError(f"--ids {ids[len(bare)]} is for .npy and .mat; the other formats hold their own ids")
+    lists = iter(ids)
+    return [(source, next(lists) if source in bare else None) for source in sources]
+
+
+def content(source: Path) -> list[Path]:
+    """Returns the files of a source."""
+    if not source.is_dir():
+        return [source]
+    if (source / BIN).is_file():
+        return [source / name for name in BIGFILE if (source / name).is_file()]
+    with os.scandir(source) as entries:
+        names = [e.name for e in entries if e.name.endswith(".npy") and not e.name.startswith(".") and e.is_file()]
+    return [source / name for name in sorted(names, key=os.fsencode)]
+
+
+def opened(source: Path, ids: Path | None) -> AbstractContextManager[FeatureTable]:
+    """Opens a source from `with_lists`.
+
+    Raises:
+        ArtifactError: If it is damaged or pickled, refers to other files, or its parts do not fit together; also
+            while rows are read.
+        UnavailableError: If h5py is needed and not installed.
+    """
+    suffix = source.suffix.lower()
+    if source.is_dir():
+        return nullcontext(_bigfile(source) if (source / BIN).is_file() else _folder(source))
+    if suffix == ".npz":
+        return _npz(source)
+    if suffix in HDF5:
+        return opened_hdf5(source)
+    assert ids is not None
+    return nullcontext(_npy(source, ids) if suffix == ".npy" else _mat(source, ids))
+
+
+def _folder(path: Path) -> FeatureTable:
+    files = content(path)
+    return FeatureTable(path, [file.stem for file in files], lambda i: _rows(mapped(files[i]), str(files[i])))
+
+
+def _npy(path: Path, ids: Path) -> FeatureTable:
+    """Maps an array; where a list repeats every id equally often, as a caption's, one row of each is used."""
+    values, names = mapped(path), read_ids(ids, latin1=True)
+    if values.ndim not in (2, 3):
+        raise ArtifactError(f"{path} has the shape {values.shape}; expected (N, D) or (N, R, D)")
+    if values.dtype.kind not in "fiu":
+        raise ArtifactError(f"{path} holds {values.dtype}, not numbers")
+    values = values[:, None] if values.ndim == 2 else values
+    starts = [i for i, name in enumerate(names) if i == 0 or name != names[i - 1]]
+    times = len(names) // max(1, len(starts))
+    if starts != list(range(0, len(names), times or 1)):
+        starts, times = list(range(len(names))), 1
+    first_names = [names[i] for i in starts]
+    if len(values) == len(starts):
+        return _by_number(path, first_names, values)
+    if len(values) != len(names):
+        raise ArtifactError(f"{path} has {len(values)} rows, but {ids} has {len(names)} ids")
+
+    def first(i: int) -> npt.NDArray[Any]:
+        same: npt.NDArray[Any] = values[i * times : (i + 1) * times]
+        if len({row.tobytes() for row in same}) > 1:
+            raise ArtifactError(f"{ids} has {names[i * times]!r} {times} times, but {path} has different rows there")
+        return np.asarray(same[0])
+
+    return FeatureTable(path, first_names, first)
+
+
+def _mat(path: Path, ids: Path) -> FeatureTable:
+    """Reads a matrix whole. The number of ids shows if it has columns or rows, so a square one is refused."""
+    from scipy.io import loadmat, whosmat  # takes half a second, only for this format
+
+    names = read_ids(ids, latin1=True)
+    matrices = {
+        name: shape
+        for name, shape, kind in read_matlab(path, whosmat)
+        if kind in _MATLAB_NUMBERS and len(shape) == 2 and min(shape) > 1 and len(names) in shape
+    }
+    if len(matrices) != 1:
+        candidates = f"several: {', '.join(matrices)}" if matrices else "none"
+        raise ArtifactError(
+            f"{path}: expected one matrix with a column or a row for each of {len(names)} ids, found {candidates}"
+        )
+    ((name, shape),) = matrices.items()
+    if shape[0] == shape[1]:
+        raise ArtifactError(
+            f"{path}: {name} is square, so items may be columns or rows", hint="save it as .npy with one row per item"
+        )
+    matrix = read_matlab(path, lambda file: loadmat(file, variable_names=[name]))[name]
+    return _by_number(path, names, matrix.T if shape[1] == len(names) else matrix)
+
+
+def read_matlab(path: Path, reader: Callable[[Path], Any]) -> Any:
+    """Reads a MATLAB file with a function of scipy; ArtifactError if it cannot be read."""
+    try:
+        return reader(path)
+    except NotImplementedError:
+        raise ArtifactError(f"{path} has MATLAB's format 7.3 (HDF5)", hint="save it with -v7") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file can make the reader raise anything
+        raise ArtifactError(f"{path} is not a readable MATLAB file: {error}") from None
+
+
+@contextmanager
+def _npz(path: Path) -> Iterator[FeatureTable]:
+    with path.open("rb") as handle:
+        try:
+            archive = np.lib.npyio.NpzFile(handle, allow_pickle=False)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise ArtifactError(f"{path} is damaged or not .npz: {error}") from None
+        ids = list(archive.files)
+
+        def rows(i: int) -> npt.NDArray[Any]:
+            what = f"{ids[i]!r} in {path}"
+            with _damage(what, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+                value = archive[ids[i]]
+            if not isinstance(value, np.ndarray):
+                raise ArtifactError(f"{what} is not an array")
+            return _rows(value, what)
+
+        yield FeatureTable(path, ids, rows)
+
+
+@contextmanager
+def opened_hdf5(path: Path) -> Iterator[FeatureTable]:
+    """Opens an HDF5 file. A dataset has the path of every link to it; what lies in other files is refused."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise UnavailableError(f"reading {path.name} needs h5py: {error}", hint="pip install 'ccr-cli[hdf5]'") from None
+    try:
+        file = h5py.File(path, "r", locking=False)
+    except OSError as error:
+        raise ArtifactError(f"{path} is damaged or not HDF5: {error}") from None
+    broken = (KeyError, OSError, RuntimeError)
+    ids: list[str] = []
+
+    def visit(name: str, link: object) -> None:
+        try:
+            if isinstance(link, h5py.ExternalLink) or isinstance(file[name], h5py.Dataset):
+                ids.append(name)
+        except broken:
+            if isinstance(link, h5py.HardLink):  # another one may lead to nothing
+                raise
+
+    def rows(i: int) -> npt.NDArray[Any]:
+        what = f"{ids[i]!r} in {path}"
+        with _damage(what, *broken):
+            outside = isinstance(file.get(ids[i], getlink=True), h5py.ExternalLink)
+            value = None if outside else file[ids[i]]
+            if value is None or value.file.filename != file.filename or value.external or value.is_virtual:
+                raise ArtifactError(f"{what} refers to another file")
+            return _rows(np.asarray(value[()]), what)
+
+    with file:
+        with _damage(str(path), *broken):
+            file.visititems_links(visit)
+        yield FeatureTable(path, ids, rows)
+
+
+@contextmanager
+def _damage(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turns the errors of a library that reads a damaged file into an `ArtifactError`."""
+    try:
+        yield
+    except MemoryError:
+        raise ArtifactError(f"{what} claims to be larger than memory") from None
+    except errors as error:
+        if "allow_pickle" in str(error):
+            raise ArtifactError(f"{what} {PICKLED}", hint=UNPICKLE) from None
+        raise ArtifactError(f"{what} is damaged: {error}") from None
+
+
+def _bigfile(path: Path) -> FeatureTable:
+    """Maps `feature.bin` of a folder."""
+    words = _text(path / "shape.txt").split()
+    if len(words) != 2 or not all(re.fullmatch("[1-9][0-9]{0,14}", word) for word in words):
+        raise ArtifactError(f"{path / 'shape.txt'}: expected two numbers above 0, `N D`")
+    count, dim = map(int, words)
+    ids = _text(path / "id.txt").split()
+    if len(ids) != count:
+        raise ArtifactError(f"{path / 'id.txt'} has {len(ids)} ids, but shape.txt has {count} rows")
+    size, expected = (path / BIN).stat().st_size, count * dim * 4
+    if size != expected:
+        raise ArtifactError(f"{path / BIN} has {size} bytes; {count} x {dim} numbers of shape.txt are {expected}")
+    row_ND = np.asarray(np.memmap(path / BIN, dtype="<f4", mode="r", shape=(count, dim)))
+    if not (path / FRAMES).is_file():
+        return FeatureTable(path, ids, lambda i: row_ND[i : i + 1])
+    where = {name: i for i, name in enumerate(ids)}
+    if len(where) != len(ids):
+        twice = next(name for i, name in enumerate(ids) if where[name] != i)
+        raise ArtifactError(f"the id {twice!r} is twice in {path / 'id.txt'}")
+    videos: list[str] = []
+    frames: list[npt.NDArray[np.int64]] = []
+    for video, names in read_dict(path / FRAMES):
+        if not isinstance(video, str) or not isinstance(names, list | tuple):
+            raise ArtifactError(f"{path / FRAMES}: expected lists of frames by video, found {video!r}")
+        absent = next((name for name in names if not isinstance(name, str) or name not in where), None)
+        if absent is not None:
+            raise ArtifactError(f"{path / FRAMES}: the video {video!r} has the frame {absent!r}, which id.txt lacks")
+        videos.append(video)
+        frames.append(np.array([where[name] for name in names], dtype=np.int64))
+
+    def rows(i: int) -> npt.NDArray[Any]:
+        at_T = frames[i]
+        together = len(at_T) and (np.diff(at_T) == 1).all()
+        return row_ND[at_T[0] : at_T[0] + len(at_T)] if together else row_ND[at_T]
+
+    return FeatureTable(path, videos, rows)
+
+
+def read_dict(path: Path) -> list[tuple[Any, Any]]:
+    """Reads a file with a literal Python dict as pairs, so that a repeated key is noticed; never runs it."""
+    text = _text(path)
+    if '"' not in text and "\\" not in text:  # only single quotes: almost JSON, which is read 30 times as fast
+        try:
+            pairs = json.loads(text.replace("'", '"'), object_pairs_hook=list)
+            if text.lstrip().startswith("{"):
+                return list(pairs)
+        except (ValueError, RecursionError):
+            pass
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        if not isinstance(tree, ast.Dict) or None in tree.keys:
+            raise ValueError("it is no dict")
+        keys = [ast.literal_eval(key) for key in tree.keys if key is not None]
+        return [(key, ast.literal_eval(value)) for key, value in zip(keys, tree.values, strict=True)]
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError) as error:  # the last: nested too deeply
+        raise ArtifactError(f"{path} is not the literal of a Python dict: {error or 'too much of it'}") from None
+
+
+def _text(path: Path) -> str:
+    """Reads UTF-8, else Latin-1, which older collections use for ids."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise ArtifactError(f"{path} does not exist") from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def _by_number(path: Path, ids: Sequence[str], values: npt.NDArray[Any]) -> FeatureTable:
+    return FeatureTable(path, ids, lambda i: _rows(np.asarray(values[i]), f"{ids[i]!r} in {path}"))
+
+
+def _rows(value: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    """Returns an array (T, D), (1, T, D) or (D,) as rows (T, D)."""
+    if value.dtype.kind not in "fiu":
+        raise ArtifactError(f"{what} holds {value.dtype}, not numbers")
+    rows = value[0] if value.ndim == 3 and len(value) == 1 else value[None] if value.ndim == 1 else value
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise ArtifactError(f"{what} has the shape {value.shape}; expected (T, D), (1, T, D) or (D,)")
+    return rows
