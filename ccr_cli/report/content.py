@@ -82,6 +82,21 @@ class ReportTranslation:
     texts: Mapping[str, str] = field(default_factory=dict)
     """Hash of the forward captions of each split: translations with equal hashes have the same texts."""
 
+    @property
+    def full_name(self) -> str:
+        """Its name among several data sets and languages."""
+        return f"{self.data}, {self.lang}: {self.label}"
+
+    @property
+    def splits(self) -> Mapping[str, Mapping[str, Any]]:
+        """The quality of the forward captions by split."""
+        splits: Mapping[str, Mapping[str, Any]] = self.quality["forward"]["splits"]
+        return splits
+
+    def key(self, split: str) -> tuple[str, ...]:
+        """Equal for translations that have the same texts in a split."""
+        return (self.data, self.lang, split, self.texts.get(split) or self.label)
+
 
 @dataclass(frozen=True)
 class ExampleHit:

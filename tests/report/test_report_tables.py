@@ -43,7 +43,7 @@ def sample() -> Table:
         Column("method", "method", text=True),
         Column("r1", "R@1", "high", group="text → image"),
         Column("medr", "MedR", "low", group="text → image"),
-        Column("auroc", "AUROC", "high", format=".3f"),
+        Column("auroc", "AUROC", "high", 3),
     ]
     rows = [
         Row([Cell(HOSTILE), Cell(10.04, 0.25), Cell(3.0, 1.0), Cell(0.98)], block="a"),

@@ -16,7 +16,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ccr_cli.console import plain
-from ccr_cli.report.tables.table import column_groups
 from ccr_cli.report.words.numbers import MISSING
 
 _FOLDER = Path(__file__).parent
@@ -58,7 +57,7 @@ environment = Environment(
     finalize=_printable,
     extensions=["jinja2.ext.do"],
 )
-environment.filters.update(prose=prose, column_groups=column_groups)
+environment.filters["prose"] = prose
 environment.globals["MISSING"] = MISSING
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ccr_cli.metrics.mtquality import FLAGS, LENGTH_Z, left_in
 from ccr_cli.report.content import ReportData, ReportTranslation
-from ccr_cli.report.tables.translations import TranslatedCaptions, full_name
+from ccr_cli.report.tables.translations import TranslatedCaptions
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.numbers import decimal
 
@@ -70,7 +70,7 @@ def listings(material: ReportData, translations: Sequence[TranslatedCaptions]) -
         texts = list(captions.frame["source"]), list(captions.frame["text"])
         counts = Counter(word for words in left_in(*texts) for word in words)
         more = max(0, len(counts) - WORDS)
-        out.append(Listing(full_name(captions.of), captions.failed, counts.most_common(WORDS), more, tables))
+        out.append(Listing(captions.of.full_name, captions.failed, counts.most_common(WORDS), more, tables))
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 
@@ -12,8 +12,17 @@ from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import signature_of
 from ccr_cli.report.content import ReportData
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.retrieval import BEST_NOTE, DIRECTION_TITLES, SPREAD_NOTE, range_cell, spread
-from ccr_cli.report.tables.table import Cell, Column, Row, Table
+from ccr_cli.report.tables.retrieval import (
+    BEST_NOTE,
+    DIRECTION_TITLES,
+    METHOD,
+    NOISE,
+    NUMBER,
+    SPREAD_NOTE,
+    means,
+    noise_row,
+)
+from ccr_cli.report.tables.table import Column, Table
 from ccr_cli.report.words.numbers import percent
 
 
@@ -57,9 +66,7 @@ def corrupted_results(data: ReportData, run_id: str, signature: str) -> Iterator
 def table(data: ReportData, view: results.View) -> Table | None:
     """The headline figure and the mean uncertainty of both directions at every level; None without corrupted results.
 
-    Args:
-        data: Its corrupted results, and the intact ones of the same runs.
-        view: The view whose results are shown.
+    About the runs of a view.
     """
     frame = _frame(data, view)
     if frame.empty:
@@ -71,36 +78,23 @@ def table(data: ReportData, view: results.View) -> Table | None:
         if frame[f"{direction}.uncertainty"].notna().any()
     }
     columns = [
-        Column("noise", "noise", format=".3g", text=True),
-        Column("method", "method", text=True),
-        Column("n", "n", format=".0f"),
+        Column(key, level.name, "high", group=group)
+        if figure == view.figure
+        else Column(key, level.name, None, 3, group)
+        for figure, group in groups.items()
+        for level in levels
+        for key in [f"{figure.lower().replace('.', '_')}_{level.key}"]
     ]
-    for figure, group in groups.items():
-        is_metric = figure == view.figure
-        columns += [
-            Column(
-                f"{figure.lower().replace('.', '_')}_{level.key}",
-                level.name,
-                "high" if is_metric else None,
-                ".1f" if is_metric else ".3f",
-                group,
-            )
-            for level in levels
-        ]
-    means: Any = results.aggregate(frame, ["noise", "label", "level"], list(groups))
-    rows = []
-    for noise, label in dict.fromkeys(cast(tuple[float, str], key[:2]) for key in means.index):
-        known = {level: means.loc[(noise, label, level)] for level in levels if (noise, label, level) in means.index}
-        number = range_cell([int(line[(view.figure, "n")]) for line in known.values()])
-        cells = [Cell(noise, shown=percent(noise)), Cell(label), number]
-        cells += [spread(known[level][figure]) if level in known else Cell() for figure in groups for level in levels]
-        rows.append(Row(cells, block=percent(noise), ceiling=results.is_oracle(label)))
+    rows = [
+        noise_row(*key, n, *cells) for key, cells, n in means(frame, ["noise", "label"], list(groups), "level", levels)
+    ]
     notes = [
         "The given share of the words of every caption is corrupted (of the characters, in languages without spaces), "
         "or of the features. A corrupted side is the query in one direction and the gallery in the other. "
         f"Uncertainties of different methods have different scales. {SPREAD_NOTE}. {BEST_NOTE}"
     ]
-    return Table("corruption", f"Intact and corrupted queries: {view.title}", columns, rows, notes)
+    title = f"Intact and corrupted queries: {view.title}"
+    return Table("corruption", title, [NOISE, METHOD, NUMBER, *columns], rows, notes)
 
 
 def _frame(data: ReportData, view: results.View) -> pd.DataFrame:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
 from ccr_cli.report.content import RunDiagnosis
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.retrieval import BEST_NOTE, SPREAD_NOTE, spread
+from ccr_cli.report.tables.retrieval import BEST_NOTE, METHOD, NOISE, NUMBER, SPREAD_NOTE, means
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import percent
@@ -73,52 +73,40 @@ def _share(summary: Mapping[str, Any]) -> float | None:
 def diagnoses_frame(
     summaries: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, results.RunFacts] | None = None
 ) -> pd.DataFrame:
-    """Puts the summaries of diagnoses in one frame, a row for each diagnosis and language.
+    """Puts the summaries of diagnoses, with the ids of their runs, in one frame: a row a diagnosis and language.
 
-    Args:
-        summaries: The id of the run and the content of `summary.json`.
-        facts: Facts about the runs, by id.
-
-    Returns:
-        Columns run_id, run, label, noise, seed, noise_seed, lang, data, noise_kind, judge, judge_side, pairs and
-        `FIGURES` (shares in [0, 1], nan where the truth is unknown).
+    Columns run_id, run, label, noise, seed, noise_seed, lang, data, noise_kind, judge, judge_side, pairs and `FIGURES`
+    (shares in [0, 1], nan where the truth is unknown).
     """
     rows = []
-    for run_id, lang, summary in _by_language(summaries):
-        fact = (facts or {}).get(run_id) or results.RunFacts(str(summary.get("run")), str(summary["label"]))
-        detected, uncertainty = summary.get("detection") or {}, summary.get("uncertainty") or {}
-        rows.append(
-            {
-                "run_id": run_id,
-                "run": summary.get("run"),
-                "label": fact.label,
-                "noise": round(float(summary.get("noise") or 0.0), 6),
-                "seed": int(summary.get("seed") or 0),
-                "noise_seed": results.NO_NOISE if fact.noise_seed is None else fact.noise_seed,
-                "lang": lang,
-                "data": fact.data,
-                "noise_kind": fact.noise_kind,
-                "judge": judge_name(summary),
-                "judge_side": summary.get("judge_side"),
-                "pairs": summary.get("pairs"),
-                "share_noisy": summary.get("share_noisy"),
-                **{name: detected.get(name) for name in DETECTION},
-                "ece": (summary.get("calibration") or {}).get("ece"),
-                **{f"uncertainty.{side}": uncertainty.get(side) for side in ("clean", "noisy")},
-            }
-        )
+    for run_id, whole in summaries:
+        fact = (facts or {}).get(run_id) or results.RunFacts(str(whole.get("run")), str(whole["label"]))
+        for lang, figures in (whole.get("langs") or {whole.get("lang"): {}}).items():
+            summary = {**whole, **figures}
+            detected, uncertainty = summary.get("detection") or {}, summary.get("uncertainty") or {}
+            rows.append(
+                {
+                    "run_id": run_id,
+                    **{name: summary.get(name) for name in ("run", "judge_side", "pairs", "share_noisy")},
+                    "label": fact.label,
+                    "noise": round(float(summary.get("noise") or 0.0), 6),
+                    "seed": int(summary.get("seed") or 0),
+                    "noise_seed": results.NO_NOISE if fact.noise_seed is None else fact.noise_seed,
+                    "lang": lang,
+                    "data": fact.data,
+                    "noise_kind": fact.noise_kind,
+                    "judge": judge_name(summary),
+                    **{name: detected.get(name) for name in DETECTION},
+                    "ece": (summary.get("calibration") or {}).get("ece"),
+                    **{f"uncertainty.{side}": uncertainty.get(side) for side in ("clean", "noisy")},
+                }
+            )
     names = ["run_id", "run", "label", "noise", *results.REPLICATE, "judge", "judge_side", *FIGURES]
     frame = pd.DataFrame(rows, columns=None if rows else names)
     for name in FIGURES:
         frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)
     keys = [name for name in ("run_id", "lang", "judge", "judge_side") if name in frame]
     return frame.drop_duplicates(keys, ignore_index=True)
-
-
-def _by_language(summaries: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    for run_id, summary in summaries:
-        for lang, figures in (summary.get("langs") or {summary.get("lang"): {}}).items():
-            yield run_id, lang, {**summary, **figures}
 
 
 def detection(frame: pd.DataFrame) -> Table:
@@ -129,36 +117,24 @@ def detection(frame: pd.DataFrame) -> Table:
         "false_alarms": Column("false_alarms", "false alarms, %", "low", scale=100),
         "precision": Column("precision", "precision, %", "high", scale=100),
         "f1": Column("f1", "F1, %", "high", scale=100),
-        "auroc": Column("auroc", "AUROC", "high", format=".3f"),
-        "average_precision": Column("average_precision", "AUPRC", "high", format=".3f"),
-        "ece": Column("ece", "calibration error", "low", format=".3f"),
+        "auroc": Column("auroc", "AUROC", "high", 3),
+        "average_precision": Column("average_precision", "AUPRC", "high", 3),
+        "ece": Column("ece", "calibration error", "low", 3),
         "share_noisy": Column("called_noisy", "called noisy, %", scale=100),
-        "uncertainty.clean": Column("uncertainty_clean", "uncertainty if called clean", format=".3f"),
-        "uncertainty.noisy": Column("uncertainty_noisy", "if called noisy", format=".3f"),
+        "uncertainty.clean": Column("uncertainty_clean", "uncertainty if called clean", digits=3),
+        "uncertainty.noisy": Column("uncertainty_noisy", "if called noisy", digits=3),
     }
-    columns = [
-        Column("noise", "noise", format=".3g", text=True),
-        *([Column("lang", "language", text=True)] if several else []),
-        Column("method", "method", text=True),
-        Column("judge", "judge", text=True),
-        Column("n", "n", format=".0f"),
-        *figures.values(),
-    ]
+    language = [Column("lang", "language", text=True)] * several
+    columns = [NOISE, *language, METHOD, Column("judge", "judge", text=True), NUMBER, *figures.values()]
     by = ["data", "lang", "noise", "noise_kind", "label", "judge", "judge_side"]
     rows = []
-    for key, line in results.aggregate(frame, by, list(figures)).iterrows():
-        data, lang, noise, kind, label, judge, side = cast(tuple[Any, ...], key)
-        shown = " ".join([percent(noise), *([data] if several else [])])
+    for key, cells, n in means(frame, by, list(figures), counted="share_noisy"):
+        data, lang, noise, kind, label, judge, side = key
+        shown = f"{percent(noise)} {data}" if several else percent(noise)
         shown += f", {signature_words.noise(kind)}" if kind not in _USUAL_NOISE else ""
-        cells = [
-            Cell(float(noise), shown=shown),
-            *([Cell(lang)] if several else []),
-            Cell(label),
-            Cell(str(judge) if side in _USUAL_SIDES else f"{judge}, {side}"),
-            Cell(int(line[("share_noisy", "n")])),
-            *(spread(line[figure]) for figure in figures),
-        ]
-        rows.append(Row(cells, block=f"{shown} {lang}", ceiling=judge == ORACLE))
+        named = str(judge) if side in _USUAL_SIDES else f"{judge}, {side}"
+        head = [Cell(float(noise), shown=shown), *[Cell(lang)] * several, Cell(label), Cell(named), n]
+        rows.append(Row([*head, *cells], block=f"{shown} {lang}", ceiling=judge == ORACLE))
     notes = [
         "Found: share of the mismatched pairs that the judge calls noisy. False alarms: share of the intact pairs that "
         "it calls noisy; a genuinely bad translation counts as intact here. Calibration error: mean gap between "

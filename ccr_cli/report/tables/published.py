@@ -25,7 +25,7 @@ from ccr_cli.artifacts.signature import (
 )
 from ccr_cli.data.published import PROTOCOLS, UNTRAINED, Published, row_name
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.retrieval import DIRECTION_TITLES, spread
+from ccr_cli.report.tables.retrieval import DIRECTION_TITLES, METHOD, NOISE, NUMBER, means, noise_row
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import listed, percent
@@ -110,13 +110,7 @@ class PublishedDifference:
 def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tuple[list[PublishedMatch], list[str]]:
     """Finds published figures for the data sets, languages and noise of results on test items.
 
-    Args:
-        frame: A results frame.
-        published: The published tables.
-        manifests: The manifests of data sets, by the name of the data set.
-
-    Returns:
-        The matches; and, in words, the results without any.
+    Returns the matches; and, in words, the results without any. Manifests are those of data sets, by name.
     """
     if frame.empty:
         return [], []
@@ -138,9 +132,8 @@ def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tu
         for noise in sorted(set(mine["noise"]) - set(one.shared)):
             alone.append((one, "" if theirs.empty else f", at {percent(noise)} noise"))
         if one.shared:
-            ratios = one.shared
-            kept = (mine["noise"].isin(ratios), theirs["noise"].isin(ratios))
-            matches.append(PublishedMatch(data, lang, protocol, mine[kept[0]], theirs[kept[1]]))
+            mine, theirs = (side[side["noise"].isin(one.shared)] for side in (mine, theirs))
+            matches.append(PublishedMatch(data, lang, protocol, mine, theirs))
     unmatched = [f"{one.title}{_protocol_note(one, matches)}{ratio}" for one, ratio in alone]
     return matches, list(dict.fromkeys(unmatched))
 
@@ -235,16 +228,15 @@ def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[Published
         yield PublishedDifference("translation", "; ".join(mine), other)
     fusions = _texts(ours["sign.fusion"])
     if any(not fusion.startswith(about["fusion"]) for fusion in fusions):
-        *mine, other = map(_fusion, (*fusions, about["fusion"]))
+        texts = (*fusions, about["fusion"])
+        *mine, other = (text if text == "none" else f"{text}, with the query in English" for text in texts)
         yield PublishedDifference("score fusion", "; ".join(mine), other)
-    if ours["own_split"].any():
-        own = "; ".join(_texts(ours.loc[ours["own_split"], "data"]))
-        yield PublishedDifference("split", f"that of {own}: another choice of items", "the paper's")
-    partial = _texts(data_name(data) for data in ours["sign.data"] if is_partial(data))
-    if partial:
+    if own := _texts(ours.loc[ours["own_split"], "data"]):
+        yield PublishedDifference("split", f"that of {'; '.join(own)}: another choice of items", "the paper's")
+    if partial := _texts(data_name(data) for data in ours["sign.data"] if is_partial(data)):
         yield PublishedDifference("data", "; ".join(partial), "complete")
-    others = _texts(map(data_name, ours["trained_on"]))
     if set(ours["training_data"]) != {about["trained_on"]}:
+        others = _texts(map(data_name, ours["trained_on"]))
         yield PublishedDifference("training data", "; ".join(others), about["trained_on"] or results.ITSELF)
     if about["protocol"] != pair.protocol:
         yield PublishedDifference("protocol", pair.protocol, about["protocol"])
@@ -260,17 +252,13 @@ def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[Published
 
 def _captions(ours: pd.DataFrame, about: pd.Series[str], tasks: list[str]) -> Iterator[PublishedDifference]:
     """The captions that are queries: how many per item, and of which task."""
-    per_item = [f"{int(q) / _items(g):.3g}" for q, g in zip(ours["sign.q"], ours["sign.gallery"], strict=True)]
+    galleries = map(read_galleries, ours["sign.gallery"])
+    items = (folds * (low + high) / 2 for folds, low, high in galleries)
+    per_item = [f"{int(queries) / number:.3g}" for queries, number in zip(ours["sign.q"], items, strict=True)]
     sets = [re.split("[-+]", f"{name}+{own}") for name, own in zip(ours["data"], ours["sign.caption_set"], strict=True)]
     if {about["captions"].split(" ")[0]} != set(per_item) or any(task not in own for task in tasks for own in sets):
         mine = (f"{n} an item ({own})" for own, n in zip(ours["sign.caption_set"], per_item, strict=True))
         yield PublishedDifference("captions", "; ".join(dict.fromkeys(mine)), about["captions"] or "not stated")
-
-
-def _items(gallery: str) -> float:
-    """The number of items in all folds."""
-    folds, low, high = read_galleries(gallery)
-    return folds * (low + high) / 2
 
 
 def _texts(values: Iterable[str]) -> list[str]:
@@ -283,24 +271,14 @@ def _encoders(texts: Iterable[str]) -> set[str]:
     return names - ({"BERT"} if "mBERT" in names else set())
 
 
-def _fusion(text: str) -> str:
-    return "none" if text == "none" else f"{text}, with the query in English"
-
-
 _Differing = Mapping[tuple[str, str], Sequence[PublishedDifference]]
 
 
 def compare(frame: pd.DataFrame, published: Published, manifests: Manifests) -> dict[str, Table]:
-    """Makes the tables of results and published figures.
+    """Makes the tables of results and published figures; arguments as for `match`.
 
-    Args:
-        frame: A results frame.
-        published: The published tables.
-        manifests: The manifests of data sets, by the name of the data set.
-
-    Returns:
-        By name: the figures, a table for each data set and language of which there are any, and
-        `published-differences`; without any match, `published` lists what there is.
+    Returns by name: the figures, a table for each data set and language of which there are any, and
+    `published-differences`; without any match, `published` lists what there is.
     """
     matches, unmatched = match(frame, published, manifests)
     if not matches:
@@ -323,21 +301,14 @@ def cited(tables: Iterable[Table], published: Published) -> list[str]:
 def _figures(pair: PublishedMatch, differing: _Differing, published: Published) -> Table:
     """Yours and published figures, a block for each noise ratio; only metrics that a paper prints."""
     metrics = [m for m in results.METRICS if m in pair.theirs and pair.theirs[m].notna().any()]
-    columns = [
-        Column("noise", "noise", format=".3g", text=True),
-        Column("method", "method", text=True),
-        Column("source", "from", text=True),
-        Column("n", "n", format=".0f"),
-        *map(_column, metrics),
-        Column("encoders", "encoders", text=True),
-        Column("differs", "differs in", text=True),
-    ]
+    source, encoders = Column("source", "from", text=True), Column("encoders", "encoders", text=True)
+    figures = [*map(_column, metrics), encoders, Column("differs", "differs in", text=True)]
     rows: list[Row] = []
     for noise in pair.shared:
         rows += [*_ours(pair, noise, metrics), *_theirs(pair, noise, metrics, differing, published)]
-    how = [] if pair.protocol == "full" else [pair.protocol]
-    name = "-".join(["published", pair.data, pair.lang, *how])
-    return Table(name, f"Compared with published figures: {pair.title}", columns, rows, [QUOTED])
+    name = "-".join(["published", pair.data, pair.lang, *([] if pair.protocol == FULL else [pair.protocol])])
+    title = f"Compared with published figures: {pair.title}"
+    return Table(name, title, [NOISE, METHOD, source, NUMBER, *figures], rows, [QUOTED])
 
 
 def _column(metric: str) -> Column:
@@ -350,19 +321,13 @@ def _column(metric: str) -> Column:
 def _ours(pair: PublishedMatch, noise: float, metrics: Sequence[str]) -> Iterator[Row]:
     mine = pair.ours[pair.ours["noise"] == noise]
     distinctions = _distinctions(mine)
-    table = results.aggregate(mine, ["key", "noise_kind", "label", "encoder"], metrics)
-    for key, line in table.iterrows():
-        own, kind, label, encoder = cast(tuple[results.ViewSetting, str, str, str], key)
-        cells = [_noise(noise), Cell(label + distinctions[own, kind]), Cell(YOURS)]
-        figures = [Cell(int(line[(metrics[0], "n")])), *(spread(line[metric]) for metric in metrics)]
-        yield Row([*cells, *figures, _encoder_cell(encoder), Cell("")], block=percent(noise))
+    for key, figures, n in means(mine, ["key", "noise_kind", "label", "encoder"], metrics):
+        own, kind, label, encoder = key
+        method = label + distinctions[own, kind]
+        yield replace(noise_row(noise, method, Cell(YOURS), n, *figures, _encoder(encoder), Cell("")), ceiling=False)
 
 
-def _noise(ratio: float) -> Cell:
-    return Cell(ratio, shown=percent(ratio))
-
-
-def _encoder_cell(named: str) -> Cell:
+def _encoder(named: str) -> Cell:
     return Cell(named, shown=named or "not named")
 
 
@@ -385,9 +350,9 @@ def _theirs(
         same = ", ".join(difference.what for difference in differing[table]) or "nothing known"
         own = [text for text in (row["note"], _misprint(misprint)) if text]
         note = Cell("; ".join([same, *own]), shown="; ".join(["as above" if table == above else same, *own]))
-        cells = [_noise(noise), Cell(row["method"]), Cell(published.source(*table)), Cell(None, shown="")]
         figures = [Cell(None if pd.isna(row[metric]) else row[metric]) for metric in metrics]
-        yield Row([*cells, *figures, _encoder_cell(row["backbone"]), note], block=percent(noise), quoted=True)
+        cells = [Cell(published.source(*table)), Cell(shown=""), *figures, _encoder(row["backbone"]), note]
+        yield replace(noise_row(noise, row["method"], *cells), ceiling=False, quoted=True)
         above = table
 
 
@@ -413,15 +378,13 @@ def _difference_table(
     for (data, difference), by_lang in sources.items():
         for where in dict.fromkeys(map(tuple, by_lang.values())):
             of = f"{data} {listed([lang for lang, known in by_lang.items() if tuple(known) == where])}"
-            texts = (of, difference.what, difference.ours, difference.theirs, "; ".join(where))
-            rows.append(Row([Cell(text) for text in texts], block=of))
-    blocks = list(dict.fromkeys(row.block for row in rows))
-    whats = list(dict.fromkeys(row.cells[1].value for row in rows))
-    rows.sort(key=lambda row: (blocks.index(row.block), whats.index(row.cells[1].value)))
-    keys = ("of", "what", YOURS, "published", "in")
-    columns = [Column(key, key, text=True) for key in keys]
+            rows.append((of, difference.what, difference.ours, difference.theirs, "; ".join(where)))
+    blocks, whats = (list(dict.fromkeys(row[place] for row in rows)) for place in (0, 1))
+    rows.sort(key=lambda row: (blocks.index(row[0]), whats.index(row[1])))
+    columns = [Column(key, key, text=True) for key in ("of", "what", YOURS, "published", "in")]
     notes = [f"No published figures for {text}." for text in unmatched]
-    return Table("published-differences", "Differences from the published figures", columns, rows, notes)
+    blocked = [Row(list(map(Cell, row)), block=row[0]) for row in rows]
+    return Table("published-differences", "Differences from the published figures", columns, blocked, notes)
 
 
 def _available(published: Published, unmatched: Sequence[str]) -> Table:
@@ -431,7 +394,7 @@ def _available(published: Published, unmatched: Sequence[str]) -> Table:
         ratios = [percent(noise) for noise in sorted(part["noise"].unique())]
         papers = dict.fromkeys(published.source(p, t) for p, t in zip(part["paper"], part["table"], strict=True))
         texts = [", ".join(dict.fromkeys(text)) for text in (part["language"], ratios, part["protocol"])]
-        rows.append(Row([Cell(text) for text in (str(data), *texts, "; ".join(papers))]))
+        rows.append(Row(list(map(Cell, (str(data), *texts, "; ".join(papers))))))
     columns = [Column(key, key, text=True) for key in ("data", "queries", "noise", "protocol", "source")]
     notes = [f"No published figures for {text}." for text in unmatched] or ["There are no results on test items."]
     title = "No published figures for these results; available figures" if unmatched else "Published figures"

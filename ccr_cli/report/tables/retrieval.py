@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
+from ccr_cli.artifacts.label import Label
 from ccr_cli.report.content import ExampleSearch
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import Recovery, recovery
-from ccr_cli.report.tables.table import Cell, Column, Row, Table
+from ccr_cli.report.tables.table import Cell, Column, Row, Table, finite
 from ccr_cli.report.words.numbers import MINUS, count_range, ends, listed, percent, similarity
 
 DIRECTION_TITLES = {"t2v": "text → image", "v2t": "image → text"}
@@ -20,50 +21,78 @@ BEST_NOTE = "The best mean is bold, even if the difference may be due to chance.
 SD_NOTE = f"{SPREAD_NOTE}; second of three or more underlined; the oracle does not compete. {BEST_NOTE}"
 METRICS = {"R@1": "r1", "R@5": "r5", "R@10": "r10", "MedR": "medr", "mAP": "map"}
 """The metrics of a direction, and their names in the keys of columns."""
+NOISE, METHOD = Column("noise", "noise", text=True), Column("method", "method", text=True)
+NUMBER = Column("n", "n", digits=0)
+SEEDS = replace(NUMBER, key="seeds")
 
 
 def spread(line: Any) -> Cell:
     """A mean, with its standard deviation over several runs; `line` has mean, sd and n."""
-    mean, sd, n = float(line["mean"]), float(line["sd"]), int(line["n"])
-    if not math.isfinite(mean):
-        return Cell()
-    return Cell(mean, sd if n > 1 and math.isfinite(sd) else None)
+    mean = finite(line["mean"])
+    return Cell() if mean is None else Cell(mean, finite(line["sd"]) if line["n"] > 1 else None)
 
 
-def range_cell(counts: Sequence[int]) -> Cell:
-    """The number of runs behind a row of figures, which may vary."""
+def means(
+    frame: pd.DataFrame,
+    by: Sequence[str],
+    figures: Sequence[str],
+    across: str | None = None,
+    values: Sequence[Any] = ("",),
+    counted: str | None = None,
+) -> Iterator[tuple[Any, list[Cell], Cell]]:
+    """For each group of runs its key, the figures, and the number of runs, which may vary.
+
+    Args:
+        frame: A row a run.
+        by: Columns that define a group.
+        figures: Columns; with `across` each of them has a cell for every one of its values.
+        across: A further column.
+        values: Its values.
+        counted: The figure whose runs are counted, if not the first.
+    """
+    table = results.aggregate(frame, [*by, across] if across else by, figures)
+    groups: dict[Any, dict[Any, Any]] = {}
+    for index, line in table.iterrows():
+        key: Any = index
+        groups.setdefault(key[: len(by)], {})[key[-1] if across else ""] = line
+    for key, lines in groups.items():
+        cells = [spread(lines[value][figure]) if value in lines else Cell() for figure in figures for value in values]
+        yield key, cells, runs([int(line[counted or figures[0], "n"]) for line in lines.values()])
+
+
+def runs(counts: Sequence[int]) -> Cell:
+    """The number of runs behind a row of figures."""
     if not counts:
         return Cell()
     return Cell(min(counts), shown=None if min(counts) == max(counts) else count_range(counts))
 
 
+def noise_row(ratio: float, label: str, *cells: Cell) -> Row:
+    """A row of a table with a block for each noise ratio."""
+    head = (Cell(float(ratio), shown=percent(ratio)), Cell(label))
+    return Row([*head, *cells], block=percent(ratio), ceiling=results.is_oracle(label))
+
+
 def by_noise(view: results.View) -> Table:
     """The headline figure of every method at every noise ratio: a row a method, a column a ratio."""
     ratios = sorted(set(view.frame["noise"]))
-    columns = [Column("method", "method", text=True), *_ratio_columns(view, ratios), Column("seeds", "n", format=".0f")]
-    rows = [
-        Row([Cell(label), *cells], ceiling=results.is_oracle(label)) for label, cells in _method_cells(view, ratios)
-    ]
+    rows = [replace(row, cells=row.cells[1:], block="") for row in _setting_rows(view, ratios)]
     title = f"{view.named} ({view.scale}) by method and noise: {view.title}"
-    return Table(view.figure.lower(), title, columns, rows, [SD_NOTE])
+    return Table(view.figure.lower(), title, [METHOD, *_ratio_columns(view, ratios), SEEDS], rows, [SD_NOTE])
 
 
 def settings(views: Sequence[results.View]) -> Table:
     """The headline figure of every method in every setting: other languages, fusion, other data sets.
 
-    Args:
-        views: Settings with one headline figure.
+    All views have one headline figure.
     """
     ratios = sorted({noise for view in views for noise in view.frame["noise"]})
-    columns = [Column("setting", "data, split and queries", text=True), Column("method", "method", text=True)]
-    columns += [*_ratio_columns(views[0], ratios), Column("seeds", "n", format=".0f")]
-    rows = [
-        Row([Cell(view.title), Cell(label), *cells], block=view.title, ceiling=results.is_oracle(label))
-        for view in views
-        for label, cells in _method_cells(view, ratios)
-    ]
-    title = f"{views[0].named} ({views[0].scale}) in every language and setting"
-    return Table("settings", title, columns, rows, [SD_NOTE])
+    setting = Column("setting", "data, split and queries", text=True)
+    columns = [setting, METHOD, *_ratio_columns(views[0], ratios), SEEDS]
+    rows = [row for view in views for row in _setting_rows(view, ratios)]
+    return Table(
+        "settings", f"{views[0].named} ({views[0].scale}) in every language and setting", columns, rows, [SD_NOTE]
+    )
 
 
 def _ratio_columns(view: results.View, ratios: Sequence[float]) -> list[Column]:
@@ -71,77 +100,47 @@ def _ratio_columns(view: results.View, ratios: Sequence[float]) -> list[Column]:
     return [Column(f"{key}_noise_{n:g}", f"{percent(n)} noise", "high", group=view.named) for n in ratios]
 
 
-def _method_cells(view: results.View, ratios: Sequence[float]) -> list[tuple[str, list[Cell]]]:
-    """For each method the figure at every ratio, and the number of runs."""
-    table: Any = results.aggregate(view.frame, ["label", "noise"], [view.figure])[view.figure]
-    rows = []
-    for label in results.methods(view.frame):
-        cells = [spread(table.loc[(label, n)]) if (label, n) in table.index else Cell() for n in ratios]
-        rows.append((label, [*cells, range_cell([int(n) for n in table.loc[label, "n"]])]))
-    return rows
-
-
-def retrieval(view: results.View, noise: float | None = None) -> Table:
-    """Methods by noise: the headline figure, R@1/5/10 both ways, MedR and mAP, mean and spread over seeds.
-
-    Args:
-        view: Comparable results.
-        noise: Only this ratio; None for all, a block each.
-    """
-    columns = [
-        Column("noise", "noise", format=".3g", text=True),
-        Column("method", "method", text=True),
-        Column("n", "n", format=".0f"),
-        Column(view.figure.lower(), view.named, "high"),
+def _setting_rows(view: results.View, ratios: Sequence[float]) -> list[Row]:
+    return [
+        Row([Cell(view.title), Cell(label), *cells, n], block=view.title, ceiling=results.is_oracle(label))
+        for (label,), cells, n in means(view.frame, ["label"], [view.figure], "noise", ratios)
     ]
-    for direction, group in DIRECTION_TITLES.items():
-        for name, short in METRICS.items():
-            columns.append(Column(f"{direction}_{short}", name, "low" if name == "MedR" else "high", group=group))
-    figures = [view.figure, *(f"{direction}.{name}" for direction in DIRECTION_TITLES for name in METRICS)]
-    frame = view.frame if noise is None else view.frame[view.frame["noise"] == noise]
-    rows = []
-    for key, line in results.aggregate(frame, ["noise", "label"], figures).iterrows():
-        ratio, label = cast(tuple[float, str], key)
-        cells = [Cell(float(ratio), shown=percent(ratio)), Cell(label), Cell(int(line[(view.figure, "n")]))]
-        cells += [spread(line[figure]) for figure in figures]
-        rows.append(Row(cells, block=percent(ratio), ceiling=results.is_oracle(str(label))))
-    where = "" if noise is None else f" at {percent(noise)} noise"
-    name = "retrieval" if noise is None else f"retrieval-noise{noise:g}"
+
+
+def retrieval(view: results.View) -> Table:
+    """Methods by noise: the headline figure, R@1/5/10 both ways, MedR and mAP, mean and spread over seeds."""
+    figures = {view.figure: Column(view.figure.lower(), view.named, "high")} | {
+        f"{direction}.{name}": Column(f"{direction}_{short}", name, "low" if name == "MedR" else "high", group=group)
+        for direction, group in DIRECTION_TITLES.items()
+        for name, short in METRICS.items()
+    }
+    rows = [noise_row(*key, n, *cells) for key, cells, n in means(view.frame, ["noise", "label"], list(figures))]
     notes = [SD_NOTE, "R@K and mAP in percent; MedR is a rank (lower is better)."]
-    return Table(name, f"Retrieval{where}: {view.title}", columns, rows, notes)
+    return Table("retrieval", f"Retrieval: {view.title}", [NOISE, METHOD, NUMBER, *figures.values()], rows, notes)
 
 
 def languages(views: Sequence[results.View]) -> Table | None:
     """The headline figure by method, noise and language, with the mean: the layout of the papers' main tables.
 
-    The mean is over runs with equal seeds in all languages; a method that lacks a language has none.
-
-    Args:
-        views: From `results.same_but_language`; with fewer than two there is no table.
+    The mean is over runs with equal seeds in all languages; a method that lacks a language has none. The views are
+    those of `results.same_but_language`; with fewer than two there is no table.
     """
     if len(views) < 2:
         return None
-    main, langs = views[0], [view.lang for view in views]
+    main, langs, by = views[0], [view.lang for view in views], ["noise", "label"]
     frame = pd.concat([view.frame.assign(lang=view.lang) for view in views], ignore_index=True)
-    columns = [Column("noise", "noise", format=".3g", text=True), Column("method", "method", text=True)]
-    columns += [Column(f"{main.figure.lower()}_{lang}", lang, "high", group=main.named) for lang in langs]
-    columns += [Column("mean", "mean", "high", group=main.named), Column("n", "n", format=".0f")]
-    single = results.aggregate(frame, ["noise", "label", "lang"], [main.figure])[main.figure]
-    complete = frame.pivot_table(main.figure, ["noise", "label", *results.REPLICATE], "lang").reset_index()
+    columns = [Column(f"{main.figure.lower()}_{lang}", lang, "high", group=main.named) for lang in langs]
+    columns.append(Column("mean", "mean", "high", group=main.named))
+    complete = frame.pivot_table(main.figure, [*by, *results.REPLICATE], "lang").reset_index()
     complete["mean"] = complete.reindex(columns=langs).mean(axis=1, skipna=False)
-    means = results.aggregate(complete.dropna(subset=["mean"]), ["noise", "label"], ["mean"])["mean"]
-    rows = []
-    for noise in sorted(set(frame["noise"])):
-        for label in results.methods(frame[frame["noise"] == noise]):
-            keys = [(noise, label, lang) for lang in langs]
-            cells = [spread(single.loc[key]) if key in single.index else Cell() for key in keys]
-            cells.append(spread(means.loc[(noise, label)]) if (noise, label) in means.index else Cell())
-            cells.append(range_cell([int(single["n"][key]) for key in keys if key in single.index]))
-            head = [Cell(float(noise), shown=percent(noise)), Cell(label)]
-            rows.append(Row([*head, *cells], block=percent(noise), ceiling=results.is_oracle(label)))
+    mean = {key: cell for key, (cell,), _ in means(complete.dropna(subset=["mean"]), by, ["mean"])}
+    rows = [
+        noise_row(*key, *cells, mean.get(key, Cell()), n)
+        for key, cells, n in means(frame, by, [main.figure], "lang", langs)
+    ]
     title = f"{main.named} ({main.scale}) by method, language and noise: {main.data} {main.split}"
     notes = [SD_NOTE, "The mean over languages is of runs with equal seeds in all of them."]
-    return Table("languages", title, columns, rows, notes)
+    return Table("languages", title, [NOISE, METHOD, *columns, NUMBER], rows, notes)
 
 
 def recoveries(view: results.View) -> Table | None:
@@ -152,46 +151,42 @@ def recoveries(view: results.View) -> Table | None:
         label
         for label in results.methods(frame)
         if results.base_label(label) != results.BASELINE
-        and not (results.is_oracle(label) or results.is_ensemble(label))
+        and not (results.is_oracle(label) or Label.parse(label).is_ensemble)
     ]
     wins = {(m, n): recovery(frame, m, n, figure=view.figure) for m in labels for n in ratios}
     known = {key: win for key, win in wins.items() if win is not None}
     if not known:
         return None
-    columns = [Column("method", "method", text=True)]
-    shown = []
+    shown: dict[tuple[float, bool], Column] = {}
     for noise in ratios:
         group = f"{percent(noise)} noise"
-        columns.append(Column(f"gain_noise_{noise:g}", f"{view.named} {MINUS} infonce", "high", "+.1f", group))
-        shown.append((noise, False))
+        title = f"{view.named} {MINUS} infonce"
+        shown[noise, False] = Column(f"gain_noise_{noise:g}", title, "high", group=group, signed=True)
         if any(win.value is not None for (_, n), win in known.items() if n == noise):
-            columns.append(Column(f"recovery_noise_{noise:g}", "recovered", "high", ".2f", group))
-            shown.append((noise, True))
-    columns.append(Column("seeds", "n", format=".0f"))
+            shown[noise, True] = Column(f"recovery_noise_{noise:g}", "recovered", "high", 2, group)
     rows = []
     for label in labels:
-        cells = [Cell(label)]
-        for noise, is_share in shown:
-            win = known.get((label, noise))
-            gain = Cell() if win is None else Cell(win.difference, win.difference_sd)
-            cells.append(_recovered(win) if is_share and win else Cell() if is_share else gain)
-        cells.append(range_cell([win.seeds for (m, _), win in known.items() if m == label]))
-        rows.append(Row(cells))
+        cells = [_recovered(known.get((label, noise)), is_share) for noise, is_share in shown]
+        rows.append(Row([Cell(label), *cells, runs([win.seeds for (m, _), win in known.items() if m == label])]))
     notes = [
         f"Over n pairs with equal seeds. Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of "
         "means with its 95% bootstrap interval over seeds (for three seeds, nearly their whole range). It is "
         "undefined without noise, where only the difference is given.",
         BEST_NOTE,
     ]
-    return Table("recovery", f"How much of the loss to noise is recovered: {view.title}", columns, rows, notes)
+    title = f"How much of the loss to noise is recovered: {view.title}"
+    return Table("recovery", title, [METHOD, *shown.values(), SEEDS], rows, notes)
 
 
-def _recovered(win: Recovery) -> Cell:
+def _recovered(win: Recovery | None, is_share: bool) -> Cell:
+    """The gain over the baseline, or its share of the gap to the oracle."""
+    if win is None or (is_share and win.value is None):
+        return Cell()
+    if not is_share:
+        return Cell(win.difference, win.difference_sd)
     details = [] if win.low is None or win.high is None else [ends(win.low, win.high, 2)]
     details += [f"n = {win.value_seeds}"] if win.value_seeds != win.seeds else []
-    if win.value is None or not details:
-        return Cell(win.value)
-    return Cell(win.value, shown=f"{similarity(win.value)} ({', '.join(details)})")
+    return Cell(win.value, shown=f"{similarity(win.value)} ({', '.join(details)})" if details else None)
 
 
 def searches(examples: Sequence[ExampleSearch], top: int = 3) -> Table:

@@ -7,7 +7,7 @@ are not ranked. Translations with the same texts count once.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,11 +44,6 @@ class TranslatedCaptions:
     """Sources of captions whose translation failed."""
 
 
-def full_name(translation: ReportTranslation) -> str:
-    """The name of a translation among several data sets and languages."""
-    return f"{translation.data}, {translation.lang}: {translation.label}"
-
-
 def load(translations: Sequence[ReportTranslation]) -> list[TranslatedCaptions]:
     """Reads the captions of the translations that are drawn and listed."""
     loaded = []
@@ -63,29 +58,17 @@ def distinct(translations: Sequence[ReportTranslation]) -> list[ReportTranslatio
     """Translations without those that have the texts of another in every split."""
     by_texts: dict[Hashable, ReportTranslation] = {}
     for translation in translations:
-        splits = translation.quality["forward"]["splits"]
-        texts = tuple((_texts(translation, split), bool(splits[split]["round_trip"])) for split in splits)
-        by_texts.setdefault(texts, translation)
+        texts = ((translation.key(split), bool(quality["round_trip"])) for split, quality in translation.splits.items())
+        by_texts.setdefault(tuple(texts), translation)
     return list(by_texts.values())
-
-
-def _splits(translations: Iterable[ReportTranslation]) -> Iterator[tuple[ReportTranslation, str, SplitQuality]]:
-    """The forward direction of each translation, split by split."""
-    for translation in translations:
-        for split, quality in translation.quality["forward"]["splits"].items():
-            yield translation, split, quality
-
-
-def _texts(translation: ReportTranslation, split: str) -> tuple[str, ...]:
-    """Equal for translations that have the same texts in a split."""
-    return (translation.data, translation.lang, split, translation.texts.get(split) or translation.label)
 
 
 def _same_texts(translations: Sequence[ReportTranslation]) -> list[tuple[list[ReportTranslation], str, SplitQuality]]:
     """The quality of each split; that of the same texts once, with all translations that have them."""
-    groups: dict[tuple[str, ...], tuple[list[ReportTranslation], str, SplitQuality]] = {}
-    for translation, split, quality in _splits(translations):
-        groups.setdefault(_texts(translation, split), ([], split, quality))[0].append(translation)
+    groups: dict[Hashable, tuple[list[ReportTranslation], str, SplitQuality]] = {}
+    for translation in translations:
+        for split, quality in translation.splits.items():
+            groups.setdefault(translation.key(split), ([], split, quality))[0].append(translation)
     return list(groups.values())
 
 
@@ -98,31 +81,30 @@ def flags(translations: Sequence[ReportTranslation]) -> Table | None:
     """How many captions are flagged, and why: a row for each translation and split. Unused flags have no column."""
     if not translations:
         return None
-    splits = list(_splits(translations))
+    splits = [(translation, *split) for translation in translations for split in translation.splits.items()]
     used = [flag for flag in FLAGS if any(quality["flags"][flag] for _, _, quality in splits)]
     any_failed = any(quality["failed"] for _, _, quality in splits)
     columns = [
         Column("translation", "translation", text=True),
         Column("split", "split", text=True),
-        Column("captions", "captions", format=",.0f"),
-        *([Column("failed", "failed", format=",.0f")] if any_failed else []),
+        *(Column(key, key, digits=0) for key in ("captions", "failed")[: 1 + any_failed]),
         Column("flagged", "flagged, %", scale=100),
-        *(Column(flag, flag, format=",.0f", group="captions flagged for") for flag in used),
+        *(Column(flag, flag, digits=0, group="captions flagged for") for flag in used),
         Column("round_trip", "round trip, chrF2"),
     ]
-    groups: dict[Hashable, list[ReportTranslation]] = {}
+    groups: dict[tuple[Hashable, str, tuple[float | None, ...]], list[ReportTranslation]] = {}
     for translation, split, quality in splits:
         translated = quality["captions"] - quality["failed"]
         cells = (
-            *([quality["captions"], quality["failed"]] if any_failed else [quality["captions"]]),
+            *(quality[key] for key in ("captions", "failed")[: 1 + any_failed]),
             quality["flagged"] / translated if translated else None,
             *(quality["flags"][flag] for flag in used),
             quality["round_trip"]["chrF2"]["score"] if quality["round_trip"] else None,
         )
-        groups.setdefault((_texts(translation, split), split, cells), []).append(translation)
+        groups.setdefault((translation.key(split), split, cells), []).append(translation)
     rows = []
-    for (_, split, cells), same in groups.items():  # type: ignore[misc]
-        name = full_name(replace(same[0], label=_row_name([translation.label for translation in same])))
+    for (_, split, cells), same in groups.items():
+        name = replace(same[0], label=_row_name([translation.label for translation in same])).full_name
         rows.append(Row([Cell(name), Cell(split), *map(Cell, cells)], block=name))
     notes = ["Failed captions have no translation; flagged is a share of the others."] if any_failed else []
     notes += [f"{flag.capitalize()}: {FLAGS[flag]}." for flag in used]
@@ -148,7 +130,7 @@ def findings(translations: Sequence[ReportTranslation]) -> Findings:
     share = percent(flagged / translated, 1) if translated else MISSING
     if len(translations) == 1:
         subject = f"{captions:,} captions translated into {translations[0].lang} by {translations[0].label}"
-        round_trips = {s: q["round_trip"] for _, s, q in _splits(translations) if q["round_trip"]}
+        round_trips = {split: q["round_trip"] for split, q in translations[0].splits.items() if q["round_trip"]}
     else:
         subject, round_trips = f"{captions:,} captions of {len(translations)} translations", {}
     headline = f"Of {subject}, "
@@ -169,7 +151,7 @@ def _repetitions(translations: Sequence[ReportTranslation]) -> list[str]:
     splits: dict[tuple[str, ...], list[str]] = {}
     for same, split, _ in _same_texts(translations):
         if len(same) > 1:
-            names = full_name(same[0]), *(translation.label for translation in same[1:])
+            names = same[0].full_name, *(translation.label for translation in same[1:])
             splits.setdefault(names, []).append(split)
     if len(splits) > 1:
         return ["Translations with the same texts count once and share a row."]
@@ -212,7 +194,8 @@ def _reference_range(signature: str, humans: Sequence[HumanReferences]) -> str:
 
 def all_signatures(translations: Iterable[ReportTranslation]) -> list[str]:
     """The signatures of all scores of translations."""
-    return score_signatures(human for _, _, quality in _splits(translations) for human in quality["references"])
+    splits = [quality for translation in translations for quality in translation.splits.values()]
+    return score_signatures(human for quality in splits for human in quality["references"])
 
 
 @dataclass(frozen=True)
@@ -246,21 +229,22 @@ class TranslationComparison:
 
     where: str
     captions: int
-    rivals: dict[str, ScoredTranslation]
-    """By the hash of their texts."""
+    rivals: dict[Hashable, ScoredTranslation]
+    """By their texts."""
 
 
 def _comparisons(translations: Sequence[ReportTranslation]) -> list[TranslationComparison]:
     groups: dict[Hashable, TranslationComparison] = {}
-    for translation, split, quality in _splits(translations):
+    splits = [(translation, *split) for translation in translations for split in translation.splits.items()]
+    for translation, split, quality in splits:
         for human in quality["references"]:
             captions, sets = human["captions"], dict.fromkeys([human["caption_set"], human["source_set"]])
             data, lang = translation.data, translation.lang
             where = f"{data} {split}, {lang}: {reference_words(human)}, set {' for '.join(sets)}"
             key = (data, split, lang, human["kind"], *sets, captions, human["references"])
             rivals = groups.setdefault(key, TranslationComparison(where, captions, {})).rivals
-            texts = translation.texts.get(split) or translation.label
-            rivals.setdefault(texts, ScoredTranslation([], human, quality["failed"])).labels.append(translation.label)
+            scored = rivals.setdefault(translation.key(split), ScoredTranslation([], human, quality["failed"]))
+            scored.labels.append(translation.label)
     return sorted(groups.values(), key=lambda comparison: (comparison.where, comparison.captions))
 
 
@@ -272,20 +256,14 @@ def scores(translations: Sequence[ReportTranslation]) -> Table | None:
     columns = [
         Column("references", "captions and references", text=True),
         Column("translation", "translation", text=True),
-        Column("captions", "captions", format=",.0f"),
+        Column("captions", "captions", digits=0),
         *(Column(name, name, "high") for name in METRICS),
     ]
-    rows = [
-        Row(
-            [
-                *(Cell(one.where), Cell(_row_name(rival.labels)), Cell(one.captions)),
-                *(rival.cell(name) for name in METRICS),
-            ],
-            block=f"{one.where} {one.captions}",
-        )
-        for one in comparisons
-        for rival in one.rivals.values()
-    ]
+    rows = []
+    for one in comparisons:
+        for rival in one.rivals.values():
+            head = (Cell(one.where), Cell(_row_name(rival.labels)), Cell(one.captions))
+            rows.append(Row([*head, *map(rival.cell, METRICS)], block=f"{one.where} {one.captions}"))
     shown = [rival for one in comparisons for rival in one.rivals.values()]
     notes = ["± is half the 95% bootstrap interval over sentences."]
     if any(len(one.rivals) > 1 for one in comparisons):

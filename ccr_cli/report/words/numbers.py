@@ -1,4 +1,4 @@
-"""How numbers are written in sentences, messages and pages; a table's column has its own format (`tables/table.py`).
+"""How numbers are written in sentences, messages, tables and pages.
 
 Imports neither torch nor pandas, so commands can use it without delay.
 """
@@ -14,14 +14,14 @@ MINUS = "\u2212"
 
 
 def decimal(value: float | None, digits: int = 1, *, sign: bool = False) -> str:
-    """A number with fixed decimals and a typographic minus.
+    """A number with fixed decimals and a typographic minus; without decimals, with commas between thousands.
 
-    >>> decimal(63.44), decimal(-0.5, 2), decimal(3.0, sign=True), decimal(None)
-    ('63.4', '\u22120.50', '+3.0', '\u2013')
+    >>> decimal(63.44), decimal(-0.5, 2), decimal(3.0, sign=True), decimal(1234, 0), decimal(None)
+    ('63.4', '\u22120.50', '+3.0', '1,234', '\u2013')
     """
     if value is None or math.isnan(value):
         return MISSING
-    return format(value, f"{'+' if sign else ''}.{digits}f").replace("-", MINUS)
+    return format(value, f"{'+' if sign else ''}{'' if digits else ','}.{digits}f").replace("-", MINUS)
 
 
 def metric(value: float | None) -> str:
