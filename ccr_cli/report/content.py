@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.data.published import Published
 from ccr_cli.report.tables.differences import Rankings
 from ccr_cli.report.tables.results import RunFacts
@@ -207,17 +208,6 @@ class ModelInternals:
 
 
 @dataclass(frozen=True)
-class SourceArtifact:
-    """An artifact from which the report was made."""
-
-    kind: str
-    name: str
-    id: str
-    command: str
-    parents: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class ReportData:
     """Everything that a report shows."""
 
@@ -233,7 +223,8 @@ class ReportData:
     inside: ModelInternals = field(default_factory=ModelInternals)
     datasets: Sequence[ReportDataset] = ()
     translations: Sequence[ReportTranslation] = ()
-    artifacts: Sequence[SourceArtifact] = ()
+    artifacts: Sequence[Artifact] = ()
+    """What the report was made from."""
     title: str | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By run, all options in effect."""

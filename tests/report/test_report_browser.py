@@ -17,7 +17,7 @@ from chromium import Watched, chromium, needed
 from PIL import Image
 
 from ccr_cli.report.content import ReportDataset
-from ccr_cli.report.page import compose, suspects
+from ccr_cli.report.page import compose, lists
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -246,7 +246,7 @@ def test_a_sheet_breaks_no_word(browser: Any, tmp_path: Path, width: int) -> Non
     word = "Geschwindigkeitsbegrenzung"
     Image.new("RGB", (30, 10), "red").save(tmp_path / "a.png")
     pair = {"item_id": "i", "source_text": word, "translation": f"una {word}", "back": word, "p_clean": 0.3}
-    (tmp_path / "a.html").write_text(suspects.page([pair], lambda item: tmp_path / "a.png", "es", "de", "title"))
+    (tmp_path / "a.html").write_text(lists.sheet([pair], lambda item: tmp_path / "a.png", "es", "de", "title"))
     seen = Watched(browser, f"file://{tmp_path / 'a.html'}", viewport={"width": width, "height": 800})
     lines = """(texts) => texts.map((text) => { const range = document.createRange(); const node = text.firstChild;
       range.setStart(node, node.length - 26); range.setEnd(node, node.length);

@@ -17,7 +17,7 @@ from ccr_cli.judges.base import load_judge
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures import canvas, catalogue
 from ccr_cli.report.figures.figure import FigureData
-from ccr_cli.report.page import compose, pairs_browser, suspects
+from ccr_cli.report.page import compose, lists, pairs_browser
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.diagnoses import by_choice
 from ccr_cli.stages.report.stage import gather
@@ -41,7 +41,7 @@ def told(found: ReportData) -> tuple[dict[str, Any], FigureData]:
     seen = compose.overview(found)
     pairs = pairs_browser.content(found, seen.views[0], seen.findings)
     assert pairs is not None
-    suspects = compose._suspects(found, seen.views[0], seen.findings)
+    suspects = compose.suspicious(found, seen.views[0], seen.findings)
     return pairs["groups"][0], FigureData(found, seen.views, seen.findings, suspects)
 
 
@@ -83,7 +83,7 @@ def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ..
 @pytest.mark.parametrize(("source", "head"), [("de", "source (de)"), ("", "source")])
 def test_a_list_says_what_was_translated_from(source: str, head: str) -> None:
     pair = {"item_id": "i", "source_text": "Hund", "translation": "perro", "back": "Hündin", "p_clean": 0.1}
-    shown = suspects.page([pair], lambda item: None, "es", source, "title")
+    shown = lists.sheet([pair], lambda item: None, "es", source, "title")
     attribute = f' lang="{source}"' if source else ""
     assert f"<th>{head}</th>" in shown and "English" not in shown
     assert all(f'<bdi dir="auto"{attribute}>{word}</bdi>' in shown for word in ("Hund", "Hündin"))
@@ -95,7 +95,7 @@ def test_the_page_takes_the_language_of_the_data_set(tmp_path: Path) -> None:
     found = replace(found, datasets=[replace(collection, manifest={**collection.manifest, "source_lang": "de"})])
     group, seen = told(found)
     assert group["source"] == "de"
-    assert "source (de)" in suspects.lists(found, seen.suspects[0], seen.findings)[0].heads
+    assert "source (de)" in next(lists.suspicious_pairs(found, seen.suspects[0], seen.findings)).heads
 
 
 def test_a_judge_without_sides_has_none_in_an_early_diagnosis(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from fakes import variant_labels
 
+from ccr_cli.artifacts.label import Label
 from ccr_cli.report.tables import diagnoses, results
 from ccr_cli.report.words.findings import Findings, findings
 
@@ -108,5 +109,5 @@ def test_runs_on_mended_translations_are_named_by_the_list() -> None:
         "uml (weights 1a2b3c)",
         "uml [mended=1a2b3c+4d5e6f]",
     ]
-    assert list(map(results.is_repaired, labels)) == [False, False, True, True, True]
-    assert list(map(results.unrepaired, labels)) == [*labels[:2], "uml", "uml", "uml"]
+    assert [Label.parse(label).is_repaired for label in labels] == [False, False, True, True, True]
+    assert [str(Label.parse(label).unrepaired) for label in labels] == [*labels[:2], "uml", "uml", "uml"]

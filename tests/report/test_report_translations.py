@@ -12,8 +12,8 @@ from ccr_cli.artifacts.translation import FLAGS
 from ccr_cli.report.content import ReportData, ReportTranslation
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.translation_measures import distributions
-from ccr_cli.report.page import compose, report_page, translation_lists
-from ccr_cli.report.page.translation_lists import WORST
+from ccr_cli.report.page import compose, lists
+from ccr_cli.report.page.lists import WORST
 from ccr_cli.report.tables import translations
 from ccr_cli.report.tables.translations import TranslatedCaptions, reference_words, score_signatures, scores
 from ccr_cli.report.words.numbers import MISSING
@@ -85,9 +85,9 @@ def made(
 
 def listing(captions: TranslatedCaptions) -> str:
     """The section of a page on one translation."""
-    findings = translations.findings([captions.of])
-    content = report_page.Content(ReportData([], translations=[captions.of]), [], findings, {}, {}, [], [captions])
-    return report_page.render(content).partition('<section id="translations">')[2].partition("</section>")[0]
+    seen = compose.Overview([], pd.DataFrame(), translations.findings([captions.of]), {})
+    page = compose.render(ReportData([], translations=[captions.of]), seen, {}, [], [captions], [])
+    return page.partition('<section id="translations">')[2].partition("</section>")[0]
 
 
 def flagged(flag: str, *rows: int) -> pd.DataFrame:
@@ -152,11 +152,8 @@ def test_the_same_texts_are_one_row_and_count_once() -> None:
         assert len(rows) == 2 and any("a and c (the same texts)" in str(cell.value) for cell in rows[0].cells)
     loaded = translations.load(several)
     assert [each.of.label for each in loaded] == ["a", "b"]
-    content = report_page.Content(ReportData([], translations=several), [], seen.findings, seen.tables, {}, [], loaded)
-    assert (
-        "Figures and lists show 2 of the 3 translations; translations with the same texts appear once."
-        in report_page.render(content)
-    )
+    page = compose.render(ReportData([], translations=several), seen, {}, [], loaded, [])
+    assert "Figures and lists show 2 of the 3 translations; translations with the same texts appear once." in page
 
 
 SAME = (("a", 20, "x"), ("b", 30, "y"), ("c", 20, "x"))
@@ -249,7 +246,7 @@ def test_flags_that_no_caption_has_are_named_and_have_no_column() -> None:
 )
 def test_the_worst_captions_are_listed_first(frame: pd.DataFrame, kind: str, words: str, first: str) -> None:
     loaded = TranslatedCaptions(made("a", (references(20, kind),), frame), frame)
-    found = translation_lists.worst(loaded)
+    found = lists.worst(loaded)
     assert found is not None
     why, rows = found
     assert words in why and len(rows) == WORST and rows["item_id"].iloc[0] == first
@@ -304,8 +301,7 @@ def test_translations_alone_make_a_page() -> None:
     assert seen.findings.headline == "Of 80 captions of 2 translations, 2 (2.5%) are flagged, most often as copy (2)."
     assert "Closest to the human references in BLEU: b 25.0 ± 1.0, then a 20.0 ± 1.0" in seen.findings.more[0]
     assert list(seen.tables) == ["translations", "translation-scores"]
-    content = report_page.Content(ReportData([], translations=several), [], seen.findings, seen.tables, {}, [])
-    text = report_page.render(content)
+    text = compose.render(ReportData([], translations=several), seen, {}, [], [], [])
     assert "<h1>toy in fr</h1>" in text and 'id="translations"' in text and 'id="result"' not in text
     clean = compose.overview(ReportData([], translations=[made("a")])).findings
     assert clean.headline == "Of 40 captions translated into fr by a, 0 (0.0%) are flagged."
@@ -315,6 +311,6 @@ def test_more_than_can_be_shown_are_said_to_be_there() -> None:
     many = [made(str(i)) for i in range(translations.SHOWN + 1)]
     seen = compose.overview(ReportData([], translations=many))
     loaded = translations.load(many)
-    content = report_page.Content(ReportData([], translations=many), [], seen.findings, seen.tables, {}, [], loaded)
+    page = compose.render(ReportData([], translations=many), seen, {}, [], loaded, [])
     assert len(loaded) == 8 and len(seen.tables["translations"].rows) == 9
-    assert "Figures and lists show 8 of the 9 translations." in report_page.render(content)
+    assert "Figures and lists show 8 of the 9 translations." in page

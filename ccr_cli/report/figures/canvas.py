@@ -28,8 +28,9 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from ccr_cli.artifacts.label import Label
 from ccr_cli.console import plain, warn
-from ccr_cli.report.tables.results import BASELINE, is_oracle, method, method_order
+from ccr_cli.report.tables.results import BASELINE, is_oracle, method_order
 
 INK = "#23272e"
 FAINT = "#6b7280"
@@ -123,7 +124,7 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
         if is_oracle(label):
             out[label] = {"color": INK, "linestyle": (0, (4, 2)), "marker": "", "linewidth": 1.6}
         else:
-            methods.setdefault(method(label), []).append(label)
+            methods.setdefault(Label.parse(label).method, []).append(label)
     for name, variants in methods.items():
         color, marker = (_FIXED[name], _MARKS[name]) if name in _FIXED else next(free)
         others = (mark for mark in _VARIANT_MARKS if mark != marker)

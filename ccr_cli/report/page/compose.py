@@ -1,28 +1,43 @@
-"""From a report's data to its files: tables, figures and the page."""
+"""From a report's data to its files: tables, figures, and the page, one HTML file that needs no network."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
+import ccr_cli
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.artifacts.label import ORACLE
-from ccr_cli.console import progress
+from ccr_cli.console import counted, plain, progress
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures import canvas, catalogue
 from ccr_cli.report.figures.figure import Drawing, FigureData, FigureKind
 from ccr_cli.report.figures.translation_measures import quality_measures
-from ccr_cli.report.page import report_page
+from ccr_cli.report.page import lists, pairs_browser
+from ccr_cli.report.page.rendering import POLICY, environment, script_json, source_hash, static
 from ccr_cli.report.tables import corruption, published, results, retrieval, translations
 from ccr_cli.report.tables.diagnoses import by_choice, detection, diagnoses_frame
 from ccr_cli.report.tables.differences import QueryRanks
 from ccr_cli.report.tables.table import FORMATS, Table
+from ccr_cli.report.tables.translations import TranslatedCaptions
+from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words.findings import Findings, findings
+from ccr_cli.report.words.numbers import MISSING, ends, metric, percent
 
 PAGE = "report.html"
+HIT = 176
+"""Longest side of the picture of a search result, in pixels."""
+MEANINGS = {
+    "SumR": "SumR is the sum of R@1, R@5 and R@10 of both directions, in percent.",
+    "mAP": "mAP@all is the mean average precision over the whole gallery, averaged over both directions, in percent; "
+    "every item of the query's category counts as correct.",
+}
 
 
 @dataclass(frozen=True)
@@ -53,9 +68,11 @@ def overview(data: ReportData) -> Overview:
             retrieval.languages(results.same_but_language(views)),
             retrieval.recoveries(main),
             detection(diagnoses) if len(diagnoses) else None,
-            *_settings(views),
-            corruption.table(data, main),
         ]
+        for figure in dict.fromkeys(view.figure for view in views if len(views) > 1):
+            table = retrieval.settings([view for view in views if view.figure == figure])
+            tables.append(table if figure == main.figure else replace(table, name=f"settings-{figure.lower()}"))
+        tables.append(corruption.table(data, main))
     tables.append(retrieval.searches(data.searches) if data.searches else None)
     tables += [translations.flags(data.translations), translations.scores(data.translations)]
     by_name = {table.name: table for table in tables if table}
@@ -68,24 +85,10 @@ def overview(data: ReportData) -> Overview:
     return Overview(views, diagnoses, sentences, by_name)
 
 
-def _settings(views: list[results.View]) -> list[Table]:
-    """A table of all settings for each headline figure."""
-    tables = []
-    for figure in dict.fromkeys(view.figure for view in views if len(views) > 1):
-        table = retrieval.settings([view for view in views if view.figure == figure])
-        tables.append(table if figure == views[0].figure else replace(table, name=f"settings-{figure.lower()}"))
-    return tables
-
-
 def write(data: ReportData, folder: Path) -> dict[str, int]:
-    """Writes `report.html`, `tables/` and `figures/`.
+    """Writes `report.html`, `tables/` and `figures/` of at least one result or translation into an existing folder.
 
-    Args:
-        data: At least one result or translation.
-        folder: Where to write; must exist.
-
-    Returns:
-        The number of results, methods, tables and figures.
+    Returns the number of results, methods, tables and figures.
     """
     summary = overview(data)
     for name in ("tables", "figures"):
@@ -94,9 +97,9 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
         for suffix, rendering in FORMATS.items():
             with atomic_open(folder / "tables" / f"{name}.{suffix}", "w") as handle:
                 handle.write(rendering(table))
-    suspects = _suspects(data, summary.views[0], summary.findings) if summary.views else []
+    suspects = suspicious(data, summary.views[0], summary.findings) if summary.views else []
     loaded = translations.load(data.translations)
-    plots: dict[str, report_page.Plot] = {}
+    plots: dict[str, tuple[str, Drawing]] = {}
     absent: list[FigureKind] = []
     with canvas.drawing():
         drawings: dict[str, Drawing] = {}
@@ -108,14 +111,10 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
         with progress(len(drawings), "report", "figures") as advance:
             for name, drawing in drawings.items():
                 if drawing.figure is not None:
-                    svg = _save(drawing.figure, folder / "figures", name)
-                    plots[name] = report_page.Plot(svg, drawing.alternative, drawing.caption)
+                    plots[name] = _save(drawing.figure, folder / "figures", name), drawing
                 advance()
-    content = report_page.Content(
-        data, summary.views, summary.findings, summary.tables, plots, suspects, loaded, absent
-    )
     with atomic_open(folder / PAGE, "w") as handle:
-        handle.write(report_page.render(content))
+        handle.write(render(data, summary, plots, suspects, loaded, absent))
     methods = len({label for view in summary.views for label in view.frame["label"]})
     return {"results": len(data.results), "methods": methods, "tables": len(summary.tables), "figures": len(plots)}
 
@@ -124,15 +123,13 @@ def _save(figure: Figure, folder: Path, name: str) -> str:
     """Writes a figure in all formats, and returns its SVG."""
     canvas.settle(figure)
     svg = canvas.to_svg(figure)
-    with atomic_open(folder / f"{name}.svg", "w") as handle:
-        handle.write(svg)
-    for suffix, rendering in (("pdf", canvas.to_pdf), ("png", canvas.to_png)):
+    for suffix, content in (("svg", svg.encode()), ("pdf", canvas.to_pdf(figure)), ("png", canvas.to_png(figure))):
         with atomic_open(folder / f"{name}.{suffix}") as handle:
-            handle.write(rendering(figure))
+            handle.write(content)
     return svg
 
 
-def _suspects(data: ReportData, main: results.View, sentences: Findings) -> list[RunDiagnosis]:
+def suspicious(data: ReportData, main: results.View, sentences: Findings) -> list[RunDiagnosis]:
     """The headline method's diagnoses, one per noise ratio; without any, another method's."""
     runs = set(main.frame["run_id"])
     competing = [d for d in data.diagnoses if d.run_id in runs and d.summary.get("judge") != ORACLE]
@@ -141,3 +138,105 @@ def _suspects(data: ReportData, main: results.View, sentences: Findings) -> list
     for diagnosis in by_choice(of_method or competing):
         first.setdefault(diagnosis.noise, diagnosis)
     return [first[noise] for noise in sorted(first)]
+
+
+def render(
+    data: ReportData,
+    summary: Overview,
+    plots: Mapping[str, tuple[str, Drawing]],
+    suspects: Sequence[RunDiagnosis],
+    loaded: Sequence[TranslatedCaptions],
+    absent: Sequence[FigureKind],
+) -> str:
+    """Writes the page.
+
+    Args:
+        data: What the report shows.
+        summary: Its findings and tables.
+        plots: The SVG of each figure.
+        suspects: Diagnoses whose pairs are listed, one per noise ratio.
+        loaded: The translations that are drawn and listed.
+        absent: Figures without data.
+    """
+    views, tables = summary.views, dict(summary.tables)
+    pairs = pairs_browser.content(data, views[0], summary.findings) if views else None
+    script = static("pairs_browser.js")
+    signatures = translations.all_signatures(data.translations)
+    if scores := tables.get("translation-scores"):  # their signatures end its notes and stand below, breakable
+        tables["translation-scores"] = replace(scores, notes=scores.notes[: len(scores.notes) - len(signatures)])
+    quoted = [table for name, table in tables.items() if name.startswith("published")]
+    return environment.get_template("report.html.j2").render(
+        policy=Markup(f"{POLICY}; script-src {source_hash(script)}") if pairs else POLICY,
+        style=static("page.css", "pairs_browser.css"),
+        script=script,
+        **_titles(data, views),
+        findings=summary.findings,
+        main=views[0] if views else None,
+        tables=tables,
+        figures={
+            name: {
+                "svg": Markup(canvas.inline_svg(svg, name, escape(plain(drawing.alternative)))),
+                "caption": drawing.caption,
+            }
+            for name, (svg, drawing) in plots.items()
+        },
+        suspects=[pair_list for d in suspects for pair_list in lists.suspicious_pairs(data, d, summary.findings)],
+        pairs_json=script_json(pairs) if pairs else "",
+        translations=list(lists.translations(data, loaded)),
+        translation_signatures=signatures,
+        translation_count=len(data.translations),
+        repeated_translations=len(data.translations) > len(translations.distinct(data.translations)),
+        searches=data.searches,
+        search_runs=sorted({search.run for search in data.searches if search.run}),
+        images=Embedded(HIT),
+        settings=[name for name in tables if name.startswith("settings")],
+        # the note that all tables of published figures share stands above them once
+        published_notes=[note for note in quoted[0].notes if note == published.QUOTED] if quoted else [],
+        published_tables=[replace(t, notes=[note for note in t.notes if note != published.QUOTED]) for t in quoted],
+        citations=published.cited(quoted, data.published) if data.published else [],
+        **_results(views),
+        origins=data.artifacts,
+        collections=data.datasets,
+        absent=absent,
+        version=ccr_cli.__version__,
+    )
+
+
+def _titles(data: ReportData, views: Sequence[results.View]) -> dict[str, str]:
+    """The title of the page, and the line below the findings."""
+    if not views:
+        title = " and ".join(dict.fromkeys(f"{t.data} in {t.lang}" for t in data.translations))
+        return {"title": data.title or title, "byline": " · ".join(dict.fromkeys(t.label for t in data.translations))}
+    main = views[0]
+    queries = main.frame["queries"].max()
+    parts = [
+        main.title + (f" ({int(queries):,} queries)" if pd.notna(queries) else ""),
+        counted(main.frame["run_id"].nunique(), "run"),
+        counted(main.frame["seed"].nunique(), "seed"),
+        f"noise {', '.join(percent(noise) for noise in sorted(set(main.frame['noise'])))}",
+    ]
+    title = f"{main.data}: cross-lingual retrieval in {main.lang} under noisy translation"
+    return {"title": data.title or title, "byline": " · ".join(parts)}
+
+
+def _results(views: Sequence[results.View]) -> dict[str, Any]:
+    """Every result once, with its interval and signature in full."""
+    if not views:
+        return {}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for view in views:
+        for row in view.frame.to_dict("records"):
+            entry = {
+                **{key: row[key] for key in ("label", "seed", "signature")},
+                "noise": percent(row["noise"]),
+                "figure": metric(row[view.figure]),
+                "interval": MISSING if pd.isna([row["low"], row["high"]]).any() else ends(row["low"], row["high"]),
+            }
+            rows.setdefault((row["run_id"], row["signature"]), entry)
+    return {
+        "results": list(rows.values()),
+        "result_names": list(dict.fromkeys(view.named for view in views)),
+        "main_signature": views[0].frame["signature"].iloc[0],
+        "repeated_runs": results.repeated(pd.concat([view.frame for view in views])),
+        "meanings": [MEANINGS[figure] for figure in dict.fromkeys(view.figure for view in views)],
+    }

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -33,11 +35,7 @@ TOLERANCE = 0.01
 
 
 def galleries(ranks: pd.DataFrame) -> tuple[list[RankedGallery], list[list[str]]]:
-    """The queries of each fold of a result in the order of their ids, and these ids.
-
-    Args:
-        ranks: Of one result, columns `NEEDED`.
-    """
+    """The queries of each fold of one result, with columns `NEEDED`, in the order of their ids, and these ids."""
     folds, ids = [], []
     for _, fold in ranks.sort_values(["fold", "direction", "query_id"]).groupby("fold", sort=True):
         _, code_Q = np.unique(fold["item_id"].to_numpy(dtype=str), return_inverse=True)
@@ -54,13 +52,7 @@ def galleries(ranks: pd.DataFrame) -> tuple[list[RankedGallery], list[list[str]]
 def intervals_overlap(first: pd.DataFrame, second: pd.DataFrame, figure: str) -> bool:
     """Whether the intervals of two sides, each the mean of its rows, overlap: for queries that cannot be paired.
 
-    Args:
-        first: Rows of a results frame.
-        second: The other rows.
-        figure: `SumR` or `mAP`.
-
-    Returns:
-        False, too, where a row has no interval of that figure.
+    The sides are rows of results frames; False, too, where a row has no interval of that figure.
     """
     if not all({"low", "high", "figure"} <= set(side) for side in (first, second)):
         return False
@@ -74,26 +66,18 @@ class QueryRanks:
     def __init__(self, rankings: Rankings | None = None) -> None:
         """Args: where the ranks are; without any nothing can be paired."""
         self._rankings = rankings or {}
-        self._known: dict[tuple[str, str], tuple[list[RankedGallery], list[list[str]]] | None] = {}
+        self._of = cache(self._read)
 
     def interval(
         self, first: pd.DataFrame, second: pd.DataFrame, figure: str, difference: float
     ) -> tuple[float, float] | None:
         """The 95% interval of a difference, both sides weighted by the same resamples of the items.
 
-        Several runs of a side count as their mean.
-
-        Args:
-            first: Rows of a results frame, the reference.
-            second: Rows of the others.
-            figure: `SumR` or `mAP`.
-            difference: The reported difference, second minus first.
-
-        Returns:
-            None where ranks are unknown, queries differ, or the ranks do not give that difference.
+        The sides are rows of results frames, the reference first; several runs of a side count as their mean. None
+        where ranks are unknown, queries differ, or the ranks do not give the reported difference, second minus first.
         """
         keys = [sorted(set(zip(side["run_id"], side["signature"], strict=True))) for side in (first, second)]
-        read = [[self._of(key) for key in side] for side in keys]
+        read = [[self._of(*key) for key in side] for side in keys]
         systems = [[result[0] for result in side if result] for side in read]
         queries = [result[1] for side in read for result in side if result]
         if not all(systems) or len(queries) < sum(map(len, read)) or any(ids != queries[0] for ids in queries):
@@ -101,19 +85,12 @@ class QueryRanks:
         estimate = paired.interval(systems[0], systems[1], figure)
         return (estimate.low, estimate.high) if abs(estimate.estimate - difference) < TOLERANCE else None
 
-    def _of(self, key: tuple[str, str]) -> tuple[list[RankedGallery], list[list[str]]] | None:
-        if key not in self._known:
-            self._known[key] = self._read(key)
-        return self._known[key]
-
-    def _read(self, key: tuple[str, str]) -> tuple[list[RankedGallery], list[list[str]]] | None:
-        if key not in self._rankings:
-            return None
-        try:
-            ranks = self._rankings[key]()
-        except ArtifactError:  # written by an older ccr
-            return None
-        return galleries(ranks) if set(NEEDED) <= set(ranks) and len(ranks) else None
+    def _read(self, run_id: str, signature: str) -> tuple[list[RankedGallery], list[list[str]]] | None:
+        load = self._rankings.get((run_id, signature), pd.DataFrame)
+        with suppress(ArtifactError):  # written by an older ccr
+            ranks = load()
+            return galleries(ranks) if set(NEEDED) <= set(ranks) and len(ranks) else None
+        return None
 
 
 @dataclass(frozen=True)
@@ -163,14 +140,7 @@ class Recovery:
 
 
 def same_seeds(frame: pd.DataFrame, labels: list[str], noise: float, figure: str) -> pd.DataFrame:
-    """One column a method, one row for each seed of training and of the mismatch that all of the methods have.
-
-    Args:
-        frame: Rows of one view.
-        labels: The methods.
-        noise: The noise ratio.
-        figure: Which column.
-    """
+    """One column a method, one row for each seed of training and of the mismatch that all of the methods have."""
     rows = frame[(frame["noise"] == noise) & frame["label"].isin(labels)]
     table = rows.pivot_table(index=list(REPLICATE), columns="label", values=figure, aggfunc="mean")
     return table.reindex(columns=list(dict.fromkeys(labels))).dropna()
@@ -182,8 +152,6 @@ def recovery(
     noise: float,
     *,
     figure: str = "SumR",
-    baseline: str = BASELINE,
-    oracle: str = ORACLE,
     against: str | None = None,
     ranks: QueryRanks | None = None,
 ) -> Recovery | None:
@@ -198,15 +166,13 @@ def recovery(
         label: The method.
         noise: The noise ratio; at 0 the ratio is undefined and only the difference is given.
         figure: Which column, `SumR` or `mAP`.
-        baseline: The method that ignores noise; `results.counterpart` chooses among several variants.
-        oracle: The method that knows the truth, likewise.
-        against: The label to compare with; by default what `results.counterpart` finds for the baseline.
+        against: The label to compare with; by default what `results.counterpart` finds for infonce.
         ranks: The ranks of the runs, if the difference is to have an interval.
 
     Returns:
         The recovery, or None where there is no single baseline, or no seed that both have.
     """
-    against, ceiling = against or counterpart(frame, label, baseline), counterpart(frame, label, oracle)
+    against, ceiling = against or counterpart(frame, label, BASELINE), counterpart(frame, label, ORACLE)
     if against is None or label == against:
         return None
     pairs = same_seeds(frame, [label, against], noise, figure)

@@ -105,7 +105,7 @@ class View:
         """Sorts the main view to the front."""
         foreign = bool(self.trained_lang) and self.role == "target" and self.lang != self.trained_lang
         other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, self.split != "test")
-        repaired = all(map(is_repaired, self.frame["label"]))
+        repaired = all(Label.parse(label).is_repaired for label in self.frame["label"])
         return (*other, repaired, -len(self.frame), self.noise_kind != "caption-translation", self.title)
 
 
@@ -132,21 +132,6 @@ def base_label(label: str) -> str:
     return Label.parse(label).base
 
 
-def members(label: str) -> list[str]:
-    """The labels of the runs of an ensemble, each once; of a single run its own."""
-    return Label.parse(label).members
-
-
-def method(label: str) -> str:
-    """The method without preset, judge, options and number of runs: it has one colour in every figure."""
-    return Label.parse(label).method
-
-
-def is_ensemble(label: str) -> bool:
-    """Whether several runs are evaluated as one."""
-    return Label.parse(label).is_ensemble
-
-
 def counterpart(frame: pd.DataFrame, label: str, base: str) -> str | None:
     """The variant of `base` to compare a method with: that with the same options, the default one, or the only one.
 
@@ -163,7 +148,7 @@ def counterpart(frame: pd.DataFrame, label: str, base: str) -> str | None:
 def results_frame(
     results: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, RunFacts] | None = None
 ) -> pd.DataFrame:
-    """Puts results in one frame, a row a result.
+    """Puts results in one frame, a row a result; one that occurs twice (same run, same signature) counts once.
 
     Args:
         results: The id of the run (any text that tells runs apart) and an entry of `metrics.json`.
@@ -171,16 +156,16 @@ def results_frame(
 
     Returns:
         Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
-        zero_shot, signature (its text), signed (the signature, None if unreadable), queries, trained_lang,
-        trained_on (the data set with its id, or `ITSELF`),
-        noise_kind, key, figure (the headline), low and high (its interval) and `METRICS`.
-        A result that occurs twice (same run, same signature) counts once.
+        zero_shot, signature (its text), signed (the signature, None if unreadable), queries, trained_lang (the language
+        of the queries if the run was trained on it, otherwise all languages of the run), trained_on (the data set with
+        its id, or `ITSELF`), noise_kind, key, figure (the headline), low and high (its interval) and `METRICS`.
     """
     rows = []
     for run_id, result in results:
         fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), _alone(result))
-        figure = evaluation.headline(result)
+        figure, lang, signed = evaluation.headline(result), str(result.get("lang")), signature_of(result)
         low, high = evaluation.interval(result, figure) or (None, None)
+        trained_on = signed.rules.trained_on if signed else ""
         row = {
             "run_id": run_id,
             **{k: result.get(k) for k in ("run", "data", "split", "lang", "caption_set", "role", "fusion", "method")},
@@ -189,20 +174,18 @@ def results_frame(
             "seed": int(result.get("seed") or 0),
             "zero_shot": bool(result.get("zero_shot")),
             "signature": str(result.get("signature") or ""),
-            "signed": signature_of(result),
+            "signed": signed,
             "queries": (result.get("t2v") or {}).get("queries"),
-            "trained_lang": _trained_lang(fact.lang, str(result.get("lang"))),
+            "trained_lang": lang if lang in fact.lang.split("+") else fact.lang,
+            "trained_on": trained_on or (fact.data or UNKNOWN if result.get("zero_shot") else ITSELF),
             "encoder": fact.encoder,
             "SumR": result.get("SumR"),
+            "mAP": evaluation.mean_ap(result),
             "figure": figure,
             "low": low,
             "high": high,
+            **{f"{d}.{m}": (result.get(d) or {}).get(m) for d in ("t2v", "v2t") for m in DIRECTION_METRICS},
         }
-        for direction in ("t2v", "v2t"):
-            figures = result.get(direction) or {}
-            row |= {f"{direction}.{m}": figures.get(m) for m in DIRECTION_METRICS}
-        row["mAP"] = evaluation.mean_ap(result)
-        row["trained_on"] = _trained_on(row, fact)
         row["noise_kind"], row["noise_seed"], row["key"] = _comparable(row, fact)
         rows.append(row)
     names = ["run_id", "run", "label", "noise", *REPLICATE, "noise_kind", "key", "signature", *METRICS]
@@ -224,18 +207,6 @@ def _alone(result: Mapping[str, Any]) -> str:
     parts += [f"select={HUMAN}"] * (signed.select == HUMAN and engine != "none")
     label = Label.parse(str(result["label"]))
     return str(label.with_options(parts) if parts else label)
-
-
-def _trained_lang(langs: str, lang: str) -> str:
-    """The language of the queries if the run was trained on it; otherwise all languages of the run."""
-    return lang if lang in langs.split("+") else langs
-
-
-def _trained_on(row: Mapping[str, Any], fact: RunFacts) -> str:
-    """The data set that was trained on, by the signature or else by the run."""
-    signed: Signature | None = row["signed"]
-    trained_on = signed.rules.trained_on if signed else ""
-    return trained_on or (fact.data or UNKNOWN if row["zero_shot"] else ITSELF)
 
 
 def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, ViewSetting]:
@@ -329,28 +300,20 @@ def _with_unique_titles(views: Sequence[View]) -> list[View]:
 
 
 def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:
-    """Mean, standard deviation and number over runs that differ in their seeds.
+    """Mean, standard deviation and number over runs that differ in their seeds; rows of the same seeds count once.
 
-    Args:
-        frame: A row a run; rows of the same seeds count once, with their mean.
-        by: Columns that define a group.
-        figures: Columns to summarise.
-
-    Returns:
-        A row a group, sorted by `by` (methods by `method_order`); columns (figure, mean|sd|n). `sd` (n - 1 in the
-        denominator) is nan for n = 1.
+    Returns a row a group of `by`, sorted (methods by `method_order`); columns (figure, mean|sd|n). `sd` (n - 1 in the
+    denominator) is nan for n = 1.
     """
     runs = frame.groupby([*by, *_seed_columns(frame)], sort=False, dropna=False)[list(figures)].mean().reset_index()
     grouped = runs.groupby(list(by), sort=False, dropna=False)[list(figures)]
     table = pd.concat({"mean": grouped.mean(), "sd": grouped.std(ddof=1), "n": grouped.count()}, axis=1)
-    table = table.swaplevel(axis=1)
-    labels = list(by).index("label") if "label" in by else -1
 
     def order(index: Any) -> tuple[Any, ...]:
         key = index if isinstance(index, tuple) else (index,)
-        return tuple(method_order(str(k)) if i == labels else k for i, k in enumerate(key))
+        return tuple(method_order(k) if name == "label" else k for name, k in zip(by, key, strict=True))
 
-    return table.loc[sorted(table.index, key=order)]
+    return table.swaplevel(axis=1).loc[sorted(table.index, key=order)]
 
 
 def replicates(frame: pd.DataFrame, figure: str) -> pd.Series[float]:
@@ -365,16 +328,6 @@ def _seed_columns(frame: pd.DataFrame) -> list[str]:
 def is_oracle(label: str) -> bool:
     """Whether a method, or one of an ensemble, knows the truth: a ceiling, not a competitor."""
     return Label.parse(label).is_oracle
-
-
-def is_repaired(label: str) -> bool:
-    """Whether a list of suspicious pairs decided what was trained on: a variant of a method."""
-    return Label.parse(label).is_repaired
-
-
-def unrepaired(label: str) -> str:
-    """The label of the same method without the repair."""
-    return str(Label.parse(label).unrepaired)
 
 
 def is_plain(label: str) -> bool:

@@ -12,20 +12,18 @@ DTYPE = "float32"
 """Precision of the training of a run whose config does not name it."""
 
 
-def variant_labels(
-    runs: Mapping[str, tuple[Label, Mapping[str, Any]]], defaults: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, Label]:
+Runs = Mapping[str, tuple[Label, Mapping[str, Any]]]
+"""By id, the label and the run's config.json."""
+
+
+def variant_labels(runs: Runs, defaults: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Label]:
     """Distinguishes runs with the same label, data set and language that were trained with other options.
 
-    Args:
-        runs: By id, the label and the run's config.json.
-        defaults: By id, the options that the label stands for.
-
-    Returns:
-        By id, the label, followed by several languages and by the options that vary among the runs of that label, or
-        of another one on the same data set and language, and are not the default: `uml [lang=de+fr, beta=0.5]`. Labels
-        always name `captions=human` if human captions in the target language were trained on, `select=human` if they
-        chose the epoch, and `mended=1a2b3c` if the captions on that list were translated again.
+    `defaults` are by id the options that a label stands for. The labels returned by id are followed by several
+    languages and by the options that vary among the runs of that label, or of another one on the same data set and
+    language, and are not the default: `uml [lang=de+fr, beta=0.5]`. They always name `captions=human` if human captions
+    in the target language were trained on, `select=human` if they chose the epoch, and `mended=1a2b3c` if the captions
+    on that list were translated again.
     """
     labels = {}
     usual = {run: {f"options.{k}": v for k, v in ((defaults or {}).get(run) or {}).items()} for run in runs}
@@ -40,12 +38,9 @@ def variant_labels(
         for run in members:
             config, values, known = runs[run][1], settings[run], usual[run] | {"dtype": DTYPE}
             candidates = sorted(keys | (elsewhere - in_label) & set(values))
+            shown = [key for key in candidates if key not in known or values.get(key) != known[key]]
             parts = several(config) + _translations(config, [runs[other][1] for other in members])
-            parts += [
-                f"{_short(key)}={values.get(key)}"
-                for key in candidates
-                if key not in known or values.get(key) != known[key]
-            ]
+            parts += [f"{_short(key)}={values.get(key)}" for key in shown]
             parts += [f"mended={config['mended']}"] if config.get("mended") else []
             parts += [f"captions={HUMAN}"] if config.get("human") else []
             parts += [f"select={HUMAN}"] if config.get("select") == HUMAN else []
@@ -63,16 +58,15 @@ def _short(key: str) -> str:
     return key.rsplit(".", 1)[-1]
 
 
-def _meet(runs: Mapping[str, tuple[Label, Mapping[str, Any]]], some: Sequence[str], others: Sequence[str]) -> bool:
+def _meet(runs: Runs, some: Sequence[str], others: Sequence[str]) -> bool:
     """Whether two groups of runs may share a table: they have one data set, and a language in common."""
-    (data, langs), (other_data, other_langs) = (
-        (runs[group[0]][1].get("data"), {lang for run in group for lang in _langs(runs[run][1])})
-        for group in (some, others)
-    )
-    return bool(data == other_data and langs & other_langs)
+    pairs = [
+        {(runs[run][1].get("data"), lang) for run in group for lang in _langs(runs[run][1])} for group in (some, others)
+    ]
+    return bool(pairs[0] & pairs[1])
 
 
-def _one_table(runs: Mapping[str, tuple[Label, Mapping[str, Any]]]) -> list[tuple[Label, list[str]]]:
+def _one_table(runs: Runs) -> list[tuple[Label, list[str]]]:
     """Groups runs with one label that may share a table: with one data set and language, or several that overlap."""
     groups: dict[tuple[Label, Any], list[tuple[set[str], list[str]]]] = {}
     for run, (label, config) in runs.items():

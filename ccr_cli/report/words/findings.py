@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ccr_cli.artifacts.label import ORACLE
+from ccr_cli.artifacts.label import ORACLE, Label
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import QueryRanks, Recovery, intervals_overlap, recovery
 from ccr_cli.report.words.numbers import MINUS, decimal, ends, listed, mean_sd, metric, percent, probability
@@ -54,7 +54,7 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     """
     ranks = ranks or QueryRanks()
     frame, figure = view.frame, view.figure
-    variant = [results.is_repaired(label) or results.is_ensemble(label) for label in frame["label"]]
+    variant = [label.is_repaired or label.is_ensemble for label in map(Label.parse, frame["label"])]
     methods = frame[~np.array(variant, dtype=bool)]
     methods = frame if methods.empty else methods
     noise = _headline_noise(methods)
@@ -127,7 +127,7 @@ def _encoders(rows: pd.DataFrame, label: str) -> list[str]:
 
 def _group_words(rows: pd.DataFrame, labels: list[str], encoders: list[str], noun: str) -> str:
     """The group of which a method is the best: methods, each once, or variants of one."""
-    methods = len({results.method(label) for label in labels})
+    methods = len({Label.parse(label).method for label in labels})
     words = f"{methods} {noun}" if methods > 1 else f"{len(labels)} variants"
     known = [_encoders(rows, label) for label in labels]
     return words + (", not all with the same encoders" if any(e and e != encoders for e in known) else "")
@@ -137,9 +137,9 @@ def _repaired(view: results.View, noise: float, ranks: QueryRanks) -> list[str]:
     """How variants that were trained on repaired pairs or translations compare with the method itself."""
     rows = view.frame[view.frame["noise"] == noise]
     labels, sentences = results.methods(rows), []
-    for label in filter(results.is_repaired, labels):
+    for label in (label for label in labels if Label.parse(label).is_repaired):
         values = results.replicates(rows[rows["label"] == label], view.figure)
-        plain = results.unrepaired(label)
+        plain = str(Label.parse(label).unrepaired)
         win = recovery(rows, label, noise, figure=view.figure, against=plain, ranks=ranks) if plain in labels else None
         comparison = f", {_signed(win)}{_chance(win)}" if win else ""
         sentences.append(f"Repaired, {label} reaches {_mean_sd(values)}{_seeds(values)}{comparison}.")
@@ -150,8 +150,8 @@ def _ensembles(view: results.View, noise: float, ranks: QueryRanks) -> list[str]
     """How ensembles compare with single runs of the same methods."""
     rows = view.frame[view.frame["noise"] == noise]
     means, sentences = rows.groupby("label")[view.figure].mean(), []
-    for label in filter(results.is_ensemble, results.methods(rows)):
-        members = results.members(label)
+    for label in (label for label in results.methods(rows) if Label.parse(label).is_ensemble):
+        members = Label.parse(label).members
         difference = float(means[label] - means.reindex(members).mean(skipna=False))
         comparison = ""
         if math.isfinite(difference):

@@ -9,7 +9,7 @@ from typing import Any
 from ccr_cli.artifacts import base, dataset, diagnosis
 from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.errors import UsageError
-from ccr_cli.report.page import suspects
+from ccr_cli.report.page import lists
 
 SHOWN = ("place", "p_clean", "verdict", "rare", "slot_id", "source_text", "translation", "back", "truth", "image")
 """Columns of the table that programs read."""
@@ -52,7 +52,7 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
     summary = diagnosis.summary(made)
     title = f"{summary['run']}: the {len(rows):,} most suspicious of {summary['pairs']:,} training pairs"
     with base.atomic_open(path, "w") as handle:
-        handle.write(suspects.page(rows, image_of.get, summary["lang"], dataset.read(data).source_lang, title))
+        handle.write(lists.sheet(rows, image_of.get, summary["lang"], dataset.read(data).source_lang, title))
 
 
 def _finder(data: base.Artifact) -> Any:

@@ -29,7 +29,6 @@ from ccr_cli.report.content import (
     ReportData,
     ReportDataset,
     RunDiagnosis,
-    SourceArtifact,
     TrainingHistory,
 )
 from ccr_cli.report.page import compose
@@ -122,7 +121,7 @@ def gather(
         inside=inside or ModelInternals(),
         datasets=_datasets(inputs, [*evaluations, *runs.values(), *translated]),
         translations=translations,
-        artifacts=[_source(artifact) for artifact in parents],
+        artifacts=parents,
         title=title,
         published=published.read() if with_published else None,
     )
@@ -353,9 +352,3 @@ def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Report
         captions = partial(artifact_table, data, "captions.parquet", dataset.CAPTIONS, columns)
         datasets.append(ReportDataset(data.name, manifest, image_finder(data), captions))
     return datasets
-
-
-def _source(artifact: base.Artifact) -> SourceArtifact:
-    parents = [f"{p.kind} {p.path} {p.id[:12]}" for p in artifact.parents]
-    command = str(artifact.about.get("command") or "")
-    return SourceArtifact(artifact.kind, artifact.name, artifact.id, command, parents)

@@ -58,8 +58,8 @@ def test_labels(config: dict[str, Any], label: str) -> None:
     ],
 )
 def test_labels_of_ensembles(labels: list[str], label: str, members: list[str]) -> None:
-    assert str(Label.ensemble(map(Label.parse, labels))) == label and results.members(label) == members
-    assert results.is_ensemble(label) == (len(labels) > 1)
+    assert str(Label.ensemble(map(Label.parse, labels))) == label and Label.parse(label).members == members
+    assert Label.parse(label).is_ensemble == (len(labels) > 1)
     assert results.is_oracle(label) == any("oracle" in each for each in labels)
     plain = all(map(results.is_plain, labels))
     assert results.is_plain(label) == plain and results.base_label(label) != "infonce"
