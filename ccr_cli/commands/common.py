@@ -24,13 +24,15 @@ from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, Terminated, UsageError, as_user_error
+from ccr_cli.stages.shared.options import option
 from ccr_cli.stages.shared.options import parse_set as parse_set
 
 if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
 
 
-_where = functools.partial(typer.Option, rich_help_panel="Where and how")
+_WHERE = "Where and how"
+_where = functools.partial(typer.Option, rich_help_panel=_WHERE)
 _result = functools.partial(typer.Option, rich_help_panel="Result")
 
 
@@ -50,6 +52,8 @@ _ARTIFACTS = (
 _SET = "Set an option of the method, encoder, engine or format; repeat for several. `--set help` lists them."
 _STYLE = "What moves together: caption (single captions), image (all captions of an item)."
 _TARGET = "What moves: translation (the translation alone), pair (caption and translation)."
+_SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without --shard then makes the artifact."
+_PARTS = "Number of parts, with --executor ray."
 _EXECUTOR = "Run locally (local), or divide the work across a Ray cluster (ray, $RAY_ADDRESS)."
 
 Artifacts = Annotated[list[str] | None, typer.Argument(help=_ARTIFACTS, show_default=False)]
@@ -72,11 +76,6 @@ Cache = Annotated[
     _where(
         "--cache", envvar="CCR_CACHE", help="Cache folder; its content can be rebuilt.", show_default="the user's cache"
     ),
-]
-Executor = Annotated[str, _where("--executor", help=_EXECUTOR)]
-Parts = Annotated[
-    int | None,
-    _where("--parts", min=1, max=999_999, help="Number of parts, with --executor ray.", show_default="by the cluster"),
 ]
 Quiet = Annotated[bool, _where("--quiet", "-q", help="Print errors only.")]
 Verbose = Annotated[
@@ -110,6 +109,15 @@ class Call:
     def inputs(self) -> Inputs:
         """Loads the named artifacts; raises what `inputs_from` raises."""
         return inputs_from(self.workspace, self.artifacts, dry_run=getattr(self, "dry_run", False))
+
+
+@dataclass(frozen=True)
+class Division:
+    """The flags of a command whose work can be divided among machines."""
+
+    shard: str | None = option(None, _SHARD, metavar="I/N", show_default=False)
+    executor: str = option("local", _EXECUTOR, rich_help_panel=_WHERE)
+    parts: int | None = option(None, _PARTS, min=1, max=999_999, show_default="by the cluster", rich_help_panel=_WHERE)
 
 
 @dataclass(frozen=True)

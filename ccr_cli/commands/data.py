@@ -17,7 +17,7 @@ app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, ver
 
 Source = Annotated[str, typer.Argument(help="A bundled data set, a collection, or a folder in the dataset format.")]
 Sources = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         help="A bundled data set, a collection, a folder in the dataset format, or a .mat file of features. "
         "With --format: your caption files; `train=FILE`, `de=FILE` or `train.de=FILE` names split and language.",
@@ -72,7 +72,7 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
 @c.guarded
 @c.takes(ImportOptions)
 def import_(
-    sources: Sources,
+    sources: Sources = None,
     *,
     options: ImportOptions,
     workspace: c.WorkspaceOption = Path("."),
@@ -90,7 +90,7 @@ def import_(
     inputs = c.inputs_from(workspace, None, dry_run=dry_run)
     from ccr_cli.stages.data.stage import import_source
 
-    c.emit(inputs, import_source(inputs.workspace, sources, options), json)
+    c.emit(inputs, import_source(inputs.workspace, sources or [], options), json)
 
 
 @app.command("verify", epilog=c.examples("ccr data verify noto-emoji", "ccr data verify multi30k --root DIR"))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
-
 import typer
 
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
-from ccr_cli.stages.extract.options import ExtractOptions
+from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
+from ccr_cli.stages.shared.options import list_options
 
 
 @c.guarded
@@ -18,51 +16,8 @@ def extract(
     context: typer.Context,
     *,
     options: ExtractOptions,
-    from_: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--from",
-            metavar="FILE_OR_FOLDER",
-            help="Import ready-made features instead of encoding: .npy, .npz, HDF5, .mat, a BigFile or a folder of "
-            ".npy files. Repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    ids: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--ids",
-            metavar="FILE",
-            help="With --from: file with the ids of a .npy or .mat, one per line. Repeatable, in the order of --from.",
-            show_default=False,
-        ),
-    ] = None,
-    encoder_name: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder-name",
-            help="With --from: name of the encoder. Features with the same name are comparable (zero-shot).",
-            show_default=False,
-        ),
-    ] = None,
-    concat: Annotated[
-        bool,
-        typer.Option(
-            "--concat",
-            help="Join the named features artifacts side by side, in their order, instead of encoding.",
-        ),
-    ] = False,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            "--shard",
-            metavar="I/N",
-            help="Encode part I of N (from 1), e.g. in a job array; then run without --shard to make the artifact.",
-            show_default=False,
-        ),
-    ] = None,
-    executor: c.Executor = "local",
-    parts: c.Parts = None,
+    existing: ReadyFeatures,
+    division: c.Division,
     call: c.BuildCall,
 ) -> None:
     """Turn media into features with a frozen encoder.
@@ -71,37 +26,38 @@ def extract(
     the exit code is 3. --from imports ready-made features, matched by item id; --concat joins features artifacts of one
     data set side by side.
     """
+    if "help" in options.settings:
+        list_options("encoders", options.encoder or "clip")
     inputs = call.inputs()
-    result: dict[str, Any] = {"max_failed": options.max_failed, "name": options.name, "force": options.force}
-    if concat:
+    if existing.concat:
         _refuse_others(context, "--concat", _ALWAYS)
         from ccr_cli.stages.extract.concat import extract_concat
 
-        made: Artifact | None = extract_concat(inputs, **result)
-    elif from_:
+        made: Artifact | None = extract_concat(inputs, options)
+    elif existing.from_:
         _refuse_others(context, "--from", _ALWAYS | _OF_FROM)
         from ccr_cli.stages.extract.from_files import extract_from
 
-        made = extract_from(inputs, from_, ids=ids or [], encoder_name=encoder_name, **result)
-    elif ids or encoder_name:
-        raise UsageError(f"{'--ids' if ids else '--encoder-name'} goes with --from")
+        made = extract_from(inputs, existing, options)
+    elif existing.ids or existing.encoder_name:
+        raise UsageError(f"{'--ids' if existing.ids else '--encoder-name'} goes with --from")
     else:
         from ccr_cli.stages.extract.stage import extract as stage
         from ccr_cli.stages.extract.stage import extract_part
         from ccr_cli.stages.shared.sharding import on_ray, parse_part
 
-        ray = on_ray(executor, parts, shard)
-        part = None if shard is None else parse_part(shard)
+        ray = on_ray(division.executor, division.parts, division.shard)
+        part = None if division.shard is None else parse_part(division.shard)
         if part is not None and not call.dry_run:
             counts = extract_part(inputs, options, part)
             if call.json:
                 read = [*map(c._facts, inputs.read)]
-                c.show_json({"read": read, "made": [], "shard": shard, "extracted": counts})
+                c.show_json({"read": read, "made": [], "shard": division.shard, "extracted": counts})
             return
         if ray:
             from ccr_cli.stages.ray_executor import extract_on_ray
 
-            made = extract_on_ray(inputs, options, parts)
+            made = extract_on_ray(inputs, options, division.parts)
         else:
             made = stage(inputs, options)
     if made is None:  # this process is not the first of torchrun

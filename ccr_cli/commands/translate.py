@@ -5,44 +5,22 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, NoReturn
 
 import typer
 
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
-from ccr_cli.stages.translate.options import TranslateOptions
+from ccr_cli.stages.shared.options import list_options
+from ccr_cli.stages.translate.options import MismatchOptions, TranslateOptions
 
 
 @c.guarded
 def translate(
     *,
     options: TranslateOptions,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            "--shard",
-            metavar="I/N",
-            help="Translate part I of N (from 1) into the cache, to divide the work among machines; the command "
-            "without --shard then makes the artifact.",
-            show_default=False,
-        ),
-    ] = None,
-    noise: Annotated[
-        list[float] | None,
-        typer.Option(
-            "--noise",
-            help="Also make a synthetic mismatch with this fraction of wrong pairs; repeat for several.",
-            show_default=False,
-        ),
-    ] = None,
-    noise_style: c.NoiseStyle = "caption",
-    noise_target: c.NoiseTarget = "translation",
-    noise_seed: c.NoiseSeed = None,
-    seed: c.Seed = 0,
-    executor: c.Executor = "local",
-    parts: c.Parts = None,
+    division: c.Division,
+    mismatch: MismatchOptions,
     cache: c.Cache = None,
     call: c.BuildCall,
 ) -> None:
@@ -51,6 +29,9 @@ def translate(
     Reads a dataset and writes a translation for each --lang (and a noise artifact for each --noise). Captions that
     could not be translated are recorded in failures.jsonl and the exit code is 3.
     """
+    if "help" in options.settings:
+        list_options("translators", "hf" if options.engine == "auto" else options.engine)
+    noise = list(dict.fromkeys(mismatch.noise or []))
     if not options.lang and not noise and options.only is None:
         raise UsageError("which language? give --lang", f"ccr translate --lang es{' --back' if options.back else ''}")
     if cache:
@@ -68,13 +49,16 @@ def translate(
     langs = options.languages() or languages(inputs, options.only)
     if not langs and not noise:
         raise UsageError("which language? give --lang, or the translation to start from", "ccr translate --lang es")
-    if options.name and len(langs) + len(set(noise or [])) != 1:
-        _refuse_name(options.name, langs, noise or [])
+    if options.name and len(langs) + len(noise) != 1:
+        hint = "leave --name out, or make each in a call of its own"
+        if len(set(langs)) == len(noise) == 1:
+            hint = f"make the mismatch in a call of its own: ccr translate --noise {noise[0]:g} --name NAME"
+        raise UsageError(f"--name {options.name} names one artifact, but this command makes several", hint=hint)
     jobs = [replace(options, lang=lang) for lang in langs]
-    ray = on_ray(executor, parts, shard)
+    ray = on_ray(division.executor, division.parts, division.shard)
     if ray and options.only is not None:
         raise UsageError("--only translates few captions, which a cluster does not share", hint="leave --executor out")
-    part = part_of(shard, jobs, noise=bool(noise))
+    part = part_of(division.shard, jobs, noise=bool(noise))
     if part is not None and not call.dry_run:
         translated: dict[str, dict[str, int]] = {}
 
@@ -83,17 +67,19 @@ def translate(
 
         error = each_language(jobs, work)
         if call.json:
-            c.show_json({"read": [*map(c._facts, inputs.read)], "made": [], "shard": shard, "translated": translated})
+            c.show_json(
+                {"read": [*map(c._facts, inputs.read)], "made": [], "shard": division.shard, "translated": translated}
+            )
         if error is not None:
             raise error
         return
     if not share(inputs, jobs):
         return
     made = []
-    for ratio in dict.fromkeys(noise or []):
+    for ratio in noise:
         data = training_data(inputs)
-        style = {"style": noise_style, "target": noise_target}
-        drawn = seed if noise_seed is None else noise_seed
+        style = {"style": mismatch.noise_style, "target": mismatch.noise_target}
+        drawn = mismatch.seed if mismatch.noise_seed is None else mismatch.noise_seed
         with suppress(Planned):
             made.append(
                 make_noise(inputs.workspace, data, ratio, **style, seed=drawn, name=options.name, force=options.force)
@@ -105,7 +91,7 @@ def translate(
             if ray:
                 from ccr_cli.stages.ray_executor import translate_on_ray
 
-                translate_on_ray(inputs, job, parts)
+                translate_on_ray(inputs, job, division.parts)
             made.append(stage(inputs, job, part))
             show_summary(made[-1], signatures)
 
@@ -121,13 +107,6 @@ def translate(
             with suppress(typer.Exit):  # the exit code of failed captions: the error counts more
                 c.emit(inputs, made, call.json)
         raise error
-
-
-def _refuse_name(name: str, langs: list[str], noise: list[float]) -> NoReturn:
-    hint = "leave --name out, or make each in a call of its own"
-    if len(set(langs)) == len(set(noise)) == 1:
-        hint = f"make the mismatch in a call of its own: ccr translate --noise {noise[0]:g} --name NAME"
-    raise UsageError(f"--name {name} names one artifact, but this command makes several", hint=hint)
 
 
 EPILOG = c.examples(

@@ -36,6 +36,8 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
         raise UsageError(
             "--lang, --split, --ids, --media and --set are for your own files", hint="name their format: --format"
         )
+    if not sources:
+        raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
     if len(sources) > 1:
         raise UsageError("only one data set at a time", hint="for your own files, name their format: --format")
     (source,) = sources

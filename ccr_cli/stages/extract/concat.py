@@ -21,6 +21,7 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.extract.options import ExtractOptions
 from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
 from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs, require_parent
@@ -32,9 +33,7 @@ JOINT = "_"
 """Between the names of the parts."""
 
 
-def extract_concat(
-    inputs: Inputs, *, max_failed: float = 0.2, name: str | None = None, force: bool = False
-) -> base.Artifact:
+def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
     """Joins two features artifacts or more of one data set side by side, in the order of the inputs.
 
     All parts must have the same number of rows for an item. An item that failed in one part has failed.
@@ -61,12 +60,12 @@ def extract_concat(
         features.CONCAT: [encoder.id for encoder in encoders],
         features.PARTS: [encoder.request for encoder in encoders],
     }
-    name = name or stem(JOINT.join(part.name for part in parts), {}, {})
+    name = options.name or stem(JOINT.join(part.name for part in parts), {}, {})
 
     def write(site: Build) -> dict[str, int]:
         n_rows, errors = _outcome(parts, indexes)
         failed = [error for error, count in zip(errors, n_rows, strict=True) if not count]
-        refuse_too_many(len(failed), len(items), max_failed, "items", str(failed[0]) if failed else "")
+        refuse_too_many(len(failed), len(items), options.max_failed, "items", str(failed[0]) if failed else "")
         about = [base.read_json(part.file("encoder.json")) for part in parts]
         dim = sum(int(facts["dim"]) for facts in about)
         index = _write(site.folder, parts, indexes, items, (n_rows, errors), dim)
@@ -74,7 +73,7 @@ def extract_concat(
         of_encoders = [encoder for facts in about for encoder in facts.get("parts", [facts])]
         return write_outcome(site.folder, index, {"encoder": request["encoder"], "dim": dim, "parts": of_encoders})
 
-    return build_artifact(inputs.workspace, "features", name, request, [data, *parts], write=write, force=force)
+    return build_artifact(inputs.workspace, "features", name, request, [data, *parts], write=write, force=options.force)
 
 
 def _refuse_few(inputs: Inputs, parts: Sequence[base.Artifact]) -> None:

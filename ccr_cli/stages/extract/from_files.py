@@ -24,6 +24,7 @@ from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
 from ccr_cli.data.features import FeatureTable, Joined, join
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
 from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
 from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
@@ -35,38 +36,21 @@ LARGEST = float(np.finfo(np.float16).max)
 SHOWN = 3
 
 
-def extract_from(
-    inputs: Inputs,
-    sources: Sequence[Path],
-    *,
-    ids: Sequence[Path] = (),
-    encoder_name: str | None = None,
-    max_failed: float = 0.2,
-    name: str | None = None,
-    force: bool = False,
-) -> base.Artifact:
+def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOptions) -> base.Artifact:
     """Makes a features artifact from files; `data.features` documents their formats.
 
     Together the files hold the features of each item once, and must be valid; items that they lack have failed.
 
-    Args:
-        inputs: Must lead to one data set.
-        sources: Files or folders.
-        ids: A list of ids for each source that holds none, in the order of the sources.
-        encoder_name: The encoder that made them. Features of two data sets with one name count as comparable.
-        max_failed: Fraction of items that may be missing.
-        name: Name of the artifact; None: the first source's.
-        force: Read again.
-
     Raises:
         ArtifactError: If a source is damaged, or holds no item.
         CcrError: If more than `max_failed` of the items are missing.
-        UsageError: If the sources and the lists do not match.
+        UsageError: If the sources and the lists of ids do not match.
     """
+    sources, encoder_name, max_failed = existing.from_ or [], existing.encoder_name, options.max_failed
     if encoder_name is not None and not encoder_name.strip():
         raise UsageError("--encoder-name is empty")
     data = inputs.one("dataset", "", hint="ccr data import FOLDER")
-    pairs = formats.with_lists(sources, ids)
+    pairs = formats.with_lists(sources, existing.ids or [])
     request = {"encoder": encoder_name or features.GIVEN, "dtype": "float16", features.FROM: _fingerprint(pairs)}
 
     def write(site: Build) -> dict[str, int]:
@@ -95,8 +79,8 @@ def extract_from(
         return {**write_outcome(site.folder, index, about), "left_over": len(joined.left)}
 
     first = Path(os.path.abspath(sources[0]))
-    name = name or (first.name if first.is_dir() else re.sub(r"\.\w+$", "", first.name))
-    return build_artifact(inputs.workspace, "features", name, request, [data], write=write, force=force)
+    name = options.name or (first.name if first.is_dir() else re.sub(r"\.\w+$", "", first.name))
+    return build_artifact(inputs.workspace, "features", name, request, [data], write=write, force=options.force)
 
 
 def _fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:

@@ -25,7 +25,7 @@ class ExtractOptions:
     media_root: Path | None = option(
         None, "Folder of the media.", envvar="CCR_MEDIA_ROOT", show_default="the data set's"
     )
-    pool: str = option("none", "Rows of a video: none keeps one per frame or clip, mean their mean.")
+    pool: str = option("none", "Rows per video: none keeps one per frame or clip; mean averages them.")
     batch_size: str = option("auto", "Pictures or clips per batch; auto: as many as fit into memory.")
     workers: int | None = option(None, "Decoding threads.", min=1, show_default="by the processors")
     compiled: bool = option(False, "Compile the encoder with torch.compile (takes about a minute).", "--compile")
@@ -52,3 +52,31 @@ class ExtractOptions:
     def inputs_per_batch(self) -> int | None:
         """Inputs per batch; None: as many as fit. Batches never cross a piece."""
         return None if self.batch_size == "auto" else int(self.batch_size)
+
+
+@dataclass(frozen=True)
+class ReadyFeatures:
+    """Features for `ccr extract` that exist already; its options in the order of its help."""
+
+    from_: list[Path] | None = option(
+        None,
+        "Import ready-made features instead of encoding: .npy, .npz, HDF5, .mat, a BigFile or a folder of .npy files. "
+        "Repeatable.",
+        "--from",
+        metavar="FILE_OR_FOLDER",
+        show_default=False,
+    )
+    ids: list[Path] | None = option(
+        None,
+        "With --from: file with the ids of a .npy or .mat, one per line. Repeatable, in the order of --from.",
+        metavar="FILE",
+        show_default=False,
+    )
+    encoder_name: str | None = option(
+        None,
+        "With --from: name of the encoder. Features with the same name are comparable (zero-shot).",
+        show_default=False,
+    )
+    concat: bool = option(
+        False, "Join the named features artifacts side by side, in their order, instead of encoding.", "--concat"
+    )

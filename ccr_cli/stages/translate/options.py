@@ -30,7 +30,9 @@ class TranslateOptions:
     )
     back: bool = option(False, "Also translate the result back into the source language.", "--back")
     queries: bool = option(False, "Also translate human val and test captions into the source language.", "--queries")
-    rounds: int = option(1, "2: into the language, back, and into it again, for noisier translations.", min=1, max=9)
+    rounds: int = option(
+        1, "Number of times to translate into the language, going back in between (2 or more: noisier).", min=1, max=9
+    )
     split: str | None = option(None, "Translate only this split.", show_default="all")
     only: Path | None = option(
         None,
@@ -50,3 +52,18 @@ class TranslateOptions:
     def languages(self) -> list[str]:
         """The languages of the command line, each once."""
         return list(dict.fromkeys(self.lang.split(_SEPARATOR))) if self.lang else []
+
+
+@dataclass(frozen=True)
+class MismatchOptions:
+    """The synthetic mismatches that `ccr translate` also makes, in the order of its help."""
+
+    noise: list[float] | None = option(
+        None,
+        "Also make a synthetic mismatch with this fraction of wrong pairs; repeat for several.",
+        show_default=False,
+    )
+    noise_style: str = "caption"
+    noise_target: str = "translation"
+    noise_seed: int | None = None
+    seed: int = 0
