@@ -51,8 +51,8 @@ from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import infonce as method_module
 from ccr_cli.methods.base import Method
 from ccr_cli.nets import text_transformer
-from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.nets.text import TransformerTextEncoder
+from ccr_cli.stages.train.step import parameter_groups
 
 VARIANTS = ("ours", "plain", "encoder", "groups")
 BUNDLED = Path(__file__).resolve().parents[1] / "data_manifests" / "noto-emoji" / "captions.tsv"

@@ -15,8 +15,8 @@ from torch import Tensor
 from ccr_cli import registry
 from ccr_cli.data.frames import Frames
 from ccr_cli.methods import base
-from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.stages.train.processes import ProcessRank, together
+from ccr_cli.stages.train.step import parameter_groups
 
 METHODS = registry.names("methods")
 SIZE = 7

@@ -12,9 +12,9 @@ from ccr_cli import registry
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.methods import base
-from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.nets.text import NgramTextEncoder
 from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.train.step import parameter_groups
 
 SIZE, DIM, VISUAL_DIM, BUCKETS = 8, 16, 12, 512
 COLOURS = ["red", "green", "blue", "yellow", "black", "white", "orange", "grey"]

@@ -30,12 +30,13 @@ from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import progress, say, warn
-from ccr_cli.errors import ArtifactError, CcrError, ResourceError, Terminated, UnavailableError, as_user_error, redact
+from ccr_cli.errors import ArtifactError, CcrError, ResourceError, UnavailableError, as_user_error, redact
 from ccr_cli.stages.extract import stage as extract
 from ccr_cli.stages.extract.options import ExtractOptions
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart
+from ccr_cli.stages.shared.stop_signals import end_on, stop_signals
 from ccr_cli.stages.translate import job as translate_job
 from ccr_cli.stages.translate import workers
 from ccr_cli.stages.translate.options import TranslateOptions
@@ -184,7 +185,7 @@ def _share(
         waiting = {
             task.options(name=f"ccr {part}").remote(work, place, part, needs["num_cpus"]): part for part in parts
         }
-        with _signals() as received:
+        with stop_signals() as received:  # their exceptions must not surface inside Ray
             try:
                 _collect(ray, waiting, received, label, unit)
             except BaseException:
@@ -200,8 +201,7 @@ def _collect(ray: Any, waiting: dict[Any, WorkPart], received: list[int], label:
     with progress(len(waiting), label, "parts") as advance:
         while waiting:
             ready, _ = ray.wait(list(waiting), timeout=_POLL_SECONDS)
-            if received:
-                raise KeyboardInterrupt if received[0] == signal.SIGINT else Terminated
+            end_on(next(iter(received), None))
             for reference in ready:
                 counts = _outcome(ray, reference, waiting.pop(reference))
                 done, failed = done + counts[unit], failed + counts["failed"]
@@ -226,25 +226,6 @@ def _outcome(ray: Any, reference: Any, part: WorkPart) -> _Counts:
     if isinstance(result, CcrError):
         raise result
     return result
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Records Ctrl-C and SIGTERM, whose exceptions must not surface inside Ray; a second signal acts as usual."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    received: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        received.append(number)
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def do_part(work: _Work, place: Place, part: WorkPart, threads: int) -> _Counts | CcrError:

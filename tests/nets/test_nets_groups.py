@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -13,20 +12,12 @@ from towers import MODELS
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import TokenTable
+from ccr_cli.methods.config import Config as Rates
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
-from ccr_cli.nets.learning_rates import parameter_groups
 from ccr_cli.nets.lora import Lora, targets_of
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
-
-
-@dataclass(frozen=True)
-class Rates:
-    lr: float = 1e-3
-    encoder_lr: float = 2e-5
-    layer_decay: float = 1.0
-    table_lr: float = 5e-3
-    weight_decay: float = 0.0
+from ccr_cli.stages.train.step import parameter_groups
 
 
 def ngrams() -> DualEncoder:

@@ -6,13 +6,10 @@ Shape suffixes: N triplets, T texts, V visual items, D dimension.
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -28,22 +25,23 @@ from ccr_cli.console import progress, say, warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import TokenTable
-from ccr_cli.errors import ArtifactError, CcrError, Terminated
+from ccr_cli.errors import ArtifactError, CcrError
 from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.methods.base import Method
 from ccr_cli.report.words.numbers import metric
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
 from ccr_cli.stages.shared.scoring import EmbeddedGallery, Figures, over_folds, score_gallery
-from ccr_cli.stages.shared.triplets import Gallery
+from ccr_cli.stages.shared.stop_signals import end_on, stop_signals
+from ccr_cli.stages.shared.text_encoders import make_text_encoder
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.processes import ALONE, ProcessRank
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.state import Progress, memory_mb, save_tensors
-from ccr_cli.stages.train.step import Engine, compile_encoders
-from ccr_cli.stages.train.training_data import TrainingData, read_training_data
+from ccr_cli.stages.train.step import Engine
+from ccr_cli.stages.train.training_data import TrainingData
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+STOPPING = "stopping after this step; the same signal again stops at once"
 LEAST = 1e-6
 """Least probability from a judge without the truth: 0 would also remove the pair from the negatives."""
 SAVE_SECONDS = 10.0
@@ -66,31 +64,22 @@ class Trainer:
     ) -> None:
         self.build, self.options, self.ranks = build, options, ranks
         self.device, self.seed = choose_device(options.device), options.seed
-        self.data: TrainingData = read_training_data(sources, config, options)
+        self.data = TrainingData(sources, config, options)
         self.config, self.triplets = self.data.config, self.data.triplets
+        least = 0.0 if self.data.judge.knows_truth else LEAST
+        self.state = Progress(p=self._to_device(self.data.first_belief, least))
         torch.manual_seed(derive(self.seed, "init"))
         module = registry.load("methods", options.method)
-        text_encoder = self.data.text_encoder()
+        text_encoder = make_text_encoder(self.config, self.data.data)
         self.method: Method = module.Method(self.config, self.data.visual_dim, text_encoder)
-        if self.data.tower is not None:
-            self.method.attach(self.data.tower)
-        self.method.to(self.device)
-        if options.compiled:
-            compile_encoders(self.method)
-        self.engine = Engine(self.method, self.data, self.device, DTYPES[options.dtype], ranks)
+        self.engine = Engine(self.method, self.data, self.device, options, ranks)
         steps = self.engine.steps * self.config.epochs
         if self.config.lr_warmup >= steps:
             warn(f"lr_warmup={self.config.lr_warmup}, and training has {steps} steps: its learning rate stays low")
-        least = 0.0 if self.data.judge.knows_truth else LEAST
-        self.state = Progress(p=self._to_device(self.data.first_belief(), least))
         self._saved, self._cost = time.monotonic(), 0.0
 
     def train(self) -> None:
-        """Trains to the last epoch and finishes the artifact.
-
-        Raises:
-            CcrError: If training collapses before an epoch is complete.
-        """
+        """Trains to the last epoch and finishes the artifact; CcrError if it collapses before an epoch is complete."""
         if self.ranks.first:
             self._write_static()
         self._resume()
@@ -98,13 +87,13 @@ class Trainer:
         done = self.state.epoch * steps + self.state.step
         collapse = ""
         with (
-            stoppable(self.ranks.first) as stop,
+            stop_signals(STOPPING if self.ranks.first else "") as received,
             progress(epochs * steps - done, f"train {self.options.method}", "steps") as advance,
-            self._curves(done) as curves,
+            self._curves(done) as writer,
         ):
             try:
                 while self.state.epoch < epochs:
-                    self._epoch(self.state.epoch + 1, advance, stop, curves)
+                    self._epoch(self.state.epoch + 1, advance, received, writer)
             except Collapsed as collapsed:
                 collapse = f"stopped in epoch {self.state.epoch + 1}: {collapsed}"
         if collapse and not self.state.best_epoch:
@@ -116,6 +105,7 @@ class Trainer:
     def _write_static(self) -> None:
         """Writes what is known before the first step: the tokenizer and config.json."""
         folder, data, request = self.build.folder, self.data, self.build.request
+        galleries = list(data.validation.values())
         tokenizer = folder / "tokenizer"
         tokenizer.mkdir(exist_ok=True)
         data.tokenizer.save(tokenizer)
@@ -131,7 +121,7 @@ class Trainer:
         settings |= {
             "select": data.select if data.validation else "last",
             "criterion": data.criterion,
-            "validation": _size(data.validation) if data.validation else None,
+            "validation": [sum(len(g.texts) for g in galleries), len(galleries[0].item_ids)] if galleries else None,
             "dtype": request["dtype"],
             "data": self.build.parents[0].path.rsplit("/", 1)[-1],
             "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
@@ -147,7 +137,7 @@ class Trainer:
         }
         base.write_json(folder / "config.json", settings)
 
-    def _epoch(self, epoch: int, advance: Any, stop: Stop, curves: Curves) -> None:
+    def _epoch(self, epoch: int, advance: Any, received: list[int], writer: Any) -> None:
         state, steps = self.state, self.engine.steps
         self.method.start_epoch(epoch)
         self.method.train()
@@ -162,11 +152,11 @@ class Trainer:
             batches = self.engine.rows_of(order, step)
             state.add(self.engine.step(batches, state.p, judged=epoch > self.config.warmup_epochs))
             state.seconds = time.perf_counter() - started
-            signal_number, due = self.ranks.agree(stop.signal_number, self._due())
+            signal_number, due = self.ranks.agree(next(iter(received), None), self._due())
             if state.step % CHECK_STEPS == 0 or signal_number or due:
                 self._check_loss()
             if state.step % CHECK_STEPS == 0:
-                curves.log({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
+                log_curves(writer, {"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
             if signal_number or due:
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
@@ -187,9 +177,9 @@ class Trainer:
         state.history.append(entry)
         seconds, rate = time.perf_counter() - started, len(order) / trained
         state.timing.append({"seconds": seconds, "triplets_per_second": rate, "memory_mb": memory_mb(self.device)})
-        curves.log({**entry, "machine": state.timing[-1]}, epoch * steps)
+        log_curves(writer, {**entry, "machine": state.timing[-1]}, epoch * steps)
         state.epoch, state.step, state.sums, state.seconds = epoch, 0, {}, 0.0
-        signal_number, due = self.ranks.agree(stop.signal_number, self._due())
+        signal_number, due = self.ranks.agree(next(iter(received), None), self._due())
         if signal_number or due or epoch == self.config.epochs:
             self._save()
         end_on(signal_number)
@@ -251,8 +241,7 @@ class Trainer:
     def _judge(self, epoch: int) -> dict[str, Any] | None:
         """Judges the whole training set and records the evidence; after the warm-up training believes the judge.
 
-        Returns:
-            The judge's figures; None without a judge, and for one that knows the truth.
+        Returns its figures; None without a judge, and for one that knows the truth.
         """
         config, data, judge = self.config, self.data, self.data.judge
         if judge.speaks == "never":
@@ -294,9 +283,8 @@ class Trainer:
     def _same_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
         """Gives all processes the belief of the first one; returns its figures."""
         if self.ranks.size > 1:
-            p = self.state.p
-            sides, quality = self.ranks.of_first(([p.VS.cpu(), p.VT.cpu(), p.ST.cpu()], quality))
-            self.state.p = Belief(*(side.to(self.device) for side in sides))
+            p, quality = self.ranks.of_first((self.state.p.map(lambda side: side.cpu()), quality))
+            self.state.p = p.map(lambda side: side.to(self.device))
         return quality
 
     def _keep(self, epoch: int) -> None:
@@ -305,7 +293,7 @@ class Trainer:
             self.state.model = {k: v.detach().cpu().clone() for k, v in self.method.state_dict().items()}
 
     def _to_device(self, p: Belief[FloatArray], least: float) -> Belief[Tensor]:
-        return Belief(*(torch.from_numpy(x).float().clamp(min=least).to(self.device) for x in (p.VS, p.VT, p.ST)))
+        return p.map(lambda side_N: torch.from_numpy(side_N).float().clamp(min=least).to(self.device))
 
     def _due(self) -> bool:
         return time.monotonic() - self._saved >= SAVE_SECONDS * max(1.0, 2 * self._cost)
@@ -334,27 +322,22 @@ class Trainer:
             say(f"going on after {place} of {epochs}")
 
     @contextmanager
-    def _curves(self, done: int) -> Iterator[Curves]:
+    def _curves(self, done: int) -> Iterator[Any]:
         """Opens TensorBoard's log if it is selected; it lies beside the runs, since it is no part of an artifact.
 
-        Args:
-            done: Completed steps; entries of later steps by an earlier attempt are removed.
+        Entries after the `done` steps, by an earlier attempt, are removed.
         """
         if self.options.report_to is None or not self.ranks.first:
-            yield Curves(None)
+            yield None
             return
         from torch.utils.tensorboard import SummaryWriter
 
         folder = self.build.final.parent.parent / "tensorboard" / self.build.final.name
         with SummaryWriter(str(folder), purge_step=done + 1) as writer:
-            yield Curves(writer)
+            yield writer
 
     def _finish(self, collapse: str) -> None:
-        """Writes the best epoch's weights and the record.
-
-        Args:
-            collapse: Why training ended early; empty if it did not.
-        """
+        """Writes the best epoch's weights, the record, and why training ended early, if it did."""
         state, timing = self.state, self.state.timing
         self.build.environment |= {
             "device": str(self.device),
@@ -381,12 +364,6 @@ class Trainer:
         )
 
 
-def _size(validation: Mapping[str, Gallery]) -> list[int]:
-    """Numbers of queries, of all languages, and of items that select the epoch."""
-    galleries = list(validation.values())
-    return [sum(len(gallery.texts) for gallery in galleries), len(galleries[0].item_ids)]
-
-
 def _figures(scored: Mapping[str, Figures]) -> dict[str, Any]:
     """Figures on validation; with several languages their means, and those of each language."""
     by_lang = {
@@ -405,11 +382,6 @@ class Collapsed(Exception):
 def refuse_collapse(method: Method, visual_VD: Tensor, text_TD: Tensor) -> None:
     """Checks a sample of embedded items and texts.
 
-    Args:
-        method: The model.
-        visual_VD: Embedded items.
-        text_TD: Embedded texts.
-
     Raises:
         Collapsed: If vectors are not finite, all similarities are equal, or all texts are equally uncertain.
     """
@@ -427,82 +399,10 @@ def refuse_collapse(method: Method, visual_VD: Tensor, text_TD: Tensor) -> None:
         raise Collapsed(f"the evidence is saturated: the uncertainty of every text is {low:.4f}")
 
 
-class Curves:
-    """Logs training curves.
-
-    Args:
-        writer: TensorBoard's writer; None: log nothing.
-    """
-
-    def __init__(self, writer: Any) -> None:
-        self.writer = writer
-
-    def log(self, figures: Mapping[str, Any], step: int, prefix: str = "") -> None:
-        """Logs the numbers among nested figures.
-
-        Args:
-            figures: Figures by name.
-            step: Step, counted from the beginning of training.
-            prefix: Goes before each name.
-        """
-        if self.writer is None:
-            return
-        for name, value in figures.items():
-            if isinstance(value, Mapping):
-                self.log(value, step, f"{prefix}{name}/")
-            elif isinstance(value, int | float) and not isinstance(value, bool):
-                self.writer.add_scalar(f"{prefix}{name}", float(value), step)
-
-
-class Stop:
-    """The stop signal received, if any."""
-
-    def __init__(self) -> None:
-        self.signal_number: int | None = None
-
-
-def end_on(signal_number: int | None) -> None:
-    """Ends the process as a signal would have, if there was one.
-
-    Args:
-        signal_number: `Stop.signal_number` from before the state was saved; it may have changed since.
-
-    Raises:
-        KeyboardInterrupt: On SIGINT.
-        Terminated: On SIGTERM.
-    """
-    if signal_number == signal.SIGINT:
-        raise KeyboardInterrupt
-    if signal_number == signal.SIGTERM:
-        raise Terminated
-
-
-@contextmanager
-def stoppable(aloud: bool) -> Iterator[Stop]:
-    """Defers the first SIGINT or SIGTERM to the end of a step; a second one acts at once.
-
-    Args:
-        aloud: Print a message at the first signal.
-    """
-    stop = Stop()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
-        yield stop
-        return
-    before: dict[int, Any] = {}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def defer(number: int, frame: FrameType | None) -> None:
-        stop.signal_number = number
-        restore()
-        if aloud:
-            say("stopping after this step; the same signal again stops at once", level=-1)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.signal(number, defer)
-    try:
-        yield stop
-    finally:
-        restore()
+def log_curves(writer: Any, figures: Mapping[str, Any], step: int, prefix: str = "") -> None:
+    """Logs the numbers among nested figures for TensorBoard, if there is a writer; steps count from the beginning."""
+    for name, value in figures.items() if writer else ():
+        if isinstance(value, Mapping):
+            log_curves(writer, value, step, f"{prefix}{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            writer.add_scalar(f"{prefix}{name}", float(value), step)

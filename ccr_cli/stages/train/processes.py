@@ -23,7 +23,6 @@ from torch.nn.parallel import DistributedDataParallel
 from ccr_cli import console
 from ccr_cli.errors import CcrError, Terminated
 from ccr_cli.methods.base import Batch, Method
-from ccr_cli.nets.gather import across
 from ccr_cli.stages.shared.sharding import joined, rank_and_size
 
 T = TypeVar("T")
@@ -58,21 +57,11 @@ class ProcessRank:
         return x if self.size == 1 else across(x)[:total]
 
     def embed(self, embed: Callable[[Tensor], Tensor], total: int) -> Tensor:
-        """Divides the embedding of a table's rows among the processes, and gathers it.
-
-        Args:
-            embed: Embeds rows of the table by number.
-            total: Number of rows.
-        """
+        """Divides the embedding of a table's rows, by number, among the processes, and gathers it."""
         return self.gather(embed(self.part_of(torch.arange(total))), total)
 
     def agree(self, signal_number: int | None, due: bool) -> tuple[int | None, bool]:
-        """Makes all processes stop or save after the same step.
-
-        Args:
-            signal_number: The signal that this process received, if any.
-            due: Whether it is time to save; the first process's clock counts.
-        """
+        """Makes all processes stop, by any one's signal, or save, by the first one's clock, after the same step."""
         if self.size == 1:
             return signal_number, due
         highest = torch.tensor([signal_number or 0, int(due and self.first)])
@@ -163,6 +152,37 @@ class ProcessRank:
 
 
 ALONE = ProcessRank()
+
+
+class Across(torch.autograd.Function):
+    """Puts equally many rows of every process one after the other, in the order of ranks.
+
+    Every process computes its loss of all rows. The gradient that a row gets is the sum over the processes' losses, so
+    that the mean of the processes' gradients of a weight is the gradient of the mean of their losses: exactly that
+    of one process with all rows, where they compute the same.
+    """
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        """Gathers the rows (b, ...) into (processes x b, ...)."""
+        parts = [
+            torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(distributed.get_world_size())
+        ]
+        distributed.all_gather(parts, x.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(context: Any, *grads: Tensor) -> Tensor:
+        """Sums the gradients of all processes, and takes this one's rows."""
+        total = grads[0].clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(total)
+        return total.chunk(distributed.get_world_size())[distributed.get_rank()]
+
+
+def across(x: Tensor) -> Tensor:
+    """Returns the rows of all processes, which must have equal numbers of rows."""
+    out: Tensor = Across.apply(x)  # type: ignore[no-untyped-call]
+    return out
 
 
 class _Losses(nn.Module):

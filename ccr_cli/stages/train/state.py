@@ -23,6 +23,8 @@ from ccr_cli.artifacts.build import IN_HAND
 from ccr_cli.methods.base import Belief
 
 _STATE = "state.json"
+PLAIN = ("epoch", "step", "sums", "seconds", "best_epoch")
+"""Fields of `Progress` that are saved as they are."""
 
 
 @dataclass
@@ -63,20 +65,14 @@ class Progress:
         return {term: float(value) / self.step for term, value in self.sums.items()}
 
     def save(self, folder: Path, engine: Mapping[str, Any]) -> None:
-        """Writes `history.jsonl` and the state for resuming; the older state stays until this one is complete.
+        """Writes `history.jsonl` and the state for resuming, with that of the engine, into the building folder.
 
-        Args:
-            folder: The run's building folder.
-            engine: State of the weights and optimisers, `Engine.state`.
+        The older state stays until this one is complete.
         """
         self.write_history(folder)
         state = {
             "engine": dict(engine),
-            "epoch": self.epoch,
-            "step": self.step,
-            "sums": self.sums,
-            "seconds": self.seconds,
-            "best_epoch": self.best_epoch,
+            **{name: getattr(self, name) for name in PLAIN},
             "best": self.best if math.isfinite(self.best) else None,
             "model": self.model,
             "p": [self.p.VS, self.p.VT, self.p.ST],
@@ -97,17 +93,12 @@ class Progress:
         if state is None:
             return None
         progress = cls(
-            p=Belief(*(side.to(device) for side in state["p"])),
-            epoch=state["epoch"],
-            step=state["step"],
-            sums={term: value.to(device) for term, value in state["sums"].items()},
-            seconds=state["seconds"],
-            best_epoch=state["best_epoch"],
+            **{name: state[name] for name in (*PLAIN, "model", "timing")},
+            p=Belief(*state["p"]).map(lambda side: side.to(device)),
             best=-math.inf if state["best"] is None else state["best"],
-            model=state["model"],
             history=[json.loads(entry) for entry in state["history"]],
-            timing=state["timing"],
         )
+        progress.sums = {term: value.to(device) for term, value in progress.sums.items()}
         return progress, state["engine"]
 
 
@@ -129,10 +120,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def save_state(folder: Path, when: str, state: dict[str, Any]) -> None:
     """Saves a nested state of dicts, lists, numbers, strings and tensors, then removes the older one.
 
-    Args:
-        folder: Folder of states.
-        when: Unique name of this state.
-        state: The state.
+    `when` names this state among those of the folder.
     """
     folder.mkdir(exist_ok=True)
     tensors: dict[str, Tensor] = {}

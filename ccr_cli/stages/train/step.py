@@ -6,20 +6,22 @@ Shape suffixes: B triplets in a batch, V visual items.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from ccr_cli.data.device import sent
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import UsageError
-from ccr_cli.methods.base import Batch, Belief, Method
-from ccr_cli.nets.learning_rates import parameter_groups
+from ccr_cli.methods.base import Batch, Belief, Config, Method
+from ccr_cli.nets.lora import layers_of
 from ccr_cli.nets.row_adam import RowAdam
 from ccr_cli.nets.text_transformer import TransformerTextEncoder
+from ccr_cli.nets.tower import VisualTower
+from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.processes import ALONE, ProcessRank
 from ccr_cli.stages.train.training_data import TrainingData
 
@@ -28,23 +30,28 @@ ROOM = 0.5
 
 
 class Engine:
-    """Moves a method's weights, step by step."""
+    """Moves a method's weights, step by step: the model and its data on a device, with the optimisers."""
 
     def __init__(
-        self, method: Method, data: TrainingData, device: torch.device, dtype: torch.dtype, ranks: ProcessRank = ALONE
+        self,
+        method: Method,
+        data: TrainingData,
+        device: torch.device,
+        options: TrainingOptions,
+        ranks: ProcessRank = ALONE,
     ) -> None:
-        """Makes the optimisers and places the data on the device.
-
-        Args:
-            method: The model, on its device.
-            data: The data of training.
-            device: The device.
-            dtype: float32, or that of autocast.
-            ranks: The processes that share each batch.
-        """
-        self.method, self.data, self.device, self.dtype, self.ranks = method, data, device, dtype, ranks
-        self.config = data.config
-        self.triplets = data.per_epoch
+        self.method, self.data, self.device, self.ranks = method, data, device, ranks
+        self.dtype: torch.dtype = getattr(torch, options.dtype)
+        """That of autocast, or float32."""
+        self.config, self.triplets = data.config, data.per_epoch
+        if data.tower is not None:
+            method.attach(data.tower)
+        method.to(device)
+        if options.compiled:
+            compile_encoders(method)
+        self.losses = ranks.wrap(method)
+        self.visual, self.item_N = _placed(data.triplets.visual, device), data.triplets.item_N.to(device)
+        self.label_V = None if data.label_V is None else data.label_V.to(device)
         dense, sparse = parameter_groups(method, self.config)
         self.optimizers: list[torch.optim.Optimizer] = []
         if dense:
@@ -53,12 +60,8 @@ class Engine:
             self.optimizers.append(RowAdam(sparse))
         for group in self._groups():
             group["initial_lr"] = group["lr"]
-        self.losses = ranks.wrap(method)
         self.sparse: list[Tensor] = [weight for group in sparse for weight in group["params"]]
-        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype is torch.float16)
-        self.visual = _placed(data.triplets.visual, device)
-        self.item_N = data.triplets.item_N.to(device)
-        self.label_V = None if data.label_V is None else data.label_V.to(device)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.dtype is torch.float16)
 
     @property
     def steps(self) -> int:
@@ -67,25 +70,13 @@ class Engine:
         return math.ceil((full + int(rest >= 2)) / int(self.config.accumulate))
 
     def rows_of(self, order: Tensor, step: int) -> list[Tensor]:
-        """The batches of a step: one, or as many as are accumulated.
-
-        Args:
-            order: Rows of the epoch's triplets, in order.
-            step: Number of the step in the epoch, from 0.
-        """
+        """The batches of a step, counted from 0, among the rows of an epoch: one, or as many as are accumulated."""
         size, n = int(self.config.batch_size), int(self.config.accumulate)
         parts = torch.split(order[step * n * size : (step + 1) * n * size], size)
         return [rows for rows in parts if len(rows) >= 2]
 
     def set_lr(self, done: int) -> float:
-        """Sets the learning rates of a step.
-
-        Args:
-            done: Completed steps.
-
-        Returns:
-            The rate of weights trained from scratch.
-        """
+        """Sets the learning rates after `done` steps; returns that of weights trained from scratch."""
         total, c = self.steps * self.config.epochs, self.config
         share = 0.5 * (1 + math.cos(math.pi * done / total))
         if c.lr_drop:
@@ -167,7 +158,7 @@ class Engine:
             source=source,
             target=source if data.target is data.source else data.target.select(rows_b).to(self.device),
             item_B=item_B,
-            p=Belief(*(side[on_device] for side in (p.VS, p.VT, p.ST))),
+            p=p.map(lambda side_N: side_N[on_device]),
             judged=judged,
             back=data.back.select(rows_b).to(self.device) if data.back else None,
             label_B=self.label_V[item_B] if self.label_V is not None else None,
@@ -197,11 +188,7 @@ class Engine:
 
 
 def compile_encoders(method: Method) -> None:
-    """Compiles the transformers encoders of texts with torch.compile.
-
-    Raises:
-        UsageError: If the method has none.
-    """
+    """Compiles the transformers encoders of texts with torch.compile; UsageError if the method has none."""
     encoders = [part for part in method.modules() if isinstance(part, TransformerTextEncoder)]
     if not encoders:
         raise UsageError("--compile is for transformers encoders, and this run has none", hint="leave --compile out")
@@ -219,3 +206,45 @@ def _placed(visual: Frames, device: torch.device) -> Frames:
     """Puts features on the device if they fit; larger ones stay on the host and are sent by batch."""
     fits = device.type == "cuda" and visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]
     return visual.to(device) if fits else visual
+
+
+Group = dict[str, Any]
+
+
+def parameter_groups(module: nn.Module, config: Config) -> tuple[list[Group], list[Group]]:
+    """Splits trainable parameters by the kind of gradient they get, by learning rate and by weight decay.
+
+    Weights decay that are matrices: no bias, no norm, no table of embeddings.
+
+    Returns:
+        Groups of those with dense gradients, for AdamW, and of those with sparse ones, for RowAdam; either may be
+        empty.
+    """
+    parts = [part for part in module.modules() if isinstance(part, nn.EmbeddingBag | nn.Embedding)]
+    tables = {id(w) for part in parts for w in part.parameters(recurse=False)}
+    sparse = {id(w) for part in parts if part.sparse for w in part.parameters(recurse=False)}
+    rate = dict(_pretrained(module, config))
+    dense: dict[tuple[float, float], list[nn.Parameter]] = {}
+    moved = []
+    for weight in module.parameters():
+        if not weight.requires_grad:
+            continue
+        if id(weight) in sparse:
+            moved.append(weight)
+            continue
+        decay = config.weight_decay if weight.ndim > 1 and id(weight) not in tables else 0.0
+        dense.setdefault((rate.get(id(weight), config.lr), decay), []).append(weight)
+    groups: list[Group] = [{"params": group, "lr": lr, "weight_decay": decay} for (lr, decay), group in dense.items()]
+    return groups, [{"params": moved, "lr": config.table_lr}] if moved else []
+
+
+def _pretrained(module: nn.Module, config: Config) -> Iterator[tuple[int, float]]:
+    """The rate of each weight of pretrained encoders; adapters are trained from scratch."""
+    for encoder in (part for part in module.modules() if isinstance(part, TransformerTextEncoder | VisualTower)):
+        layers = layers_of(encoder.model)
+        below = {id(w): len(layers) for w in encoder.before_layers()}
+        for depth, layer in enumerate(reversed(layers)):
+            below |= {id(w): depth for w in layer.parameters()}
+        for name, weight in encoder.named_parameters():
+            if "lora_" not in name:
+                yield id(weight), config.encoder_lr * config.layer_decay ** below.get(id(weight), 0)

@@ -25,7 +25,7 @@ from ccr_cli.stages.shared.triplets import Triplets
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
 from ccr_cli.stages.train.sources import find_sources
-from ccr_cli.stages.train.training_data import read_training_data
+from ccr_cli.stages.train.training_data import TrainingData
 
 CPU = ("--device", "cpu")
 TRAIN = ("--method", "infonce", "--epochs", "1", *toy.SMALL)
@@ -71,7 +71,7 @@ def material(
     sources.pairs = PairSelection(listing.read(path), weighted)
     from ccr_cli.methods.infonce import Config
 
-    return read_training_data(sources, configure(Config, {"judge": judge}, "infonce"), TrainingOptions())
+    return TrainingData(sources, configure(Config, {"judge": judge}, "infonce"), TrainingOptions())
 
 
 def test_pairs_that_are_called_noisy_are_left_out(finished: Chain, exported: Path) -> None:
@@ -80,7 +80,7 @@ def test_pairs_that_are_called_noisy_are_left_out(finished: Chain, exported: Pat
     found = material(finished, exported)
     whole = set(listing.read(exported).frame["slot_id"])
     assert set(found.triplets.slot_ids) == whole - gone and len(found.source) == len(found.target) == 36
-    assert (found.first_belief().VT == 1).all() and found.triplets.wrong is None
+    assert (found.first_belief.VT == 1).all() and found.triplets.wrong is None
     done = toy.ok("train", *TRAIN, "--pairs", exported, workspace=finished.root)
     assert done.made.counts["triplets"] == 36 and "36 of 48 pairs" in done.err
     config = run.config(done.made)
@@ -90,11 +90,11 @@ def test_pairs_that_are_called_noisy_are_left_out(finished: Chain, exported: Pat
 def test_probabilities_weight_the_pairs_from_the_first_epoch(finished: Chain, tmp_path: Path, exported: Path) -> None:
     found, said = material(finished, exported, weighted=True), listing.read(exported).frame.set_index("slot_id")
     assert len(found.triplets) == 48
-    p = found.first_belief()
+    p = found.first_belief
     for side, column in ((p.VS, "p_vs"), (p.VT, "p_clean"), (p.ST, "p_st")):
         np.testing.assert_array_equal(side, said.loc[found.triplets.slot_ids, column])
     alone = hand_made(tmp_path / "mine.csv", [{"slot_id": s, "p_clean": 0.25} for s in said.index])
-    p = material(finished, alone, weighted=True).first_belief()
+    p = material(finished, alone, weighted=True).first_belief
     assert ((p.VS == 1) & (p.VT == 0.25) & (p.ST == 0.25)).all(), "the translation is doubted, and nothing else"
     with pytest.raises(UsageError, match="--pairs-weight"):
         material(finished, exported, weighted=True, judge="translation")
@@ -151,7 +151,7 @@ def test_pairs_that_are_not_what_was_judged_count_as_never_doubted(finished: Cha
     drawn = noise.read(finished.find("noise")).set_index("slot_id")
     assert switched == set(drawn.index[drawn["vt_wrong"]]) and len(switched) > 10
     assert set(material(finished, path).triplets.slot_ids) == set(drawn.index)
-    assert (material(finished, path, weighted=True).first_belief().VT == 1).all()
+    assert (material(finished, path, weighted=True).first_belief.VT == 1).all()
     with_noise = material(finished, path, mismatch=True)
     assert set(with_noise.triplets.slot_ids) == set(drawn.index) - switched
     assert not with_noise.triplets.wrong["vt_wrong"].any()

@@ -21,11 +21,12 @@ from ccr_cli.methods import infonce
 from ccr_cli.methods.base import Belief, Method
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.text_encoders import make_text_encoder
 from ccr_cli.stages.train.loop import Collapsed, refuse_collapse
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import find_sources
 from ccr_cli.stages.train.step import Engine
-from ccr_cli.stages.train.training_data import read_training_data
+from ccr_cli.stages.train.training_data import TrainingData
 
 PLAIN = infonce.Config(batch_size=16, buckets=512, dim=32, dropout=0.0, text_dropout=0.0, lr=0.01)
 OPTIONS = TrainingOptions(method="infonce")
@@ -34,10 +35,10 @@ OPTIONS = TrainingOptions(method="infonce")
 def engine(chain: Chain, **options: object) -> Engine:
     """An engine on the toy data set; its model starts from the same weights each time."""
     config = dataclasses.replace(PLAIN, **options)  # type: ignore[arg-type]
-    material = read_training_data(find_sources(Inputs(Workspace(chain.root), [], []), None, "infonce"), config, OPTIONS)
+    material = TrainingData(find_sources(Inputs(Workspace(chain.root), [], []), None, "infonce"), config, OPTIONS)
     torch.manual_seed(0)
-    method = infonce.Method(config, material.triplets.visual.dim, material.text_encoder())
-    return Engine(method, material, torch.device("cpu"), torch.float32)
+    method = infonce.Method(config, material.triplets.visual.dim, make_text_encoder(config, material.data))
+    return Engine(method, material, torch.device("cpu"), OPTIONS)
 
 
 def belief(made: Engine) -> Belief[torch.Tensor]:

@@ -21,11 +21,12 @@ from ccr_cli.methods.base import Belief
 from ccr_cli.metrics.detection import detection
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.text_encoders import make_text_encoder
 from ccr_cli.stages.shared.triplets import Triplets
 from ccr_cli.stages.train import step
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import find_sources, with_noise
-from ccr_cli.stages.train.training_data import TrainingData, read_training_data
+from ccr_cli.stages.train.training_data import TrainingData
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def material(root: Path, langs: str = "all", **settings: Any) -> TrainingData:
     sources = find_sources(inputs, "es+fr", "infonce")
     sources = with_noise(inputs, sources, options)
     config = infonce.Config(batch_size=16, buckets=512, dim=32, dropout=0.0, text_dropout=0.0, **settings)
-    return read_training_data(sources, config, options)
+    return TrainingData(sources, config, options)
 
 
 def test_an_epoch_of_a_draw_has_each_caption_once(root: Path) -> None:
@@ -82,8 +83,8 @@ def test_one_mismatch_moves_the_same_captions_in_each_language(root: Path) -> No
 def test_another_language_of_an_item_is_no_negative(root: Path) -> None:
     m = material(root)
     torch.manual_seed(0)
-    method = infonce.Method(m.config, m.triplets.visual.dim, m.text_encoder())
-    made = step.Engine(method, m, torch.device("cpu"), torch.float32)
+    method = infonce.Method(m.config, m.triplets.visual.dim, make_text_encoder(m.config, m.data))
+    made = step.Engine(method, m, torch.device("cpu"), TrainingOptions())
     p = judging.trust(m.triplets)
     belief = Belief(*(torch.from_numpy(side).float() for side in (p.VS, p.VT, p.ST)))
     first = m.triplets.item_N == m.triplets.item_N[0]
