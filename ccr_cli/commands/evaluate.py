@@ -19,8 +19,7 @@ def evaluate(
     *,
     options: EvaluationOptions,
     ensemble: Annotated[
-        bool,
-        typer.Option("--ensemble", help="Evaluate the given runs as one ensemble (mean of their similarities)."),
+        bool, typer.Option("--ensemble", help="Evaluate the given runs as one ensemble (mean of their similarities).")
     ] = False,
     device: c.Device = "auto",
     name: c.Name = None,

@@ -5,7 +5,7 @@ Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,73 @@ from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Opinion, load_judge
 from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.metrics.detection import belief_calibration, detection
-from ccr_cli.stages.diagnose import verdicts
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs, refuse_unread
-from ccr_cli.stages.shared.labels import method_label
-from ccr_cli.stages.shared.load_run import load_method, translations_of
+from ccr_cli.stages.shared.load_run import load_method, method_label, translations_of
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_triplets, without
+
+DEFAULT_JUDGE = "two-group"
+"""The judge where the run's own does not judge after each epoch."""
+_READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
+
+
+def usual_judge(options: Mapping[str, Any]) -> tuple[str, str]:
+    """The default judge of a run's pairs and the side that it reads; UsageError if the judge is not known here."""
+    own = str(options["judge"])
+    return own if load_judge(own).speaks == "epoch" else DEFAULT_JUDGE, str(options["judge_side"])
+
+
+def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
+    """The place of each pair, 1 for the most suspicious, from p_clean, sim_st and support.
+
+    Ascending by P(clean) and, where that is equal, by the similarity of caption and translation; but noisy pairs with
+    rare words, of which a model knows little, come after all other noisy pairs.
+    """
+    believed = frame["p_clean"] >= diagnosis.THRESHOLD
+    rare = ~believed & (frame["support"] < diagnosis.RARE)
+    order = np.lexsort([frame["sim_st"], frame["p_clean"], rare, believed])
+    place = np.empty(len(order), dtype=np.int32)
+    place[order] = np.arange(1, len(order) + 1)
+    return place
+
+
+def verdicts(frame: pd.DataFrame, share: float | None) -> npt.NDArray[np.object_]:
+    """Calls pairs noisy: P(clean) below the threshold, or this share of them, the first by place."""
+    noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
+    return np.where(noisy, "noisy", "clean").astype(object)
+
+
+def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
+    """Describes how pairs were split, and the precision and recall that a mixture expects of that.
+
+    Returns:
+        `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`, with the `share`; the threshold on `p_clean`
+            (for a share: the largest value called noisy); the threshold on the similarity, `sim_st` or `sim_vt`, if the
+            judge reads one of them alone and one threshold divides all; and for a mixture `wrong`, the fraction that it
+            considers wrong, with the `expected` precision and recall of the calls. Null if nothing is called noisy or
+            nothing is wrong.
+    """
+    declared = load_judge(judge)
+    noisy, p_noisy = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
+    called = frame.loc[noisy]
+    by = "mixture" if declared.mixture else "truth" if declared.knows_truth else "votes"
+    facts: dict[str, Any] = {"by": by} if share is None else {"by": "share", "share": share}
+    facts["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
+    if declared.mixture and declared.takes_side and side in _READ and share is None:
+        name = _READ[side]
+        below, above = called[name].max(), frame.loc[~noisy, name].min()
+        facts[name] = float(below + above) / 2 if below <= above else None  # of languages each has its own
+    if declared.mixture:
+        facts["wrong"] = float(p_noisy.mean())
+        facts["expected"] = {
+            "precision": float(p_noisy[noisy].mean()) if len(called) else None,
+            "recall": float(p_noisy[noisy].sum() / p_noisy.sum()) if p_noisy.sum() else None,
+        }
+    return facts
+
 
 CANDIDATES = 128
 BLOCK = 1024
@@ -60,7 +118,7 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     if config.unjudged():
         hint = f"train it without that option: ccr train --method {method}"
         raise UsageError(f"{trained.name} cannot be diagnosed: {config.unjudged()}", hint=hint)
-    own, own_side = verdicts.usual(settings["options"])
+    own, own_side = usual_judge(settings["options"])
     judge, judge_side, share = options.judge or own, options.judge_side or own_side, options.share
     if judge_side not in ("cross_lingual", "cross_modal", "both"):
         raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
@@ -74,7 +132,7 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     return build_artifact(
         inputs.workspace,
         "diagnosis",
-        options.name or stem(trained.name, request, {"judge": verdicts.DEFAULT_JUDGE, "judge_side": "cross_lingual"}),
+        options.name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"}),
         request,
         [trained],
         write=lambda site: _diagnose(site, inputs, trained, settings, choose_device(options.device)),
@@ -114,8 +172,8 @@ def _diagnose(
         frame = frame.assign(**_texts(part.slot_ids, translations[lang], pairs), lang=lang)
         frames.append(frame.join(_trajectories(trained, part.slot_ids, lang)))
     frame = pd.concat(frames, ignore_index=True)
-    frame["place"] = verdicts.places(frame)
-    frame["verdict"] = verdicts.verdicts(frame, build.request.get("share"))
+    frame["place"] = places(frame)
+    frame["verdict"] = verdicts(frame, build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
     base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, build.request))
     called = int((frame["verdict"] == "noisy").sum())
@@ -265,7 +323,7 @@ def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
     noisy, share = frame["verdict"] == "noisy", request.get("share")
     by_verdict = frame.groupby("verdict")["uncertainty"].mean()
     return {
-        "split": verdicts.split(frame, request["judge"], request["judge_side"], share),
+        "split": split_facts(frame, request["judge"], request["judge_side"], share),
         "pairs": len(frame),
         "called_noisy": int(noisy.sum()),
         "called_noisy_rare": int((noisy & (frame["support"] < diagnosis.RARE)).sum()),

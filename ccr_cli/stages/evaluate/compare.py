@@ -21,7 +21,7 @@ from ccr_cli.report.tables.differences import galleries
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words.numbers import decimal, ends, metric
 from ccr_cli.stages.shared.inputs import Inputs, made_from
-from ccr_cli.stages.shared.labels import default_options, method_label
+from ccr_cli.stages.shared.load_run import default_options, method_label
 
 MUST_AGREE = ("data", "split", "lang", "caption_set", "q", "gallery", "dir", "protocol", "pos", "ties")
 """Keys of the signature in which two results agree if they have the same queries, galleries and rules."""

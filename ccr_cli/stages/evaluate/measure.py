@@ -6,7 +6,7 @@ Shape suffixes: V visual items, T texts, D embedding, Q queries.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -21,20 +21,33 @@ from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, HALVES, NONE, ScoreProtocol, Signature, fusion_value
 from ccr_cli.artifacts.signature import galleries as gallery_sizes
 from ccr_cli.console import say, warn
+from ccr_cli.data.frames import Frames
 from ccr_cli.data.protocols import first_captions, read_protocols
+from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.corruption import corrupt_texts
-from ccr_cli.metrics.ranks import TENTHS, precision_recall
-from ccr_cli.stages.evaluate import ood
+from ccr_cli.metrics.ranks import TENTHS, Positives, precision_recall, rank_both
+from ccr_cli.metrics.sims import dot_sim
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.targets import CHRF, FLAGGED, Target, captions_of, signature_name
-from ccr_cli.stages.evaluate.uncertainty import Scorer, Softmax, deletions, query_uncertainty, uncertainty_figures
+from ccr_cli.stages.evaluate.uncertainty import (
+    KnownAndUnknown,
+    Scorer,
+    Softmax,
+    deletions,
+    foreign_queries,
+    halves,
+    query_uncertainty,
+    separations,
+    uncertainty_figures,
+)
 from ccr_cli.stages.shared.ensemble import Model
 from ccr_cli.stages.shared.scoring import (
     ByDirection,
     EmbeddedGallery,
     Figures,
+    Scores,
     intervals,
     over_folds,
     rank_table,
@@ -148,7 +161,7 @@ class Evaluator:
         worse = EmbeddedGallery(gallery, visual_VD, self.model.texts(gallery.texts))
         self._measure(about, worse, corruption=corruption)
         kinds = ([fold.queries() for fold in self._folds(about.target, side)] for side in (intact, worse))
-        self.results[-1]["told_apart"], _ = ood.separations(self._scorer(about.lang, intact), *kinds)
+        self.results[-1]["told_apart"], _ = separations(self._scorer(about.lang, intact), *kinds)
 
     def _scorer(self, lang: str, embedded: EmbeddedGallery) -> Scorer:
         """States the uncertainty of queries: the method if it can, else a softmax."""
@@ -286,12 +299,12 @@ class Evaluator:
 
     def _out_of_distribution(self, about: QueryLanguage, embedded: EmbeddedGallery, signature: Signature) -> None:
         """Measures the uncertainty of queries without a match: of the gallery's other half, or of another data set."""
-        kinds: ood.KnownAndUnknown | None
+        kinds: KnownAndUnknown | None
         if self.foreign:
             what = signature_name(self.foreign.data)
-            kinds = ood.foreign_queries(self.foreign, about.lang, embedded, self.model.texts)
+            kinds = foreign_queries(self.foreign, about.lang, embedded, self.model.texts)
         else:
-            what, kinds = HALVES, ood.halves(embedded, about.target.data)
+            what, kinds = HALVES, halves(embedded, about.target.data)
         if kinds is not None:
             sizes = gallery_sizes([len(queries["v2t"].ids) for queries in kinds[0]])
             signature = replace(signature, protocol=self._protocol(about.target, f"ood-{what}"), gallery=sizes)
@@ -302,7 +315,7 @@ class Evaluator:
         self, about: dict[str, Any], scorer: Scorer, known: list[ByDirection], unknown: list[ByDirection]
     ) -> None:
         """Adds to the last result how well its queries are separated from others that its gallery does not answer."""
-        figures, rows = ood.separations(scorer, known, unknown)
+        figures, rows = separations(scorer, known, unknown)
         self.results[-1]["ood"] = about | figures
         if rows is not None:
             self.outside.append(rows.assign(result=np.int32(len(self.results) - 1)))
@@ -348,3 +361,89 @@ def breakdowns(queries: pd.DataFrame, texts: Sequence[str], lang: str, translate
 def finite(figures: dict[str, float]) -> dict[str, float | None]:
     """Figures as JSON can hold them: None for nan."""
     return {key: value if math.isfinite(value) else None for key, value in figures.items()}
+
+
+POSITIVES = ("caption", "item")
+"""The right answers: the sentence's own translation, or that of any caption of its item."""
+
+
+def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int], None]) -> None:
+    """Measures every target language of one data set, by caption and by item."""
+    langs = [lang for lang in target.langs if lang != target.data.source_lang]
+    lacking = []
+    for lang in langs:
+        relation, pairs = pairs_of(target, lang)
+        if pairs.empty:
+            lacking.append(lang)
+        else:
+            _measure(
+                evaluator, QueryLanguage(target, lang, "+".join(sorted(set(pairs["caption_set"])))), relation, pairs
+            )
+        advance(1)
+    message = f"{target.data.name} has no {target.protocol.split} captions paired with sentences in the source language"
+    if len(lacking) == len(langs):
+        command = f"ccr translate --lang {langs[0] if langs else 'LANG'} --queries"
+        raise ArtifactError(message, hint=f"{command}, or [parallel] in the manifest of the data set")
+    if lacking:
+        warn(f"{message} for {', '.join(lacking)}")
+
+
+def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
+    """Sentences of a language with their translations in the source language.
+
+    Returns the relation: `parallel`, `query-mt` or `mt`; and a row per pair: `item_id`, `caption_set`, `query_id` and
+    `query` in the language, `source_id` and `source`.
+    """
+    data, human = target.data, target.split.captions
+    captions = captions_of(target.split, lang, target.protocol)
+    english = human[human["lang"] == data.source_lang]
+    parallel: Mapping[str, str] = data.manifest.get("parallel") or {}
+    both = captions.merge(english, on=["item_id", "k"], suffixes=("", "_source"))
+    parallel_sets = {*parallel.items(), *((own, other) for other, own in parallel.items())}
+    sets = zip(both["caption_set"], both["caption_set_source"], strict=True)
+    both = both[np.array([pair in parallel_sets for pair in sets], dtype=bool)]
+    if not both.empty:
+        return "parallel", _pairs(both, "caption_id", "text", "caption_id_source", "text_source")
+    if target.translations is None:
+        return "none", both
+    queries = target.translated_queries.reset_index()
+    both = captions.merge(queries, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
+    if not both.empty:
+        return "query-mt", _pairs(both, "caption_id", "text", "caption_id_mt", "text_mt")
+    made = target.translations
+    forward = made[(made["status"] == "ok") & (made["direction"] == "forward") & (made["lang"] == lang)]
+    forward = forward.drop_duplicates("source_caption_id")
+    both = english.merge(forward, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
+    return "mt", _pairs(both, "caption_id_mt", "text_mt", "caption_id", "text")
+
+
+def _pairs(both: pd.DataFrame, query_id: str, query: str, source_id: str, source: str) -> pd.DataFrame:
+    names = {query_id: "query_id", query: "query", source_id: "source_id", source: "source"}
+    return both[[*names, "item_id", "caption_set"]].rename(columns=names)
+
+
+def _measure(evaluator: Evaluator, about: QueryLanguage, relation: str, pairs: pd.DataFrame) -> None:
+    tie, n, items = evaluator.options.ties, len(pairs), list(pairs["item_id"])
+    text_TD, source_SD = (evaluator.model.texts(list(pairs[name])) for name in ("query", "source"))
+    no_visuals = Frames.single(source_SD.new_zeros(n, 1))
+    ids, texts = list(pairs["query_id"]), list(pairs["query"])
+    gallery = Gallery(list(pairs["source_id"]), no_visuals, ids, texts, np.arange(n), None, 0)
+    code_T = np.unique(items, return_inverse=True)[1]
+    for right in POSITIVES:
+        positives = Positives.from_ids(range(n), range(n)) if right == "caption" else Positives.from_ids(items, items)
+        scores = Scores.of(*rank_both(dot_sim(source_SD, text_TD), n, n, positives), tie)
+        queries = rank_table([(gallery, scores)], tie).assign(item_id=2 * items, item=np.tile(code_T, 2))
+        signature = evaluator.signature(
+            about,
+            q=str(n),
+            gallery=str(n),
+            dir="t2s+s2t",
+            protocol=f"text-{relation}",
+            pos=right,
+            sim=evaluator.model.ensemble.similarity(),
+            fusion=NONE,
+            unc=NONE,
+        )
+        named = {"task": "text", "fusion": NONE, "reading": ""}
+        unmeasured: dict[str, Any] = {"breakdown": {}, "calibration": None}
+        evaluator.add(about, signature, named, scores, queries.assign(uncertainty=np.nan), unmeasured)

@@ -14,11 +14,10 @@ from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FULL, LABELLED, ZERO_S
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
 from ccr_cli.errors import UsageError
-from ccr_cli.stages.evaluate.measure import Evaluator
-from ccr_cli.stages.evaluate.measure_text import measure_texts
-from ccr_cli.stages.evaluate.ood import read_foreign_data
+from ccr_cli.stages.evaluate.measure import Evaluator, measure_texts
 from ccr_cli.stages.evaluate.options import HALF, EvaluationOptions
 from ccr_cli.stages.evaluate.targets import Target, other_targets, own_target
+from ccr_cli.stages.evaluate.uncertainty import read_foreign_data
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.ensemble import Ensemble, Model, read_ensemble
 from ccr_cli.stages.shared.inputs import Inputs

@@ -27,8 +27,7 @@ from ccr_cli.stages.search.options import SearchOptions
 from ccr_cli.stages.search.stage import Searcher
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.labels import knows_truth
-from ccr_cli.stages.shared.load_run import load_method, translations_of
+from ccr_cli.stages.shared.load_run import knows_truth, load_method, translations_of
 from ccr_cli.stages.shared.triplets import gallery, read_visuals, without
 
 TOP = 5

@@ -35,13 +35,12 @@ from ccr_cli.report.page import compose
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import NEEDED
 from ccr_cli.report.tables.variants import variant_labels
-from ccr_cli.stages.diagnose.verdicts import usual as usual_judge
+from ccr_cli.stages.diagnose.stage import usual_judge
 from ccr_cli.stages.report.examples import image_finder, sample_internals, sample_maps, sample_searches
 from ccr_cli.stages.report.options import ReportOptions
 from ccr_cli.stages.report.translations import gather_translations
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.labels import default_options, method_label
-from ccr_cli.stages.shared.load_run import translations_of
+from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
 
 HINT = "make one with: ccr evaluate"
 

@@ -27,8 +27,7 @@ from ccr_cli.methods.base import Method, joined
 from ccr_cli.metrics.corruption import mask_features
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from
-from ccr_cli.stages.shared.labels import method_label
-from ccr_cli.stages.shared.load_run import load_method, translations_of
+from ccr_cli.stages.shared.load_run import load_method, method_label, translations_of
 from ccr_cli.stages.shared.triplets import Gallery, read_visuals
 
 

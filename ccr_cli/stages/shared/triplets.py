@@ -149,12 +149,7 @@ def training_triplets(
     if noise is None:
         ids = captions["caption_id"]
         noise = pd.DataFrame(
-            {
-                "slot_id": ids,
-                "given_item_id": captions["item_id"],
-                "given_source_id": ids,
-                "given_translation_of": ids,
-            }
+            {"slot_id": ids, "given_item_id": captions["item_id"], "given_source_id": ids, "given_translation_of": ids}
         )
     elif set(noise["slot_id"]) != set(captions["caption_id"]):
         raise ArtifactError("the noise was drawn over other captions than those of the training split")

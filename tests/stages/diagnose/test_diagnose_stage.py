@@ -27,7 +27,7 @@ from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.data import pairs_file as listing
 from ccr_cli.metrics.detection import detection
 from ccr_cli.report.tables.diagnoses import diagnoses_frame
-from ccr_cli.stages.diagnose import verdicts as suspicion
+from ccr_cli.stages.diagnose import stage as suspicion
 from ccr_cli.stages.diagnose.suspects import SHOWN, terminal_columns
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
@@ -173,12 +173,12 @@ def test_words_too_rare_to_be_known_come_behind_all_others_that_are_called() -> 
 def test_one_threshold_is_stated_only_where_it_divides_all() -> None:
     known: dict[str, Any] = {"p_clean": [0.1, 0.9, 0.2, 0.8], "verdict": ["noisy", "clean"] * 2}
     apart = pd.DataFrame({**known, "sim_st": [0.1, 0.3, 0.2, 0.4]})
-    assert suspicion.split(apart, "two-group", "cross_lingual", None)["sim_st"] == pytest.approx(0.25)
+    assert suspicion.split_facts(apart, "two-group", "cross_lingual", None)["sim_st"] == pytest.approx(0.25)
     mixed = pd.DataFrame({**known, "sim_st": [0.1, 0.3, 0.5, 0.7]})  # of two languages, one after the other
-    assert suspicion.split(mixed, "two-group", "cross_lingual", None)["sim_st"] is None
+    assert suspicion.split_facts(mixed, "two-group", "cross_lingual", None)["sim_st"] is None
     for verdict in ("noisy", "clean"):
         alone = apart.assign(verdict=verdict)
-        assert suspicion.split(alone, "two-group", "cross_lingual", None)["sim_st"] is None
+        assert suspicion.split_facts(alone, "two-group", "cross_lingual", None)["sim_st"] is None
 
 
 @pytest.mark.parametrize(

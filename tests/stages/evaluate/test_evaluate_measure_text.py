@@ -18,7 +18,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import dataset, evaluation, translation
 from ccr_cli.data.protocols import Protocol
-from ccr_cli.stages.evaluate.measure_text import pairs_of
+from ccr_cli.stages.evaluate.measure import pairs_of
 from ccr_cli.stages.evaluate.targets import Target
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.splits import Split

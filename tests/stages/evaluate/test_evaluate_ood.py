@@ -17,7 +17,7 @@ from ccr_cli.artifacts.signature import Signature
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
 from ccr_cli.methods.base import Method
-from ccr_cli.stages.evaluate.ood import halves
+from ccr_cli.stages.evaluate.uncertainty import halves
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.scoring import EmbeddedGallery, Queries

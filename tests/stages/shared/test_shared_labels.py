@@ -18,7 +18,7 @@ from ccr_cli.report.tables import results
 from ccr_cli.report.tables.results import is_oracle
 from ccr_cli.stages.report.examples import best_runs
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.labels import default_options, knows_truth, method_label
+from ccr_cli.stages.shared.load_run import default_options, knows_truth, method_label
 
 
 def settings(method: str, preset: str | None = None, **options: Any) -> dict[str, Any]:
