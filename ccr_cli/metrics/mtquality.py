@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -95,10 +96,10 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
 
     Texts are compared after NFKC, case folding and collapsing white space. Languages are BCP 47 tags.
     """
-    if len(targets) != len(sources):
-        raise ValueError("sources and targets must be of one length")
-    plain = [(_plain(source), _plain(target)) for source, target in zip(sources, targets, strict=True)]
-    kernels = [(_kernel(source), _kernel(target)) for source, target in plain]
+    plain = [
+        (_fold(source).casefold(), _fold(target).casefold()) for source, target in zip(sources, targets, strict=True)
+    ]
+    kernels = [("".join(filter(str.isalnum, a)), "".join(filter(str.isalnum, b))) for a, b in plain]
     empty = _flag(not b or (bool(a) and not c) for (a, c), (_, b) in zip(kernels, plain, strict=True))
     ratio, z, lengths = _lengths(plain, empty)
     scripts, target_scripts = expected_scripts(source_lang), expected_scripts(target_lang)
@@ -114,7 +115,9 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
         "untranslated": None if characters else left >= (1 if apart else LEFT_IN),
         "truncated": _truncated(plain, empty),
     }
-    return Evidence(ratio, z, _sources(plain), left, flags, lengths)
+    number = Counter(target for _, target in set(plain))  # of different sources of each target
+    sources_N = np.array([number[target] if target else 0 for _, target in plain], dtype=np.int32)
+    return Evidence(ratio, z, sources_N, left, flags, lengths)
 
 
 def _lengths(plain: list[tuple[str, str]], empty: BoolArray) -> tuple[FloatArray, FloatArray, Lengths | None]:
@@ -133,13 +136,6 @@ def _lengths(plain: list[tuple[str, str]], empty: BoolArray) -> tuple[FloatArray
         return ratio, z, None
     z[there] = (rest - shift) / spread
     return ratio, z, Lengths(usual, shift, spread)
-
-
-def _sources(plain: list[tuple[str, str]]) -> IntArray:
-    of: dict[str, set[str]] = {}
-    for source, target in plain:
-        of.setdefault(target, set()).add(source)
-    return np.array([len(of[target]) if target else 0 for _, target in plain], dtype=np.int32)
 
 
 def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> list[list[str]]:
@@ -183,11 +179,3 @@ def _flag(values: Iterable[bool]) -> BoolArray:
 
 def _fold(text: str | None) -> str:
     return " ".join(unicodedata.normalize("NFKC", text or "").split())
-
-
-def _plain(text: str | None) -> str:
-    return _fold(text).casefold()
-
-
-def _kernel(text: str) -> str:
-    return "".join(filter(str.isalnum, text))

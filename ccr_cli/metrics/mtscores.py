@@ -25,10 +25,7 @@ _SEED = 12345
 """sacrebleu's."""
 _BLOCK = 8192
 _TOKENIZERS = {
-    "zh": "zh",
-    "yue": "zh",
-    "ja": "ja-mecab",
-    "ko": "ko-mecab",
+    **{"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"},
     **dict.fromkeys(["th", "lo", "km", "my"], "char"),
 }
 _DIGITS = 4

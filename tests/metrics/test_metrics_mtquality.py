@@ -200,5 +200,5 @@ def test_a_language_outside_the_table_is_not_judged() -> None:
 def test_nothing_to_describe_and_unequal_lengths() -> None:
     found = evidence([], [], "en", "de")
     assert len(found.left_in) == 0 and all(which is None or len(which) == 0 for which in found.flags.values())
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError):
         evidence(["a"], [], "en", "de")

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset
@@ -59,12 +58,14 @@ def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool =
     test item that was trained on is an ArtifactError without it, and so is a split of which nothing remains.
     """
     items, of_other = tested.items, f"{tested.data.name} ({tested.name})"
-    id_V, trained_N = group_ids(tested.data, items), group_ids(own, items_of(own.items, "train"))
-    chosen_S = group_ids(own, items_of(own.items, "val-select")) if select != "last" else []
-    shared = _spaces(id_V) & _spaces([*trained_N, *chosen_S])
-    leaked_V = _among(id_V, trained_N)
-    chose_V = _among(id_V, chosen_S) & ~leaked_V
-    by = f"by-{'+'.join(sorted(shared))}{_share(id_V, shared)}{_share(trained_N, shared, '-trained')}"
+    trained, chosen = (group_ids(own, items_of(own.items, split)) for split in ("train", "val-select"))
+    chosen = chosen if select != "last" else []
+    id_V = group_ids(tested.data, items)
+    shared = _spaces(id_V) & _spaces([*trained, *chosen])
+    known = {*trained} - {None}, {*chosen} - {None}
+    leaked_V, chose_V = (np.array([group in ids for group in id_V], dtype=bool) for ids in known)
+    chose_V &= ~leaked_V
+    by = f"by-{'+'.join(sorted(shared))}{_share(id_V, shared)}{_share(trained, shared, '-trained')}"
     if leaked_V.any() and not drop:
         groups = items.loc[leaked_V, "group"].unique()
         raise ArtifactError(
@@ -104,11 +105,6 @@ def _spaces(ids: Iterable[str | None]) -> set[str]:
     return {group.partition(":")[0] for group in ids if group is not None}
 
 
-def _among(ids: Sequence[str | None], others: Iterable[str | None]) -> npt.NDArray[np.bool_]:
-    known = set(others) - {None}
-    return np.array([group in known for group in ids], dtype=bool)
-
-
 def _share(ids: Sequence[str | None], shared: set[str], what: str = "-") -> str:
     """How many items have an id of a shared space; empty if all have."""
     within = sum(group is not None and group.partition(":")[0] in shared for group in ids)
@@ -130,21 +126,14 @@ def warn_of_overlap(workspace: Workspace, data: dataset.Dataset) -> None:
 
 
 def _warn_of_shared_groups(tested: dataset.Dataset, trained: dataset.Dataset) -> None:
-    trained_groups = _groups(trained, "train")
-    counts, examples = [], []
-    for split in ("test", "val"):
-        held_out = _groups(tested, split)
-        shared = sorted(held_out & trained_groups)
-        if shared:
-            counts.append(f"{len(shared):,} of {len(held_out):,} {split}")
-            examples.append(shared[0])
+    def groups(data: dataset.Dataset, split: str) -> set[str]:
+        return set(filter(None, group_ids(data, data.items[data.items["split"] == split])))
+
+    held_out = {split: groups(tested, split) for split in ("test", "val")}
+    shared = {split: sorted(held_out[split] & groups(trained, "train")) for split in held_out}
+    counts = [f"{len(shared[s]):,} of {len(held_out[s]):,} {s}" for s in shared if shared[s]]
     if counts:
         warn(
             f"{' and '.join(counts)} groups of {tested.name} are training data in {trained.name}, "
-            f"e.g. {examples[0]!r}; ccr evaluate --zero-shot --drop-leaks leaves them out"
+            f"e.g. {next(filter(None, shared.values()))[0]!r}; ccr evaluate --zero-shot --drop-leaks leaves them out"
         )
-
-
-def _groups(data: dataset.Dataset, split: str) -> set[str]:
-    """The groups of a split that are ids of a space, as `SPACE:ID`."""
-    return set(filter(None, group_ids(data, data.items[data.items["split"] == split])))

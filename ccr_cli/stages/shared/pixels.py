@@ -9,7 +9,6 @@ Shape suffixes: V items, N pictures of all of them, C colours, H height, W width
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,10 +89,7 @@ def load_tower(feats: base.Artifact, frozen_layers: int) -> VisualTower:
     _require_model(feats, module, config)
     encoder = module.Encoder(config, torch.device("cpu"), torch.float32)
     if encoder.describe()["weights_sha256"] != base.read_json(feats.file("encoder.json"))["weights_sha256"]:
-        raise ArtifactError(
-            f"the weights of {config.model} on this machine are not those that made {feats.path}",
-            hint=f"extract again: {features.command(feats, feats.path.parent)} --force",
-        )
+        raise _changed(feats, f"the weights of {config.model} on this machine are not those that made {feats.path}")
     tower: VisualTower = encoder.tower
     return tower.train_from(frozen_layers)
 
@@ -109,10 +105,11 @@ def require_same(tower: VisualTower, pictures: Frames, feats: base.Artifact, ite
         computed_VD = mean_rows(rows_ND, some.offsets_V1)
     cosine = torch.cosine_similarity(computed_VD, torch.from_numpy(stored_VD)).min().item()
     if not cosine >= ALIKE:
-        raise ArtifactError(
-            f"the media are not those of {feats.path}: the cosine of their vectors is {cosine:.2f}",
-            hint=f"extract again: {features.command(feats, feats.path.parent)} --force",
-        )
+        raise _changed(feats, f"the media are not those of {feats.path}: the cosine of their vectors is {cosine:.2f}")
+
+
+def _changed(feats: base.Artifact, problem: str) -> ArtifactError:
+    return ArtifactError(problem, hint=f"extract again: {features.command(feats, feats.path.parent)} --force")
 
 
 def encoder_input(feats: base.Artifact) -> EncoderInput:
@@ -152,10 +149,7 @@ def _require_model(feats: base.Artifact, module: Any, config: Any) -> None:
     """Refuses a model folder that has changed since the features were made."""
     if module.identity(config).get("model", config.model) != feats.request["model"]:
         state = "has changed since" if Path(config.model).expanduser().is_dir() else "no longer exists as"
-        raise ArtifactError(
-            f"{config.model} {state} {feats.path} were made with it",
-            hint=f"extract again: {features.command(feats, feats.path.parent)} --force",
-        )
+        raise _changed(feats, f"{config.model} {state} {feats.path} were made with it")
 
 
 def read_pixels(feats: base.Artifact, item_ids: list[str]) -> tuple[Frames, list[str]]:
@@ -190,22 +184,20 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
     root, media = _media(feats)
     say(f"decoding {len(media)} media of {feats.path.parent.name}, once, into {table}")
     index.unlink(missing_ok=True)
-    items = list(media)
-    reader = MediaReader(root, preparation)
-
-    def read(item: str) -> Iterator[Tensor]:
-        return reader.read(media[item])
-
+    items, reader, threads = list(media), MediaReader(root, preparation), decoding_threads(torch.device("cpu"))
     counts = np.zeros(len(items), np.int64)
     shape: tuple[int, ...] = ()
     partial = table.with_suffix(".partial")
-    ahead: Prefetch[str, Tensor] = Prefetch(items, read, workers=decoding_threads(torch.device("cpu")), most=AHEAD)
+    ahead: Prefetch[Medium, Tensor] = Prefetch(media.values(), reader.read, workers=threads, most=AHEAD)
     try:
         with partial.open("wb") as handle, progress(len(items), "decode", "items") as advance:
             for number, part in ahead:
                 if isinstance(part, End):
+                    if isinstance(part.error, MediaError):
+                        problem = f"{items[number]} has features, but its medium can no longer be read: {part.error}"
+                        raise ArtifactError(problem, hint="set the folder of the media: CCR_MEDIA_ROOT=FOLDER")
                     if part.error is not None:
-                        _refuse(items[number], part.error)
+                        raise part.error
                     advance(1)
                     continue
                 if not shape:
@@ -218,15 +210,6 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
         partial.unlink(missing_ok=True)
     offsets = [0, *np.cumsum(counts).tolist()]
     base.write_json(index, {"shape": [offsets[-1], *shape], "items": items, "offsets": offsets})
-
-
-def _refuse(item: str, error: Exception) -> None:
-    if not isinstance(error, MediaError):
-        raise error
-    raise ArtifactError(
-        f"{item} has features, but its medium can no longer be read: {error}",
-        hint="set the folder of the media: CCR_MEDIA_ROOT=FOLDER",
-    )
 
 
 def _media(feats: base.Artifact) -> tuple[Path, dict[str, Medium]]:

@@ -10,6 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Condition, Thread
 from typing import Generic, TypeVar
@@ -97,19 +98,17 @@ class Prefetch(Generic[M, T]):
 
     def _work(self) -> None:
         torch.set_num_threads(1)  # for this thread; else each would start one per processor
-        while (begun := self._begin()) is not None:
-            number, task = begun
-            end: End[object]
-            try:
-                end = End(result=self._all_of(number, task))
-            except _StoppedError:
-                return
-            except Exception as error:
-                end = End(error=error)
-            try:
+        with suppress(_StoppedError):
+            while (begun := self._begin()) is not None:
+                number, task = begun
+                end: End[object]
+                try:
+                    end = End(result=self._all_of(number, self._run(task)))
+                except _StoppedError:
+                    raise
+                except Exception as error:
+                    end = End(error=error)
                 self._put(number, end)
-            except _StoppedError:
-                return
 
     def _begin(self) -> tuple[int, M] | None:
         with self._changed:
@@ -128,8 +127,7 @@ class Prefetch(Generic[M, T]):
             self._parts[self._begun - 1] = deque()
             return self._begun - 1, task
 
-    def _all_of(self, number: int, task: M) -> object:
-        parts = self._run(task)
+    def _all_of(self, number: int, parts: Iterator[T]) -> object:
         while True:
             try:
                 part = next(parts)

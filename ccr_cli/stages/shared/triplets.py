@@ -5,9 +5,10 @@ Shape suffixes: N triplets, V visual items, T texts, D feature dimension.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,27 +67,22 @@ class Triplets:
         """The triplets of each language that has some, and which of all they are."""
         if len(self.langs) == 1:
             return [(np.arange(len(self)), self)]
-        found = [np.flatnonzero(self.lang_N == number) for number in range(len(self.langs))]
-        return [(rows, self._of(lang, rows)) for lang, rows in zip(self.langs, found, strict=True) if len(rows)]
-
-    def _of(self, lang: str, rows: npt.NDArray[np.int64]) -> Triplets:
-        return replace(self.select(rows), langs=(lang,), lang_N=np.zeros(len(rows), dtype=np.int64))
+        rows_of = {lang: np.flatnonzero(self.lang_N == number) for number, lang in enumerate(self.langs)}
+        return [
+            (rows, replace(self.select(rows), langs=(lang,), lang_N=np.zeros(len(rows), dtype=np.int64)))
+            for lang, rows in rows_of.items()
+            if len(rows)
+        ]
 
     def select(self, rows: npt.NDArray[np.int64]) -> Triplets:
         """Some of the triplets; their items stay."""
-
-        def some(texts: list[str] | None) -> list[str] | None:
-            return None if texts is None else [texts[row] for row in rows]
-
+        lists = {name: getattr(self, name) for name in ("slot_ids", "source", "target", "back", "second")}
+        texts: Any = {name: [values[row] for row in rows] for name, values in lists.items() if values is not None}
         return replace(
             self,
-            slot_ids=[self.slot_ids[row] for row in rows],
+            **texts,
             lang_N=self.lang_N[rows],
             item_N=self.item_N[torch.from_numpy(rows)],
-            source=some(self.source) or [],
-            target=some(self.target) or [],
-            back=some(self.back),
-            second=some(self.second),
             wrong=None if self.wrong is None else self.wrong.iloc[rows].reset_index(drop=True),
         )
 
@@ -154,18 +150,26 @@ def training_triplets(
     elif set(noise["slot_id"]) != set(captions["caption_id"]):
         raise ArtifactError("the noise was drawn over other captions than those of the training split")
     usable = noise["given_item_id"].isin(set(row_of)) & noise["given_source_id"].isin(set(text_of))
-    kept, texts = [], []
+    kept, target, backs, seconds = [], [], [], []
+    other = {} if second is None else _texts(second, "forward")
     for lang, frame in translations.items():
-        each = _Texts(_texts(frame, "forward"), round_trips(frame), _texts(second, "forward"))
-        kept.append(noise[usable & each.usable(noise, needs, compared)])
-        texts.append(each)
-        if len(kept[-1]) < 2:
+        forward, back = _texts(frame, "forward"), round_trips(frame)
+        read = usable & noise["given_translation_of"].isin(set(forward))
+        if back and (compared or "back" in needs):
+            read &= noise["given_translation_of"].isin(set(back))
+        elif other and compared:
+            read &= noise["given_source_id"].isin(set(other))
+        if read.sum() < 2:
             into = f" into {lang}" if len(translations) > 1 else ""
-            lacking = f"only {len(kept[-1])} of {len(noise)} training triplets{into} have features and all texts"
-            raise ArtifactError(lacking)
+            raise ArtifactError(
+                f"only {read.sum()} of {len(noise)} training triplets{into} have features and all texts"
+            )
+        kept.append(noise[read])
+        target += [forward[i] for i in kept[-1]["given_translation_of"]]
+        backs += [back.get(i) for i in kept[-1]["given_translation_of"]]
+        seconds += [other.get(i) for i in kept[-1]["given_source_id"]]
     joined = pd.concat(kept, ignore_index=True)
     flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong") if c in joined.columns]
-    pairs = list(zip(texts, kept, strict=True))
     return Triplets(
         slot_ids=list(joined["slot_id"]),
         langs=tuple(translations),
@@ -174,37 +178,23 @@ def training_triplets(
         item_N=torch.tensor([row_of[i] for i in joined["given_item_id"]], dtype=torch.int64),
         item_ids=item_ids,
         source=[text_of[i] for i in joined["given_source_id"]],
-        target=[each.forward[i] for each, frame in pairs for i in frame["given_translation_of"]],
-        back=_all_of([(each.back, frame["given_translation_of"]) for each, frame in pairs]),
-        second=_all_of([(each.second, frame["given_source_id"]) for each, frame in pairs]),
+        target=target,
+        back=_whole(backs),
+        second=_whole(seconds),
         label_V=_labels(train.items, item_ids),
         wrong=joined[flags] if flags else None,
         dropped=len(noise) * len(kept) - len(joined),
     )
 
 
-@dataclass(frozen=True)
-class _Texts:
-    """The texts of one language by source caption."""
-
-    forward: dict[str, str]
-    back: dict[str, str]
-    second: dict[str, str]
-
-    def usable(self, noise: pd.DataFrame, needs: frozenset[str], compared: bool) -> pd.Series[bool]:
-        """The triplets that have every text that is read, of those that some have."""
-        usable: pd.Series[bool] = noise["given_translation_of"].isin(set(self.forward))
-        if self.back and (compared or "back" in needs):
-            usable &= noise["given_translation_of"].isin(set(self.back))
-        elif self.second and compared:
-            usable &= noise["given_source_id"].isin(set(self.second))
-        return usable
+def _whole(texts: list[str | None]) -> list[str] | None:
+    """The texts, None where one is missing."""
+    known = [text for text in texts if text is not None]
+    return known if len(known) == len(texts) else None
 
 
-def _texts(translations: pd.DataFrame | None, direction: str) -> dict[str, str]:
+def _texts(translations: pd.DataFrame, direction: str) -> dict[str, str]:
     """Translations of one direction by their source caption."""
-    if translations is None:
-        return {}
     found = translations[(translations["direction"] == direction) & (translations["status"] == "ok")]
     return dict(zip(found["source_caption_id"], found["text"], strict=True))
 
@@ -214,11 +204,6 @@ def round_trips(translations: pd.DataFrame) -> dict[str, str]:
     forward = translations[translations["direction"] == "forward"]
     began = dict(zip(forward["caption_id"], forward["source_caption_id"], strict=True))
     return {began[i]: text for i, text in _texts(translations, "back").items()}
-
-
-def _all_of(parts: Sequence[tuple[dict[str, str], pd.Series[str]]]) -> list[str] | None:
-    whole = all(set(ids) <= set(text_of) for text_of, ids in parts)
-    return [text_of[i] for text_of, ids in parts for i in ids] if whole else None
 
 
 def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:
