@@ -92,9 +92,9 @@ def belief_calibration(p_clean: ArrayLike, is_noisy: ArrayLike, *, bins: int = 1
 
     Returns:
         `brier`, the mean square of probability less truth; `brier_constant`, that of the true share as the probability
-            of every pair; `ece`, the mean gap between probability and share over bins of equal width, weighted by their
-            pairs; and the `bins` that are not empty with `p_clean` (mean), `clean` (share) and `pairs`. None where
-            there is no pair.
+        of every pair; `ece`, the mean gap between probability and share over bins of equal width, weighted by their
+        pairs; and the `bins` that are not empty with `p_clean` (mean), `clean` (share) and `pairs`. None where there is
+        no pair.
     """
     clean_N, noisy_N = _pair(p_clean, is_noisy)
     if len(clean_N) == 0:

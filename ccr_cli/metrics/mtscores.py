@@ -60,7 +60,7 @@ def corpus_scores(
 
     Returns:
         By sacrebleu's name of the metric: `score`, `interval` (95 % bootstrap over sentences; None for one sentence)
-            and `signature`; and a note on the tokeniser, or "".
+        and `signature`; and a note on the tokeniser, or "".
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF

@@ -433,9 +433,9 @@ def summarise(ranks: Ranks, *, tie: str = "mid") -> dict[str, float]:
     equal has R@K = 0 for every K below half of the gallery, neither 100 nor a matter of memory order.
 
     Returns:
-        `R@K` in percent (share of queries with a right answer among the first K), `MedR`, `MeanR` (ranks from
-        1), `mAP` and `MRR` in percent, `queries` that counted, and `dropped`, those without a positive. Without a
-        query the figures are nan.
+        `R@K` in percent (share of queries with a right answer among the first K), `MedR`, `MeanR` (ranks from 1), `mAP`
+        and `MRR` in percent, `queries` that counted, and `dropped`, those without a positive. Without a query the
+        figures are nan.
     """
     valid = ranks.valid
     rank_Q, ap_Q = ranks.rank(tie)[valid], ranks.ap(tie)[valid]

@@ -141,8 +141,8 @@ def separation(
 
     Returns:
         By name `auroc` and its `interval`; the `means` of known and unknown queries, and the interval of the `rise`
-            from one to the other; and for all but the first `gap`, the interval of the first's AUROC minus its own.
-            Resamples that lack one kind are left out.
+        from one to the other; and for all but the first `gap`, the interval of the first's AUROC minus its own.
+        Resamples that lack one kind are left out.
     """
     items = np.concatenate([np.asarray(known_item), np.asarray(unknown_item)])
     code_Q = np.unique(items, return_inverse=True)[1]

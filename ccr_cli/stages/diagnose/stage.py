@@ -34,6 +34,11 @@ from ccr_cli.stages.shared.load_run import load_method, method_label, translatio
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_triplets, without
 
+CANDIDATES = 128
+BLOCK = 1024
+LARGEST = 2**26
+"""Most similarities held at once: fewer pairs together where there are many."""
+SUSPICIOUS = 20
 DEFAULT_JUDGE = "two-group"
 """The judge where the run's own does not judge after each epoch."""
 _READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
@@ -70,10 +75,10 @@ def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None)
 
     Returns:
         `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`, with the `share`; the threshold on `p_clean`
-            (for a share: the largest value called noisy); the threshold on the similarity, `sim_st` or `sim_vt`, if the
-            judge reads one of them alone and one threshold divides all; and for a mixture `wrong`, the fraction that it
-            considers wrong, with the `expected` precision and recall of the calls. Null if nothing is called noisy or
-            nothing is wrong.
+        (for a share: the largest value called noisy); the threshold on the similarity, `sim_st` or `sim_vt`, if the
+        judge reads one of them alone and one threshold divides all; and for a mixture `wrong`, the fraction that it
+        considers wrong, with the `expected` precision and recall of the calls. Null if nothing is called noisy or
+        nothing is wrong.
     """
     declared = load_judge(judge)
     noisy, p_noisy = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
@@ -92,17 +97,6 @@ def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None)
             "recall": float(p_noisy[noisy].sum() / p_noisy.sum()) if p_noisy.sum() else None,
         }
     return facts
-
-
-CANDIDATES = 128
-BLOCK = 1024
-LARGEST = 2**26
-"""Most similarities held at once: fewer pairs together where there are many."""
-SUSPICIOUS = 20
-_FLOATS = (
-    *("sim_vs", "sim_vt", "sim_st", "evidence_v2t", "evidence_t2v", "belief", "uncertainty"),
-    *("p_vs", "p_clean", "p_st"),
-)
 
 
 def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
@@ -166,9 +160,8 @@ def _diagnose(
     frames = []
     for rows, part in triplets.by_language():  # each language is judged by itself
         (lang,), embedded_part = part.langs, embedded.select(rows)
-        frame = _table(
-            part, embedded_part, judging.judge_triplets(judging_by, side, embedded_part, part, **how), method.evidence
-        )
+        opinion = judging.judge_triplets(judging_by, side, embedded_part, part, **how)
+        frame = _table(part, embedded_part, opinion, method.evidence)
         frame = frame.assign(**_texts(part.slot_ids, translations[lang], pairs), lang=lang)
         frames.append(frame.join(_trajectories(trained, part.slot_ids, lang)))
     frame = pd.concat(frames, ignore_index=True)
@@ -176,8 +169,7 @@ def _diagnose(
     frame["verdict"] = verdicts(frame, build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
     base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, build.request))
-    called = int((frame["verdict"] == "noisy").sum())
-    return {"pairs": len(frame), "called_noisy": called}
+    return {"pairs": len(frame), "called_noisy": int((frame["verdict"] == "noisy").sum())}
 
 
 def _table(
@@ -189,43 +181,32 @@ def _table(
     item_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item share its picture as the query
     own_v2t = _opinions(_nearest(v_VD[item_Q], t_ND, item_Q, item_N), row_N, similarity["VT"], form)
     own_t2v = _opinions(_nearest(t_ND, v_VD, item_N, items_V), every_N, similarity["VT"], form)
-    items = triplets.item_N.tolist()
-    truth: Any = None
-    if triplets.wrong is not None:
-        truth = np.where(triplets.wrong["vt_wrong"].to_numpy(bool), "noisy", "clean")
-    return pd.DataFrame(
-        {
-            "slot_id": triplets.slot_ids,
-            "item_id": [triplets.item_ids[i] for i in items],
-            "source_text": triplets.source,
-            "translation": triplets.target,
-            "sim_vs": similarity["VS"],
-            "sim_vt": similarity["VT"],
-            "sim_st": similarity["ST"],
-            "evidence_v2t": own_v2t[0],
-            "evidence_t2v": own_t2v[0],
-            "belief": (own_v2t[1] + own_t2v[1]) / 2,
-            "uncertainty": (own_v2t[2] + own_t2v[2]) / 2,
-            "p_vs": opinion.p.VS,
-            "p_clean": opinion.p.VT,
-            "p_st": opinion.p.ST,
-            "support": np.minimum(*(support(texts, items) for texts in (triplets.source, triplets.target))),
-            "truth": pd.Series(truth, index=range(len(triplets)), dtype=object),
-        }
-    ).astype({c: np.float32 for c in _FLOATS})
+    numbers = {
+        **{f"sim_{side.lower()}": similarity[side] for side in ("VS", "VT", "ST")},
+        **{"evidence_v2t": own_v2t[0], "evidence_t2v": own_t2v[0]},
+        **{"belief": (own_v2t[1] + own_t2v[1]) / 2, "uncertainty": (own_v2t[2] + own_t2v[2]) / 2},
+        **{"p_vs": opinion.p.VS, "p_clean": opinion.p.VT, "p_st": opinion.p.ST},
+    }
+    items, wrong = triplets.item_N.tolist(), triplets.wrong
+    truth: Any = None if wrong is None else np.where(wrong["vt_wrong"].to_numpy(bool), "noisy", "clean")
+    return pd.DataFrame(numbers, dtype=np.float32).assign(
+        slot_id=triplets.slot_ids,
+        item_id=[triplets.item_ids[i] for i in items],
+        source_text=triplets.source,
+        translation=triplets.target,
+        support=np.minimum(*(support(texts, items) for texts in (triplets.source, triplets.target))),
+        truth=pd.Series(truth, index=range(len(triplets)), dtype=object),
+    )
 
 
 def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFrame | None) -> dict[str, list[Any]]:
     """The source caption of each triplet, and the back-translation of its translation, mismatch included."""
-    source_of = translated_of = dict(zip(slot_ids, slot_ids, strict=True))
+    given, back = slot_ids, round_trips(translations)
+    sources = translated = given
     if mismatch is not None:
-        source_of = dict(zip(mismatch["slot_id"], mismatch["given_source_id"], strict=True))
-        translated_of = dict(zip(mismatch["slot_id"], mismatch["given_translation_of"], strict=True))
-    back = round_trips(translations)
-    return {
-        "source_caption_id": [source_of[slot] for slot in slot_ids],
-        "back": [back.get(translated_of[slot]) for slot in slot_ids],
-    }
+        rows = mismatch.set_index("slot_id").loc[given]
+        sources, translated = list(rows["given_source_id"]), list(rows["given_translation_of"])
+    return {"source_caption_id": sources, "back": [back.get(caption) for caption in translated]}
 
 
 def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str) -> pd.DataFrame:
@@ -235,30 +216,20 @@ def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str) ->
     (ICLR 2019) count forgetting events; there a class is learned, here that the pair matches. Values are null for a
     pair without records, as with the judge `none`.
     """
-    epochs = [frame for _, frame in run.evidence(trained, lang)]
-    empty = pd.DataFrame(np.nan, index=range(len(slot_ids)), columns=diagnosis.TRAJECTORY)
+    epochs, ids = [frame for _, frame in run.evidence(trained, lang)], list(slot_ids)
     if not epochs:
-        return _typed(empty)
-    ids = list(slot_ids)
+        return pd.DataFrame(np.nan, index=range(len(ids)), columns=diagnosis.TRAJECTORY)
     ordered = [f if list(f["slot_id"]) == ids else f.set_index("slot_id").reindex(ids) for f in epochs]
     p_EN, sim_EN = (np.stack([frame[name].to_numpy(float) for frame in ordered]) for name in ("p_clean", "sim_vt"))
     noisy_EN = p_EN < diagnosis.THRESHOLD
-    columns = {
-        "p_first": p_EN[0],
-        "p_last": p_EN[-1],
-        "p_mean": p_EN.mean(axis=0),
-        "sim_first": sim_EN[0],
-        "sim_last": sim_EN[-1],
-        "sim_mean": sim_EN.mean(axis=0),
-        "epochs_noisy": noisy_EN.sum(axis=0),
-        "forgotten": (noisy_EN[1:] & ~noisy_EN[:-1]).sum(axis=0),
-    }
+    values = (
+        *(x_EN for part_EN in (p_EN, sim_EN) for x_EN in (part_EN[0], part_EN[-1], part_EN.mean(axis=0))),
+        noisy_EN.sum(axis=0),
+        (noisy_EN[1:] & ~noisy_EN[:-1]).sum(axis=0),
+    )
+    columns = zip(diagnosis.TRAJECTORY, values, strict=True)
     known_N = np.isfinite(p_EN).all(axis=0)
-    return _typed(pd.DataFrame({name: np.where(known_N, column, np.nan) for name, column in columns.items()}))
-
-
-def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.astype({name: "Int32" if name in ("epochs_noisy", "forgotten") else np.float32 for name in frame})
+    return pd.DataFrame({name: np.where(known_N, column, np.nan) for name, column in columns})
 
 
 @torch.no_grad()
@@ -283,15 +254,12 @@ def _opinions(
     its query, `row_N`. `form` turns similarity into evidence.
     """
     own_sim_N = torch.from_numpy(own_N).to(near_QK)
-    own, beliefs, uncertainties = [], [], []
+    parts = []
     for rows in torch.split(torch.arange(len(row_N), device=near_QK.device), BLOCK):
         sim_BK = torch.cat([own_sim_N[rows][:, None], near_QK[row_N[rows]]], dim=1)
         opinion = dirichlet(form(sim_BK), sim_BK > -torch.inf)
-        own.append(form(own_sim_N[rows]))
-        beliefs.append(opinion.belief_BK[:, 0])
-        uncertainties.append(opinion.uncertainty_B)
-    parts = (torch.cat(own), torch.cat(beliefs), torch.cat(uncertainties))
-    return tuple(part.double().cpu().numpy() for part in parts)
+        parts.append((form(own_sim_N[rows]), opinion.belief_BK[:, 0], opinion.uncertainty_B))
+    return tuple(torch.cat(each).double().cpu().numpy() for each in zip(*parts, strict=True))
 
 
 def _summary(
@@ -321,6 +289,7 @@ def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
     """The figures of all pairs, or of those of one language."""
     known, truth = bool(frame["truth"].notna().all()), frame["truth"] == "noisy"
     noisy, share = frame["verdict"] == "noisy", request.get("share")
+    called = diagnosis.THRESHOLD if share is None else noisy
     by_verdict = frame.groupby("verdict")["uncertainty"].mean()
     return {
         "split": split_facts(frame, request["judge"], request["judge_side"], share),
@@ -328,9 +297,7 @@ def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
         "called_noisy": int(noisy.sum()),
         "called_noisy_rare": int((noisy & (frame["support"] < diagnosis.RARE)).sum()),
         "share_noisy": float(noisy.mean()),
-        "detection": detection(frame["p_clean"], truth, diagnosis.THRESHOLD if share is None else noisy)
-        if known
-        else None,
+        "detection": detection(frame["p_clean"], truth, called) if known else None,
         "calibration": belief_calibration(frame["p_clean"], truth) if known else None,
         "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},
     }

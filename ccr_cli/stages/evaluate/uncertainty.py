@@ -253,8 +253,8 @@ def separations(
 
     Returns:
         By direction `known`, `unknown` (counts), the figures of `separation` for the method's own uncertainty, where it
-            has one, and by name for the others, `trivial`. And a row per query as an evaluation keeps it, without
-            `result`; None where the method has no uncertainty.
+        has one, and by name for the others, `trivial`. And a row per query as an evaluation keeps it, without `result`;
+        None where the method has no uncertainty.
     """
     out: dict[str, Any] = {}
     tables = []
