@@ -257,40 +257,44 @@ def separations(
         None where the method has no uncertainty.
     """
     out: dict[str, Any] = {}
-    tables = []
+    rows = []
     for direction in unknown[0]:
-        kinds = [[queries[direction] for queries in kind] for kind in (known, unknown)]
-        parts = [[uncertainties(scorer, queries) for queries in kind] for kind in kinds]
-        scores = [{name: np.concatenate([part[name] for part in kind]) for name in kind[0]} for kind in parts]
-        items = [[item for queries in kind for item in queries.items] for kind in kinds]
+        of_kinds = [[queries[direction] for queries in kind] for kind in (known, unknown)]
+        tables = [pd.concat([_scored(scorer, queries) for queries in kind], ignore_index=True) for kind in of_kinds]
+        scores = [{str(name): t[name].to_numpy() for name in t if name not in _FACTS} for t in tables]
+        items = [list(table["item"]) for table in tables]
         figures = separation(scores[0], scores[1], *items)
         own = figures.pop(OWN, {})
-        if not own:
+        if own:
+            rows += [
+                t.assign(direction=direction, left_out=unasked)
+                for t, unasked in zip(tables, (False, True), strict=True)
+            ]
+        else:
             for trivial in figures.values():
                 trivial.pop("gap", None)
         out[direction] = {"known": len(items[0]), "unknown": len(items[1]), **own, "trivial": figures}
-        for kind, score, left_out in zip(kinds, scores, (False, True), strict=True):
-            if own:
-                ids = [id_ for queries in kind for id_ in queries.ids]
-                entropy = np.concatenate([_entropy(scorer, queries) for queries in kind])
-                table = pd.DataFrame({"query_id": ids, "uncertainty": score[OWN], "entropy": entropy})
-                tables.append(table.assign(direction=direction, left_out=left_out))
-    return out, pd.concat(tables, ignore_index=True) if tables else None
+    return out, pd.concat(rows, ignore_index=True) if rows else None
+
+
+_FACTS = ("query_id", "item", "entropy")
 
 
 @torch.no_grad()
-def _entropy(scorer: Scorer, queries: Queries) -> np.ndarray:
-    """The entropy of each query (Q,); nan where the scorer knows no categories."""
+def _scored(scorer: Scorer, queries: Queries) -> pd.DataFrame:
+    """Every uncertainty of the queries, and their entropy; nan where the scorer knows no categories."""
     entropy_Q = scorer.entropy(queries.query_QD)
-    return np.full(len(queries.ids), np.nan) if entropy_Q is None else entropy_Q.double().cpu().numpy()
+    entropy = np.nan if entropy_Q is None else entropy_Q.double().cpu().numpy()
+    facts = pd.DataFrame({"query_id": queries.ids, "item": queries.items, "entropy": entropy})
+    return facts.assign(**uncertainties(scorer, queries))
 
 
 def read_foreign_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Sequence[str], split: str) -> Split:
     """Reads the split of a data set (a name or path) whose captions search a gallery that they do not belong to."""
     folder = name if "/" in name else f"{FOLDERS['dataset']}/{name}"
     artifact = Inputs.from_paths(inputs.workspace, [folder]).one("dataset", "")
-    inputs.note(artifact)
     data = dataset.read(artifact)
+    inputs.note(artifact)
     if artifact.id == own.artifact.id or same_collection(own, data):
         raise UsageError(f"--ood {name} is of the collection that the run was trained on", hint=f"--ood {HALF}")
     foreign = Split.of(data, split)

@@ -78,17 +78,17 @@ class Inputs:
             matches = [a for a in matches if not any(made_from(a)(other) for other in matches)]
         if len(matches) > 1:
             matches = [a for a in matches if better(a)] or matches
-        if len(matches) > 1:
-            paths = [self.workspace.relative(a.path) for a in matches]
-            width = max(map(len, paths))
-            lines = [f"\n  {path:{width}}  {text}".rstrip() for path, text in zip(paths, apart(matches), strict=True)]
-            raise ArtifactError(
-                f"several {kind} artifacts fit {described}".rstrip() + f":{''.join(lines)}",
-                hint=f"name the one you mean, such as {paths[-1]}",
-            )
-        if matches:
-            self.note(matches[0])
-        return matches[0] if matches else None
+        if len(matches) < 2:
+            for artifact in matches:
+                self.note(artifact)
+            return matches[0] if matches else None
+        paths = [self.workspace.relative(a.path) for a in matches]
+        width = max(map(len, paths))
+        lines = [f"\n  {path:{width}}  {text}".rstrip() for path, text in zip(paths, apart(matches), strict=True)]
+        raise ArtifactError(
+            f"several {kind} artifacts fit {described}".rstrip() + f":{''.join(lines)}",
+            hint=f"name the one you mean, such as {paths[-1]}",
+        )
 
     def all(self, kind: str, fits: Fits = _any) -> list[base.Artifact]:
         """Takes every artifact of a kind that fits: the named ones, or else those of the workspace."""
