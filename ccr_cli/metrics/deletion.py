@@ -47,19 +47,10 @@ class Deletion:
 def delete(
     sim_QG: Tensor, unc_QG: Tensor, positives: Positives, threshold: float | None, *, tie: str = "mid"
 ) -> Deletion:
-    """Deletes every pair whose uncertainty exceeds the threshold, and ranks what is left.
+    """Deletes every pair whose uncertainty exceeds the threshold (None: none), and ranks what is left.
 
-    Average precision is over the right answers that are kept.
-
-    Args:
-        sim_QG: Similarities (Q, G), float32 or float64.
-        unc_QG: Uncertainty (Q, G), or similarity negated; higher means worse.
-        positives: The right answers of each query in the gallery.
-        threshold: On the scale of the uncertainty, or None to delete nothing.
-        tie: mid, optimistic or pessimistic.
-
-    Raises:
-        ValueError: If shapes do not fit or an uncertainty is NaN.
+    Average precision is over the right answers that are kept. Similarities (Q, G) are float32 or float64; `unc_QG` (Q,
+    G) is the uncertainty, or similarity negated: higher means worse. Shapes that do not fit and NaN are a ValueError.
     """
     if unc_QG.shape != sim_QG.shape or len(positives) != len(sim_QG):
         raise ValueError(

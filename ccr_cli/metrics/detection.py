@@ -52,19 +52,16 @@ def average_precision(score: ArrayLike, truth: ArrayLike) -> float | None:
 
 
 def detection(p_clean: ArrayLike, is_noisy: ArrayLike, called: float | ArrayLike) -> dict[str, Any]:
-    """Quality of a judge's probabilities against the true mismatches.
+    """Quality of a judge's probabilities (N,) against the true mismatches (N,).
 
     Genuinely bad translations count as clean in a synthetic truth, so even a perfect judge raises false alarms there.
-
-    Args:
-        p_clean: (N,) the judge's probability that the pair matches (or any score that rises with it).
-        is_noisy: (N,) the truth.
-        called: Which pairs are called noisy: those whose probability is below a threshold, or (N,) booleans.
+    `called` is a threshold below which a pair is called noisy, or (N,) booleans.
 
     Returns:
         `auroc`, `average_precision` (of the continuous probability); the `threshold`, if there is one; of the calls
-        `precision`, `recall` (= share of mismatches found), `f1`, `false_alarms` (share of intact pairs called noisy),
-        `accuracy`; and the counts `pairs`, `noisy`, `called`, `found`. What an empty class leaves undefined is None.
+            `precision`, `recall` (= share of mismatches found), `f1`, `false_alarms` (share of intact pairs called
+            noisy), `accuracy`; and the counts `pairs`, `noisy`, `called`, `found`. What an empty class leaves undefined
+            is None.
     """
     clean_N, noisy_N = _pair(p_clean, is_noisy)
     threshold = float(called) if isinstance(called, (int, float)) else None

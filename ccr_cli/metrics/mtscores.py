@@ -51,16 +51,13 @@ def tokenizer(lang: str) -> tuple[str, str]:
 def corpus_scores(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], lang: str
 ) -> tuple[dict[str, dict[str, Any]], str]:
-    """BLEU, chrF2 and, in languages that put spaces between words, chrF2++ of a corpus.
+    """BLEU, chrF2 and, in languages that put spaces between words, chrF2++ of translations (N,), "" for none.
 
-    Args:
-        hypotheses: (N,) translations; "" where there is none.
-        references: (N,) at least one for each; not everywhere equally many.
-        lang: Of both, BCP 47.
+    Each has at least one reference, not everywhere equally many.
 
     Returns:
         By sacrebleu's name of the metric: `score`, `interval` (95 % bootstrap over sentences; None for one sentence)
-        and `signature`; and a note on the tokeniser, or "".
+            and `signature`; and a note on the tokeniser, or "".
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF

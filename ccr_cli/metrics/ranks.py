@@ -56,11 +56,7 @@ COUNT_EACH = 16
 
 @dataclass(frozen=True)
 class Positives:
-    """The right answers of every query: those of query i are `index[offsets[i]:offsets[i + 1]]`.
-
-    Raises:
-        ValueError: If the offsets do not describe `index`, or a query names an answer twice.
-    """
+    """The right answers of every query: those of query i are `index[offsets[i]:offsets[i + 1]]`, none of them twice."""
 
     index: IntArray
     """(P,) positions in the gallery, ascending within a query"""
@@ -180,20 +176,12 @@ def rank_queries(
     keep: int = 2**26,
     curve: str = "",
 ) -> Ranks:
-    """Rank every query's positives in the whole gallery, on the device where `sim` answers.
+    """Rank every query's positives (none, one or several) in the whole gallery, on the device where `sim` answers.
 
-    Blocks that hold a positive are computed first, for its similarity, and all others once. What fits into `keep`
-    numbers is kept from the first pass to the second, the rest computed again, so memory is O(block^2 + keep + P).
-
-    Args:
-        sim: Called with a slice of queries and one of gallery entries; returns their (q, g) similarities in
-            float32 or float64. It is not written to.
-        n_queries: Q.
-        n_gallery: G.
-        positives: The right answers; a query may have none (nan) or several.
-        block: Most queries and most gallery entries per block.
-        keep: Most similarities kept between the passes.
-        curve: The tie rule of `Ranks.precision`; empty leaves it out.
+    Blocks of at most `block` queries and entries that hold a positive are computed first, for its similarity, and all
+    others once. What fits into `keep` numbers is kept from the first pass to the second, the rest computed again, so
+    memory is O(block^2 + keep + P). `sim` returns float32 or float64 and is not written to. `curve` is the tie rule of
+    `Ranks.precision`; empty leaves it out.
 
     Raises:
         ValueError: If a similarity is NaN, half precision or of the wrong shape, or positives do not fit.
@@ -215,8 +203,7 @@ def rank_both(
 ) -> tuple[Ranks, Ranks]:
     """Both directions of one similarity (V, T), each block computed once for both; otherwise as `rank_queries`.
 
-    Returns:
-        The ranks with texts as queries (t2v), then those with visual items as queries (v2t).
+    First the ranks with texts as queries (t2v), then those with visual items as queries (v2t).
     """
     texts = _Side(visual_of_text, n_texts, n_visual, block)
     visual = _Side(visual_of_text.reversed(n_visual), n_visual, n_texts, block)
@@ -426,16 +413,13 @@ def _binned(values_qg: Tensor, score_qM: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def summarise(ranks: Ranks, *, tie: str = "mid") -> dict[str, float]:
-    """The usual figures of one direction.
+    """The usual figures of one direction under a tie rule; queries without a positive are left out (`dropped`).
 
-    A query counts as found at K if the rank of its best positive is at most K; under the middle rank a
-    query whose answer ties with one competitor (rank 1.5) is not found at 1. So a model with all similarities
-    equal has R@K = 0 for every K below half of the gallery, neither 100 nor a matter of memory order.
+    A query counts as found at K if the rank of its best positive is at most K; under the middle rank a query whose
+    answer ties with one competitor (rank 1.5) is not found at 1. So a model with all similarities equal has R@K = 0 for
+    every K below half of the gallery, neither 100 nor a matter of memory order.
 
-    Returns:
-        `R@K` in percent (share of queries with a right answer among the first K), `MedR`, `MeanR` (ranks from 1), `mAP`
-        and `MRR` in percent, `queries` that counted, and `dropped`, those without a positive. Without a query the
-        figures are nan.
+    Returns `R@K`, `mAP` and `MRR` in percent, `MedR` and `MeanR` (ranks from 1): nan without a query; and `queries`.
     """
     valid = ranks.valid
     rank_Q, ap_Q = ranks.rank(tie)[valid], ranks.ap(tie)[valid]
@@ -450,10 +434,7 @@ def summarise(ranks: Ranks, *, tie: str = "mid") -> dict[str, float]:
 
 
 def precision_recall(folds: Sequence[Ranks]) -> list[float]:
-    """The precision of one direction at the recalls 0, 0.1, ... 1, in percent: mean over queries, then over folds.
-
-    The ranks are made with a `curve`; queries without a positive are left out.
-    """
+    """The precision of one direction at the recalls 0, 0.1, ... 1, in percent: mean over queries, then over folds."""
     means = [each.precision[each.valid].mean(axis=0) for each in folds if each.valid.any()]
     return [100.0 * float(value) for value in np.mean(means, axis=0)] if len(means) == len(folds) else []
 

@@ -91,18 +91,10 @@ def gaps(
     seed: int = 0,
     samples: int = SAMPLES,
 ) -> dict[str, dict[str, list[float] | None]]:
-    """Intervals of the AUROC and AURC of an uncertainty (Q,) minus those of others, by their names.
+    """Intervals of the AUROC and AURC of an uncertainty (Q,), higher where less certain, minus those of others.
 
-    Args:
-        uncertainty: Higher means less certain.
-        others: Other uncertainties (Q,).
-        rank: (Q,) rank of the best positive, from 1.
-        item: (Q,) any numbers; at least one.
-        seed: Of the resampling.
-        samples: Number of resamples.
-
-    Returns:
-        By name `auroc` and `aurc`, low and high end each; None where no resample has both hits and failures.
+    `rank` (Q,) is that of the best positive, from 1; `item` (Q,) any numbers. By name `auroc` and `aurc`, low and high
+    end each; None where no resample has both hits and failures.
     """
     code_Q = np.unique(np.asarray(item), return_inverse=True)[1]
     if not len(code_Q):
@@ -129,20 +121,15 @@ def separation(
     seed: int = 0,
     samples: int = SAMPLES,
 ) -> dict[str, dict[str, Any]]:
-    """How well each score separates unknown queries, which should score higher, from known ones.
+    """How well each score, by its name, separates unknown queries, which should score higher, from known ones.
 
-    Args:
-        known: By name a score of every known query. The first is compared with the others.
-        unknown: By the same names, of every unknown query.
-        known_item: The item of each known query: numbers, or names.
-        unknown_item: The item of each unknown query; an item with queries of both kinds is drawn with both.
-        seed: Of the resampling.
-        samples: Number of resamples.
+    Items are numbers or names; one with queries of both kinds is drawn with both. The first score is compared with the
+    others.
 
     Returns:
         By name `auroc` and its `interval`; the `means` of known and unknown queries, and the interval of the `rise`
-        from one to the other; and for all but the first `gap`, the interval of the first's AUROC minus its own.
-        Resamples that lack one kind are left out.
+            from one to the other; and for all but the first `gap`, the interval of the first's AUROC minus its own.
+            Resamples that lack one kind are left out.
     """
     items = np.concatenate([np.asarray(known_item), np.asarray(unknown_item)])
     code_Q = np.unique(items, return_inverse=True)[1]

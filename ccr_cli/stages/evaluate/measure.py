@@ -330,10 +330,8 @@ def _warn_mixed(about: QueryLanguage) -> None:
     protocols = read_protocols(data.manifest, f"the manifest of {data.name}").values()
     fits = [p.name for p in protocols if p.caption_set in mixed and (p.langs is None or lang in p.langs)]
     if fits:
-        warn(
-            f"the {lang} captions of {data.name} are of several sets ({about.caption_sets}), which papers do not pool: "
-            f"--protocol {' or '.join(fits)}, or --caption-set"
-        )
+        mixture = f"the {lang} captions of {data.name} are of several sets ({about.caption_sets})"
+        warn(f"{mixture}, which papers do not pool: --protocol {' or '.join(fits)}, or --caption-set")
 
 
 def breakdowns(queries: pd.DataFrame, texts: Sequence[str], lang: str, translated: pd.DataFrame) -> dict[str, Any]:
@@ -368,7 +366,7 @@ POSITIVES = ("caption", "item")
 
 
 def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int], None]) -> None:
-    """Measures every target language of one data set, by caption and by item."""
+    """Evaluates without pictures (NRCCR Table 5): sentences search their translations, by caption and by item."""
     langs = [lang for lang in target.langs if lang != target.data.source_lang]
     lacking = []
     for lang in langs:
@@ -389,10 +387,11 @@ def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int],
 
 
 def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
-    """Sentences of a language with their translations in the source language.
+    """Sentences of a language with their translations in the source language, of the first kind that exists.
 
-    Returns the relation: `parallel`, `query-mt` or `mt`; and a row per pair: `item_id`, `caption_set`, `query_id` and
-    `query` in the language, `source_id` and `source`.
+    `parallel`: human captions that are translations of each other; `query-mt`: human captions and their machine
+    translations (as in the paper); `mt`: machine translations and their source captions. A row has `item_id`,
+    `caption_set`, `query_id` and `query` in the language, `source_id` and `source`.
     """
     data, human = target.data, target.split.captions
     captions = captions_of(target.split, lang, target.protocol)

@@ -87,9 +87,8 @@ def _check_runs(ensemble: Ensemble, options: EvaluationOptions) -> None:
     """Checks the options that not every run allows."""
     wordless = [m.artifact.name for m in ensemble.members if m.settings["text_encoder"]["kind"] == GIVEN]
     if options.corrupt and options.corruption != "features" and wordless:
-        raise UsageError(
-            f"{wordless[0]} reads texts as features, which have no words to corrupt", hint="--corruption features"
-        )
+        problem = f"{wordless[0]} reads texts as features, which have no words to corrupt"
+        raise UsageError(problem, hint="--corruption features")
     if options.ood and options.protocol == LABELLED:
         raise UsageError(
             "--ood does not go with --protocol labelled, where everything in the query's category is a match",
@@ -110,17 +109,12 @@ def _name(inputs: Inputs, ensemble: Ensemble, targets: Sequence[Target], options
         defaults["task"] = options.task
     if options.zero_shot:
         parts.append(ZERO_SHOT)
-        request["targets"], defaults["targets"] = _chosen(inputs, targets), []
+        names = sorted(target.data.name for target in targets)
+        chosen = {artifact.name for artifact in inputs.named if artifact.kind == "dataset"} & {*names}
+        request["targets"], defaults["targets"] = names if chosen or len(names) > 1 else [], []
     elif common:
         defaults["split"] = request["split"]
         parts.append(request["split"])
     if not common:
         parts.append(options.protocol)
     return stem("-".join(parts), request, defaults)
-
-
-def _chosen(inputs: Inputs, targets: Sequence[Target]) -> list[str]:
-    """The names of the data sets, unless there is only one to choose from."""
-    names = sorted(target.data.name for target in targets)
-    named = {artifact.name for artifact in inputs.named if artifact.kind == "dataset"}
-    return [] if len(names) == 1 and not named & {*names} else names

@@ -95,10 +95,8 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: Eva
         data = read_dataset(artifact)
         try:
             if not named and same_collection(own, data):
-                raise ArtifactError(
-                    f"{artifact.name} is of the collection that the run was trained on, {own.manifest['collection']}",
-                    hint="name it on the command line to evaluate on it",
-                )
+                problem = f"{data.name} is of the collection that the run was trained on, {own.manifest['collection']}"
+                raise ArtifactError(problem, hint="name it on the command line to evaluate on it")
             targets.append(_other(own, data, like(inputs, feats, data), ensemble.settings["select"], options))
         except (ArtifactError, UsageError) as error:
             if named:
@@ -154,10 +152,8 @@ def _without_captions(split: Split, lang: str, protocol: Protocol) -> ArtifactEr
     of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
     partial = f": the data set is partial, see ccr data show {data.name}" if data.manifest.get("partial") else ""
     hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
-    return ArtifactError(
-        f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}",
-        hint=hint or _available_sets(split, [lang], protocol),
-    )
+    problem = f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}"
+    return ArtifactError(problem, hint=hint or _available_sets(split, [lang], protocol))
 
 
 def _available_sets(split: Split, langs: Sequence[str], protocol: Protocol) -> str | None:
@@ -183,17 +179,14 @@ def _other(own: Dataset, data: Dataset, feats: base.Artifact, select: str, optio
     langs = tuple(lang for lang in candidates if not captions_of(split, lang, protocol).empty)
     of = f"captions of the set {protocol.caption_set!r}" if protocol.caption_set else "captions"
     if not langs:
-        raise ArtifactError(
-            f"{data.name} has no {of} in {', '.join(candidates)} for its {protocol.split} items",
-            hint=_available_sets(whole, candidates, protocol),
-        )
+        problem = f"{data.name} has no {of} in {', '.join(candidates)} for its {protocol.split} items"
+        raise ArtifactError(problem, hint=_available_sets(whole, candidates, protocol))
     for lang in options.langs:
         if lang not in langs:
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
     langs = _with_source(split, langs, protocol)
     _warn_partial(data)
-    transfer = not same_collection(own, data)
-    trained_on = signature_name(own)
+    transfer, trained_on = not same_collection(own, data), signature_name(own)
     return Target(split, (feats,), None, langs, leak.value, protocol, folds, zero_shot=transfer, trained_on=trained_on)
 
 
@@ -205,10 +198,9 @@ def same_collection(own: Dataset, other: Dataset) -> bool:
 
 def protocol_of(data: Dataset, options: EvaluationOptions) -> Protocol:
     """The protocol of the options: `full`, `labelled`, or one of the data set's manifest."""
-    name = options.protocol
+    name, split = options.protocol, options.split or Protocol.split
     if name in COMMON_PROTOCOLS:
         positives = "label" if name == LABELLED else "all"
-        split = options.split or Protocol.split
         return Protocol(name, split=split, caption_set=options.caption_set, positives=positives)
     known = read_protocols(data.manifest, f"the manifest of {data.name}")
     if name not in known:
@@ -224,22 +216,17 @@ def protocol_of(data: Dataset, options: EvaluationOptions) -> Protocol:
 
 
 def _warn_partial(data: Dataset) -> None:
-    problems = data.manifest.get("partial", [])
-    if problems:
+    if problems := data.manifest.get("partial", []):
         more = f" and {len(problems) - 1} more, see ccr data show {data.name}" if len(problems) > 1 else ""
-        warn(
-            f"results on {data.name} are not comparable with the full protocol, because the data set is partial: "
-            f"{problems[0]}{more}"
-        )
+        reason = f"the data set is partial: {problems[0]}{more}"
+        warn(f"results on {data.name} are not comparable with the full protocol, because {reason}")
 
 
 def _refuse_languages(protocol: Protocol, langs: Sequence[str]) -> None:
     for lang in langs:
         if protocol.langs is not None and lang not in protocol.langs:
-            raise UsageError(
-                f"the protocol {protocol.name} has queries in {', '.join(protocol.langs)}, not in {lang}",
-                hint="--lang LANG",
-            )
+            problem = f"the protocol {protocol.name} has queries in {', '.join(protocol.langs)}, not in {lang}"
+            raise UsageError(problem, hint="--lang LANG")
 
 
 def _with_source(split: Split, langs: Sequence[str], protocol: Protocol) -> tuple[str, ...]:
@@ -248,10 +235,8 @@ def _with_source(split: Split, langs: Sequence[str], protocol: Protocol) -> tupl
     if source in langs or (protocol.langs is not None and source not in protocol.langs):
         return tuple(langs)
     if captions_of(split, source, replace(protocol, caption_set=None)).empty:
-        warn(
-            f"{split.data.name} has no captions in {source} for its {split.name} items: "
-            "no results are reported for the source language"
-        )
+        lacking = f"{split.data.name} has no captions in {source} for its {split.name} items"
+        warn(f"{lacking}: no results are reported for the source language")
         return tuple(langs)
     return (*langs, source)
 
@@ -268,9 +253,8 @@ def _nothing(inputs: Inputs, feats: base.Artifact, refused: Sequence[CcrError]) 
         kind = UsageError if all(isinstance(error, UsageError) for error in refused) else ArtifactError
         return kind("no data set can be evaluated on:\n  " + "\n  ".join(_with_hint(error) for error in refused))
     extract = features.command(feats, inputs.workspace.place("dataset", "twemoji"), videos=False)
-    return ArtifactError(
-        f"there is no other data set in {inputs.workspace.root}", hint=f"ccr data import twemoji; {extract}"
-    )
+    problem = f"there is no other data set in {inputs.workspace.root}"
+    return ArtifactError(problem, hint=f"ccr data import twemoji; {extract}")
 
 
 def captions_of(split: Split, lang: str, protocol: Protocol) -> pd.DataFrame:

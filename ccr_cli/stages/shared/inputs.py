@@ -51,14 +51,9 @@ class Inputs:
         """Takes the one artifact of a kind that fits; ArtifactError if none does, or several (they are listed).
 
         Looks among the named artifacts, or in the workspace if none of the kind is named. A named artifact that was
-        made from other named ones (features, joined in the same pipe) replaces them.
-
-        Args:
-            kind: Its kind.
-            described: Its description in messages, e.g. `of multi30k in de`.
-            fits: Whether an artifact fits.
-            hint: The command that would make it.
-            better: Preferred candidates when several match.
+        made from other named ones (features, joined in the same pipe) replaces them; of several that fit those that are
+        `better` are preferred. `described` is for messages, e.g. `of multi30k in de`; `hint` the command that would
+        make it.
         """
         match = self.maybe(kind, described, fits, better)
         if match is None:

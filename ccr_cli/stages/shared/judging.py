@@ -199,16 +199,10 @@ def judge_triplets(
     batch_size: int = 0,
     scores: Callable[[Tensor], Tensor] = lambda sim_BB: sim_BB,
 ) -> Opinion:
-    """Judges every triplet.
+    """Judges every triplet; without embeddings by a judge that needs no model.
 
-    Args:
-        judge: The judge.
-        side: cross_lingual, cross_modal or both; see `judges.base.believe`.
-        embedded: The triplets' embeddings; None for a judge that needs no model.
-        triplets: The triplets.
-        seed: Of shuffles and batches.
-        batch_size: Triplets per batch, for a judge that reads batches.
-        scores: What such a judge reads, from similarities: `Method.judge_scores`.
+    `side` is cross_lingual, cross_modal or both (`judges.base.believe`), `seed` of shuffles and batches; a judge that
+    reads batches has so many triplets in one, and the `scores` of their similarities (`Method.judge_scores`).
     """
     if len(triplets.langs) == 1 or judge.speaks in ("step", "never"):
         return judge.judge(TripletReadings(triplets, seed, embedded, batch_size, scores), side)

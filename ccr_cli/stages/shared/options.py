@@ -34,7 +34,7 @@ def option(
     command_line: tuple[Any, Callable[[Any], Any]] | None = None,
     **shown: Any,
 ) -> Any:
-    """A field of a command's options: the command shows it as a flag (`commands.common.takes`).
+    """A field of a command's options: the command shows it as a flag (`commands.common.guarded`).
 
     A field that several commands share (`device`, `seed`, `name`, ...) needs no `option`: a plain default does, and the
     command takes the flag of that name from `commands.common`.

@@ -133,12 +133,9 @@ def score_gallery(
 ) -> Scores:
     """Ranks a gallery in both directions, by fused similarities where its texts have translations.
 
-    Args:
-        embedded: The gallery.
-        beta: Weight of the texts themselves, NRCCR eq. (13); 1 leaves the translations out.
-        fusion: `raw`, or `minmax` (NRCCR's code: both matrices are normalised as wholes first).
-        tie: mid, optimistic or pessimistic.
-        labelled: Everything in the query's category is right, not the query's own item alone.
+    `beta` is the weight of the texts themselves, NRCCR eq. (13); `fusion` `raw`, or `minmax` (NRCCR's code: both
+    matrices are normalised as wholes first); `tie` mid, optimistic or pessimistic. With `labelled` everything in the
+    query's category is right, not the query's own item alone.
     """
     gallery, visual_VD, english_TD = embedded.gallery, embedded.visual_VD, embedded.english_TD
     shape = n_visual, n_texts = len(gallery.item_ids), len(gallery.texts)

@@ -120,22 +120,13 @@ def training_triplets(
     *,
     compared: bool = False,
 ) -> Triplets:
-    """Joins captions, translations, noise and features into triplets, in the data set's order.
+    """Joins captions, translations (by language), noise and features into triplets, in the data set's order.
 
     Where some captions have a text that is read and others lack it, the triplets of the latter are left out. The
-    triplets of one language follow on those of the other; a mismatch moves the same captions in each of them.
-
-    Args:
-        data: The data set.
-        translations: Of its captions, by language.
-        noise: The mismatch, or None.
-        feats: Features of its items.
-        needs: What else the method reads, `Config.needs`.
-        second: Another engine's translations, for the judge `translation`.
-        compared: Whether this judge speaks, which reads back-translations, else the second translations.
-
-    Raises:
-        ArtifactError: If nothing is left, or the noise is of other captions.
+    triplets of one language follow on those of the other; a mismatch moves the same captions in each of them. `second`
+    are another engine's translations; with `compared` the judge `translation` speaks, which reads back-translations,
+    else these. `needs` is what else the method reads, `Config.needs`. If nothing is left, or the noise is of other
+    captions, it is an ArtifactError.
     """
     train = Split.of(data, "train")
     visual, item_ids = read_visuals(feats, list(train.items["item_id"]), needs)
