@@ -51,13 +51,7 @@ class Line:
 
 
 def summary(artifact: Artifact, *, brief: bool = False, as_table: bool = False) -> Iterator[Line | Table]:
-    """Summarises an artifact.
-
-    Args:
-        artifact: Of any kind.
-        brief: Say it in one line.
-        as_table: Give the results of an evaluation as a table instead of lines.
-    """
+    """Summarises an artifact, if `brief` in one line; with `as_table` the results of an evaluation are a table."""
     if artifact.kind == "evaluation":
         yield from _evaluation(artifact, brief, as_table)
     elif artifact.kind in _SUMMARIES:
@@ -114,13 +108,11 @@ def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
     counts, seconds = artifact.counts, float(artifact.about["environment"].get("seconds", 0.0))
     best: Any = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
     config = run.config(artifact)
-    figure = config.get("criterion", "SumR")
-    reached = ""
+    figure, reached = config.get("criterion", "SumR"), ""
     if f"val.{figure}" in best:
-        reached = f", {figure} {metric(best[f'val.{figure}'])} on validation"
         values = {lang: best.get(f"val.langs.{lang}.{figure}") for lang in run.langs(config)}
         by_lang = ", ".join(f"{lang} {metric(value)}" for lang, value in values.items() if value is not None)
-        reached += f": {by_lang}" if by_lang else ""
+        reached = f", {figure} {metric(best[f'val.{figure}'])} on validation{': ' if by_lang else ''}{by_lang}"
         if config.get("validation"):
             queries, items = config["validation"]
             kind = "machine-translated" if config["select"] == "mt" else "human"
@@ -131,21 +123,22 @@ def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
 
 
 def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
-    """How many pairs the judge calls mismatched, and how often it is right."""
+    """How many pairs the judge calls mismatched, by which rule, and how often it is right."""
     facts = diagnosis.summary(artifact)
     judge = facts["judge"] + (f" ({facts['judge_side']})" if facts["judge_side"] else "")
     rare = "" if facts["judge"] == "oracle" else f"; {facts['called_noisy_rare']} of them contain rare words"
-    yield Line(
-        f"{judge} calls {facts['called_noisy']} of {facts['pairs']} training pairs "
-        f"({percent(facts['share_noisy'], 1)}) mismatched{rare}"
-    )
+    called = f"{facts['called_noisy']} of {facts['pairs']} training pairs ({percent(facts['share_noisy'], 1)})"
+    yield Line(f"{judge} calls {called} mismatched{rare}")
     split = facts["split"]
     if "expected" in split:
-        expected = split["expected"]
-        yield Line(
-            f"threshold: {_threshold(split)}; under the fitted mixture {percent(split['wrong'], 1)} of the calls are "
-            f"wrong, precision {similarity(expected['precision'])}, recall {similarity(expected['recall'])}"
-        )
+        threshold = "the requested share"
+        if split["by"] != "share":
+            near = {name: split[name] for name in ("sim_st", "sim_vt") if split.get(name) is not None}
+            rules = [f"P(clean) < {split['p_clean']:g} of the {split['by']}"]
+            threshold = ", ".join(rules + [f"{name} < {probability(value)}" for name, value in near.items()])
+        precision, recall = (similarity(split["expected"][name]) for name in ("precision", "recall"))
+        wrong = f"{percent(split['wrong'], 1)} of the calls are wrong, precision {precision}, recall {recall}"
+        yield Line(f"threshold: {threshold}; under the fitted mixture {wrong}")
     if facts["detection"]:
         found = {name: probability(facts["detection"][name]) for name in ("auroc", "recall", "false_alarms", "f1")}
         yield Line(
@@ -155,14 +148,6 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
         )
     for pair in [] if brief else facts["most_suspicious"][:SUSPICIOUS]:
         yield Line(f"  {similarity(pair['p_clean'])}  {pair['source_text']}  ->  {pair['translation']}")
-
-
-def _threshold(split: dict[str, Any]) -> str:
-    """The rule that called pairs mismatched, such as `P(clean) < 0.5 of the mixture, sim_st < 0.312`."""
-    if split["by"] == "share":
-        return "the requested share"
-    near = [f"{name} < {probability(split[name])}" for name in ("sim_st", "sim_vt") if split.get(name) is not None]
-    return ", ".join([f"P(clean) < {split['p_clean']:g} of the {split['by']}", *near])
 
 
 def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:
@@ -184,30 +169,44 @@ _SUMMARIES: dict[str, Callable[[Artifact, bool], Iterator[Line]]] = {
 }
 
 
+def is_plain(result: Result) -> bool:
+    """Whether a result is of the model as it is: without fusion, and of no reading alone."""
+    return bool(result["fusion"] == "none" and not result.get("reading"))
+
+
+def headlines(results: Sequence[Result]) -> tuple[str, list[float | None]]:
+    """The headline figure of an evaluation, which has one protocol, and its value in each result."""
+    name = evaluation.headline(results[0])
+    return name, [evaluation.mean_ap(result) if name == "mAP" else result[name] for result in results]
+
+
 def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Line | Table]:
     """The headline figures with intervals; with `-v` signatures and breakdowns."""
     results = evaluation.results(artifact)
-    name = evaluation.headline(results[0])  # one protocol an evaluation, one headline
-    values = [evaluation.mean_ap(r) if name == "mAP" else r[name] for r in results]
+    name, values = headlines(results)
     names = [_queries(result) for result in results]
     if brief:
         yield Line(f"  {name}: {', '.join(f'{n} {metric(v)}' for n, v in zip(names, values, strict=True))}")
         return
     for sentence in _comparisons(results, name, values):
         yield Line(sentence, style="bold")
-    heads = [
-        f"{queries}: {name} {_with_margin(result, name, None, value)}"
-        for queries, result, value in zip(names, results, values, strict=True)
-    ]
-    if as_table:
-        yield _result_table(artifact.name, results, heads)
-    else:
-        for result, head in zip(results, heads, strict=True):
-            parts = (
-                f"{_direction(result, d)} {' '.join(f'{m} {_with_margin(result, m, d)}' for m in METRICS)}"
-                for d in DIRECTIONS
+    rows, block = [], ""
+    for queries, result, value in zip(names, results, values, strict=True):
+        head = f"{queries}: {name} {_with_margin(result, name, None, value)}"
+        figures = {d: [_with_margin(result, m, d) for m in METRICS] for d in DIRECTIONS}
+        if not as_table:
+            texts = (
+                " ".join(f"{m} {figure}" for m, figure in zip(METRICS, figures[d], strict=True)) for d in DIRECTIONS
             )
-            yield Line("; ".join([head, *parts]))
+            sides = (_direction(result, d) for d in DIRECTIONS)
+            yield Line("; ".join([head, *map(" ".join, zip(sides, texts, strict=True))]))
+        for d in DIRECTIONS:
+            block, first = head, head if d == DIRECTIONS[0] else ""
+            cells = [Cell(first), Cell(_direction(result, d)), *(Cell(shown=figure) for figure in figures[d])]
+            rows.append(Row(cells, block=block))
+    if as_table:
+        columns = [Column("queries", "queries", text=True), Column("direction", "", text=True)]
+        yield Table("results", artifact.name, [*columns, *(Column(name, name) for name in METRICS)], rows)
     for queries, result in zip(names, results, strict=True):
         yield Line(f"{queries}: {result['signature']}", style="dim", level=1)
         yield from _breakdown(result)
@@ -216,8 +215,10 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
             means = ", ".join(f"{_direction(result, d)} {probability(uncertainty[d])}" for d in DIRECTIONS)
             yield Line(f"{queries}: mean uncertainty {means}")
         of = (result.get("ood") or {}).get("of", "left out")
-        yield from _separation(queries, f"out of distribution ({of})", result.get("ood"))
-        yield from _separation(queries, "corrupted from intact", result.get("told_apart"))
+        for what, key in ((f"out of distribution ({of})", "ood"), ("corrupted from intact", "told_apart")):
+            for direction in DIRECTIONS:
+                if scores := (result.get(key) or {}).get(direction):
+                    yield Line(f"{queries}: {direction.upper()} {what}, AUROC: {_auroc(scores)}")
     if intervals := results[0].get("intervals"):
         interval = f"{percent(intervals['level'])} bootstrap interval over {intervals['drawn']}"
         yield Line(f"± half the {interval}; for MedR, its ends", style="dim")
@@ -228,7 +229,7 @@ def _comparisons(results: Sequence[Result], name: str, values: Sequence[float | 
 
     About queries in the target language; without any, about all.
     """
-    plain = [(r, v) for r, v in zip(results, values, strict=True) if r["fusion"] == "none" and not r.get("reading")]
+    plain = [(r, v) for r, v in zip(results, values, strict=True) if is_plain(r)]
     intact = {(r["data"], r["lang"]): (r, v) for r, v in plain if not r.get("corrupt")}
     with_targets = any(r["role"] == "target" for r in results)
     for result, value in plain:
@@ -237,12 +238,9 @@ def _comparisons(results: Sequence[Result], name: str, values: Sequence[float | 
         before, before_value = intact.get((result["data"], result["lang"]), ({}, None))
         if result.get("corrupt") and before_value is not None and value is not None:
             old, new = before.get("uncertainty") or {}, result.get("uncertainty") or {}
-            changes = [
-                f"{d.upper()} {_change(old[d], new[d], 3)}"
-                for d in DIRECTIONS
-                if old.get(d) is not None and new.get(d) is not None
-            ]
-            doubt = f", mean uncertainty {', '.join(changes)}" if changes else ""
+            known = [d for d in DIRECTIONS if old.get(d) is not None and new.get(d) is not None]
+            changes = ", ".join(f"{d.upper()} {_change(old[d], new[d], 3)}" for d in known)
+            doubt = f", mean uncertainty {changes}" if changes else ""
             yield f"{_queries(result)}: {name} {_change(before_value, value, 1)}{doubt}"
         if result.get("ood"):
             yield f"{_queries(result)}: {_out_of_distribution(result['ood'])}"
@@ -286,36 +284,26 @@ def _breakdown(result: Result) -> Iterator[Line]:
 def _failure_detection(result: Result) -> Iterator[Line]:
     """Whether the uncertainty of text queries detects wrong first results better than similarities do."""
     scores = (result.get("calibration") or {}).get("t2v") or {}
-    baselines = [
-        f"{name} {probability(score['auroc'])}{_verdict((score.get('gaps') or {}).get('auroc'))}"
-        for name, score in (scores.get("trivial") or {}).items()
-    ]
-    if baselines:
-        own = "no uncertainty"
-        if "auroc" in scores:
-            signature = signature_of(result)
-            softmax = signature is not None and signature.softmax
-            temperatures = ", ".join(map(probability, result["temperature"])) if softmax else ""
-            own = f"softmax at temperature {temperatures}" if softmax else "uncertainty"
-            own += f" {probability(scores['auroc'])}"
-        yield Line(f"  T2V, first result wrong, AUROC: {own}; compare {', '.join(baselines)}", level=1)
-
-
-def _separation(queries: str, what: str, separation: dict[str, Any] | None) -> Iterator[Line]:
-    """How well uncertainty separates two kinds of queries, compared with what similarities do."""
-    for direction in DIRECTIONS:
-        scores = (separation or {}).get(direction)
-        if scores is None:
-            continue
-        own = "no uncertainty"
-        if "auroc" in scores:
-            interval = f" [{', '.join(map(probability, scores['interval']))}]" if scores["interval"] else ""
-            own = f"uncertainty {probability(scores['auroc'])}{interval}"
-        baselines = ", ".join(
-            f"{name} {probability(score['auroc'])}{_verdict(score.get('gap'))}"
-            for name, score in scores["trivial"].items()
+    if scores.get("trivial"):
+        signature = signature_of(result)
+        softmax = signature is not None and signature.softmax and "auroc" in scores
+        own = (
+            f"softmax at temperature {', '.join(map(probability, result['temperature']))}" if softmax else "uncertainty"
         )
-        yield Line(f"{queries}: {direction.upper()} {what}, AUROC: {own}; compare {baselines}")
+        yield Line(f"  T2V, first result wrong, AUROC: {_auroc(scores, own)}", level=1)
+
+
+def _auroc(scores: Result, name: str = "uncertainty") -> str:
+    """How well uncertainty separates two kinds of queries, compared with what similarities do."""
+    own = "no uncertainty"
+    if "auroc" in scores:
+        interval = f" [{', '.join(map(probability, scores['interval']))}]" if scores.get("interval") else ""
+        own = f"{name} {probability(scores['auroc'])}{interval}"
+    baselines = []
+    for baseline, score in scores["trivial"].items():
+        gap = score.get("gap") or (score.get("gaps") or {}).get("auroc")
+        baselines.append(f"{baseline} {probability(score['auroc'])}{_verdict(gap)}")
+    return f"{own}; compare {', '.join(baselines)}"
 
 
 def _verdict(gap: Sequence[float] | None) -> str:
@@ -365,14 +353,3 @@ def _with_margin(result: Result, name: str, direction: str | None, value: float 
     if name == "MedR" and interval and value is not None:
         return f"{metric(value)} [{', '.join(map(metric, interval))}]"
     return with_interval(value, interval)
-
-
-def _result_table(title: str, results: Sequence[Result], heads: Sequence[str]) -> Table:
-    columns = [Column("queries", "queries", text=True), Column("direction", "", text=True)]
-    rows = []
-    for result, head in zip(results, heads, strict=True):
-        for direction in DIRECTIONS:
-            cells = [Cell("" if direction == "v2t" else head), Cell(_direction(result, direction))]
-            cells += [Cell(shown=_with_margin(result, name, direction)) for name in METRICS]
-            rows.append(Row(cells, block=head))
-    return Table("results", title, [*columns, *(Column(name, name) for name in METRICS)], rows)

@@ -7,8 +7,9 @@ Shape suffixes: B pairs of a batch, D embedding, V items, T captions, L tokens o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -99,219 +100,167 @@ class _Captions:
         frame = self.frame[self.frame["lang"] == lang]
         return frame if k is None else frame[frame["k"] == k]
 
-    def gloss(self, item_id: str) -> str | None:
-        """A caption of an item in the source language."""
-        return self.gloss_of.get(item_id)
-
-
-def _captions(inputs: Inputs, trained: base.Artifact, split: str) -> _Captions:
-    data = dataset.read(inputs.parent(trained, "dataset"))
-    items = set(items_of(data.items, split)["item_id"])
-    source = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
-    glosses = source.drop_duplicates("item_id").set_index("item_id")["text"]
-    return _Captions(data.captions[data.captions["item_id"].isin(items)], data.source_lang, glosses)
-
 
 def _draw(what: str, lang: str, number: int, count: int) -> np.ndarray:
     """`count` of `number` places in order, drawn by a fixed seed."""
     return np.sort(np.random.default_rng(derive(0, what, lang)).permutation(number)[:count])
 
 
-def sample_searches(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[ExampleSearch]:
-    """Searches with the best run of each data set and language; the queries are short human captions (k = 0).
+@dataclass(frozen=True)
+class Examples:
+    """Draws examples from the items of a split, with the given runs, else those of the workspace."""
 
-    Args:
-        inputs: The runs given, else those of the workspace.
-        count: Queries per language.
-        split: Items to search.
-        device: `auto`, `cpu` or `cuda`.
+    inputs: Inputs
+    split: str = "test"
+    device: str = "auto"
+    """`auto`, `cpu` or `cuda`."""
 
-    Returns:
-        The searches, by data set and language; none where there is no run with human queries.
-    """
-    examples = []
-    for lang, trained in best_runs(inputs):
-        captions = _captions(inputs, trained, split)
-        queries = captions.of(lang, k=0)
-        queries = queries.iloc[_draw("sample searches", lang, len(queries), count)]
-        if queries.empty:
-            continue
-        glosses = captions.of(captions.source_lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
-        searcher = Searcher(inputs, trained, SearchOptions(split=split, device=device).filled())
-        answers = searcher.texts(list(queries["text"]), TOP)
-        for answer, item in zip(answers, queries["item_id"], strict=True):
-            hits = [ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits]
-            gloss_lang = captions.source_lang if item in glosses.index else ""
-            examples.append(
-                ExampleSearch(
-                    query=answer.query,
-                    lang=lang,
-                    results=hits,
-                    gloss=glosses.get(item),
-                    run=trained.name,
-                    uncertainty=answer.uncertainty,
-                    gloss_lang=gloss_lang,
-                )
-            )
-    return examples
+    @cached_property
+    def on(self) -> torch.device:
+        """The device."""
+        return choose_device(self.device)
 
+    def _captions(self, trained: base.Artifact) -> _Captions:
+        data = dataset.read(self.inputs.parent(trained, "dataset"))
+        items = set(items_of(data.items, self.split)["item_id"])
+        source = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
+        glosses = source.drop_duplicates("item_id").set_index("item_id")["text"]
+        return _Captions(data.captions[data.captions["item_id"].isin(items)], data.source_lang, glosses)
 
-@torch.no_grad()
-def sample_maps(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> list[EmbeddingMap]:
-    """Maps by the best run of each data set and language.
+    def searches(self, count: int) -> list[ExampleSearch]:
+        """Searches with the best run of each data set and language, by data set and language.
 
-    Args:
-        inputs: The runs given, else those of the workspace.
-        count: Items of a map, drawn by a fixed seed among those with captions.
-        split: Of which items.
-        device: `auto`, `cpu` or `cuda`.
+        The queries are `count` short human captions (k = 0) per language; none where there are no human queries.
+        """
+        examples = []
+        for lang, trained in best_runs(self.inputs):
+            captions = self._captions(trained)
+            queries = captions.of(lang, k=0)
+            queries = queries.iloc[_draw("sample searches", lang, len(queries), count)]
+            if queries.empty:
+                continue
+            glosses = captions.of(captions.source_lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
+            searcher = Searcher(self.inputs, trained, SearchOptions(split=self.split, device=self.device).filled())
+            answers = searcher.texts(list(queries["text"]), TOP)
+            for answer, item in zip(answers, queries["item_id"], strict=True):
+                hits = [ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item) for h in answer.hits]
+                gloss, gloss_lang = glosses.get(item), captions.source_lang if item in glosses.index else ""
+                about: dict[str, Any] = {"uncertainty": answer.uncertainty, "gloss_lang": gloss_lang}
+                examples.append(ExampleSearch(answer.query, lang, hits, gloss, trained.name, **about))
+        return examples
 
-    Returns:
-        The maps; none of a language without human captions of these items.
-    """
-    maps, on = [], choose_device(device)
-    for lang, trained in best_runs(inputs):
-        source = inputs.parent(trained, "dataset")
-        method, tokenizer = load_method(trained, on)
-        data = without(dataset.read(source), getattr(method.config, "left_out", ""))
-        captions = data.captions[data.captions["lang"] == lang]
-        try:
-            shown = gallery(data, inputs.parent(trained, "features"), split, captions, lang, method.config.needs())
-        except ArtifactError:
-            continue
-        described = np.unique(shown.item_T)
-        rows = np.sort(np.random.default_rng(derive(0, "map", lang)).permutation(described)[:count])
-        drawn_T = np.isin(shown.item_T, rows)
-        visual = embed_visuals(method, shown.visual, on, torch.from_numpy(rows))
-        texts = encode_and_embed(method, tokenizer, [shown.texts[i] for i in np.flatnonzero(drawn_T)], on)
-        maps.append(
-            EmbeddingMap(
-                run=trained.name,
-                lang=lang,
-                item_ids=[shown.item_ids[row] for row in rows],
-                item_VD=visual.cpu().numpy(),
-                text_TD=texts.float().cpu().numpy(),
-                item_T=np.searchsorted(rows, shown.item_T[drawn_T]),
-                image=image_finder(source),
-            )
+    @torch.no_grad()
+    def maps(self, count: int) -> list[EmbeddingMap]:
+        """Maps of `count` items by the best run of each data set and language with human captions of these items."""
+        maps = []
+        for lang, trained in best_runs(self.inputs):
+            source = self.inputs.parent(trained, "dataset")
+            method, tokenizer = load_method(trained, self.on)
+            data = without(dataset.read(source), getattr(method.config, "left_out", ""))
+            captions, features = data.captions[data.captions["lang"] == lang], self.inputs.parent(trained, "features")
+            try:
+                shown = gallery(data, features, self.split, captions, lang, method.config.needs())
+            except ArtifactError:
+                continue
+            described = np.unique(shown.item_T)
+            rows = described[_draw("map", lang, len(described), count)]
+            drawn_T = np.isin(shown.item_T, rows)
+            visual = embed_visuals(method, shown.visual, self.on, torch.from_numpy(rows))
+            texts = encode_and_embed(method, tokenizer, [shown.texts[i] for i in np.flatnonzero(drawn_T)], self.on)
+            item_T = np.searchsorted(rows, shown.item_T[drawn_T])
+            ids, vectors = [shown.item_ids[row] for row in rows], (visual.cpu().numpy(), texts.float().cpu().numpy())
+            maps.append(EmbeddingMap(trained.name, lang, ids, *vectors, item_T, image_finder(source)))
+        return maps
+
+    @torch.no_grad()
+    def internals(self, count: int) -> ModelInternals:
+        """`count` examples of each kind from inside models.
+
+        Of each method that has some, the run with the least noise and the lowest seed shows them. Picture queries are
+        searched with the best runs.
+        """
+        with_targets, with_attention = (self._first_able(ability) for ability in ("soft_targets", "attention"))
+        return ModelInternals(
+            pictures=[s for lang, best in best_runs(self.inputs) for s in self._pictures(best, lang, count)],
+            targets=list(self._targets(with_targets, count)) if with_targets else (),
+            attention=list(self._attention(with_attention, count)) if with_attention else (),
         )
-    return maps
 
+    def _first_able(self, ability: str) -> base.Artifact | None:
+        """The run that shows an ability of its method."""
+        able = []
+        for artifact in self.inputs.all("run"):
+            config = run.config(artifact)
+            if hasattr(registry.load("methods", config["method"]).Method, ability) and not knows_truth(config):
+                ratio = float((config["noise"] or {}).get("ratio", 0.0))
+                able.append((ratio, int(config["seed"]), artifact.name, artifact))
+        return min(able, key=lambda entry: entry[:3])[3] if able else None
 
-def sample_internals(inputs: Inputs, count: int, *, split: str = "test", device: str = "auto") -> ModelInternals:
-    """Examples from inside models: of each method that has some, the run with the least noise and the lowest seed.
+    def _targets(self, trained: base.Artifact, count: int) -> Iterator[ExampleSearch]:
+        """Captions with the shares that soft targets give to the pictures of a batch, from the surest on.
 
-    Picture queries are searched with the best runs.
+        The batch has a caption per item.
+        """
+        lang, captions = run.langs(run.config(trained))[0], self._captions(trained)
+        text_of = captions.of(lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
+        method: Any
+        method, tokenizer = load_method(trained, self.on)
+        features = self.inputs.parent(trained, "features")
+        visual, ids = read_visuals(features, list(text_of.index), method.config.needs())
+        if len(ids) < 2:
+            return
+        rows = _draw("soft targets", lang, len(ids), method.config.batch_size)
+        items = [ids[row] for row in rows]
+        image, gloss = image_finder(self.inputs.parent(trained, "dataset")), captions.gloss_of.get
+        visual_BD = embed_visuals(method, visual, self.on, torch.from_numpy(rows))
+        text_BD = encode_and_embed(method, tokenizer, [text_of[item] for item in items], self.on)
+        share_BB = method.soft_targets(visual_BD, text_BD).cpu().numpy()
+        surest = np.argsort(-share_BB.diagonal(), kind="stable")
+        for row in surest[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))].tolist():
+            hits = [
+                ExampleHit(items[i], gloss(items[i]) or "", float(share_BB[row, i]), image(items[i]), i == row)
+                for i in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()
+            ]
+            query, own = str(text_of[items[row]]), gloss(items[row])
+            yield ExampleSearch(query, lang, hits, own, trained.name, gloss_lang=captions.source_lang)
 
-    Args:
-        inputs: The runs given, else those of the workspace.
-        count: Examples of each kind.
-        split: Of which items.
-        device: `auto`, `cpu` or `cuda`.
-    """
-    on = choose_device(device)
-    with_targets, with_attention = _first_able(inputs, "soft_targets"), _first_able(inputs, "attention")
-    return ModelInternals(
-        pictures=[s for lang, best in best_runs(inputs) for s in _pictures(inputs, best, lang, count, split, device)],
-        targets=_targets(inputs, with_targets, count, split, on) if with_targets else (),
-        attention=_attention(inputs, with_attention, count, split, on) if with_attention else (),
-    )
+    def _attention(self, trained: base.Artifact, count: int) -> Iterator[CrossAttention]:
+        """Captions of a readable length with the translations that the run was trained on."""
+        captions = self._captions(trained)
+        method: Any
+        method, tokenizer = load_method(trained, self.on)
+        translations, _ = translations_of(self.inputs.workspace, trained)
+        for lang, artifact in list(translations.items())[:1]:
+            table = translation.read(artifact)
+            table = table[(table["direction"] == "forward") & (table["status"] == "ok")]
+            text_of = dict(zip(table["source_caption_id"], table["text"], strict=True))
+            pairs = captions.of(captions.source_lang)
+            pairs = pairs[pairs["caption_id"].isin(set(text_of))]
+            shown = 0
+            for row in np.random.default_rng(derive(0, "attention", lang)).permutation(len(pairs)):
+                texts = str(pairs["text"].iloc[row]), text_of[pairs["caption_id"].iloc[row]]
+                tokens = [tokenizer.words(text) for text in texts]
+                if shown < count and all(FEWEST <= len(words) <= LONGEST for words in tokens):
+                    shown += 1
+                    source, target = (tokenizer.encode([text]).select(torch.tensor([0])).to(self.on) for text in texts)
+                    share_LM = method.attention(source, target)[0].float().cpu().numpy()
+                    yield CrossAttention(trained.name, lang, tokens[0], tokens[1], share_LM)
 
-
-def _first_able(inputs: Inputs, ability: str) -> base.Artifact | None:
-    """The run that shows an ability of its method."""
-    able = []
-    for artifact in inputs.all("run"):
-        config = run.config(artifact)
-        if hasattr(registry.load("methods", config["method"]).Method, ability) and not knows_truth(config):
-            ratio = float((config["noise"] or {}).get("ratio", 0.0))
-            able.append((ratio, int(config["seed"]), artifact.name, artifact))
-    return min(able, key=lambda entry: entry[:3])[3] if able else None
-
-
-@torch.no_grad()
-def _targets(
-    inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device
-) -> list[ExampleSearch]:
-    """Captions with the shares that soft targets give to the pictures of a batch, from the surest to the least sure.
-
-    The batch has a caption per item.
-    """
-    source, lang = inputs.parent(trained, "dataset"), run.langs(run.config(trained))[0]
-    captions = _captions(inputs, trained, split)
-    text_of = captions.of(lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
-    method: Any
-    method, tokenizer = load_method(trained, device)
-    visual, ids = read_visuals(inputs.parent(trained, "features"), list(text_of.index), method.config.needs())
-    if len(ids) < 2:
-        return []
-    rows = _draw("soft targets", lang, len(ids), method.config.batch_size)
-    items = [ids[row] for row in rows]
-    image = image_finder(source)
-    visual_BD = embed_visuals(method, visual, device, torch.from_numpy(rows))
-    text_BD = encode_and_embed(method, tokenizer, [text_of[item] for item in items], device)
-    share_BB = method.soft_targets(visual_BD, text_BD).cpu().numpy()
-    surest = np.argsort(-share_BB.diagonal(), kind="stable")
-    shown = surest[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]
-    examples = []
-    for row in shown.tolist():
-        hits = [
-            ExampleHit(items[i], captions.gloss(items[i]) or "", float(share_BB[row, i]), image(items[i]), i == row)
-            for i in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()
-        ]
-        gloss = captions.gloss(items[row])
-        query = str(text_of[items[row]])
-        examples.append(ExampleSearch(query, lang, hits, gloss, trained.name, gloss_lang=captions.source_lang))
-    return examples
-
-
-@torch.no_grad()
-def _attention(
-    inputs: Inputs, trained: base.Artifact, count: int, split: str, device: torch.device
-) -> list[CrossAttention]:
-    """Captions of a readable length with the translations that the run was trained on."""
-    captions = _captions(inputs, trained, split)
-    method: Any
-    method, tokenizer = load_method(trained, device)
-    translations, _ = translations_of(inputs.workspace, trained)
-    if not translations:
-        return []
-    lang, artifact = next(iter(translations.items()))
-    table = translation.read(artifact)
-    table = table[(table["direction"] == "forward") & (table["status"] == "ok")]
-    text_of = dict(zip(table["source_caption_id"], table["text"], strict=True))
-    pairs = captions.of(captions.source_lang)
-    pairs = pairs[pairs["caption_id"].isin(set(text_of))]
-    examples: list[CrossAttention] = []
-    for row in np.random.default_rng(derive(0, "attention", lang)).permutation(len(pairs)):
-        texts = str(pairs["text"].iloc[row]), text_of[pairs["caption_id"].iloc[row]]
-        tokens = [tokenizer.words(text) for text in texts]
-        if len(examples) < count and all(FEWEST <= len(words) <= LONGEST for words in tokens):
-            source, target = (tokenizer.encode([text]).select(torch.tensor([0])).to(device) for text in texts)
-            share_LM = method.attention(source, target)[0].float().cpu().numpy()
-            examples.append(CrossAttention(trained.name, lang, tokens[0], tokens[1], share_LM))
-    return examples
-
-
-def _pictures(
-    inputs: Inputs, trained: base.Artifact, lang: str, count: int, split: str, device: str
-) -> list[ExampleSearch]:
-    """Pictures of items with human captions, and the captions found for them."""
-    captions = _captions(inputs, trained, split)
-    ids = list(dict.fromkeys(captions.of(lang)["item_id"]))
-    if not ids:
-        return []
-    chosen = [ids[row] for row in _draw("pictures", lang, len(ids), count)]
-    searcher = Searcher(inputs, trained, SearchOptions("captions", lang, split, device=device).filled())
-    needs = load_method(trained, choose_device(device))[0].config.needs()
-    visual, known = read_visuals(inputs.parent(trained, "features"), chosen, needs)
-    examples = []
-    for row, item in enumerate(known):
-        answer = searcher.picture(visual.select(torch.tensor([row])), item, TOP)
-        hits = [
-            ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, captions.gloss(h.item_id))
-            for h in answer.hits
-        ]
-        image = searcher.image(item)
-        examples.append(ExampleSearch(item, lang, hits, None, trained.name, answer.uncertainty, image))
-    return examples
+    def _pictures(self, trained: base.Artifact, lang: str, count: int) -> Iterator[ExampleSearch]:
+        """Pictures of items with human captions, and the captions found for them."""
+        captions = self._captions(trained)
+        ids = list(dict.fromkeys(captions.of(lang)["item_id"]))
+        if not ids:
+            return
+        chosen, gloss = [ids[row] for row in _draw("pictures", lang, len(ids), count)], captions.gloss_of.get
+        options = SearchOptions("captions", lang, self.split, device=self.device).filled()
+        searcher = Searcher(self.inputs, trained, options)
+        needs = load_method(trained, self.on)[0].config.needs()
+        visual, known = read_visuals(self.inputs.parent(trained, "features"), chosen, needs)
+        for row, item in enumerate(known):
+            answer = searcher.picture(visual.select(torch.tensor([row])), item, TOP)
+            hits = [
+                ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, gloss(h.item_id))
+                for h in answer.hits
+            ]
+            yield ExampleSearch(item, lang, hits, None, trained.name, answer.uncertainty, searcher.image(item))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -23,8 +23,6 @@ from ccr_cli.data import published
 from ccr_cli.data.splits import refuse_unknown
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.report.content import (
-    EmbeddingMap,
-    ExampleSearch,
     ModelInternals,
     ReportData,
     ReportDataset,
@@ -36,7 +34,7 @@ from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import NEEDED
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.stage import usual_judge
-from ccr_cli.stages.report.examples import image_finder, sample_internals, sample_maps, sample_searches
+from ccr_cli.stages.report.examples import Examples, image_finder
 from ccr_cli.stages.report.options import ReportOptions
 from ccr_cli.stages.report.translations import gather_translations
 from ccr_cli.stages.shared.inputs import Inputs
@@ -52,32 +50,26 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
     of the workspace; and the translations that are given or were trained on. What was made from a run that was
     retrained since is left out.
 
-    Args:
-        inputs: The given artifacts and the workspace.
-        options: What to show. By default the report's name is the main data set and language, and six hex digits of
-            what it is made from, so that a report on other results has another name.
-
-    Returns:
-        The report, and its findings and tables.
+    By default the report's name is the main data set and language, and six hex digits of what it is made from, so that
+    a report on other results has another name. Returns also its findings and tables.
 
     Raises:
         ArtifactError: If there is no evaluation and no translation.
     """
     refuse_unknown(options.split)
-    where = {"split": options.split, "device": options.device}
-    searches, maps, inside = [], [], ModelInternals()
+    examples, shown = Examples(inputs, options.split, options.device), dict[str, Any]()
     if options.searches:
         say(f"example searches: {options.searches} per language")
-        searches = sample_searches(inputs, options.searches, **where)
+        shown["searches"] = examples.searches(options.searches)
     if options.map:
         say(f"map of {options.map} items")
-        maps = sample_maps(inputs, options.map, **where)
+        shown["maps"] = examples.maps(options.map)
     if options.inside:
         say(f"inside the models: {options.inside} examples")
-        inside = sample_internals(inputs, options.inside, **where)
-    data, parents = gather(
-        inputs, options.title, searches=searches, maps=maps, inside=inside, with_published=options.published
-    )
+        shown["inside"] = examples.internals(options.inside)
+    if options.published:
+        shown["published"] = published.read()
+    data, parents = gather(inputs, title=options.title, **shown)
     return write(inputs, data, parents, name=options.name, force=options.force), compose.overview(data)
 
 
@@ -86,22 +78,22 @@ def summary(inputs: Inputs) -> compose.Overview:
     return compose.overview(gather(inputs)[0])
 
 
-def gather(
-    inputs: Inputs,
-    title: str | None = None,
-    *,
-    searches: Sequence[ExampleSearch] = (),
-    maps: Sequence[EmbeddingMap] = (),
-    inside: ModelInternals | None = None,
-    with_published: bool = False,
-) -> tuple[ReportData, list[base.Artifact]]:
-    """Reads all that a report shows, and returns the artifacts it is from; errors as for `report`."""
+def gather(inputs: Inputs, **shown: Any) -> tuple[ReportData, list[base.Artifact]]:
+    """Reads all that a report shows, and returns the artifacts it is from; errors as for `report`.
+
+    `shown` are further fields of the data.
+    """
     evaluations, diagnoses, runs = _select(inputs)
     translations, translated = gather_translations(inputs, runs.values())
     if not evaluations and not translations:
         whose = "of the given runs " if inputs.named else ""
         raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
     entries = _results(evaluations)
+    numbered = [
+        (evaluation.run_id(artifact), str(result["signature"]), artifact, number, result)
+        for artifact in evaluations
+        for number, result in enumerate(evaluation.results(artifact))
+    ]
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {evaluation.run_id(d): str(facts["label"]) for d, facts in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in entries if not result.get("corrupt")}
@@ -112,17 +104,17 @@ def gather(
         facts=_facts(inputs, runs, labels, evaluations),
         diagnoses=[_diagnosis(d, facts, runs.get(evaluation.run_id(d))) for d, facts in summaries],
         options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
-        rankings=_rankings(evaluations),
-        outside=_outside(evaluations),
+        rankings={(run_id, signature): partial(_ranks, a, n) for run_id, signature, a, n, _ in numbered},
+        outside={
+            (run_id, signature, str(result["ood"].get("of", ""))): partial(_outside, a, n)
+            for run_id, signature, a, n, result in numbered
+            if "ood" in result and evaluation.read_outside(a) is not None
+        },
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
-        searches=searches,
-        maps=maps,
-        inside=inside or ModelInternals(),
         datasets=_datasets(inputs, [*evaluations, *runs.values(), *translated]),
         translations=translations,
         artifacts=parents,
-        title=title,
-        published=published.read() if with_published else None,
+        **shown,
     )
     return data, parents
 
@@ -301,36 +293,15 @@ def _history(run_id: str, artifact: base.Artifact) -> TrainingHistory:
     )
 
 
-def _rankings(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str], Callable[[], pd.DataFrame]]:
-    """How to read the ranks of each result."""
-
-    def load(artifact: base.Artifact, number: int) -> pd.DataFrame:
-        frame = evaluation.read_ranks(artifact)
-        return frame.loc[frame["result"] == number, [*NEEDED, "uncertainty"]]
-
-    return {
-        (evaluation.run_id(artifact), str(result["signature"])): partial(load, artifact, number)
-        for artifact in evaluations
-        for number, result in enumerate(evaluation.results(artifact))
-    }
+def _ranks(artifact: base.Artifact, number: int) -> pd.DataFrame:
+    frame = evaluation.read_ranks(artifact)
+    return frame.loc[frame["result"] == number, [*NEEDED, "uncertainty"]]
 
 
-def _outside(evaluations: Sequence[base.Artifact]) -> dict[tuple[str, str, str], Callable[[], pd.DataFrame]]:
-    """How to read the queries without a match in the gallery."""
-
-    def load(artifact: base.Artifact, number: int) -> pd.DataFrame:
-        frame = evaluation.read_outside(artifact)
-        assert frame is not None
-        return frame[frame["result"] == number]
-
-    return {
-        (evaluation.run_id(artifact), str(result["signature"]), str(result["ood"].get("of", ""))): partial(
-            load, artifact, number
-        )
-        for artifact in evaluations
-        for number, result in enumerate(evaluation.results(artifact))
-        if "ood" in result and evaluation.read_outside(artifact) is not None
-    }
+def _outside(artifact: base.Artifact, number: int) -> pd.DataFrame:
+    frame = evaluation.read_outside(artifact)
+    assert frame is not None
+    return frame[frame["result"] == number]
 
 
 def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[ReportDataset]:

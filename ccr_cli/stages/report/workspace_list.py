@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -12,6 +12,7 @@ from ccr_cli.artifacts.signature import signature_of
 from ccr_cli.artifacts.workspace import FOLDERS, Workspace
 from ccr_cli.console import counted
 from ccr_cli.errors import ArtifactError
+from ccr_cli.report.words.artifact_summaries import headlines, is_plain
 from ccr_cli.report.words.numbers import metric, probability, similarity
 
 
@@ -45,12 +46,7 @@ class Entry:
 
 
 def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None) -> list[Entry]:
-    """Lists a workspace in the order of the pipeline, the newest first within each kind.
-
-    Args:
-        workspace: The folder.
-        chosen: Only these.
-    """
+    """Lists a workspace, or only what was chosen, in the order of the pipeline, the newest first within each kind."""
     entries: list[Entry] = []
     artifacts: list[base.Artifact] = []
     for kind, path in workspace.places():
@@ -62,21 +58,25 @@ def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None
     if chosen is not None:
         entries, artifacts = [], list(chosen)
     entries += [Entry(a.kind, a.path, a, _options(a, known), _outcome(a)) for a in artifacts]
-    order = list(FOLDERS)
     entries.sort(key=lambda entry: entry.created, reverse=True)
-    return sorted(entries, key=lambda entry: order.index(entry.kind))
+    return sorted(entries, key=lambda entry: list(FOLDERS).index(entry.kind))
 
 
 def _options(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str:
     """The data set, the options of the run for an artifact made from one, and the artifact's own options."""
+
+    def dataset(made: base.Artifact) -> list[str]:
+        return [PurePosixPath(parent.path).name for parent in made.parents if parent.kind == "dataset"][:1]
+
     runs = [parent for parent in artifact.parents if parent.kind == "run"]
+    number = [f"{len(runs)} runs"]
     if artifact.kind == "report":
-        source = [f"{len(runs)} runs"] if len(runs) != 1 else []
+        source = number if len(runs) != 1 else []
     elif len(runs) == 1 and runs[0].id in known:
         trained = known[runs[0].id]
-        source = [*_dataset(trained), short(trained)]
+        source = [*dataset(trained), short(trained)]
     else:
-        source = [*_dataset(artifact), *([f"{len(runs)} runs"] if len(runs) > 1 else [])]
+        source = [*dataset(artifact), *(number if len(runs) > 1 else [])]
     options = [text for text in [short(artifact)] if text]
     if artifact.kind == "run":  # name the translations if there are others into the same language
         links = [parent for parent in artifact.parents if parent.kind == "translation" and parent.id in known]
@@ -88,32 +88,37 @@ def _options(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str
     return ", ".join([*source, *options])
 
 
-def _dataset(artifact: base.Artifact) -> list[str]:
-    return [PurePosixPath(parent.path).name for parent in artifact.parents if parent.kind == "dataset"][:1]
-
-
 def _outcome(artifact: base.Artifact) -> Outcome:
+    counts = artifact.counts
     try:
-        return _OUTCOMES.get(artifact.kind, _counts)(artifact)
+        match artifact.kind:
+            case "dataset":
+                items = sum(n for what, n in counts.items() if what.startswith("items."))
+                langs = [what.removeprefix("captions.") for what in counts if what.startswith("captions.")]
+                return Outcome(f"{counted(items, 'item')}, captions in {', '.join(langs)}")
+            case "noise":
+                return Outcome(f"{counts['mismatched']:,} of {counts['triplets']:,} triplets mismatched")
+            case "run":
+                return _run(artifact)
+            case "evaluation":
+                return _evaluation(artifact)
+            case "diagnosis":
+                summary = diagnosis.summary(artifact)
+                words = f"{summary['called_noisy']:,} of {summary['pairs']:,} pairs called mismatched"
+                auroc = (summary["detection"] or {}).get("auroc")
+                return (
+                    Outcome(words) if auroc is None else Outcome(f"{words}, AUROC {probability(auroc)}", "AUROC", auroc)
+                )
+            case "index":
+                recall = index.about(artifact)["recall"]
+                words = f"{counts['entries']:,} entries, recall@{recall['at']} {probability(recall['value'])}"
+                return Outcome(words, f"recall@{recall['at']}", recall["value"])
     except ArtifactError as error:
         return Outcome(f"cannot be read: {error.message}")
+    return Outcome(", ".join(f"{n:,} {what.replace('.', ' ')}" for what, n in counts.items() if n))
 
 
-def _counts(artifact: base.Artifact) -> Outcome:
-    return Outcome(", ".join(f"{n:,} {what.replace('.', ' ')}" for what, n in artifact.counts.items() if n))
-
-
-def _dataset_outcome(artifact: base.Artifact) -> Outcome:
-    items = sum(n for what, n in artifact.counts.items() if what.startswith("items."))
-    langs = [what.removeprefix("captions.") for what in artifact.counts if what.startswith("captions.")]
-    return Outcome(f"{counted(items, 'item')}, captions in {', '.join(langs)}")
-
-
-def _noise_outcome(artifact: base.Artifact) -> Outcome:
-    return Outcome(f"{artifact.counts['mismatched']:,} of {artifact.counts['triplets']:,} triplets mismatched")
-
-
-def _run_outcome(artifact: base.Artifact) -> Outcome:
+def _run(artifact: base.Artifact) -> Outcome:
     """The validation figure of the epoch that was kept."""
     counts = artifact.counts
     stopped = ", stopped early" if counts.get("stopped") else ""
@@ -127,14 +132,13 @@ def _run_outcome(artifact: base.Artifact) -> Outcome:
     return Outcome(f"{name} {metric(value)} on validation, {epoch}", name, value)
 
 
-def _evaluation_outcome(artifact: base.Artifact) -> Outcome:
+def _evaluation(artifact: base.Artifact) -> Outcome:
     """The headline figure in the target language, also of corrupted queries, and out-of-distribution detection."""
     results = evaluation.results(artifact)
-    name = evaluation.headline(results[0])
-    plain = [r for r in results if r["fusion"] == "none" and not r.get("reading")]
+    plain = [r for r in results if is_plain(r)]
     shown = [r for r in plain if r["role"] == "target"] or plain or results
     several = len({r["data"] for r in shown}) > 1
-    values = [evaluation.mean_ap(r) if name == "mAP" else r[name] for r in shown]
+    name, values = headlines(shown)
     parts = []
     for result, value in zip(shown, values, strict=True):
         if value is not None:
@@ -148,29 +152,3 @@ def _evaluation_outcome(artifact: base.Artifact) -> Outcome:
         if auroc is not None:
             parts.append(f"out of distribution: T2V AUROC {similarity(auroc)}")
     return Outcome(f"{name} {', '.join(parts)}", name, None if values[0] is None else float(values[0]))
-
-
-def _diagnosis_outcome(artifact: base.Artifact) -> Outcome:
-    summary = diagnosis.summary(artifact)
-    words = f"{summary['called_noisy']:,} of {summary['pairs']:,} pairs called mismatched"
-    auroc = (summary["detection"] or {}).get("auroc")
-    if auroc is None:
-        return Outcome(words)
-    return Outcome(f"{words}, AUROC {probability(auroc)}", "AUROC", float(auroc))
-
-
-def _index_outcome(artifact: base.Artifact) -> Outcome:
-    recall = index.about(artifact)["recall"]
-    name = f"recall@{recall['at']}"
-    words = f"{artifact.counts['entries']:,} entries, {name} {probability(recall['value'])}"
-    return Outcome(words, name, recall["value"])
-
-
-_OUTCOMES: dict[str, Callable[[base.Artifact], Outcome]] = {
-    "dataset": _dataset_outcome,
-    "noise": _noise_outcome,
-    "run": _run_outcome,
-    "evaluation": _evaluation_outcome,
-    "diagnosis": _diagnosis_outcome,
-    "index": _index_outcome,
-}

@@ -14,20 +14,20 @@ from toy import Chain
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
-from ccr_cli.stages.report.examples import sample_maps, sample_searches
+from ccr_cli.stages.report.examples import Examples
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
 
 
 def test_items_and_their_captions_are_embedded(chain: Chain) -> None:
-    one, *others = sample_maps(Inputs(Workspace(chain.root)), 4, device="cpu")
+    one, *others = Examples(Inputs(Workspace(chain.root)), device="cpu").maps(4)
     assert not others and one.lang == "es" and len(one.item_ids) == 4 == len(set(one.item_ids))
     assert len(one.text_TD) == len(one.item_T) and set(one.item_T) == {0, 1, 2, 3}
     for vectors in (one.item_VD, one.text_TD):
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     images = [one.image(item) for item in one.item_ids]
     assert all(path is not None and path.is_file() for path in images)
-    again = sample_maps(Inputs(Workspace(chain.root)), 4, device="cpu")[0]
+    again = Examples(Inputs(Workspace(chain.root)), device="cpu").maps(4)[0]
     assert np.array_equal(again.text_TD, one.text_TD) and again.item_ids == one.item_ids
     assert json.dumps(gather(Inputs(Workspace(chain.root)), maps=[one])[0].maps[0].request())
 
@@ -36,13 +36,13 @@ def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> N
     inputs = Inputs(Workspace(chain.root))
     data = dataset.read(chain.find("dataset"))
     half = set(items_of(data.items, "val-report")["item_id"])
-    found = sample_searches(inputs, 50, split="val-report", device="cpu")
+    found = Examples(inputs, split="val-report", device="cpu").searches(50)
     asked = {q.query for q in found}
     source = data.captions[(data.captions["lang"] == "en") & (data.captions["k"] == 0)]
     assert {q.gloss_lang for q in found} == {"en"} and {q.gloss for q in found} <= set(source["text"])
     human = data.captions[(data.captions["lang"] == "es") & (data.captions["k"] == 0)]
     assert asked and asked == set(human[human["item_id"].isin(half)]["text"])
-    (drawn,) = sample_maps(inputs, 50, split="val-report", device="cpu")
+    (drawn,) = Examples(inputs, split="val-report", device="cpu").maps(50)
     assert set(drawn.item_ids) == half
 
 

@@ -19,7 +19,7 @@ from ccr_cli.data.splits import items_of
 from ccr_cli.losses.soft_margin import soft_alignment
 from ccr_cli.report.content import ModelInternals
 from ccr_cli.report.figures import canvas, examples
-from ccr_cli.stages.report.examples import sample_internals
+from ccr_cli.stages.report.examples import Examples
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
@@ -44,7 +44,7 @@ def trained(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> Chain:
 
 
 def test_soft_targets_are_those_of_the_loss(trained: Chain) -> None:
-    shown = sample_internals(Inputs(Workspace(trained.root)), 3, device="cpu").targets
+    shown = Examples(Inputs(Workspace(trained.root)), device="cpu").internals(3).targets
     method: Any
     method, tokenizer = load_method(trained.find("run", "disncl"), CPU)
     data = dataset.read(trained.find("dataset"))
@@ -72,7 +72,7 @@ def test_soft_targets_are_those_of_the_loss(trained: Chain) -> None:
 
 
 def test_attention_is_what_the_teacher_reads_by(trained: Chain) -> None:
-    shown = sample_internals(Inputs(Workspace(trained.root)), 2, device="cpu").attention
+    shown = Examples(Inputs(Workspace(trained.root)), device="cpu").internals(2).attention
     method: Any
     method, tokenizer = load_method(trained.find("run", "nrccr"), CPU)
     assert len(shown) == 2
@@ -80,7 +80,7 @@ def test_attention_is_what_the_teacher_reads_by(trained: Chain) -> None:
     for each in shown:
         texts = [tokenizer.encode([" ".join(words)]) for words in (each.source, each.target)]
         rows = [method._tokens(text.select(torch.tensor([0]))) for text in texts]
-        x, y = (method.token_encoder._placed(*row).x_WD.detach().double().numpy() for row in rows)
+        x, y = (method.token_encoder._placed(*row)[0].detach().double().numpy() for row in rows)
         q, k = (
             (part @ layer.weight.detach().double().numpy().T).reshape(len(part), block.heads, -1)
             for part, layer in ((x, block.query), (y, block.key))
@@ -97,7 +97,7 @@ def test_attention_is_what_the_teacher_reads_by(trained: Chain) -> None:
 
 
 def test_pictures_find_the_captions_that_are_most_similar(chain: Chain) -> None:
-    shown = sample_internals(Inputs(Workspace(chain.root)), 3, device="cpu").pictures
+    shown = Examples(Inputs(Workspace(chain.root)), device="cpu").internals(3).pictures
     assert len({each.query for each in shown}) == 3
     method, tokenizer = load_method(chain.find("run", shown[0].run), CPU)
     data = dataset.read(chain.find("dataset"))
@@ -117,9 +117,9 @@ def test_pictures_find_the_captions_that_are_most_similar(chain: Chain) -> None:
 
 
 def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
-    shown = sample_internals(Inputs(Workspace(trained.root)), 2, device="cpu")
+    shown = Examples(Inputs(Workspace(trained.root)), device="cpu").internals(2)
     assert json.dumps(gather(Inputs(Workspace(chain.root)), inside=shown)[0].inside.request())
-    other = sample_internals(Inputs(Workspace(chain.root)), 2, device="cpu")
+    other = Examples(Inputs(Workspace(chain.root)), device="cpu").internals(2)
     assert other == ModelInternals(pictures=other.pictures) and other.pictures, (
         "no method with soft targets or attention"
     )
