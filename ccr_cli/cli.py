@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import sys
@@ -10,24 +11,7 @@ from typing import Annotated
 import typer
 
 import ccr_cli
-from ccr_cli.commands import (
-    compare,
-    data,
-    demo,
-    diagnose,
-    doctor,
-    evaluate,
-    export,
-    extract,
-    index,
-    report,
-    search,
-    serve,
-    show,
-    train,
-    translate,
-    verify,
-)
+from ccr_cli.commands import data
 
 app = typer.Typer(
     name="ccr",
@@ -40,25 +24,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_PIPELINE = "Pipeline"
-_TOOLS = "Tools"
-
-app.add_typer(data.app, name="data", rich_help_panel=_PIPELINE)
-app.command(rich_help_panel=_PIPELINE, epilog=translate.EPILOG)(translate.translate)
-app.command(rich_help_panel=_PIPELINE, epilog=extract.EPILOG)(extract.extract)
-app.command(rich_help_panel=_PIPELINE, epilog=train.EPILOG)(train.train)
-app.command(rich_help_panel=_PIPELINE, epilog=evaluate.EPILOG)(evaluate.evaluate)
-app.command(rich_help_panel=_PIPELINE, epilog=diagnose.EPILOG)(diagnose.diagnose)
-app.command(rich_help_panel=_TOOLS, epilog=compare.EPILOG)(compare.compare)
-app.command(rich_help_panel=_TOOLS, epilog=report.EPILOG)(report.report)
-app.command(rich_help_panel=_TOOLS, epilog=search.EPILOG)(search.search)
-app.command(rich_help_panel=_TOOLS, epilog=index.EPILOG)(index.index)
-app.command(rich_help_panel=_TOOLS, epilog=serve.EPILOG)(serve.serve)
-app.command(rich_help_panel=_TOOLS, epilog=export.EPILOG)(export.export)
-app.command(rich_help_panel=_TOOLS, epilog=demo.EPILOG)(demo.demo)
-app.command(rich_help_panel=_TOOLS, epilog=show.EPILOG)(show.show)
-app.command(rich_help_panel=_TOOLS, epilog=verify.EPILOG)(verify.verify)
-app.command(rich_help_panel=_TOOLS, epilog=doctor.EPILOG)(doctor.doctor)
+app.add_typer(data.app, name="data", rich_help_panel="Pipeline")
+_PANELS = {
+    "Pipeline": ("translate", "extract", "train", "evaluate", "diagnose"),
+    "Tools": ("compare", "report", "search", "index", "serve", "export", "demo", "show", "verify", "doctor"),
+}
+for panel, names in _PANELS.items():
+    for name in names:
+        module = importlib.import_module(f"ccr_cli.commands.{name}")
+        app.command(rich_help_panel=panel, epilog=module.EPILOG)(getattr(module, name))
 
 
 def _version(value: bool) -> None:

@@ -72,11 +72,7 @@ class Artifact:
     """Facts outside the identity: created, command, versions, environment."""
 
     def entry(self, name: str) -> FileEntry:
-        """Returns what the record says of a file.
-
-        Raises:
-            ArtifactError: If the record does not list it.
-        """
+        """Returns what the record says of a file; raises ArtifactError if the record does not list it."""
         for entry in self.files:
             if entry.path == name:
                 return entry
@@ -105,11 +101,7 @@ class Artifact:
         return any(f.path == name for f in self.files)
 
     def parent(self, kind: str) -> Parent:
-        """Returns the (first) parent of a kind.
-
-        Raises:
-            ArtifactError: If there is none.
-        """
+        """Returns the (first) parent of a kind; raises ArtifactError if there is none."""
         for parent in self.parents:
             if parent.kind == kind:
                 return parent
@@ -213,11 +205,7 @@ def copy_files(source: Path, target: Path) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file.
-
-    Raises:
-        ArtifactError: If it is not valid JSON.
-    """
+    """Reads a JSON file; raises ArtifactError if it is not valid JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, UnicodeDecodeError) as error:

@@ -108,11 +108,7 @@ class Signature:
     @staticmethod
     @lru_cache(maxsize=4096)
     def parse(text: str) -> Signature:
-        """Reads a line.
-
-        Raises:
-            ValueError: If it is not a complete signature with its keys in order.
-        """
+        """Reads a line; raises ValueError if it is not a complete signature with its keys in order."""
         values: dict[str, str] = {}
         for part in text.strip().split("|"):
             key, colon, value = part.partition(":")

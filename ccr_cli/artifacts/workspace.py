@@ -47,11 +47,7 @@ class Workspace:
         return folder / name
 
     def artifacts(self, kind: str | None = None) -> list[base.Artifact]:
-        """Lists the complete artifacts, by kind and name.
-
-        Raises:
-            ArtifactError: If one of them was tampered with.
-        """
+        """Lists the complete artifacts, by kind and name; raises ArtifactError if one of them was tampered with."""
         return [base.load(path, place_kind) for place_kind, path in self.places() if kind in (None, place_kind)]
 
     def places(self) -> list[tuple[str, Path]]:
@@ -70,40 +66,27 @@ class Workspace:
         return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else str(resolved)
 
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
-        """Loads an artifact's (first) parent of a kind.
-
-        Raises:
-            ArtifactError: If there is none, or it is gone or was replaced.
-        """
+        """Loads an artifact's (first) parent of a kind; raises ArtifactError if there is none, or as `linked` does."""
         return self.linked(artifact, artifact.parent(kind))
 
     def linked(self, artifact: base.Artifact, link: base.Parent) -> base.Artifact:
-        """Loads a parent of an artifact and checks that it is still the same.
-
-        Raises:
-            ArtifactError: If the parent is gone or was replaced.
-        """
+        """Loads a parent of an artifact; raises ArtifactError if it is gone or was replaced."""
         try:
             parent = base.load(self.root / link.path, link.kind)
         except ArtifactError as error:
-            raise ArtifactError(
-                f"{artifact.path} was made from the {link.kind} {link.path}: {error.message}", hint=error.hint
-            ) from None
+            made_from = f"{artifact.path} was made from the {link.kind} {link.path}"
+            raise ArtifactError(f"{made_from}: {error.message}", hint=error.hint) from None
         if parent.id != link.id:
-            raise ArtifactError(
-                f"{artifact.path} was made from another state of {link.path} (id {link.id[:12]}, now {parent.id[:12]})",
-                hint=artifact.rebuild_hint(),
-            )
+            states = f"id {link.id[:12]}, now {parent.id[:12]}"
+            problem = f"{artifact.path} was made from another state of {link.path} ({states})"
+            raise ArtifactError(problem, hint=artifact.rebuild_hint())
         return parent
 
 
 def slug(text: str) -> str:
-    """Turns any text into a safe file name.
+    """Turns any text into a safe file name; raises UsageError if nothing is left.
 
     NFKC, `/` becomes `--`, everything outside `[A-Za-z0-9._-]` becomes `-`, at most 120 bytes.
-
-    Raises:
-        UsageError: If nothing is left.
     """
     plain = unicodedata.normalize("NFKC", text).replace("/", "--")
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).lstrip(".-")[:120]

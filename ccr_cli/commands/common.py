@@ -300,7 +300,7 @@ def inputs_from(workspace: Path, artifacts: Sequence[str] | None, *, dry_run: bo
         lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
         if not lines:
             raise ArtifactError(
-                "no artifact path on standard input", hint="check whether the command before the pipe failed"
+                "no artifact path on standard input", "check whether the command before the pipe failed"
             )
         paths += lines
     return Inputs.from_paths(Workspace(workspace.absolute(), dry_run), paths)

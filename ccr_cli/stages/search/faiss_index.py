@@ -28,11 +28,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def faiss() -> Any:
-    """The FAISS package.
-
-    Raises:
-        UnavailableError: If it is not installed.
-    """
+    """The FAISS package; raises UnavailableError if it is not installed."""
     try:
         import faiss as package
     except ImportError:
@@ -69,11 +65,7 @@ class Index:
 
     @classmethod
     def read(cls, path: Path, kind: str, effort: int) -> Index:
-        """Reads an index and sets the effort of a query.
-
-        Raises:
-            ArtifactError: If FAISS cannot read it.
-        """
+        """Reads an index and sets the effort of a query; raises ArtifactError if FAISS cannot read it."""
         package = faiss()
         try:
             index = cls(package.read_index(str(path)), kind)

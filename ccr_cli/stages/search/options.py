@@ -24,11 +24,7 @@ class SearchOptions:
     device: str = "auto"
 
     def filled(self) -> SearchOptions:
-        """The options with their defaults.
-
-        Raises:
-            UsageError: If a value is unknown.
-        """
+        """The options with their defaults; raises UsageError if a value is unknown."""
         from ccr_cli.data.splits import SPLITS
 
         options = replace(self, find=self.find or "items", split=self.split or "test")

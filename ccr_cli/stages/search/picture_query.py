@@ -46,11 +46,7 @@ class PictureEncoder:
         ]
 
     def file(self, path: Path) -> Frames:
-        """Encodes a picture, or the frames of a video, as one item.
-
-        Raises:
-            UsageError: If it cannot be read.
-        """
+        """Encodes a picture, or the frames of a video, as one item; raises UsageError if it cannot be read."""
         real = path.resolve()
         medium = Medium("video" if is_video(real.name) else "image", real.name)
         try:
@@ -86,11 +82,7 @@ def _rows(model: Any, inputs: Sequence[Tensor], mean: bool) -> Tensor:
 
 
 def _encoder(feats: base.Artifact, part: features.EncoderPart, recorded: dict[str, Any], device: torch.device) -> Any:
-    """Loads the encoder of one part.
-
-    Raises:
-        ArtifactError: If it differs from the one that the features record.
-    """
+    """Loads the encoder of one part; raises ArtifactError if it differs from the one that the features record."""
     name = str(part.request["encoder"])
     if features.FROM in part.request or name == features.GIVEN:
         raise ArtifactError(

@@ -66,11 +66,7 @@ def access_rules(options: ServerOptions) -> AccessRules:
 
 
 def read_token(path: Path) -> bytes:
-    """Reads a token.
-
-    Raises:
-        UsageError: If there is none, it is too short, or other users can read the file.
-    """
+    """Reads a token; raises UsageError if there is none, it is too short, or other users can read the file."""
     try:
         open_to_others = path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
         text = path.read_text(encoding="ascii").strip()
@@ -165,11 +161,7 @@ class Service:
 
 
 def open_picture(body: bytes) -> Image.Image:
-    """Opens an uploaded picture.
-
-    Raises:
-        HTTPException: If it cannot be read, or has too many pixels.
-    """
+    """Opens an uploaded picture; raises HTTPException if it cannot be read, or has too many pixels."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
