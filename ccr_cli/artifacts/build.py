@@ -340,8 +340,7 @@ def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
         lease.acquire(timeout=patience)
     except filelock.Timeout:
         raise LockedError(
-            f"another process is writing {final} ({_holder(path)})",
-            hint=f"wait for it; if it is dead, remove {path}",
+            f"another process is writing {final} ({_holder(path)})", hint=f"wait for it; if it is dead, remove {path}"
         ) from None
     try:
         yield

@@ -65,7 +65,7 @@ def run_id(artifact: Artifact) -> str:
 def headline(result: Mapping[str, Any]) -> str:
     """The headline figure of a result: `SumR`, or `mAP` where everything in the query's category is right."""
     signed = signature_of(result)
-    return "mAP" if signed and signed.labelled else "SumR"
+    return "mAP" if signed and signed.pos == "label" else "SumR"
 
 
 def mean_ap(result: Mapping[str, Any]) -> float | None:

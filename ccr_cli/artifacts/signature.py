@@ -135,31 +135,6 @@ class Signature:
         """What `protocol` says."""
         return ScoreProtocol.parse(self.protocol)
 
-    @property
-    def partial(self) -> bool:
-        """Whether some of the data set is missing."""
-        return is_partial(self.data)
-
-    @property
-    def labelled(self) -> bool:
-        """Whether everything in the query's category is a right answer."""
-        return self.pos == "label"
-
-    @property
-    def softmax(self) -> bool:
-        """Whether the uncertainty is that of a softmax over the gallery, the model having none of its own."""
-        return self.unc == SOFTMAX
-
-    @property
-    def human(self) -> bool:
-        """Whether captions that people wrote in a target language were trained on."""
-        return f"{HUMAN}:" in self.mt
-
-    @property
-    def runs(self) -> int:
-        """Of how many runs the similarities are averaged."""
-        return read_runs(self.sim)
-
 
 KEYS = tuple(field.name for field in fields(Signature))
 

@@ -7,11 +7,7 @@ from ccr_cli.stages.search.options import IndexOptions
 
 
 @c.guarded
-def index(
-    *,
-    options: IndexOptions,
-    call: c.BuildCall,
-) -> None:
+def index(*, options: IndexOptions, call: c.BuildCall) -> None:
     """Build a search index, for galleries of hundreds of thousands of items.
 
     Writes an artifact with a FAISS index and its recall against exact search. `ccr search` uses it with --index, or if

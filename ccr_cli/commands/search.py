@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,8 +32,7 @@ def search(
     *,
     image: Annotated[Path | None, typer.Option("--image", help="Search with a picture instead of words.")] = None,
     queries: Annotated[
-        Path | None,
-        typer.Option("--queries", help="Search with every line of a text file; `-` reads standard input."),
+        Path | None, typer.Option("--queries", help="Search with every line of a text file; `-` reads standard input.")
     ] = None,
     options: SearchOptions,
     top: Annotated[int, typer.Option("--top", min=1, help="Number of results.")] = 5,
@@ -63,18 +62,16 @@ def search(
     if sheet is not None and sheet.suffix not in (".html", ".png"):
         raise UsageError(f"--sheet writes .html or .png, not {sheet.name!r}")
     inputs = call.inputs()
-    with ExitStack() as stack:
-        lines = None if queries is None else _lines(_opened(queries, stack), queries)
-        from ccr_cli.stages.search.stage import for_sheet, open_searcher
+    if queries is not None and queries != Path("-") and not queries.exists():
+        raise UsageError(f"there is no file {queries}")
+    from ccr_cli.stages.search.stage import for_sheet, open_searcher
 
-        searcher = open_searcher(inputs, options)
-        if image is not None:
-            answers: Iterable[Answer] = iter([searcher.file(image, top)])
-        elif lines is not None:
-            answers = searcher.texts(lines, top)
-        else:
-            answers = searcher.texts([query or ""], top)
-        printed = list(_printed(answers, json, many=queries is not None))
+    searcher = open_searcher(inputs, options)
+    if image is not None:
+        answers: Iterable[Answer] = iter([searcher.file(image, top)])
+    else:
+        answers = searcher.texts([query or ""] if queries is None else _lines(queries), top)
+    printed = list(_printed(answers, json, many=queries is not None))
     _explain(printed)
     if sheet is not None or open_:
         from ccr_cli.report.page import contact_sheet
@@ -99,20 +96,11 @@ def _explain(answers: list[Answer]) -> None:
         console.warn(f"the text encoder was trained on no word of {which}: the results mean little")
 
 
-def _opened(path: Path, stack: ExitStack) -> TextIO:
-    """Opens a file of queries, before the slow imports."""
+def _lines(path: Path) -> Iterator[str]:
+    """The queries of a file (`-` is standard input), one per line; empty lines are skipped."""
     try:
-        return sys.stdin if path == Path("-") else stack.enter_context(path.open(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {path}") from None
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _lines(stream: TextIO, path: Path) -> Iterator[str]:
-    """The queries of a file, one per line; empty lines are skipped."""
-    try:
-        yield from (line.strip() for line in stream if line.strip())
+        with nullcontext(sys.stdin) if path == Path("-") else path.open(encoding="utf-8") as stream:
+            yield from (line.strip() for line in stream if line.strip())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

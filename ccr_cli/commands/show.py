@@ -52,10 +52,7 @@ def show_table(table: Table) -> None:
 
 
 @c.guarded
-def show(
-    *,
-    call: c.ListCall,
-) -> None:
+def show(*, call: c.ListCall) -> None:
     """List the artifacts of the workspace, or summarise the given ones.
 
     The list follows the pipeline, newest first within each kind, with the main options and the outcome of each

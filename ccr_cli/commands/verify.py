@@ -10,10 +10,7 @@ from ccr_cli.errors import ArtifactError
 
 
 @c.guarded
-def verify(
-    *,
-    call: c.Call,
-) -> None:
+def verify(*, call: c.Call) -> None:
     """Check every file of an artifact against its hash, and every parent against its id.
 
     Checks all artifacts of the workspace if none is named. Exits with 4 if something is wrong.

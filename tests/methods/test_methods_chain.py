@@ -45,7 +45,7 @@ def check_calibration(evaluated: Any, *, stated: bool) -> None:
     for number, result in enumerate(evaluation.results(evaluated)):
         for direction, found in (result["calibration"] or {}).items():
             own = ranks[(ranks["result"] == number) & (ranks["direction"] == direction)]
-            probable = stated or result["signature"].softmax
+            probable = stated or result["signature"].unc == "softmax"
             assert ("ece" in found) == probable and len(own) == found["queries"]
             if probable:
                 confidence = 1 - own["uncertainty"].to_numpy(float)

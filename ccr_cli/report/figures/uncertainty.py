@@ -83,7 +83,7 @@ def _risk_curve(run_id: str, result: Result) -> dict[str, Any] | None:
     signature = signature_of(result)
     return {
         **{**scores["curve"], "aurc_random": scores.get("aurc_random"), "aurc": scores.get("aurc")},
-        "named": SOFTMAX if signature and signature.softmax else "uncertainty",
+        "named": SOFTMAX if signature and signature.unc == SOFTMAX else "uncertainty",
         "trivial": {
             k: {**score["curve"], "aurc": score.get("aurc")} for k, score in trivial.items() if score.get("curve")
         },

@@ -21,8 +21,10 @@ from ccr_cli.artifacts.signature import (
     LABELLED,
     Signature,
     data_name,
+    is_partial,
     read_mt,
     read_noise,
+    read_runs,
     signature_of,
     sim_value,
 )
@@ -203,7 +205,7 @@ def _alone(result: Mapping[str, Any]) -> str:
         return str(result["label"])
     engine, others = read_mt(signed.mt)
     parts = [f"lang={'+'.join(sorted([str(result['lang']), *others]))}"] * bool(others)
-    parts += [f"captions={HUMAN}"] * signed.human
+    parts += [f"captions={HUMAN}"] * (f"{HUMAN}:" in signed.mt)
     parts += [f"select={HUMAN}"] * (signed.select == HUMAN and engine != "none")
     label = Label.parse(str(result["label"]))
     return str(label.with_options(parts) if parts else label)
@@ -221,7 +223,7 @@ def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, ViewS
     fields = {key: value for key, value in signed.fields.items() if key not in ("noise", "unc")}
     fields["protocol"] = str(replace(signed.rules, trained_on=""))
     fields["mt"] = read_mt(signed.mt)[0]
-    if signed.runs > 1:  # an ensemble has a row of its own, beside its runs
+    if read_runs(signed.sim) > 1:  # an ensemble has a row of its own, beside its runs
         fields["sim"] = sim_value()
     rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": str(row["trained_on"])}
     return kind, seed, ViewSetting(tuple(rest.items()))
@@ -272,7 +274,7 @@ def same_but_language(views: Sequence[View]) -> list[View]:
 
 def _title(row: pd.Series[Any], kind: str) -> str:
     signed: Signature | None = row["signed"]
-    partial = signed is not None and signed.partial
+    partial = signed is not None and is_partial(signed.data)
     parts = [f"{row['data']}{' (partial)' * partial} {row['split']}", f"queries in {row['lang']}"]
     if row["trained_on"] == UNKNOWN:
         parts.append("zero-shot")

@@ -9,7 +9,7 @@ from typing import Any
 from ccr_cli.artifacts import diagnosis, evaluation, index, run, translation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.evaluation import Corruption
-from ccr_cli.artifacts.signature import signature_of
+from ccr_cli.artifacts.signature import SOFTMAX, signature_of
 from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translations import reference_words, score_signatures
@@ -286,7 +286,7 @@ def _failure_detection(result: Result) -> Iterator[Line]:
     scores = (result.get("calibration") or {}).get("t2v") or {}
     if scores.get("trivial"):
         signature = signature_of(result)
-        softmax = signature is not None and signature.softmax and "auroc" in scores
+        softmax = signature is not None and signature.unc == SOFTMAX and "auroc" in scores
         own = (
             f"softmax at temperature {', '.join(map(probability, result['temperature']))}" if softmax else "uncertainty"
         )

@@ -85,7 +85,7 @@ class Service:
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
         self._search_pool, self._media_pool = ThreadPoolExecutor(1), ThreadPoolExecutor(2)
-        self._small = lru_cache(KEPT)(self._thumbnail)
+        self._small = lru_cache(KEPT)(lambda path, side: small(path, side, MOST_PIXELS) if path.is_file() else None)
         try:
             self.pictures = searcher.encoder.stills
             if not self.pictures:
@@ -139,10 +139,6 @@ class Service:
             raise HTTPException(404, "there is no such picture")
         kind, data = copy
         return Response(data, media_type=f"image/{kind}", headers={"cache-control": "private, max-age=600"})
-
-    @staticmethod
-    def _thumbnail(path: Path, side: int) -> tuple[str, bytes] | None:
-        return small(path, side, MOST_PIXELS) if path.is_file() else None
 
     def _facts(self, answer: Answer) -> dict[str, Any]:
         hits = [

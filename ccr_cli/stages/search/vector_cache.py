@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -47,36 +47,21 @@ def cached(
     folder = workspace.root / ".cache" / "search" / slug(trained.name)
     key = base.canonical_json({"run": trained.id, "ccr": ccr_cli.__version__, **about})
     path = folder / f"{trained.id[:16]}-{base.sha256_text(key)[:16]}.safetensors"
-    vectors = _read(path, key)
-    if vectors is None:
-        vectors = make()
-        try:
-            _write(path, key, vectors, trained)
-        except OSError as error:
-            say(f"cannot cache vectors: {error.strerror or error}", level=1)
-    return vectors
-
-
-def _read(path: Path, key: str) -> Vectors | None:
-    """Reads a file; None if it is missing, damaged, or made from something else."""
-    if not path.is_file():
-        return None
-    try:
+    with suppress(OSError, SafetensorError, ValueError, KeyError):  # it is missing or damaged
         with safe_open(path, framework="pt") as handle:
-            about = handle.metadata() or {}
-            ids, rows_VD = json.loads(about[_IDS]), handle.get_tensor(_VECTORS)
-    except (OSError, SafetensorError, ValueError, KeyError):
-        return None
-    fits = about.get("key") == key and rows_VD.ndim == 2 and len(ids) == len(rows_VD)
-    return Vectors(ids, rows_VD) if fits and rows_VD.dtype == torch.float32 else None
-
-
-def _write(path: Path, key: str, vectors: Vectors, trained: base.Artifact) -> None:
-    """Writes vectors and removes those of earlier versions of the run."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+            facts = handle.metadata() or {}
+            ids, rows_VD = json.loads(facts[_IDS]), handle.get_tensor(_VECTORS)
+        if facts.get("key") == key and rows_VD.dtype == torch.float32 and (rows_VD.ndim, len(rows_VD)) == (2, len(ids)):
+            return Vectors(ids, rows_VD)
+    vectors = make()
     data = save({_VECTORS: vectors.rows_VD.cpu().contiguous()}, {"key": key, _IDS: json.dumps(list(vectors.ids))})
-    with base.atomic_open(path) as handle:
-        handle.write(data)
-    for other in path.parent.glob("*.safetensors"):
-        if not other.name.startswith(trained.id[:16]):
-            other.unlink(missing_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with base.atomic_open(path) as handle:
+            handle.write(data)
+        for other in folder.glob("*.safetensors"):
+            if not other.name.startswith(trained.id[:16]):  # of an earlier version of the run
+                other.unlink(missing_ok=True)
+    except OSError as error:
+        say(f"cannot cache vectors: {error.strerror or error}", level=1)
+    return vectors
