@@ -71,6 +71,8 @@ def locate(model: str, revision: str, alternatives: str = "") -> Located:
         UsageError: If it is neither a folder nor a valid name.
         UnavailableError: If the model is neither on this machine nor available from the hub, or has no safetensors.
     """
+    from huggingface_hub import snapshot_download
+
     conversion = None
     try:
         if located := find(model, revision):
@@ -82,13 +84,20 @@ def locate(model: str, revision: str, alternatives: str = "") -> Located:
         if conversion is None:
             raise
         say(f"{model} has no safetensors on main: using revision {conversion}, the hub's own conversion of it")
-    folder = _download(model, conversion or revision, alternatives)
+    try:
+        folder = Path(snapshot_download(model, revision=conversion or revision, allow_patterns=_FILES))
+    except Exception as error:  # whatever the client raises; a second run resumes the download
+        reason = f"its download stopped ({redact(str(error))})"
+        raise _unavailable(model, conversion or revision, reason, alternatives) from error
+    weights = weights_of(folder)
+    if not weights:
+        raise UnavailableError(f"{model} on the hub has no weights that transformers can read", alternatives or None)
     if conversion:
         ref = folder.parents[1] / "refs" / _CONVERTED
         with suppress(OSError):  # a shared cache may be read-only
             ref.parent.mkdir(parents=True, exist_ok=True)
             ref.write_text(folder.name, encoding="utf-8")
-    return Located(model, folder, folder.name, weights_of(folder))
+    return Located(model, folder, folder.name, weights)
 
 
 def find(model: str, revision: str = "main") -> Located | None:
@@ -232,18 +241,6 @@ def _conversion(model: str) -> str | None:
         return None
     own = [p for p in candidates if (p.author, p.title) == (_CONVERTER, _CONVERSION) and p.status in ("open", "merged")]
     return max(own, key=lambda pull: pull.num).git_reference if own else None
-
-
-def _download(model: str, revision: str, alternatives: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        folder = Path(snapshot_download(model, revision=revision, allow_patterns=_FILES))
-    except Exception as error:  # whatever the client raises; a second run resumes the download
-        raise _unavailable(model, revision, f"its download stopped ({redact(str(error))})", alternatives) from error
-    if not weights_of(folder):
-        raise UnavailableError(f"{model} on the hub has no weights that transformers can read", alternatives or None)
-    return folder
 
 
 def _unavailable(model: str, revision: str, reason: str, alternatives: str) -> UnavailableError:

@@ -81,10 +81,8 @@ class Artifact:
     def file(self, name: str, *, hashed: bool = True) -> Path:
         """Returns the path of one of the artifact's files after checking that it is the recorded one.
 
-        Args:
-            name: Path inside the artifact.
-            hashed: Compare the sha256; else only the size, for files of many gigabytes. A file is hashed once a process
-                unless it changes on disk.
+        It is hashed once a process, unless it changes on disk. Not `hashed`, only its size is compared, for files of
+        many gigabytes.
 
         Raises:
             ArtifactError: If the file is not part of the artifact, is missing, or was changed.
@@ -95,6 +93,11 @@ class Artifact:
         if path.stat().st_size != entry.bytes or (hashed and known_sha256(path) != entry.sha256):
             raise ArtifactError(f"{path} was changed after it was written", hint=self.rebuild_hint())
         return path
+
+    def json(self, name: str) -> dict[str, Any]:
+        """Reads one of the artifact's JSON files; raises what `file` and `read_json` raise."""
+        value: dict[str, Any] = read_json(self.file(name))
+        return value
 
     def has(self, name: str) -> bool:
         """Whether the artifact has a file of that name."""
@@ -142,11 +145,9 @@ _hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
 
 
 def known_sha256(path: Path, written: str | None = None) -> str:
-    """As `sha256_file`, but a file that has not changed since this process hashed it, or wrote it, is not read again.
+    """As `sha256_file`, but a file that has not changed since this process hashed it is not read again.
 
-    Args:
-        path: The file.
-        written: Its sha256, if this process has just written it.
+    `written` is the sha256 of a file that this process has just written.
     """
     stat = path.stat()
     settled = time.time_ns() - stat.st_ctime_ns >= CLOCK_TICK_NS  # else another change could have the same time
@@ -169,11 +170,9 @@ def identity(
 
 @contextmanager
 def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Opens a file that gets its name only once it is complete and on disk.
+    """Opens a file (`wb` or `w`) that gets its name only once it is complete and on disk; its folder must exist.
 
-    Args:
-        path: The final name; its folder must exist.
-        mode: `wb`, or `w` for UTF-8 text with LF line ends; bytes that are not UTF-8 become JSON escapes.
+    Text is UTF-8 with LF line ends; bytes that are not UTF-8 become JSON escapes.
     """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": "\n"}

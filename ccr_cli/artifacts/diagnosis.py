@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, table_schema
 
 PAIRS = table_schema(
@@ -32,7 +32,7 @@ RARE = 3
 
 def summary(artifact: Artifact) -> dict[str, Any]:
     """Reads the summary of a diagnosis; early versions name a side for judges that take none."""
-    value: dict[str, Any] = read_json(artifact.file("summary.json"))
+    value = artifact.json("summary.json")
     return value | {"judge_side": ""} if value.get("judge") in WITHOUT_SIDE else value
 
 

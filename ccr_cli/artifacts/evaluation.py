@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, read_table, table_schema
 from ccr_cli.artifacts.signature import signature_of
 
@@ -52,7 +52,7 @@ class Corruption:
 
 def results(artifact: Artifact) -> list[dict[str, Any]]:
     """Reads `metrics.json`, with a `Signature` for each `signature` (its text where it cannot be read)."""
-    entries: list[dict[str, Any]] = read_json(artifact.file("metrics.json"))["results"]
+    entries = artifact.json("metrics.json")["results"]
     return [entry | {"signature": signature_of(entry) or entry.get("signature")} for entry in entries]
 
 

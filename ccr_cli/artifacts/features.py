@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, read_table, table_schema, write_table
 from ccr_cli.errors import ArtifactError
 
@@ -101,7 +101,7 @@ def parts(artifact: Artifact) -> list[EncoderPart]:
 
 def comparable(one: Artifact, other: Artifact) -> bool:
     """Whether the same encoder made both in the same way; the choice of frames counts if both have videos."""
-    return _alike(read_json(one.file("encoder.json")), read_json(other.file("encoder.json")))
+    return _alike(one.json("encoder.json"), other.json("encoder.json"))
 
 
 def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

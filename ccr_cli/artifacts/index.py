@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import read_table, table_schema
 
 ENTRIES = table_schema("id string")
@@ -21,5 +21,4 @@ def entries(artifact: Artifact) -> list[str]:
 
 def about(artifact: Artifact) -> dict[str, Any]:
     """Reads how an index was built, and its recall."""
-    value: dict[str, Any] = read_json(artifact.file("index.json"))
-    return value
+    return artifact.json("index.json")

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import read_table, table_schema
 
 STOPPED = "stopped.json"
@@ -37,13 +37,12 @@ def langs(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 def config(artifact: Artifact) -> dict[str, Any]:
     """Reads the effective configuration of a run."""
-    value: dict[str, Any] = read_json(artifact.file("config.json"))
-    return value
+    return artifact.json("config.json")
 
 
 def stopped(artifact: Artifact) -> str:
     """Why training ended early; empty if it did not."""
-    return str(read_json(artifact.file(STOPPED))["why"]) if artifact.has(STOPPED) else ""
+    return str(artifact.json(STOPPED)["why"]) if artifact.has(STOPPED) else ""
 
 
 def history(artifact: Artifact) -> pd.DataFrame:

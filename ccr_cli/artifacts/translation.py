@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.artifacts.base import Artifact, read_json
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, table_schema
 
 CAPTIONS = table_schema(
@@ -44,8 +44,7 @@ def read_quality(artifact: Artifact) -> pd.DataFrame:
 
 def quality(artifact: Artifact) -> dict[str, Any]:
     """Reads the summary of the quality, by direction and split."""
-    summary: dict[str, Any] = read_json(artifact.file("quality.json"))
-    return summary
+    return artifact.json("quality.json")
 
 
 def untranslated(captions: pd.DataFrame) -> pd.DataFrame:

@@ -119,7 +119,7 @@ def _write(
         data=data.manifest,
         langs=tuple(dict.fromkeys([data.source_lang, *(str(entry["lang"]) for entry in translations)])),
         translations=translations,
-        encoder=base.read_json(feats.file("encoder.json")),
+        encoder=feats.json("encoder.json"),
         command=_command(feats),
         licence=licence,
         results=list({str(result["signature"]): result for result in results}.values()),

@@ -37,7 +37,7 @@ class PictureEncoder:
     """
 
     def __init__(self, feats: base.Artifact, device: torch.device) -> None:
-        manifest = base.read_json(feats.file("encoder.json"))
+        manifest = feats.json("encoder.json")
         parts = features.parts(feats)
         recorded = manifest.get(features.PARTS, [manifest])
         self._parts = [

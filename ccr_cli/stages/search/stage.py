@@ -67,9 +67,9 @@ class Answer:
     uncertainty: float | None
     """Of the query, in [0, 1]. None if the method has none, or if pictures are compared with pictures or texts with
     texts: it is defined between the two."""
-    picture: bool = False
+    picture: bool
     """Whether the query is a picture."""
-    known: bool = True
+    known: bool
     """False if the text encoder was trained on no word of the query (see `Vocabulary`)."""
 
 
@@ -170,12 +170,8 @@ def sources(
 class Searcher:
     """A run and the entries that it searches: opened once, for many queries.
 
-    Args:
-        inputs: Where the run's parents are; another data set among them is searched instead of the run's own.
-        trained: The run.
-        options: What to search, `filled`.
-        index: An index built with these options (`indexed_by`), which finds the candidates; without it, search is
-            exact.
+    Another data set among the inputs is searched instead of the run's own. The options are `filled`. An index of these
+    options (`indexed_by`) finds the candidates; without it, search is exact.
 
     Raises:
         ArtifactError: If the other data set has no features of the run's encoder, or several; or if there is nothing
