@@ -107,8 +107,21 @@ class Call:
     verbose: int = 0
 
     def inputs(self) -> Inputs:
-        """Loads the named artifacts; raises what `inputs_from` raises."""
-        return inputs_from(self.workspace, self.artifacts, dry_run=getattr(self, "dry_run", False))
+        """Loads the artifacts named on the command line, or on standard input in place of `-`.
+
+        Raises:
+            ArtifactError: If `-` brings no path, or a path is not an artifact.
+        """
+        from ccr_cli.stages.shared.inputs import Inputs
+
+        paths: list[str] = []
+        for text in self.artifacts or []:
+            lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()] if text == "-" else [text]
+            if not lines:
+                hint = "check whether the command before the pipe failed"
+                raise ArtifactError("no artifact path on standard input", hint)
+            paths += lines
+        return Inputs.from_paths(Workspace(self.workspace.absolute(), getattr(self, "dry_run", False)), paths)
 
 
 @dataclass(frozen=True)
@@ -135,11 +148,6 @@ class BuildCall(Call):
     json: bool = False
 
 
-def takes(options_type: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Does nothing: `guarded` makes the flags of dataclasses."""
-    return lambda function: function
-
-
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
     """Makes a command of a function: a flag for every field of its dataclasses, and errors with their exit code.
 
@@ -154,7 +162,10 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def wrapper(*args: Any, **flags: Any) -> None:
         as_json = bool(flags.get("json"))
-        setup(flags.get("quiet", False), flags.get("verbose", 0))
+        console.verbosity = -1 if flags.get("quiet") else flags.get("verbose", 0)
+        signal.signal(signal.SIGTERM, _terminate)
+        if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's warnings about DistributedDataParallel, of all processes
+            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         try:
             objects = {}
             for name, group in groups.items():
@@ -187,6 +198,10 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
     paragraphs = (function.__doc__ or "").split("\n\n")
     wrapper.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal breaks lines
     return wrapper
+
+
+def _terminate(signum: int, frame: object) -> None:
+    raise Terminated
 
 
 def _flags(group: Any) -> Iterator[inspect.Parameter]:
@@ -270,40 +285,6 @@ def _plan_facts(planned: Planned) -> dict[str, object]:
     parents = [{"kind": kind, "id": id_} for kind, id_ in planned.plan["parents"]]
     plan = {"state": planned.state, "request": planned.plan["request"], "parents": parents}
     return {**facts, **plan, **planned.facts}
-
-
-def setup(quiet: bool, verbose: int) -> None:
-    """Sets the verbosity, and makes SIGTERM unwind like Ctrl-C."""
-    console.verbosity = -1 if quiet else verbose
-
-    def terminate(signum: int, frame: object) -> None:
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, terminate)
-    if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's warnings about DistributedDataParallel, from every process
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-
-
-def inputs_from(workspace: Path, artifacts: Sequence[str] | None, *, dry_run: bool = False) -> Inputs:
-    """Loads the artifacts named on the command line, or on standard input in place of `-`.
-
-    Raises:
-        ArtifactError: If `-` brings no path, or a path is not an artifact.
-    """
-    from ccr_cli.stages.shared.inputs import Inputs
-
-    paths: list[str] = []
-    for text in artifacts or []:
-        if text != "-":
-            paths.append(text)
-            continue
-        lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()]
-        if not lines:
-            raise ArtifactError(
-                "no artifact path on standard input", "check whether the command before the pipe failed"
-            )
-        paths += lines
-    return Inputs.from_paths(Workspace(workspace.absolute(), dry_run), paths)
 
 
 def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:

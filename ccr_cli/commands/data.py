@@ -30,11 +30,9 @@ Sources = Annotated[
 @c.guarded
 def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> None:
     """List the bundled data sets, the collections that can be imported, and the data sets of the workspace."""
-    c.setup(False, 0)
-    inputs = c.inputs_from(workspace, None)
     from ccr_cli.stages.data.card import listing
 
-    columns, rows = listing(inputs.workspace)
+    columns, rows = listing(Workspace(workspace.absolute()))
     if json:
         c.show_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
         return
@@ -50,7 +48,6 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
 
     For a collection that is not imported: its files, how to get them, and the source of every fact.
     """
-    c.setup(False, 0)
     from ccr_cli.stages.data.card import card
 
     c.show_table(("what", "value"), card(Workspace(workspace.absolute()), source))
@@ -70,7 +67,6 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
     ),
 )
 @c.guarded
-@c.takes(ImportOptions)
 def import_(
     sources: Sources = None,
     *,
@@ -86,8 +82,7 @@ def import_(
     Checks counts, hashes, ids, languages and splits; errors name file and line, the expected and the actual value.
     Images and videos may be missing. If the source consists of features, also makes the features artifact.
     """
-    c.setup(quiet, verbose)
-    inputs = c.inputs_from(workspace, None, dry_run=dry_run)
+    inputs = c.BuildCall(workspace=workspace, dry_run=dry_run).inputs()
     from ccr_cli.stages.data.stage import import_source
 
     c.emit(inputs, import_source(inputs.workspace, sources or [], options), json)
@@ -109,7 +104,6 @@ def verify(
 
     Checks the files of a collection and their content; for a bundled data set or a folder, the media too.
     """
-    c.setup(False, 0)
     from ccr_cli.data.manifests import read_folder
     from ccr_cli.stages.data.card import check_files
     from ccr_cli.stages.data.folder import absent_media, locate
