@@ -57,16 +57,9 @@ def index_of(
     """Returns the index of a shard; an item without rows has failed, one with rows and an error is damaged."""
     first = np.cumsum(n_rows, dtype=np.int64) - n_rows
     status = ["failed" if not n else "damaged" if error else "ok" for n, error in zip(n_rows, errors, strict=True)]
-    return pd.DataFrame(
-        {
-            "item_id": list(item_ids),
-            "shard": np.int32(shard),
-            "first_row": np.where(n_rows > 0, first, 0),
-            "n_rows": n_rows,
-            "status": status,
-            "error": np.array(errors, dtype=object),
-        }
-    )
+    rows = {"first_row": np.where(n_rows > 0, first, 0), "n_rows": n_rows, "status": status}
+    ids, reasons = list(item_ids), np.array(errors, dtype=object)
+    return pd.DataFrame({"item_id": ids, "shard": np.int32(shard), **rows, "error": reasons})
 
 
 def finish_index(folder: Path, n_items: int) -> pd.DataFrame:

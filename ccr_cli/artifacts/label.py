@@ -125,10 +125,8 @@ class Label:
     @property
     def unrepaired(self) -> Label:
         """The label of the same method without the repair."""
-        runs = []
-        for run in self.runs:
-            extras, options = (
-                tuple(part for part in parts if not _REPAIR.fullmatch(part)) for parts in (run.extras, run.options)
-            )
-            runs.append(replace(run, extras=extras, options=options))
-        return Label(tuple(runs))
+
+        def kept(parts: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(part for part in parts if not _REPAIR.fullmatch(part))
+
+        return Label(tuple(replace(run, extras=kept(run.extras), options=kept(run.options)) for run in self.runs))

@@ -5,8 +5,10 @@ Shape suffixes: Q queries, V entries that are searched, K candidates of an index
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -15,11 +17,15 @@ from typing import Any
 
 import pandas as pd
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
+import ccr_cli
 from ccr_cli.artifacts import base, dataset, run
 from ccr_cli.artifacts import index as index_artifact
-from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.console import say
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
@@ -27,7 +33,6 @@ from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.faiss_index import Index
 from ccr_cli.stages.search.options import SearchOptions
 from ccr_cli.stages.search.picture_query import PictureEncoder
-from ccr_cli.stages.search.vector_cache import Vectors, cached
 from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
@@ -165,6 +170,45 @@ def sources(
         data, feats = others[0], like(inputs, feats, dataset.read(others[0]))
     refuse_unread(inputs, trained, data, feats)
     return data, feats
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Entries to search: items or captions, and their vectors in float32."""
+
+    ids: Sequence[str]
+    rows_VD: Tensor
+
+
+def cached(
+    workspace: Workspace, trained: base.Artifact, about: Mapping[str, Any], make: Callable[[], Vectors]
+) -> Vectors:
+    """Reads the vectors of a run from the workspace's cache, or makes them, and caches them if it can be written.
+
+    `about` is everything else that they depend on, as JSON values; a file's name hashes all of it, so none is stale.
+    `.cache/search/RUN/` can be deleted at any time and belongs to no artifact.
+    """
+    folder = workspace.root / ".cache" / "search" / slug(trained.name)
+    key = base.canonical_json({"run": trained.id, "ccr": ccr_cli.__version__, **about})
+    path = folder / f"{trained.id[:16]}-{base.sha256_text(key)[:16]}.safetensors"
+    with suppress(OSError, SafetensorError, ValueError, KeyError):  # it is missing or damaged
+        with safe_open(path, framework="pt") as handle:
+            facts = handle.metadata() or {}
+            ids, rows_VD = json.loads(facts["ids"]), handle.get_tensor("vectors")
+        if facts.get("key") == key and rows_VD.dtype == torch.float32 and (rows_VD.ndim, len(rows_VD)) == (2, len(ids)):
+            return Vectors(ids, rows_VD)
+    vectors = make()
+    data = save({"vectors": vectors.rows_VD.cpu().contiguous()}, {"key": key, "ids": json.dumps(list(vectors.ids))})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with base.atomic_open(path) as handle:
+            handle.write(data)
+        for other in folder.glob("*.safetensors"):
+            if not other.name.startswith(trained.id[:16]):  # of an earlier version of the run
+                other.unlink(missing_ok=True)
+    except OSError as error:
+        say(f"cannot cache vectors: {error.strerror or error}", level=1)
+    return vectors
 
 
 class Searcher:
