@@ -10,6 +10,7 @@ import errno
 import importlib.util
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _USER = re.compile(r"(\w+://)[^\s/@]+@")
@@ -33,14 +34,12 @@ class CcrError(Exception):
         self.message, self.hint = message, hint
 
 
+@dataclass(eq=False)
 class OptionsAsked(Exception):
-    """Raised by `--set help` or `--preset help`, to list options instead of running the command."""
+    """Raised by `--set help` or `--preset help`, to list options (rows under heads) instead of running the command."""
 
-    def __init__(
-        self, rows: Sequence[tuple[str, ...]], columns: tuple[str, ...] = ("--set", "default", "meaning")
-    ) -> None:
-        super().__init__(f"{len(rows)} options")
-        self.rows, self.columns = rows, columns
+    rows: Sequence[tuple[str, ...]]
+    columns: tuple[str, ...] = ("--set", "default", "meaning")
 
 
 class UsageError(CcrError):
@@ -103,9 +102,8 @@ def as_user_error(error: Exception) -> CcrError | None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return ResourceError(f"the disk is full{where}", hint="free some space; the same command continues")
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return ArtifactError(
-                f"no permission{where}: {error.strerror}", hint="another --workspace, or change its permissions"
-            )
+            hint = "another --workspace, or change its permissions"
+            return ArtifactError(f"no permission{where}: {error.strerror}", hint)
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):
             return ArtifactError(f"{error.strerror}{where}", hint="another --workspace or --name")
     return None

@@ -61,10 +61,7 @@ class Located:
 def locate(model: str, revision: str, alternatives: str = "") -> Located:
     """Finds a model (a folder, or a name on the hub), downloading it if necessary.
 
-    Args:
-        model: Its folder or name.
-        revision: Branch, tag or commit on the hub. For `main` without safetensors the hub's own conversion is used.
-        alternatives: What else the user could do, for the hint.
+    For `main` without safetensors the hub's own conversion is used. A hint adds what else the user could do.
 
     Raises:
         ArtifactError: If a folder of that name has no complete model.

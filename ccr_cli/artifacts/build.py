@@ -42,11 +42,7 @@ class Planned(Exception):
 
 
 class OtherRequestError(ArtifactError):
-    """An artifact of the same name was made from other options or parents.
-
-    Attributes:
-        differences: The value there and the value of the new request, by option.
-    """
+    """An artifact of the same name was made from other options (value there and of the request, by name) or parents."""
 
     def __init__(self, message: str, differences: Mapping[str, tuple[Any, Any]]) -> None:
         super().__init__(message, hint="choose another --name, or rebuild it with --force")
@@ -138,11 +134,7 @@ class Build:
         return self.artifact
 
     def _complete(self, folder: Path) -> base.Artifact | None:
-        """The artifact of this request in a folder; None if there is none.
-
-        Raises:
-            OtherRequestError: If it is of another request.
-        """
+        """The artifact in a folder, or None; raises OtherRequestError if it is of another request."""
         if not (folder / base.RECORD).is_file():
             return None
         artifact = base.load(folder)
@@ -165,10 +157,10 @@ def building(
     force: bool = False,
     redo_failed: bool = False,
 ) -> Iterator[Build]:
-    """Locks and opens an artifact's folder for writing; `build_artifact` is this with a function that writes.
+    """Locks and opens an artifact's folder for writing; `done` is set if nothing is left to write.
 
-    Training uses it directly, because several processes write one run and only the first holds the lock.
-    Arguments and errors are those of `build_artifact`. `done` is set if nothing is left to write.
+    Arguments and errors are those of `build_artifact`. Training and extraction, which several processes share, use it
+    directly: only the first holds the lock.
     """
     name = slug(name)
     if name.endswith((".partial", ".parts", ".old", ".lock")):
@@ -224,7 +216,7 @@ def build_artifact(
     Args:
         workspace: Where the artifact goes.
         kind: Its kind.
-        name: Its name.
+        name: Its name, which becomes a slug.
         request: Every option that can change the result, JSON values only.
         parents: What it is made from. Kinds that are kept by data set lie in the folder of the dataset among them.
         write: Writes the files into `Build.folder` and returns the artifact's counts. Not called if the artifact is
@@ -322,14 +314,9 @@ def _holder(lock: Path) -> str:
 
 @contextmanager
 def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
-    """Keeps a second writer out, and takes over the lock of a dead one (the file holds host, pid and a heartbeat).
+    """Keeps a second writer out of a folder, and takes over the lock of a dead one, which lies beside the folder.
 
-    Args:
-        final: The folder to write; the lock lies beside it.
-        patience: Seconds to wait for another writer.
-
-    Raises:
-        LockedError: If another process is writing.
+    It holds host, pid and a heartbeat. Raises LockedError if another process is still writing after some seconds.
     """
     path = _lock(final)
     if _silent(path):
@@ -339,9 +326,8 @@ def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
     try:
         lease.acquire(timeout=patience)
     except filelock.Timeout:
-        raise LockedError(
-            f"another process is writing {final} ({_holder(path)})", hint=f"wait for it; if it is dead, remove {path}"
-        ) from None
+        hint = f"wait for it; if it is dead, remove {path}"
+        raise LockedError(f"another process is writing {final} ({_holder(path)})", hint) from None
     try:
         yield
     finally:

@@ -19,13 +19,11 @@ def verify(*, call: c.Call) -> None:
     from ccr_cli.artifacts.base import load
     from ccr_cli.artifacts.base import verify as check
 
-    rows: list[tuple[str, str, str, str]] = []
-    wrong = False
+    rows = []
     for kind, path in [(a.kind, a.path) for a in inputs.named] or inputs.workspace.places():
         try:
             artifact = load(path, kind)
         except ArtifactError as error:
-            wrong = True
             console.say(f"error: {error.message}", level=-1, style="bold red")
             rows.append((kind, inputs.workspace.relative(path), "", error.message))
             continue
@@ -35,11 +33,10 @@ def verify(*, call: c.Call) -> None:
                 inputs.workspace.linked(artifact, parent)
             except ArtifactError as error:
                 problems.append(error.message)
-        wrong = wrong or bool(problems)
         shown = inputs.workspace.relative(artifact.path)
         rows.append((artifact.kind, shown, artifact.id[:12], "; ".join(problems) or "ok"))
     c.show_table(("kind", "artifact", "id", "state"), rows)
-    if wrong:
+    if any(state != "ok" for *_, state in rows):
         raise typer.Exit(4)
 
 

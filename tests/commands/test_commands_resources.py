@@ -144,8 +144,8 @@ def test_out_of_memory(sizes: tuple[str, ...], workspace: Chain) -> None:
         ("buckets=3000000000", "--set buckets=3000000000: whole numbers go up to 2147483647"),
         (f"dim={2**63}", "whole numbers go up to 2147483647"),
         (f"max_tokens=-{10**400}", "whole numbers go up to 2147483647"),
-        ("buckets=1", "batch_size and buckets >= 2 are needed"),
-        ("hidden=-1", "hidden >= 0 are needed"),
+        ("buckets=1", "buckets >= 2"),
+        ("hidden=-1", "hidden >= 0"),
         ("max_tokens=0", "max_tokens >= 1"),
     ],
 )
