@@ -65,12 +65,7 @@ def check(group: str, name: str) -> None:
 
 
 def load(group: str, name: str) -> ModuleType:
-    """Imports one plug-in.
-
-    Raises:
-        BrokenError: If its file cannot be imported, or lacks what its group must define.
-        UsageError: As `check`.
-    """
+    """Imports a plug-in that `check` knows; raises BrokenError if that fails, or if it lacks a required name."""
     check(group, name)
     path = _file(group, name)
     try:

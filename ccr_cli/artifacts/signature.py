@@ -73,11 +73,7 @@ class ScoreProtocol:
 
 @dataclass(frozen=True)
 class Signature:
-    """How a score was made.
-
-    Raises:
-        ValueError: If a value is empty (`none` says that there is nothing).
-    """
+    """How a score was made. No value is empty: `none` says that there is nothing."""
 
     data: str
     split: str
@@ -246,11 +242,7 @@ def galleries(sizes: Sequence[int]) -> str:
 
 
 def read_galleries(value: str) -> tuple[int, int, int]:
-    """What `gallery` says: how many galleries, the size of the smallest, and of the largest.
-
-    Raises:
-        ValueError: If it is no such value.
-    """
+    """What `gallery` says: how many galleries, and the sizes of the smallest and the largest; else ValueError."""
     match = re.fullmatch(r"(?:(\d+)x)?(\d+)(?:-(\d+))?", value)
     if match is None:
         raise ValueError(f"no gallery of a signature: {value!r}")

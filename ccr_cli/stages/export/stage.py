@@ -191,11 +191,7 @@ class _Sample:
 
 
 def check_similarities(exported_VT: Array, run_VT: Array, method: str) -> None:
-    """Checks that the similarities by an export of a method are those by the run.
-
-    Raises:
-        ArtifactError: If they differ.
-    """
+    """Raises ArtifactError if the similarities by an export of a method differ from those by the run."""
     difference = float(np.abs(exported_VT - run_VT).max())
     if not difference < TOLERANCE:
         raise ArtifactError(

@@ -31,9 +31,7 @@ _IGNORED = {"model", "revision", "licence", *features.OF_VIDEOS}
 class PictureEncoder:
     """The encoder of a data set's features (or the encoders, of joined features), ready for more pictures.
 
-    Raises:
-        ArtifactError: If ccr did not encode them, or the encoder has changed since.
-        UnavailableError: If an encoder is not installed.
+    Raises ArtifactError if ccr did not encode them, or the encoder has changed since.
     """
 
     def __init__(self, feats: base.Artifact, device: torch.device) -> None:

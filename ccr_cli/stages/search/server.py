@@ -45,11 +45,7 @@ Words = Annotated[str, Query(max_length=MOST_LETTERS)]
 
 
 def access_rules(options: ServerOptions) -> AccessRules:
-    """Which requests are admitted.
-
-    Raises:
-        UsageError: If other machines could reach the server without a token, or the token file is unusable.
-    """
+    """Which requests are admitted; raises UsageError if other machines could reach the server without a token."""
     token = None if options.token_file is None else read_token(options.token_file)
     name = options.host.lower()
     try:
@@ -96,16 +92,9 @@ class Service:
 
     async def about(self) -> dict[str, Any]:
         """Facts for the page: the data, the run, what is searched."""
-        searcher = self._searcher
-        return {
-            "data": searcher.data.name,
-            "run": searcher.trained.name,
-            "split": searcher.options.split or "all",
-            "find": searcher.options.find,
-            "entries": len(searcher.ids),
-            "languages": list(searcher.langs),
-            "pictures": self.pictures,
-        }
+        searcher, options = self._searcher, self._searcher.options
+        facts = {"data": searcher.data.name, "run": searcher.trained.name, "split": options.split, "find": options.find}
+        return {**facts, "entries": len(searcher.ids), "languages": list(searcher.langs), "pictures": self.pictures}
 
     async def text(self, q: Words, lang: str | None = None, top: Top = 10) -> dict[str, Any]:
         """Searches with words."""
@@ -211,11 +200,7 @@ def application(service: Service, rules: AccessRules) -> Guard:
 
 
 def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], None]) -> None:
-    """Serves until it is stopped; `ready` is called with the address once the server listens.
-
-    Raises:
-        UsageError: If it must not, or cannot, listen there.
-    """
+    """Serves until it is stopped; calls `ready` with the address. Raises UsageError if it cannot listen there."""
     rules = access_rules(options)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:

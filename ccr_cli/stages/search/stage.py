@@ -156,12 +156,7 @@ def _contradictions(index: base.Artifact, options: SearchOptions) -> Iterator[tu
 def sources(
     inputs: Inputs, trained: base.Artifact, index: base.Artifact | None = None
 ) -> tuple[base.Artifact, base.Artifact]:
-    """The data set to search and its features: those of the run or index, or another data set among the inputs.
-
-    Raises:
-        ArtifactError: If the other data set has no features of the run's encoder, or several.
-        UsageError: If an input would not be read.
-    """
+    """The data set to search and its features: those of the run or index, or another data set among the inputs."""
     data, feats = (inputs.parent(index or trained, kind) for kind in ("dataset", "features"))
     others = [a for a in inputs.named if a.kind == "dataset" and a.id != data.id]
     if index is not None and others:
@@ -249,11 +244,7 @@ class Searcher:
         self.ids, self.rows_VD = entries.ids, entries.rows_VD.to(self._device)
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
-        """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time.
-
-        Raises:
-            UsageError: If a query is empty.
-        """
+        """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time."""
         rest = iter(queries)
         while batch := list(islice(rest, BATCH)):
             if not all(query.strip() for query in batch):
@@ -261,12 +252,7 @@ class Searcher:
             yield from self._answers(batch, self.vectors(batch), top, picture=False)
 
     def file(self, path: Path, top: int) -> Answer:
-        """Searches with a picture, or a video.
-
-        Raises:
-            ArtifactError: If the encoder of the run's features is missing or differs.
-            UsageError: If the file cannot be read.
-        """
+        """Searches with a picture, or a video; raises what `encoder` and its `file` raise."""
         return self.picture(self.encoder.file(path), str(path), top)
 
     def picture(self, features: Frames, name: str, top: int) -> Answer:
