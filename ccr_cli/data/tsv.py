@@ -19,7 +19,7 @@ def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str
     Raises:
         ArtifactError: With file and line, if the header, the number of fields, an escape or the encoding is wrong.
     """
-    rows = ((number, line.split("\t")) for number, line in lines(path))
+    rows = ((number, line.split("\t")) for number, line in lines(path, nul=True))
     _, header = next(rows, (1, []))
     if header != list(columns):
         raise ArtifactError(

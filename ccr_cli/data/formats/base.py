@@ -131,8 +131,8 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
         raise ArtifactError(f"{path} is cut off or damaged: {error}", hint="fetch it again") from None
 
 
-def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    r"""Yields number (from 1) and text of each line; U+2028, \x85 and a lone \r end no line."""
+def lines(path: Path, encoding: str = "utf-8", *, nul: bool = False) -> Iterator[tuple[int, str]]:
+    r"""Yields number (from 1) and text of each line; U+2028, \x85 and a lone \r end no line. NUL is refused or kept."""
     with opened(path) as file:
         for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
             where = f"{path}, line {number}"
@@ -142,7 +142,7 @@ def lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
                 line = (raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw).decode(encoding)
             except UnicodeDecodeError as error:
                 raise NotUtf8(where, error.start + 1) from None
-            if "\0" in line:
+            if "\0" in line and not nul:
                 raise ArtifactError(
                     f"{where} holds a NUL byte, so it is not text", hint="if it is an archive, unpack it"
                 )
