@@ -19,14 +19,10 @@ RANKS = table_schema(
 )
 """`result` counts the entries of `metrics.json`; `direction` is t2v or v2t; `item_id` is the query's
 own; `rank` is 1-based, ties by the rule of the signature."""
-
-
 OUTSIDE = table_schema(
     "result int32, direction string, query_id string, left_out bool, uncertainty float64, entropy float64?"
 )
 """Queries that have no match in the gallery (`left_out`), and those that do; `result` and `direction` as in `RANKS`."""
-
-
 TEXT_CORRUPTIONS = ("drop", "replace", "shuffle")
 CORRUPTIONS = (*TEXT_CORRUPTIONS, "features", "both")
 """Of words; of the features of items, masked; and `both`, words dropped and features masked at the same share."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import webbrowser
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -78,11 +79,8 @@ def search(
 
         path = contact_sheet.write(sheet, *for_sheet(printed, searcher))
         console.say(f"  the sheet: {path}")
-        if open_:
-            import webbrowser
-
-            if not webbrowser.open(path.absolute().as_uri()):
-                console.warn(f"cannot open a browser here; the sheet is {path}")
+        if open_ and not webbrowser.open(path.absolute().as_uri()):
+            console.warn(f"cannot open a browser here; the sheet is {path}")
 
 
 def _explain(answers: list[Answer]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import webbrowser
 from typing import Annotated
 
 import typer
@@ -38,8 +39,6 @@ def serve(
         print(address, flush=True)
         console.say("  press Ctrl-C to stop")
         if open_:
-            import webbrowser
-
             webbrowser.open(address)
 
     try:

@@ -50,9 +50,9 @@ def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
         raise UsageError(f"--recall {options.recall:g} is not above 0 and at most 1")
     faiss()
     request = {
-        "split": None if options.split == "all" else options.split,
-        "find": options.find,
-        "lang": options.lang if options.find == "captions" else None,
+        "split": None if searched.split == "all" else searched.split,
+        "find": searched.find,
+        "lang": searched.lang if searched.find == "captions" else None,
         "type": options.kind,
         "recall": options.recall,
     }
