@@ -213,16 +213,11 @@ def build_artifact(
 ) -> base.Artifact:
     """Makes an artifact, unless the same request was fulfilled before.
 
-    Args:
-        workspace: Where the artifact goes.
-        kind: Its kind.
-        name: Its name, which becomes a slug.
-        request: Every option that can change the result, JSON values only.
-        parents: What it is made from. Kinds that are kept by data set lie in the folder of the dataset among them.
-        write: Writes the files into `Build.folder` and returns the artifact's counts. Not called if the artifact is
-            complete.
-        force: Rebuild even if it exists; the old one stays until the new one is complete. A stopped rebuild resumes.
-        redo_failed: Reopen a complete artifact that holds failures, with its own files.
+    `request` holds every option that can change the result, as JSON values. Kinds that are kept by data set lie in the
+    folder of the dataset among `parents`. `write` writes the files into `Build.folder` and returns the artifact's
+    counts; it is not called if the artifact is complete. `force` rebuilds it even then: the old one stays until the new
+    one is complete, and a stopped rebuild resumes. `redo_failed` reopens a complete artifact that holds failures, with
+    its own files.
 
     Raises:
         OtherRequestError: If an artifact of this name was made from other parents or options.

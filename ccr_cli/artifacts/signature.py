@@ -169,11 +169,9 @@ def is_partial(value: str) -> bool:
 
 
 def mt_value(engines: Mapping[str, str], lang: str) -> str:
-    """The value of `mt`, such as `hf:opus+de=recorded:ct2`: what translated into the language of the queries, and more.
+    """The value of `mt`, such as `hf:opus+de=recorded:ct2`, of the engine and model by language of training.
 
-    Args:
-        engines: Engine and model by language of training; empty where nothing was translated.
-        lang: Of the queries. Where it is none of several languages, all of them are named.
+    `lang` is that of the queries; where it is none of several languages, all of them are named.
     """
     if len(engines) < 2:
         return next(iter(engines.values()), NONE)
