@@ -23,7 +23,6 @@ NEIGHBOURS, BUILD_EFFORT = 32, 200
 ROUNDING = 1e-5
 """Similarities that differ by less are a tie: either entry counts as correct."""
 
-Rows = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.int64]
 
 
@@ -107,9 +106,6 @@ class Index:
     def vectors(self, at_K: Numbers) -> Tensor:
         """The vectors of entries (K, D)."""
         return torch.from_numpy(self._index.reconstruct_batch(at_K))
-
-    def __len__(self) -> int:
-        return int(self._index.ntotal)
 
 
 def exact(query_QD: Tensor, rows_VD: Tensor, k: int) -> Tensor:
