@@ -9,7 +9,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.report.words.numbers import mean_sd
+from ccr_cli.report.words.numbers import decimal, ends, mean_sd
 
 if TYPE_CHECKING:
     from ccr_cli.stages.evaluate.compare import ComparedFigure, Comparison
@@ -89,10 +89,8 @@ def _row(line: ComparedFigure) -> list[object]:
     """A line of the table on a terminal."""
     means = [mean_sd(v.mean, v.sd) + ("" if v.sd is None else f" (n = {v.seeds})") for v in line.values]
     d = line.difference
-    difference, low, high = (
-        f"{round(value, 1) + 0.0:+.1f}" for value in (d.estimate, d.low, d.high)
-    )  # no negative zero
-    return [line.figure, *means, difference, f"{low} to {high}", _p(line.p_holm)]
+    difference, interval = decimal(d.estimate, sign=True), ends(d.low, d.high, sign=True)
+    return [line.figure, *means, difference, interval, _p(line.p_holm)]
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:

@@ -8,15 +8,11 @@ from ccr_cli.stages.report.options import ReportOptions
 
 
 @c.guarded
-def report(
-    *,
-    options: ReportOptions,
-    call: c.BuildCall,
-) -> None:
-    """Make tables, figures and one self-contained HTML page from evaluations, diagnoses and translations.
+def report(*, options: ReportOptions, call: c.BuildCall) -> None:
+    """Summarise evaluations, diagnoses and translations in tables, figures and one self-contained HTML page.
 
-    Without arguments, ccr reports on the whole workspace; translations alone make a page too. The tables also go to
-    standard error. A fixed seed draws the example queries from the human captions.
+    Without arguments, the report covers the whole workspace. ccr also prints the tables on standard error. The example
+    queries of --searches are human captions, drawn with a fixed seed.
     """
     inputs = call.inputs()
     from ccr_cli.commands.show import show_report

@@ -134,13 +134,11 @@ class ExampleSearch:
 
     def request(self) -> dict[str, Any]:
         """What can change the report, without the place of images on this machine."""
-        return {
-            "query": self.query,
-            "lang": self.lang,
-            "gloss": self.gloss,
-            "run": self.run,
-            "uncertainty": None if self.uncertainty is None else round(self.uncertainty, 6),
-            "results": [[r.item_id, r.caption, round(r.similarity, 6), r.correct] for r in self.results],
+        uncertainty = None if self.uncertainty is None else round(self.uncertainty, 6)
+        results = [[r.item_id, r.caption, round(r.similarity, 6), r.correct] for r in self.results]
+        return {key: getattr(self, key) for key in ("query", "lang", "gloss", "run")} | {
+            "uncertainty": uncertainty,
+            "results": results,
         }
 
 
@@ -200,11 +198,12 @@ class ModelInternals:
 
     def request(self) -> dict[str, Any]:
         """What can change the report."""
-        return {
-            "targets": [search.request() for search in self.targets],
-            "pictures": [search.request() for search in self.pictures],
-            "attention": [example.request() for example in self.attention],
+        kinds: dict[str, Sequence[Any]] = {
+            "targets": self.targets,
+            "pictures": self.pictures,
+            "attention": self.attention,
         }
+        return {kind: [example.request() for example in examples] for kind, examples in kinds.items()}
 
 
 @dataclass(frozen=True)

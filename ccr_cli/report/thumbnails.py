@@ -16,15 +16,9 @@ MAX_PIXELS = 100_000_000
 
 
 def thumbnail(path: Path | None, side: int, most: int | None = None) -> Image.Image | None:
-    """Opens an image, as a viewer shows it, and shrinks it to fit a square.
+    """Opens an image, as a viewer shows it, as RGB and shrinks it to fit a square of `side` pixels.
 
-    Args:
-        path: Where it lies.
-        side: Longest side in pixels; smaller images stay as they are.
-        most: Pixels of an image that is opened, if not `MAX_PIXELS`.
-
-    Returns:
-        An RGB image, or None where there is none, or none that can be read.
+    None where there is none, none that can be read, or one of more pixels than `most` (by default `MAX_PIXELS`).
     """
     if path is None:
         return None
@@ -66,12 +60,7 @@ class Embedded:
 
     def address(self, path: Path | None) -> str | None:
         """The `data:` address of an image's small copy, or None where it cannot be shown."""
-        if path is None:
-            return None
-        if path not in self._known:
-            self._known[path] = self._encode(path)
-        return self._known[path]
-
-    def _encode(self, path: Path) -> str | None:
-        found = small(path, self.side)
-        return None if found is None else f"data:image/{found[0]};base64,{base64.b64encode(found[1]).decode()}"
+        if path is not None and path not in self._known:
+            image = small(path, self.side)
+            self._known[path] = image and f"data:image/{image[0]};base64,{base64.b64encode(image[1]).decode()}"
+        return None if path is None else self._known[path]

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from html.parser import HTMLParser
 from typing import Any
 
@@ -164,6 +165,28 @@ def test_the_terminal_gets_plain_text() -> None:
     Console(file=out, width=200, force_terminal=False).print(to_rich(sample()))
     shown = out.getvalue()
     assert "[red]" in shown and "\x1b" not in shown and "10.0 ± 0.2" in shown and "t→v R@1" in shown
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_figures_are_whole_on_a_narrow_terminal(width: int) -> None:
+    """Words break into lines; every figure is in one piece, and no line is wider than the terminal."""
+    columns = [
+        Column("method", "method", text=True),
+        *(Column(n, n, "high", group="text → image") for n in ("R@1", "R@5")),
+    ]
+    names = ("uml [cross_lingual_weight=0.5, judge two-group]", "infonce (oracle)")
+    rows = [Row([Cell(name), Cell(10.04 + 90 * r, 0.25), Cell(120.5, 10.0)]) for r, name in enumerate(names)]
+    out = io.StringIO()
+    Console(file=out, width=width, force_terminal=False).print(
+        to_rich(Table("t", "A title", columns, rows, ["A note."]))
+    )
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    for row in rows:
+        for cell in row.cells[1:]:
+            assert isinstance(cell.value, float)
+            assert f"{cell.value:.1f} ± {cell.sd:.1f}" in out.getvalue()
+    assert all(word in out.getvalue() for name in names for word in re.findall(r"[a-z]{3,7}(?![a-z])", name))
 
 
 class Tags(HTMLParser):

@@ -42,7 +42,7 @@ WIDTH, LINE = 9.0, 0.27
 """Width of a figure, and height of a caption found for a picture, in inches."""
 TOP = 5
 """Most pictures in a strip per query."""
-RUNS = (2, 6)
+FEWEST_RUNS, MOST_RUNS = 2, 6
 """Fewest runs that make a comparison of pairs, and most runs in it."""
 SHORT = 12
 """Names of at most this many letters are left of their bars, others above them."""
@@ -51,7 +51,7 @@ CELL, BAR, NAME = 3.1, 0.27, 0.15
 _KEYS = ["slot_id", "lang", "translation"]
 _TEXTS = ["item_id", "source_text", "back", "truth"]
 TRUTH = {"clean": "intact", "noisy": "synthetic mismatch"}
-MAPS = (4, 4)
+FEWEST_POINTS, MOST_MAPS = 4, 4
 """Fewest points of a map, and most maps."""
 COLORS = (*TERMS, "#737a85")
 ATTENTIONS = 3
@@ -61,7 +61,7 @@ ATTENTIONS = 3
 @figure("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise")
 def scored_pairs(data: FigureData) -> Drawing | None:
     """The diagnosed runs of the main view at the headline noise (UML Figure 8)."""
-    chosen = choose(data.with_judges(dict(list(data.pairs.items())[: RUNS[1]])))
+    chosen = choose(data.with_judges(dict(list(data.pairs.items())[:MOST_RUNS])))
     if not chosen:
         return None
     fact = data.data.facts.get(next(iter(data.diagnoses.values())).run_id)
@@ -246,7 +246,7 @@ def choose(tables: Mapping[str, pd.DataFrame]) -> list[ScoredPair]:
 
     By method comes the table of a diagnosis of the same triplets; pairs that not all of them have are left out.
     """
-    if len(tables) < RUNS[0]:
+    if len(tables) < FEWEST_RUNS:
         return []
     first, *others = (table.drop_duplicates(_KEYS).set_index(_KEYS) for table in tables.values())
     whole = first[[*_TEXTS, "p_clean", "sim_vt"]]
@@ -349,7 +349,7 @@ def place_points(drawn: EmbeddingMap) -> np.ndarray:
 
 def draw_maps(maps: Sequence[EmbeddingMap]) -> Figure | None:
     """A panel per map: the picture of each item, and its captions as dots with a line to it."""
-    shown = [drawn for drawn in maps if len(drawn.item_ids) + len(drawn.item_T) >= MAPS[0]][: MAPS[1]]
+    shown = [drawn for drawn in maps if len(drawn.item_ids) + len(drawn.item_T) >= FEWEST_POINTS][:MOST_MAPS]
     if not shown:
         return None
     drawn, axes = panel_grid(len(shown), 4.6, 4.6, least=6.0)

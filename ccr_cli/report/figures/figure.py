@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pandas as pd
 from matplotlib.figure import Figure
 
-from ccr_cli.artifacts.label import ORACLE
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.tables import diagnoses, results
 from ccr_cli.report.words.findings import Findings
@@ -84,13 +83,9 @@ class FigureData:
     @cached_property
     def diagnoses(self) -> dict[str, RunDiagnosis]:
         """One per method at the headline noise, of the main view's runs, as `diagnoses.by_choice` has it; no oracle."""
-        runs = set(self.main.frame["run_id"])
         chosen: dict[str, RunDiagnosis] = {}
-        for diagnosis in diagnoses.by_choice(self.data.diagnoses):
-            summary = diagnosis.summary
-            label = self.data.label(diagnosis.run_id, str(summary["label"]))
-            competes = summary.get("judge") != ORACLE and not results.is_oracle(label)
-            if diagnosis.noise == self.findings.noise and diagnosis.run_id in runs and competes:
+        for label, diagnosis in diagnoses.competing(self.data, self.main):
+            if diagnosis.noise == self.findings.noise:
                 chosen.setdefault(label, diagnosis)
         return {label: chosen[label] for label in sorted(chosen, key=results.method_order)}
 

@@ -78,13 +78,8 @@ def by_length(
     """R@5 in the classes of length by which an evaluation divides its queries, with 95% bootstrap intervals over items.
 
     Items are resampled with all their queries, the same ones for all methods: captions of one picture are not
-    independent.
-
-    Args:
-        ranks: By method, `query_id` and `rank` of each of its runs.
-        lengths: Of each query, by its id.
-        items: The item of each query.
-        baseline: The method over which gains are computed, if any.
+    independent. `ranks` are by method `query_id` and `rank` of each of its runs; lengths and items are by query, and
+    gains are over the baseline.
     """
     frames = {k: [f for f in parts if len(f) and f["query_id"].isin(lengths.index).all()] for k, parts in ranks.items()}
     frames = {label: parts for label, parts in frames.items() if parts}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ccr_cli.metrics.mtquality import LENGTH_Z
-from ccr_cli.report.figures.canvas import CLEAN, FAINT, INK, NOISY, new_figure, panels
+from ccr_cli.report.figures.canvas import CLEAN, FAINT, INK, NOISY, new_figure, note, panels
 from ccr_cli.report.figures.figure import Drawing
 from ccr_cli.report.tables.translations import TranslatedCaptions
 from ccr_cli.report.words.numbers import decimal
@@ -38,18 +39,12 @@ def quality_measures(loaded: Sequence[TranslatedCaptions]) -> Drawing:
     return Drawing(distributions(loaded), what, caption)
 
 
-def distributions(loaded: Sequence[TranslatedCaptions], width: float = 9.2, row_height: float = 1.05) -> Figure | None:
-    """Histograms of each measure with their medians; flagged lengths are marked.
-
-    Args:
-        loaded: The captions of each translation.
-        width: In inches.
-        row_height: In inches.
-    """
+def distributions(loaded: Sequence[TranslatedCaptions]) -> Figure | None:
+    """Histograms of each measure with their medians; flagged lengths are marked."""
     shown = [name for name in MEASURES if any(captions.frame[name].notna().any() for captions in loaded)]
     if not shown:
         return None
-    figure = new_figure(width, row_height * len(loaded) + 0.75)
+    figure = new_figure(9.2, 1.05 * len(loaded) + 0.75)
     axes = panels(figure, len(loaded), len(shown), sharex="col")
     for c, name in enumerate(shown):
         known = np.concatenate([captions.frame[name].dropna().to_numpy(float) for captions in loaded])
@@ -83,11 +78,9 @@ def _histogram(axes: Axes, values: np.ndarray, bins: np.ndarray, lengths: bool) 
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     if not len(values):
-        axes.text(0.5, 0.4, "unknown", color=FAINT, fontsize=8.5, ha="center", transform=axes.transAxes)
+        note(axes, 0.5, 0.4, "unknown", ha="center")
         return
-    counts, _, _ = axes.hist(
-        np.clip(values, bins[0], bins[-1]), bins=bins.tolist(), color=CLEAN, alpha=0.75, linewidth=0
-    )
+    counts, _, _ = axes.hist(np.clip(values, bins[0], bins[-1]), bins.tolist(), color=CLEAN, alpha=0.75, linewidth=0)
     axes.set_ylim(-0.14 * float(np.max(counts)), 1.25 * float(np.max(counts)))
     if lengths:
         flagged = values[np.abs(values) > LENGTH_Z]
@@ -101,13 +94,6 @@ def _histogram(axes: Axes, values: np.ndarray, bins: np.ndarray, lengths: bool) 
     median = float(np.median(values))
     axes.axvline(median, color=INK, linewidth=1)
     right = median > (bins[0] + bins[-1]) / 2
-    axes.annotate(
-        decimal(median, 0 if bins[-1] == 100 else 2),
-        (median, 0.97),
-        (-4 if right else 4, 0),
-        xycoords=("data", "axes fraction"),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="top",
-        fontsize=8.5,
-    )
+    beside: dict[str, Any] = {"textcoords": "offset points", "ha": "right" if right else "left", "va": "top"}
+    text, place = decimal(median, 0 if bins[-1] == 100 else 2), (median, 0.97)
+    axes.annotate(text, place, (-4 if right else 4, 0), ("data", "axes fraction"), fontsize=8.5, **beside)

@@ -49,12 +49,7 @@ KINDS = ("with a match", "without a match")
 BINS = 40
 TAIL = 0.005
 """The share of the queries of all corruptions at either end that the outermost bars hold."""
-LEVELS: Sequence[tuple[str, Any]] = (
-    (CLEAN, "-"),
-    ("#8c6bb1", (0, (4, 1.5))),
-    (NOISY, (0, (3, 1))),
-    ("#7a5c3d", (0, (1, 1))),
-)
+LEVELS: Any = ((CLEAN, "-"), ("#8c6bb1", (0, (4, 1.5))), (NOISY, (0, (3, 1))), ("#7a5c3d", (0, (1, 1))))
 """Colour and dash of the levels of corruption, from the intact one on."""
 _UML = "ccr train --method uml, then ccr evaluate"
 _LABELLED = "ccr train --method fume, then ccr evaluate --protocol labelled"
@@ -179,11 +174,7 @@ def kind_name(kind: str) -> str:
     return "queries whose items were removed" if kind == HALVES else f"captions of {read_data(kind)[0]}"
 
 
-@figure(
-    "corruption",
-    "uncertainty of corrupted queries",
-    f"{_UML} --corrupt 0.3 and ccr evaluate --corrupt 0.6",
-)
+@figure("corruption", "uncertainty of corrupted queries", f"{_UML} --corrupt 0.3 and ccr evaluate --corrupt 0.6")
 def corrupted_queries(data: FigureData) -> Drawing:
     """One run per method (TCL Figure 5)."""
 
@@ -211,10 +202,8 @@ def corrupted_queries(data: FigureData) -> Drawing:
 def risk_curves(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Figure | None:
     """Risk against coverage: how often the first result is wrong when only the surest queries are answered.
 
-    Args:
-        curves: By method, `coverage`, `risk`, the overall failure rate `aurc_random`, the area `aurc`, the name of the
-            uncertainty (`named`), and `trivial`: by name, `coverage`, `risk` and `aurc` of simple scores.
-        title: Over the figure.
+    Curves have `coverage`, `risk`, the overall failure rate `aurc_random`, the area `aurc`, the name of the uncertainty
+    (`named`), and `trivial`: by name, `coverage`, `risk` and `aurc` of simple scores.
     """
     if not curves:
         return None

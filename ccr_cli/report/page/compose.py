@@ -148,16 +148,7 @@ def render(
     loaded: Sequence[TranslatedCaptions],
     absent: Sequence[FigureKind],
 ) -> str:
-    """Writes the page.
-
-    Args:
-        data: What the report shows.
-        summary: Its findings and tables.
-        plots: The SVG of each figure.
-        suspects: Diagnoses whose pairs are listed, one per noise ratio.
-        loaded: The translations that are drawn and listed.
-        absent: Figures without data.
-    """
+    """Writes the page, which lists the pairs of `suspects` and the captions of `loaded`; plots come with their SVG."""
     views, tables = summary.views, dict(summary.tables)
     pairs = pairs_browser.content(data, views[0], summary.findings) if views else None
     script = static("pairs_browser.js")

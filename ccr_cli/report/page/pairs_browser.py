@@ -17,7 +17,7 @@ from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.console import plain
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.tables import results
-from ccr_cli.report.tables.diagnoses import by_choice, label_with_judge
+from ccr_cli.report.tables.diagnoses import competing, label_with_judge
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.findings import Findings
@@ -50,15 +50,11 @@ def groups(material: ReportData, main: results.View, findings: Findings) -> Iter
 
     Those of the headline noise come first; tables are read one group at a time, since there may be many.
     """
-    runs = set(main.frame["run_id"])
     groups: dict[tuple[Any, ...], dict[str, RunDiagnosis]] = {}
-    for diagnosis in by_choice(material.diagnoses):
-        label = material.label(diagnosis.run_id, str(diagnosis.summary["label"]))
-        if diagnosis.run_id in runs and diagnosis.summary.get("judge") != "oracle" and not results.is_oracle(label):
-            fact = material.facts.get(diagnosis.run_id)
-            noise = diagnosis.noise
-            key = (noise, fact.noise_kind, fact.noise_seed, fact.data) if fact else (noise, "", None, "")
-            groups.setdefault(key, {}).setdefault(label, diagnosis)
+    for label, diagnosis in competing(material, main):
+        fact, noise = material.facts.get(diagnosis.run_id), diagnosis.noise
+        key = (noise, fact.noise_kind, fact.noise_seed, fact.data) if fact else (noise, "", None, "")
+        groups.setdefault(key, {}).setdefault(label, diagnosis)
     for key in sorted(groups, key=lambda key: (key[0] != findings.noise, str(key))):
         noise, kind, seed, data = key
         diagnoses = {label: groups[key][label] for label in sorted(groups[key], key=results.method_order)}
@@ -101,41 +97,30 @@ def content(material: ReportData, main: results.View, findings: Findings) -> dic
     images, numbers = Embedded(SIDE), {"": -1}
     out = []
     for group in groups(material, main, findings):
-        collection = material.dataset(group.data)
-        rows, first = chosen(group), next(iter(group.pairs.values()))
-        pairs = []
-        for row in rows:
-            pair = first.iloc[row]
-            address = (images.address(collection.image(str(pair["item_id"]))) if collection else None) or ""
-            truth, back = pair["truth"], pair["back"]
-            figures = {
-                key: [table[column].iloc[row] for table in group.pairs.values()] for key, column in _FIGURES.items()
-            }
+        dataset, tables, pairs = material.dataset(group.data), list(group.pairs.values()), []
+        for row in chosen(group):
+            pair = tables[0].iloc[row]
+            address = (images.address(dataset.image(str(pair["item_id"]))) if dataset else None) or ""
+            texts = {"item": "item_id", "source": "source_text", "text": "translation"}
+            figures = {key: [float(table[column].iloc[row]) for table in tables] for key, column in _FIGURES.items()}
             pairs.append(
                 {
                     "image": numbers.setdefault(address, len(numbers) - 1),
-                    "item": plain(str(pair["item_id"])),
-                    "source": plain(str(pair["source_text"])),
-                    "text": plain(str(pair["translation"])),
-                    "back": plain(back) if isinstance(back, str) else None,
-                    "truth": truth if isinstance(truth, str) else None,
+                    **{key: plain(str(pair[column])) for key, column in texts.items()},
+                    "back": plain(pair["back"]) if isinstance(pair["back"], str) else None,
+                    "truth": pair["truth"] if isinstance(pair["truth"], str) else None,
                     "rare": bool(pair["support"] < RARE),
-                    **{
-                        key: [round(float(value), 4) if math.isfinite(value) else None for value in values]
-                        for key, values in figures.items()
-                    },
-                    "noisy": [str(table["verdict"].iloc[row]) == "noisy" for table in group.pairs.values()],
+                    **{k: [round(v, 4) if math.isfinite(v) else None for v in values] for k, values in figures.items()},
+                    "noisy": [str(table["verdict"].iloc[row]) == "noisy" for table in tables],
                 }
             )
-        out.append(
-            {
-                "name": group.name,
-                "lang": group.lang,
-                "runs": [plain(group.runs[label]) for label in group.pairs],
-                "first": next((i for i, label in enumerate(group.pairs) if label == findings.method), 0),
-                "source": collection.source_lang if collection else "",
-                "total": len(first),
-                "pairs": pairs,
-            }
-        )
+        about = {
+            "name": group.name,
+            "lang": group.lang,
+            "runs": [plain(group.runs[label]) for label in group.pairs],
+            "first": next((i for i, label in enumerate(group.pairs) if label == findings.method), 0),
+            "source": dataset.source_lang if dataset else "",
+            "total": len(tables[0]),
+        }
+        out.append({**about, "pairs": pairs})
     return {"groups": out, "images": [address for address in numbers if address]} if out else None

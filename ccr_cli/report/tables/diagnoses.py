@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
-from ccr_cli.report.content import RunDiagnosis
+from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.retrieval import BEST_NOTE, METHOD, NOISE, NUMBER, SPREAD_NOTE, means
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
@@ -42,6 +42,15 @@ def by_choice(diagnoses: Iterable[RunDiagnosis]) -> list[RunDiagnosis]:
         return (seed, judge != diagnosis.usual[0], side != "", share is not None, judge, side, share or 0)
 
     return sorted(diagnoses, key=order)
+
+
+def competing(data: ReportData, main: results.View) -> Iterator[tuple[str, RunDiagnosis]]:
+    """Labels and diagnoses of the main view's runs, as `by_choice` has them; none that know the truth."""
+    runs = set(main.frame["run_id"])
+    for diagnosis in by_choice(data.diagnoses):
+        label = data.label(diagnosis.run_id, str(diagnosis.summary["label"]))
+        if diagnosis.run_id in runs and diagnosis.summary.get("judge") != ORACLE and not results.is_oracle(label):
+            yield label, diagnosis
 
 
 def label_with_judge(label: str, diagnosis: RunDiagnosis) -> str:

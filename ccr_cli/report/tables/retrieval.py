@@ -40,15 +40,9 @@ def means(
     values: Sequence[Any] = ("",),
     counted: str | None = None,
 ) -> Iterator[tuple[Any, list[Cell], Cell]]:
-    """For each group of runs its key, the figures, and the number of runs, which may vary.
+    """For each group (`by`) of runs its key, the figures, and the number of runs with the first one (or `counted`).
 
-    Args:
-        frame: A row a run.
-        by: Columns that define a group.
-        figures: Columns; with `across` each of them has a cell for every one of its values.
-        across: A further column.
-        values: Its values.
-        counted: The figure whose runs are counted, if not the first.
+    With a further column `across`, each figure has a cell for every one of its values.
     """
     table = results.aggregate(frame, [*by, across] if across else by, figures)
     groups: dict[Any, dict[Any, Any]] = {}

@@ -41,16 +41,12 @@ class Findings:
 
 
 def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | None = None) -> Findings:
-    """Compares the best noise-robust method with infonce at the headline noise ratio.
+    """Compares the best noise-robust method of the main view with infonce at the headline noise ratio.
 
     The method is the best of those that neither ignore noise nor know the truth (without any, the best that ignores
     noise); the noise ratio is 40% if it was run, else the highest. Runs on repaired pairs or translations are variants
-    of their method, and so are ensembles of its runs: they get sentences of their own.
-
-    Args:
-        view: The main view.
-        diagnoses: A diagnoses frame in the order of `diagnoses.by_choice`, may be empty.
-        ranks: The ranks of the runs, for intervals of differences.
+    of their method, and so are ensembles of its runs: they get sentences of their own. Diagnoses come in the order of
+    `diagnoses.by_choice`; the ranks are for intervals of differences.
     """
     ranks = ranks or QueryRanks()
     frame, figure = view.frame, view.figure

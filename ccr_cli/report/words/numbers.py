@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from functools import partial
 
 MISSING = "\u2013"
 """Stands for a number that is undefined or unknown: an en dash."""
@@ -14,41 +15,22 @@ MINUS = "\u2212"
 
 
 def decimal(value: float | None, digits: int = 1, *, sign: bool = False) -> str:
-    """A number with fixed decimals and a typographic minus; without decimals, with commas between thousands.
+    """A number with fixed decimals and a typographic minus, never a negative zero; whole numbers with commas.
 
     >>> decimal(63.44), decimal(-0.5, 2), decimal(3.0, sign=True), decimal(1234, 0), decimal(None)
     ('63.4', '\u22120.50', '+3.0', '1,234', '\u2013')
     """
     if value is None or math.isnan(value):
         return MISSING
-    return format(value, f"{'+' if sign else ''}{'' if digits else ','}.{digits}f").replace("-", MINUS)
+    return format(value, f"{'+' if sign else ''}z{'' if digits else ','}.{digits}f").replace("-", MINUS)
 
 
-def metric(value: float | None) -> str:
-    """A retrieval metric or a translation score out of 100 (SumR: out of 600): one decimal.
-
-    >>> metric(187.06)
-    '187.1'
-    """
-    return decimal(value, 1)
-
-
-def probability(value: float | None, *, sign: bool = False) -> str:
-    """An AUROC, a probability, a calibration error or an uncertainty: three decimals.
-
-    >>> probability(0.9312), probability(-0.01, sign=True)
-    ('0.931', '\u22120.010')
-    """
-    return decimal(value, 3, sign=sign)
-
-
-def similarity(value: float | None) -> str:
-    """A similarity, or a probability where space is short: two decimals.
-
-    >>> similarity(0.317)
-    '0.32'
-    """
-    return decimal(value, 2)
+metric = partial(decimal, digits=1)
+"""A retrieval metric or a translation score out of 100 (SumR: out of 600): one decimal."""
+probability = partial(decimal, digits=3)
+"""An AUROC, a probability, a calibration error or an uncertainty: three decimals."""
+similarity = partial(decimal, digits=2)
+"""A similarity, or a probability where space is short: two decimals."""
 
 
 def percent(share: float | None, digits: int | None = None) -> str:

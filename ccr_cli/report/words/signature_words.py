@@ -137,12 +137,7 @@ _FIELDS: Mapping[str, Callable[[str], str]] = {
 
 
 def distinction(settings: Sequence[Mapping[str, str]], own: Mapping[str, str]) -> str:
-    """What distinguishes one of several settings, in words; as raw values where the words are the same.
-
-    Args:
-        settings: The fields of all of them.
-        own: The fields of the one.
-    """
+    """What distinguishes one (`own`) of several settings, in words; as raw values where the words are the same."""
     varying = [key for key in settings[0] if len({fields.get(key) for fields in settings}) > 1]
     telling = [key for key in varying if key not in FOLLOWING]
     combinations = {tuple(fields.get(key) for key in telling) for fields in settings}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run
+from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run, translation
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.parquet import artifact_table
@@ -26,6 +26,7 @@ from ccr_cli.report.content import (
     ModelInternals,
     ReportData,
     ReportDataset,
+    ReportTranslation,
     RunDiagnosis,
     TrainingHistory,
 )
@@ -36,11 +37,9 @@ from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.stage import usual_judge
 from ccr_cli.stages.report.examples import Examples, image_finder
 from ccr_cli.stages.report.options import ReportOptions
-from ccr_cli.stages.report.translations import gather_translations
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
-
-HINT = "make one with: ccr evaluate"
+from ccr_cli.stages.translate.quality import references
 
 
 def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compose.Overview]:
@@ -84,10 +83,12 @@ def gather(inputs: Inputs, **shown: Any) -> tuple[ReportData, list[base.Artifact
     `shown` are further fields of the data.
     """
     evaluations, diagnoses, runs = _select(inputs)
-    translations, translated = gather_translations(inputs, runs.values())
+    translations, translated = _translations(inputs, runs.values())
     if not evaluations and not translations:
         whose = "of the given runs " if inputs.named else ""
-        raise ArtifactError(f"there is no evaluation {whose}in {inputs.workspace.root}", hint=HINT)
+        raise ArtifactError(
+            f"there is no evaluation {whose}in {inputs.workspace.root}", hint="make one with: ccr evaluate"
+        )
     entries = _results(evaluations)
     numbered = [
         (evaluation.run_id(artifact), str(result["signature"]), artifact, number, result)
@@ -322,3 +323,82 @@ def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Report
         captions = partial(artifact_table, data, "captions.parquet", dataset.CAPTIONS, columns)
         datasets.append(ReportDataset(data.name, manifest, image_finder(data), captions))
     return datasets
+
+
+def _translations(inputs: Inputs, runs: Iterable[base.Artifact]) -> tuple[list[ReportTranslation], list[base.Artifact]]:
+    """Reads the given translations and those of runs, with their artifacts; without given ones, all of the workspace.
+
+    Raises:
+        ArtifactError: If a given one does not fit its data set any more.
+    """
+    chosen = {a.id: a for a in inputs.named if a.kind == "translation"}
+    explicit = set(chosen)
+    if not inputs.named:
+        chosen |= {a.id: a for a in inputs.all("translation")}
+    for trained in runs:
+        for link in trained.parents:
+            if link.kind == "translation" and link.id not in chosen:
+                try:
+                    chosen[link.id] = inputs.workspace.linked(trained, link)
+                except ArtifactError as error:
+                    warn(f"{link.path} is left out: {error.message}")
+    translations, artifacts = [], []
+    for artifact in sorted(chosen.values(), key=lambda a: a.path):
+        try:
+            translations.append(_translation(inputs, artifact))
+        except ArtifactError as error:
+            if artifact.id in explicit:
+                raise
+            warn(f"{artifact.name} is left out: {error.message}")
+        else:
+            inputs.note(artifact)
+            artifacts.append(artifact)
+    names = [(t.data, t.lang, t.label) for t in translations]
+    unique = [
+        replace(t, label=f"{t.label} [{artifact.name}]") if names.count(name) > 1 else t
+        for t, name, artifact in zip(translations, names, artifacts, strict=True)
+    ]
+    return sorted(unique, key=lambda t: (t.data, t.lang, t.label)), artifacts
+
+
+def _translation(inputs: Inputs, artifact: base.Artifact) -> ReportTranslation:
+    if not translation.has_quality(artifact):
+        raise ArtifactError(
+            f"{artifact.path} was made by an older ccr, which did not measure quality",
+            hint="make it again: ccr translate --force",
+        )
+    source = inputs.parent(artifact, "dataset")
+    engine = str(artifact.request["engine"])
+    environment = (artifact.about.get("environment") or {}).get("engine.forward") or {}
+    model = str(environment.get("model") or "")
+    label = model if engine == "recorded" and model else f"{engine} {model}".strip()
+    rounds = int(artifact.request.get("rounds", 1))
+    label += f" ({rounds} rounds)" if rounds > 1 else ""
+    label += " (of some captions)" if "only" in artifact.request else ""
+    lang, load = translation.language(artifact), partial(_translated_captions, artifact, source)
+    return ReportTranslation(label, source.name, lang, translation.quality(artifact), load, _text_hashes(artifact))
+
+
+def _text_hashes(artifact: base.Artifact) -> dict[str, str]:
+    """Hash of the forward captions of each split."""
+    columns = ["source_caption_id", "split", "direction", "text"]
+    frame = artifact_table(artifact, "captions.parquet", translation.CAPTIONS, columns)
+    rows = frame[frame["direction"] == "forward"].sort_values("source_caption_id")
+    return {
+        str(split): base.sha256_text(base.canonical_json([list(part["source_caption_id"]), list(part["text"])]))
+        for split, part in rows.groupby("split")
+    }
+
+
+def _translated_captions(artifact: base.Artifact, data: base.Artifact) -> pd.DataFrame:
+    """The forward captions as `ReportTranslation.load` returns them."""
+    source = dataset.read(data)
+    frame = translation.read(artifact)
+    back = frame[frame["direction"] == "back"].set_index("source_caption_id")["text"]
+    rows = frame[frame["direction"] == "forward"].merge(translation.read_quality(artifact), on="caption_id")
+    human, _ = references(source, source.source_lang, translation.language(artifact))
+    reference_of = {caption: texts[0] for known in human for caption, texts in known.of.items()}
+    text_of = source.captions.set_index("caption_id")["text"]
+    known = {"back": rows["caption_id"].map(back), "human": rows["source_caption_id"].map(reference_of)}
+    texts = {name: column.astype(object).where(column.notna(), None) for name, column in known.items()}
+    return rows.assign(source=rows["source_caption_id"].map(text_of), **texts)
