@@ -89,8 +89,8 @@ def _row(line: ComparedFigure) -> list[object]:
     """A line of the table on a terminal."""
     means = [mean_sd(v.mean, v.sd) + ("" if v.sd is None else f" (n = {v.seeds})") for v in line.values]
     d = line.difference
-    difference, interval = decimal(d.estimate, sign=True), ends(d.low, d.high, sign=True)
-    return [line.figure, *means, difference, interval, _p(line.p_holm)]
+    difference, low, high = (round(value, 1) + 0.0 for value in (d.estimate, d.low, d.high))  # no negative zero
+    return [line.figure, *means, decimal(difference, sign=True), ends(low, high, sign=True), _p(line.p_holm)]
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:

