@@ -102,11 +102,7 @@ class Assembly:
         self.numbers: Counter[tuple[str, str, str]] = Counter()
 
     def run(self) -> Assembled:
-        """Reads everything: the lists of splits, then the captions, then the recorded translations.
-
-        Raises:
-            ArtifactError: With file and line, if something is wrong.
-        """
+        """Reads the lists of splits, then the captions, then the translations; ArtifactError names file and line."""
         for spec in self.lists:
             self.lists_lacking |= not self._attempt(spec, self._list)
         for spec in self.variant.files:

@@ -11,7 +11,6 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +115,7 @@ class Variant:
 
 
 def variants(root: Path | None = None) -> dict[str, Variant]:
-    """Returns every variant of every collection, by the name for the import.
-
-    Args:
-        root: Folder of the manifests; by default the bundled ones.
-    """
+    """Returns every variant of the collections in a folder, by default the bundled ones, by the name for the import."""
     found: dict[str, Variant] = {}
     for path in sorted((root or bundled_root()).glob("*.toml")):
         for variant in read(path):
@@ -157,12 +152,13 @@ _SCHEMA = {
         "str": "name title kind source_lang source_url get licence citation description media",
         "tuple[str, ...]": "query_langs quirks id_space",
         "list": "ids variants files protocols",
-        "Mapping[str, Any]": "evidence",
+        "Mapping[str, str]": "evidence",
     },
     "variants": {
         "str": "name title validation",
         "tuple[str, ...]": "query_langs unlisted",
-        "Mapping[str, Any]": "counts parallel evidence halve",
+        "Mapping[str, Any]": "counts halve",
+        "Mapping[str, str]": "parallel evidence",
         "Mapping[str, int]": "captions_per_item",
         "bool": "own_split",
     },
@@ -182,16 +178,8 @@ _NEEDED = {
 
 
 def read(path: Path) -> tuple[Variant, ...]:
-    """Reads a manifest and checks it.
-
-    Returns:
-        Its variants, the default one first.
-
-    Raises:
-        ArtifactError: With file and key.
-    """
+    """Reads a manifest and checks it; returns its variants, the default one first. ArtifactError names file and key."""
     about = toml.read(path)
-    _refuse_dates(about, str(path))
     _check_keys(about, "collection", str(path))
     read_protocols(about, str(path))
     for key in ("ids", "variants", "files", "protocols"):
@@ -205,15 +193,6 @@ def read(path: Path) -> tuple[Variant, ...]:
     for table in about["files"]:
         _check_file(path, table)
     return tuple(_variant(path, about, table) for table in about["variants"])
-
-
-def _refuse_dates(value: Any, where: str) -> None:
-    """Refuses TOML's dates and times, which no key of a manifest has."""
-    if isinstance(value, date | time):
-        raise ArtifactError(f"{where} is a date or a time, {value}", hint="put a text in quotes")
-    within = value.items() if isinstance(value, dict) else enumerate(value, 1) if isinstance(value, list) else ()
-    for key, each in within:
-        _refuse_dates(each, f"{where}: {key}")
 
 
 def _check_keys(table: Any, kind: str, where: str) -> None:
@@ -234,7 +213,9 @@ def _check_type(value: Any, annotation: str, where: str) -> None:
     kind, inner, expected = _TYPES[annotation.removesuffix(" | None")]
     values = value.values() if isinstance(value, dict) else value
     if type(value) is not kind or (inner and any(type(each) is not inner for each in values)):
-        raise ArtifactError(f"{where} is {expected}, not {value!r}")
+        raise ArtifactError(
+            f"{where} is {expected}, not {value!r}", "put a text in quotes" if "text" in expected else None
+        )
 
 
 def _choices(path: Path, about: dict[str, Any]) -> Iterator[tuple[Any, Collection[str], str]]:
@@ -263,8 +244,8 @@ def _choices(path: Path, about: dict[str, Any]) -> Iterator[tuple[Any, Collectio
             _check_type(counted, "Mapping[str, int]", f"{path}: counts of {table['name']}: {what!r}")
             yield from ((split, SPLITS, f"counts.items of {table['name']}") for split in counted if what == "items")
         halve = table.get("halve", {"split": SPLITS[1], "seed": 0})
-        if {*halve} != {"split", "seed"}:
-            raise ArtifactError(f"{path}: halve of {table['name']} has the keys split and seed, not {halve}")
+        if {*halve} != {"split", "seed"} or type(halve["seed"]) is not int:
+            raise ArtifactError(f"{path}: halve of {table['name']} has the keys split and seed (a number), not {halve}")
         for split in (halve["split"], *table.get("unlisted", [])):
             yield split, SPLITS, f"a split of {table['name']}"
         yield table.get("validation", "hash"), ("hash",), f"validation of {table['name']}"

@@ -32,9 +32,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.data.formats.base import stem
-from ccr_cli.data.formats.text_files import read_ids
-from ccr_cli.data.npy import PICKLED, UNPICKLE, mapped
-from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.data.formats.text_files import PICKLED, UNPICKLE, mapped, read_ids
+from ccr_cli.errors import ArtifactError, UsageError, require_packages
 
 BIN, FRAMES = "feature.bin", "video2frames.txt"
 BIGFILE = (BIN, "id.txt", "shape.txt", FRAMES)
@@ -66,11 +65,7 @@ class Joined:
 
 
 def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> Joined:
-    """Matches items and entries by exact id, or else by both ids without the suffix of a media file.
-
-    Raises:
-        ArtifactError: If an id occurs twice, or a match is ambiguous.
-    """
+    """Matches items and entries by exact id, or else by both without a media file's suffix; ArtifactError if ambiguous."""
     where: dict[str, tuple[int, int]] = {}
     for t, table in enumerate(tables):
         for i, name in enumerate(table.ids):
@@ -252,10 +247,9 @@ def _npz(path: Path) -> Iterator[FeatureTable]:
 @contextmanager
 def opened_hdf5(path: Path) -> Iterator[FeatureTable]:
     """Opens an HDF5 file. A dataset has the path of every link to it; what lies in other files is refused."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise UnavailableError(f"reading {path.name} needs h5py: {error}", hint="pip install 'ccr-cli[hdf5]'") from None
+    require_packages(f"reading {path.name}", "hdf5", "h5py")
+    import h5py
+
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:

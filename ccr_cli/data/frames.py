@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ccr_cli.data.device import sent
-
 
 @dataclass(frozen=True)
 class Frames:
@@ -45,10 +43,8 @@ class Frames:
         if self.first_V is None and len(self.rows_ND) == len(self):
             return Frames.single(self.rows_ND[rows_B])
         starts_B = (self.offsets_V1 if self.first_V is None else self.first_V)[rows_B]
-        lengths_B = self.offsets_V1[rows_B + 1] - self.offsets_V1[rows_B]
-        offsets_B1 = _offsets(lengths_B)
-        shift_N = torch.repeat_interleave(starts_B - offsets_B1[:-1], lengths_B)
-        return Frames(self.rows_ND[shift_N + torch.arange(len(shift_N), device=shift_N.device)], offsets_B1)
+        place_N, offsets_B1 = places_of(starts_B, self.offsets_V1[rows_B + 1] - self.offsets_V1[rows_B])
+        return Frames(self.rows_ND[place_N], offsets_B1)
 
     def split(self, size: int) -> Iterator[Frames]:
         """The same items, at most `size` at a time."""
@@ -63,6 +59,20 @@ class Frames:
     def __len__(self) -> int:
         """V, the number of items."""
         return int(self.offsets_V1.shape[0]) - 1
+
+
+def sent(x: Tensor, device: torch.device | str) -> Tensor:
+    """Copies a tensor to the device; to a GPU from pinned memory, asynchronously."""
+    pinned = torch.device(device).type == "cuda" and not x.is_cuda
+    return (x.pin_memory() if pinned else x).to(device, non_blocking=True)
+
+
+def places_of(starts_B: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+    """Places (N,) of the rows of ragged items in their table, and the offsets (B + 1,) of the items in a batch."""
+    offsets_B1 = _offsets(lengths_B)
+    total = int(offsets_B1[-1])
+    shift_N = torch.repeat_interleave(starts_B - offsets_B1[:-1], lengths_B, output_size=total)
+    return shift_N + torch.arange(total, device=shift_N.device), offsets_B1
 
 
 def _offsets(lengths_B: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> Labell
     """Reads the splits, one matrix after the other.
 
     Args:
-        path: The file, `.mat` (up to version 7.2) or `.h5`, `.hdf5`, `.hdf`, `.h5py`.
+        path: The file, `.mat` (up to version 7.2) or one of `HDF5`.
         splits: By split, the keys of its matrices: `{"train": {"image": "tr_img", "text": "tr_txt", "label":
             "tr_img_lab"}}`. A cell of a MATLAB cell array is `train[0]`, counted from 0. `"rows": [0, 231]` takes
             these rows of all three, the second number not included.
@@ -61,20 +61,28 @@ def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> Labell
     notations: dict[str, str] = {}
     with _opened(path) as load:
         for split, keys in splits.items():
-            _check_keys(path, split, keys)
+            where = f"{path}, split {split}"
+            rows = keys.get("rows", (0, 1))
+            fit = isinstance(rows, Sequence) and len(rows) == 2 and all(type(n) is int for n in rows)
+            names = [value for key, value in keys.items() if key in _PARTS and isinstance(value, str)]
+            if not fit or not 0 <= rows[0] < rows[1] or len(names) < 3 or not {*keys} <= {*_PARTS, "rows"}:
+                raise ArtifactError(
+                    f"{where}: keys of image, text and label are expected, and perhaps rows = [FIRST, END]; "
+                    f"found {dict(keys)}"
+                )
             visual_VD, text_VE = (_matrix(path, keys[name], load(keys[name]), np.float32) for name in _PARTS[:2])
             label_V, notations[split] = _labels(path, keys["label"], load(keys["label"]))
             shapes = f"image {visual_VD.shape}, text {text_VE.shape}, label {label_V.shape}"
             if not len(visual_VD) == len(text_VE) == len(label_V):
-                raise ArtifactError(f"{path}, split {split}: expected one row per item in each of {shapes}")
+                raise ArtifactError(f"{where}: expected one row per item in each of {shapes}")
             start, end = keys.get("rows", (0, len(label_V)))
             if end > len(label_V):
-                raise ArtifactError(f"{path}, split {split}: no rows {start} to {end} in {shapes}")
+                raise ArtifactError(f"{where}: no rows {start} to {end} in {shapes}")
             parts[split] = visual_VD[start:end], text_VE[start:end], label_V[start:end]
     visual, text, label = zip(*parts.values(), strict=True)
     for what, values in (
-        ("image features", [str(rows.shape[1]) for rows in visual]),
-        ("text features", [str(rows.shape[1]) for rows in text]),
+        ("image features", [rows.shape[1] for rows in visual]),
+        ("text features", [rows.shape[1] for rows in text]),
         ("categories", list(notations.values())),
     ):
         if len(set(values)) > 1:
@@ -92,10 +100,7 @@ def read_svcl(path: Path) -> LabelledItems:
     """Reads SVCL's layout of training and test items.
 
     One struct `data` with `X1` (image features, a column an item), `X2` (text features), `Y` (categories, one-hot, a
-    column an item) and `split.ind_train`, `split.ind_test` (numbers from 1).
-
-    Raises:
-        ArtifactError: If it is not a MATLAB file of this layout, or its parts do not fit together.
+    column an item) and `split.ind_train`, `split.ind_test` (numbers from 1). Errors are those of `read_labelled`.
     """
     from scipy.io import loadmat  # takes half a second, and only this command needs it
 
@@ -109,20 +114,17 @@ def read_svcl(path: Path) -> LabelledItems:
     if not ((label == 0) | (label == 1)).all() or not (label.sum(axis=0) == 1).all():
         raise ArtifactError(f"{path}: Y has items with no category or several, expected exactly one")
     split = _field(path, data, "split")
-    numbers: dict[str, npt.NDArray[Any]] = {}
+    split_V = np.full(count, "", dtype=object)
+    used = 0
     for name in ("ind_train", "ind_test"):
         value = np.atleast_1d(_field(path, split, name))
         whole = value.dtype.kind in "fiu" and (value == value.round()).all()
         if not whole or value.min() < 1 or value.max() > count:
-            raise ArtifactError(
-                f"{path}: {name} holds something else than item numbers from 1 to {count}", hint=_LAYOUT
-            )
-        numbers[name] = value.astype(np.int64).ravel() - 1
-    used = np.concatenate(list(numbers.values()))
-    if len(np.unique(used)) != len(used) or len(used) != count:
+            raise ArtifactError(f"{path}: {name} holds other numbers than those of items, 1 to {count}", hint=_LAYOUT)
+        split_V[value.astype(np.int64).ravel() - 1] = name.removeprefix("ind_")
+        used += value.size
+    if used != count or not split_V.all():
         raise ArtifactError(f"{path}: ind_train and ind_test do not divide the {count} items")
-    split_V = np.full(count, "test", dtype=object)
-    split_V[numbers["ind_train"]] = "train"
     return LabelledItems(list(split_V), visual.T.copy(), text.T.copy(), label.argmax(axis=0).astype(np.int64))
 
 
@@ -144,16 +146,6 @@ def _matrix(path: Path, name: str, value: Any, dtype: type[_F]) -> npt.NDArray[_
     if not np.isfinite(matrix).all():
         raise ArtifactError(f"{path}: {name} holds numbers that are not finite, or too large")
     return matrix
-
-
-def _check_keys(path: Path, split: str, keys: Mapping[str, Any]) -> None:
-    rows = keys.get("rows", (0, 1))
-    fit = isinstance(rows, Sequence) and len(rows) == 2 and all(type(n) is int for n in rows) and 0 <= rows[0] < rows[1]
-    if not fit or not {*_PARTS} <= {*keys} <= {*_PARTS, "rows"}:
-        raise ArtifactError(
-            f"{path}, split {split}: keys of image, text and label are expected, and perhaps rows = [FIRST, END]; "
-            f"found {dict(keys)}"
-        )
 
 
 def _labels(path: Path, key: str, value: Any) -> tuple[npt.NDArray[np.int64], str]:

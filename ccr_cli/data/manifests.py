@@ -57,11 +57,7 @@ def bundled() -> dict[str, dict[str, Any]]:
 
 
 def read_folder(path: Path) -> Folder:
-    """Reads and checks a folder in the dataset format (see docs/dataset-format.md).
-
-    Raises:
-        ArtifactError: With file and line, and expected against found where a count or a hash differs.
-    """
+    """Reads and checks a folder in the dataset format (docs/dataset-format.md); ArtifactError names file and line."""
     manifest = _read_manifest(path / "manifest.toml")
     for entry in manifest.get("files", []):
         file = path / entry["path"]
@@ -121,11 +117,7 @@ def empty_caption(caption_id: str, where: str) -> dict[str, Any]:
 
 
 def spaces(manifest: Mapping[str, Any], where: str) -> list[str]:
-    """Returns the id spaces of a data set's groups (`id_space`): none, one or several.
-
-    Raises:
-        ArtifactError: If it is neither a name without a colon nor a list of them; `where` is for the message.
-    """
+    """Returns the id spaces of a data set's groups (`id_space`): none, one or several; `where` begins messages."""
     named = manifest.get("id_space", [])
     found = [named] if isinstance(named, str) else named
     if not isinstance(found, list) or not all(isinstance(each, str) and _SPACE.fullmatch(each) for each in found):

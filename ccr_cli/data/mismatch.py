@@ -59,9 +59,6 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str, seed
     Returns:
         The columns of `artifacts.noise.PAIRS`. No wrong triplet keeps its own item or gets a text that its item has;
         exactly floor(ratio * N) are wrong, or fewer where one item or text has so many that they cannot all move.
-
-    Raises:
-        UsageError: If an option is out of range.
     """
     if not 0.0 <= ratio <= 1.0:
         raise no_share("--noise ", ratio)
@@ -87,11 +84,7 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str, seed
 
 
 def check(style: str, target: str) -> None:
-    """Checks the names of a style and a target.
-
-    Raises:
-        UsageError: If one is unknown.
-    """
+    """Refuses an unknown style or target."""
     for what, value, known in (("style", style, STYLES), ("target", target, TARGETS)):
         if value not in known:
             raise UsageError(f"unknown noise {what} {value!r}", hint=f"--noise-{what} {' or '.join(known)}")
@@ -110,8 +103,8 @@ def _by_caption(items: Rows, texts: Rows, ratio: float, rng: np.random.Generator
         return clashes
 
     giver_of = np.arange(len(items))
-    chosen = _order(items, clash, rng)[: int(ratio * len(items) + 1e-9)]
-    giver_of[chosen] = chosen[_derange(items[chosen], lambda i, j: clash(chosen[i], chosen[j]), rng)]
+    chosen, givers = _moved(items, clash, ratio, rng)
+    giver_of[chosen] = givers
     return giver_of
 
 
@@ -127,14 +120,17 @@ def _by_item(items: Rows, texts: Rows, ratio: float, rng: np.random.Generator) -
         pairs = zip(place.tolist(), giver.tolist(), strict=True)
         return np.array([a == b or not texts_of[a].isdisjoint(texts_of[b]) for a, b in pairs], dtype=bool)
 
-    every = np.arange(n_items)
-    chosen = _order(every, clash, rng)[: int(ratio * n_items + 1e-9)]
-    givers = chosen[_derange(chosen, lambda i, j: clash(chosen[i], chosen[j]), rng)]
     giver_of = np.arange(len(items))
-    for item, giver in zip(chosen, givers, strict=True):
+    for item, giver in zip(*_moved(np.arange(n_items), clash, ratio, rng), strict=True):
         if item != giver:
             giver_of[rows[item]] = np.resize(rows[giver], len(rows[item]))
     return giver_of
+
+
+def _moved(items: Rows, clash: Clash, ratio: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """The chosen places and the giver of each."""
+    chosen = _order(items, clash, rng)[: int(ratio * len(items) + 1e-9)]
+    return chosen, chosen[_derange(items[chosen], lambda i, j: clash(chosen[i], chosen[j]), rng)]
 
 
 def _order(items: Rows, clash: Clash, rng: np.random.Generator) -> Rows:
@@ -194,14 +190,16 @@ def _derange(items: Rows, clash: Clash, rng: np.random.Generator) -> Rows:
                 break
     if not clash(every, to).any():
         return to
-    return _largest(n, clash, rng) if n <= _EXACT else _kept(to, clash)
+    if n <= _EXACT:
+        return _largest(n, clash, rng)
+    while len(bad := np.flatnonzero((to != every) & clash(every, to))):  # places that clash stay, until none clashes
+        owner = int(np.flatnonzero(to == bad[0])[0])
+        to[owner], to[bad[0]] = to[bad[0]], bad[0]
+    return to
 
 
 def _largest(n: int, clash: Clash, rng: np.random.Generator) -> Rows:
-    """A derangement of as many places as can move at once; the others stay.
-
-    The matching of places and givers with the least cost, where staying costs one.
-    """
+    """The derangement of most places, the others staying: a matching with the least cost, where staying costs one."""
     from scipy.optimize import linear_sum_assignment
 
     shuffled = rng.permutation(n)
@@ -212,13 +210,4 @@ def _largest(n: int, clash: Clash, rng: np.random.Generator) -> Rows:
     rows, columns = linear_sum_assignment(cost)
     to = np.empty(n, dtype=np.intp)
     to[shuffled[rows]] = shuffled[columns]
-    return to
-
-
-def _kept(to: Rows, clash: Clash) -> Rows:
-    """Lets places that clash stay, until none clashes."""
-    every = np.arange(len(to))
-    while len(bad := np.flatnonzero((to != every) & clash(every, to))):
-        owner = int(np.flatnonzero(to == bad[0])[0])
-        to[owner], to[bad[0]] = to[bad[0]], bad[0]
     return to

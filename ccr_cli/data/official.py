@@ -28,10 +28,7 @@ class CheckedFile:
 
 
 def examine(specs: Sequence[FileSpec], root: Path) -> list[CheckedFile]:
-    """Finds files and compares each with its hash in the manifest, else with its number of lines or bytes.
-
-    A path that occurs twice is examined once.
-    """
+    """Finds files, each path once, and compares them with the manifest's hash, else its number of lines or bytes."""
     unique = unique_paths(specs)
     places = locate([spec.path for spec in unique], root)
     owners = {known: spec.path for spec in unique for known in (spec.sha256, spec.unpacked_sha256) if known}

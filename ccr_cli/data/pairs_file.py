@@ -28,8 +28,10 @@ COLUMNS = table_schema(
 )
 SUFFIXES = (".parquet", ".csv")
 VERDICTS = ("clean", "noisy")
+PROBABILITIES = ("p_vs", "p_clean", "p_st")
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
 """Beginning of a cell that a spreadsheet runs as a formula; a leading apostrophe prevents that."""
+_HINT = "ccr diagnose RUN --export FILE writes such a file"
 
 
 @dataclass(frozen=True)
@@ -42,28 +44,13 @@ class PairsFile:
     sha256: str
 
     def require(self, *columns: str) -> None:
-        """Refuses a file without these columns.
-
-        Raises:
-            UsageError: If one is missing.
-        """
+        """Refuses a file without these columns."""
         missing = [name for name in columns if name not in self.frame]
         if missing:
-            raise UsageError(
-                f"{self.path} has no column {missing[0]}", hint="ccr diagnose RUN --export FILE writes such a file"
-            )
+            raise UsageError(f"{self.path} has no column {missing[0]}", hint=_HINT)
 
     def refuse_unknown(self, column: str, known: Collection[str], data: str) -> None:
-        """Refuses a file of other captions.
-
-        Args:
-            column: A column of caption ids.
-            known: The training captions of a data set.
-            data: The data set's name.
-
-        Raises:
-            UsageError: If an id is unknown.
-        """
+        """Refuses a file with caption ids that are none of the `known` training captions of a data set."""
         unknown = [name for name in self.frame[column] if name not in known]
         if unknown:
             more = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
@@ -73,16 +60,14 @@ class PairsFile:
             )
 
 
+def check(path: Path) -> None:
+    """Refuses a file name that is neither `.parquet` nor `.csv`."""
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{path.name!r} is neither .parquet nor .csv")
+
+
 def write(path: Path, pairs: pd.DataFrame) -> None:
-    """Writes pairs atomically.
-
-    Args:
-        path: `.parquet` or `.csv`; its folder must exist.
-        pairs: Table with `COLUMNS`.
-
-    Raises:
-        UsageError: If the suffix is another one, or the folder is missing.
-    """
+    """Writes a table with `COLUMNS` atomically; UsageError on another suffix than `SUFFIXES` or without the folder."""
     check(path)
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
@@ -95,18 +80,9 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
         out = io.StringIO(newline="")
         lines = csv.writer(out, lineterminator="\n")
         lines.writerow(frame.columns)
-        lines.writerows([_escaped(cell) for cell in row] for row in frame.itertuples(index=False))
+        for row in frame.itertuples(index=False):
+            lines.writerow([f"'{cell}" if isinstance(cell, str) and _RUN.match(cell) else str(cell) for cell in row])
         handle.write(out.getvalue().encode())
-
-
-def check(path: Path) -> None:
-    """Refuses a file name that is neither `.parquet` nor `.csv`.
-
-    Raises:
-        UsageError: If it is neither.
-    """
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path.name!r} is neither .parquet nor .csv")
 
 
 def read(path: Path) -> PairsFile:
@@ -122,60 +98,41 @@ def read(path: Path) -> PairsFile:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        frame = _parquet(content) if path.suffix == ".parquet" else _csv(content)
+        columns = _parquet(content) if path.suffix == ".parquet" else _csv(content)
+        frame = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
+        for name in columns:
+            frame[name] = frame[name].astype(float) if name in PROBABILITIES else frame[name].map(str).astype(object)
     except (pa.ArrowException, csv.Error, ValueError) as error:
         raise UsageError(f"{path} is not a file of pairs: {error}") from None
-    file = PairsFile(path, frame, hashlib.sha256(content).hexdigest())
     if not content or (len(frame.columns) and frame.empty):
         raise UsageError(f"{path} is empty")
     if not {"slot_id", "source_caption_id"} & set(frame.columns):
-        hint = "ccr diagnose RUN --export pairs.csv writes such a file"
-        raise UsageError(f"{path} is not a file of pairs: it has no column slot_id or source_caption_id", hint=hint)
-    _refuse(file, "verdict", ~frame["verdict"].isin(VERDICTS) if "verdict" in frame else None, "clean or noisy")
-    for name in ("p_vs", "p_clean", "p_st"):
-        if name in frame:
-            _refuse(file, name, ~frame[name].between(0, 1), "a probability")
-    keys = [name for name in ("slot_id", "lang") if name in frame]
-    if "slot_id" in keys:
-        _refuse(file, "slot_id", frame.duplicated(keys), "unique")
-    return file
+        raise UsageError(f"{path} is not a file of pairs: it has no column slot_id or source_caption_id", hint=_HINT)
+    wrong = {name: (~frame[name].between(0, 1), "a probability") for name in PROBABILITIES if name in frame}
+    if "verdict" in frame:
+        wrong["verdict"] = ~frame["verdict"].isin(VERDICTS), "clean or noisy"
+    if "slot_id" in frame:
+        wrong["slot_id"] = frame.duplicated([name for name in ("slot_id", "lang") if name in frame]), "unique"
+    for name, (rows, what) in wrong.items():
+        if rows.any():
+            row = int(rows.to_numpy().argmax())
+            raise UsageError(f"{path}, row {row + 1}: {name} '{frame[name].iloc[row]}' is not {what}")
+    return PairsFile(path, frame, hashlib.sha256(content).hexdigest())
 
 
-def _refuse(file: PairsFile, name: str, wrong: pd.Series[bool] | None, what: str) -> None:
-    if wrong is not None and wrong.any():
-        row = int(wrong.to_numpy().argmax())
-        raise UsageError(f"{file.path}, row {row + 1}: {name} '{file.frame[name].iloc[row]}' is not {what}")
-
-
-def _parquet(content: bytes) -> pd.DataFrame:
+def _parquet(content: bytes) -> dict[str, list[Any]]:
     table = pq.read_table(io.BytesIO(content))
-    names = [name for name in table.column_names if name in COLUMNS.names]
-    return _typed({name: table.column(name).to_pylist() for name in names})
+    return {name: table.column(name).to_pylist() for name in table.column_names if name in COLUMNS.names}
 
 
-def _csv(content: bytes) -> pd.DataFrame:
+def _csv(content: bytes) -> dict[str, list[Any]]:
     rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
-    if not rows:
-        return _typed({})
-    short = next((number for number, row in enumerate(rows) if len(row) != len(rows[0])), None)
+    header = rows[0] if rows else []
+    short = next((number for number, row in enumerate(rows, 1) if len(row) != len(header)), None)
     if short is not None:
-        raise ValueError(f"line {short + 1} has {len(rows[short])} cells, the header {len(rows[0])}")
-    columns = {name: [row[at] for row in rows[1:]] for at, name in enumerate(rows[0]) if name in COLUMNS.names}
-    return _typed({name: [_unescaped(cell) for cell in cells] for name, cells in columns.items()})
+        raise ValueError(f"line {short} has {len(rows[short - 1])} cells, the header {len(header)}")
 
+    def plain(cell: str) -> str:
+        return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
 
-def _typed(columns: dict[str, list[Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
-    for name in frame:
-        number = pa.types.is_floating(COLUMNS.field(name).type)
-        frame[name] = frame[name].astype(float) if number else frame[name].map(str).astype(object)
-    return frame
-
-
-def _escaped(cell: object) -> str:
-    """A cell of a CSV file, escaped for spreadsheets."""
-    return f"'{cell}" if isinstance(cell, str) and _RUN.match(cell) else str(cell)
-
-
-def _unescaped(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
+    return {name: [plain(row[at]) for row in rows[1:]] for at, name in enumerate(header) if name in COLUMNS.names}

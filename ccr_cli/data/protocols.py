@@ -39,18 +39,7 @@ class Protocol:
 
 
 def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protocol]:
-    """Reads `[[protocols]]` of a manifest.
-
-    Args:
-        manifest: The manifest.
-        where: Its name in messages.
-
-    Returns:
-        The protocols by name, in the manifest's order.
-
-    Raises:
-        ArtifactError: If one of them is wrong.
-    """
+    """Reads `[[protocols]]` of a manifest, whose name in messages is `where`; ArtifactError if one of them is wrong."""
     entries = manifest.get("protocols", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ArtifactError(f"{where}: protocols are tables, each under [[protocols]]")
@@ -67,39 +56,25 @@ def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protoco
             fits, what = _KEYS[key]
             if not fits(value):
                 raise ArtifactError(f"{where}: {key} of the protocol {name!r} is {what}, not {value!r}")
-        known: dict[str, Any] = {key: value for key, value in entry.items() if key in _FIELDS}
-        if "langs" in known:
-            known["langs"] = tuple(known["langs"])
-        found[name] = Protocol(**known)
+        fields: dict[str, Any] = {key: value for key, value in entry.items() if key in Protocol.__dataclass_fields__}
+        found[name] = Protocol(**fields | ({"langs": tuple(fields["langs"])} if "langs" in fields else {}))
     return found
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _names(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 _KEYS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "name": (_text, "text"),
+    **dict.fromkeys(("name", "caption_set", "note", "evidence"), (lambda value: isinstance(value, str), "text")),
+    **dict.fromkeys(
+        ("items", "folds", "captions"), (lambda value: type(value) is int and value >= 1, "a whole number from 1")
+    ),
     "split": (lambda value: value in SPLITS, f"one of {', '.join(SPLITS)}"),
-    "items": (_number, "a whole number from 1"),
-    "folds": (_number, "a whole number from 1"),
-    "captions": (_number, "a whole number from 1"),
-    "caption_set": (_text, "text"),
     "positives": (lambda value: value in POSITIVES, f"one of {', '.join(POSITIVES)}"),
     "langs": (_names, "a list of language tags"),
     "variants": (_names, "a list of names"),
-    "note": (_text, "text"),
-    "evidence": (_text, "text"),
 }
-_FIELDS = set(Protocol.__dataclass_fields__)
 
 
 def first_captions(captions: pd.DataFrame, number: int) -> pd.DataFrame:
@@ -113,11 +88,6 @@ def fold_of(items: pd.DataFrame, protocol: Protocol, name: str) -> dict[str, int
 
     Items that are dropped later (no features, a leak) keep their place in a fold, so that the other items keep their
     rivals.
-
-    Args:
-        items: The items of the protocol's split.
-        protocol: The protocol.
-        name: Name of the data set, for messages.
 
     Raises:
         ArtifactError: If there are too few items, or the folds would not be equally large. Reference implementations do

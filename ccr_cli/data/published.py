@@ -11,29 +11,10 @@ import pandas as pd
 from ccr_cli.artifacts.base import sha256_file, sha256_text
 from ccr_cli.data.manifests import bundled_root
 
-COLUMNS = (
-    "paper",
-    "table",
-    "data",
-    "task",
-    "language",
-    "noise",
-    "method",
-    "backbone",
-    "metric",
-    "value",
-    "note",
-)
+COLUMNS = ("paper", "table", "data", "task", "language", "noise", "method", "backbone", "metric", "value", "note")
 PROTOCOLS = (
-    "full",
-    "zero-shot",
-    "labelled",
-    "coco-5k",
-    "coco-1k-5fold",
-    "coco-1k-single",
-    "coco-cn-1k",
-    "text-to-text",
-)
+    "full", "zero-shot", "labelled", "coco-5k", "coco-1k-5fold", "coco-1k-single", "coco-cn-1k", "text-to-text",
+)  # fmt: skip
 """The protocols of published tables."""
 UNTRAINED = "untrained"
 """Start of the note on a pre-trained model that saw no training data of the benchmark."""

@@ -48,11 +48,7 @@ class Sampling:
     """Moments from the start of one clip to the start of the next; 0: `clip_frames`, adjacent clips."""
 
     def __post_init__(self) -> None:
-        """Checks the values.
-
-        Raises:
-            UsageError: If a value is out of range.
-        """
+        """Checks the values; UsageError if one is out of range."""
         if not (math.isfinite(self.fps) and 0 <= self.fps <= _FASTEST):
             raise UsageError(f"fps={self.fps} is not between 0 and {_FASTEST:g}", hint="--set fps=25")
         for name, least in (("frames", 0), ("clip_frames", 1), ("clip_stride", 0)):
@@ -75,27 +71,20 @@ class Sampling:
         if not self.frames and not self.fps:
             _check(len(shown_F))
             return shown_F
-        if self.frames:
-            return np.minimum(_middles(self.frames) * (duration_s / self.frames), duration_s)
-        count = math.ceil(duration_s * self.fps - 0.5)
+        count = self.frames or math.ceil(duration_s * self.fps - 0.5)
         if count < 1:
             return np.array([duration_s / 2])
         _check(count)
-        return np.minimum(_middles(count) / self.fps, duration_s)
+        middle_N = np.arange(count, dtype=np.float64) + 0.5
+        moment_N = middle_N * (duration_s / self.frames) if self.frames else middle_N / self.fps
+        return np.minimum(moment_N, duration_s)
 
     def clips(self, duration_s: float, shown_F: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Returns the moments (C, L) of every clip in seconds.
 
         A clip starts at every `clip_stride`-th moment, as long as it contains a moment that the clip before it lacks.
         So no moment is lost, except in the gaps of a stride longer than a clip. A clip that reaches past the end
-        repeats the last moment.
-
-        Args:
-            duration_s: Seconds from the first frame to the end of the last.
-            shown_F: When each frame appears, seconds after the first.
-
-        Raises:
-            TooLarge: If together they have more than `MOST_FRAMES`.
+        repeats the last moment. Arguments and errors are those of `moments`.
         """
         moment_N = self.moments(duration_s, shown_F)
         length, stride = self.clip_frames, self.clip_stride or self.clip_frames
@@ -106,24 +95,17 @@ class Sampling:
         return clip_CL
 
 
-def _middles(count: int) -> npt.NDArray[np.float64]:
-    return np.arange(count, dtype=np.float64) + 0.5
-
-
 def _check(count: int) -> None:
     if count > MOST_FRAMES:
         raise TooLarge(f"{count} frames to encode, at most {MOST_FRAMES}")
 
 
 def gather(frames: Iterable[T], number_CL: npt.NDArray[np.int64]) -> Iterator[list[T]]:
-    """Forms clips from a stream of frames, holding only frames that a later clip needs.
+    """Yields the L frames of every clip, holding only frames that a later clip needs.
 
     Args:
         frames: One frame (pixels, or anything made of them) per number in `np.unique(number_CL)`, in that order.
         number_CL: Frame numbers of every clip: ascending within a clip, and by their first from clip to clip.
-
-    Yields:
-        L frames per clip; a repeated number gives the same object again.
     """
     source = zip(np.unique(number_CL).tolist(), frames, strict=True)
     held: dict[int, T] = {}

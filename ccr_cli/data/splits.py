@@ -16,28 +16,17 @@ SPLITS = ("train", "val", "test", "val-select", "val-report")
 
 
 def items_of(items: pd.DataFrame, split: str) -> pd.DataFrame:
-    """Returns the items of a split, in the data set's order.
-
-    Raises:
-        UsageError: If the split is unknown.
-    """
+    """Returns the items of a split, in the data set's order; UsageError if it is unknown."""
     refuse_unknown(split)
     chosen = items[items["split"] == split.split("-")[0]]
     if "-" in split:
-        select = chosen["group"].map(_selects).astype(bool)
+        first_byte = chosen["group"].map(lambda group: hashlib.sha256(f"val half {group}".encode()).digest()[0])
+        select = first_byte.astype(int) % 2 == 0
         chosen = chosen[select if split == "val-select" else ~select]
     return chosen.reset_index(drop=True)
 
 
 def refuse_unknown(split: str) -> None:
-    """Refuses an unknown split.
-
-    Raises:
-        UsageError: If it is not in `SPLITS`.
-    """
+    """Refuses a split that is not in `SPLITS`."""
     if split not in SPLITS:
         raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
-
-
-def _selects(group: str) -> bool:
-    return hashlib.sha256(f"val half {group}".encode()).digest()[0] % 2 == 0

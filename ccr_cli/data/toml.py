@@ -15,11 +15,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Reads a manifest.
-
-    Raises:
-        ArtifactError: If it is not valid.
-    """
+    """Reads a manifest; ArtifactError if it is not valid."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -27,10 +23,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def dumps(content: Mapping[str, Any]) -> str:
-    """Returns a manifest of strings, numbers, booleans, and lists and tables of these.
-
-    Values come first, then each list of tables as `[[key]]`.
-    """
+    """Returns a manifest of strings, numbers, booleans, lists and tables; lists of tables come last, as `[[key]]`."""
     plain, tables = "", ""
     for key, value in content.items():
         if isinstance(value, list | tuple) and value and all(isinstance(table, Mapping) for table in value):

@@ -18,20 +18,19 @@ Shape suffixes: F frames of the file, N requested frames, H height, W width, K k
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, cached_property
-from itertools import islice
+from functools import cached_property, lru_cache
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.video_times import Packet, Times, ascend, times_of
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import require_packages
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -42,6 +41,10 @@ MAX_PIXELS = 64_000_000
 """Most pixels in a picture or a frame."""
 _LONGEST_S = 7 * 24 * 3600.0
 _DEFAULT_RATE = Fraction(25)
+_JUMP_S = 10.0
+"""Largest step of a clock."""
+_FEW = 0.25
+"""Largest fraction of frames with the time of another."""
 _DISCONTINUOUS = ("mpegts", "mpeg")
 _REORDERED = 32
 """Frames that show whether packets are in the order of decoding."""
@@ -72,6 +75,32 @@ class Undecodable(VideoError):
 
 class TooLarge(VideoError):
     """Too many pixels in a frame, or too many frames."""
+
+
+@dataclass(frozen=True)
+class _Packet:
+    """A packet of video, which decodes to one frame."""
+
+    pts: int | None
+    dts: int | None
+    duration: int
+    key: bool
+    discarded: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Times:
+    """When the frames of a file are shown."""
+
+    pts_F: npt.NDArray[np.int64]
+    """In units of `base`, ascending."""
+    base: Fraction
+    key_K: npt.NDArray[np.int64]
+    """Presentation times of the keyframes."""
+    last_s: float
+    """How long the last frame is shown."""
+    counted: bool
+    """The decoder's times do not identify frames; their order of decoding does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,21 +155,11 @@ class Video:
         return np.maximum(np.asarray(after, dtype=np.int64) - 1, 0)
 
     def stream(self, numbers: npt.ArrayLike) -> Iterator[Frame]:
-        """Decodes frames one by one, holding one at a time.
-
-        Args:
-            numbers: Frame numbers, ascending and distinct.
-
-        Yields:
-            One frame per number.
-
-        Raises:
-            VideoError: If the file has changed since it was opened and gives no frames any more.
-        """
+        """Decodes the frames of ascending numbers, holding one at a time; VideoError if the file has changed since."""
         number_N = np.asarray(numbers, dtype=np.int64)
         assert number_N.ndim == 1 and (np.diff(number_N) > 0).all(), "frame numbers must ascend"
         assert not len(number_N) or (number_N[0] >= 0 and number_N[-1] < self.frames), "no such frame"
-        upright, done = _Upright(self), 0
+        upright, done = _upright(self), 0
         for seeking in (not self.times.counted, False):  # from the start again where seeking fails
             with _open(self.path) as container:
                 walk = _Walk(container, self, seeking)
@@ -154,24 +173,17 @@ class Video:
                     continue
 
 
-def open_video(path: Path, max_pixels: int = MAX_PIXELS) -> Video:
-    """Reads the times of all frames and decodes the first one.
-
-    Args:
-        path: A local file in any format that FFmpeg knows.
-        max_pixels: Most pixels in a frame.
+def open_video(path: Path) -> Video:
+    """Reads the times of all frames of a local file and decodes the first one.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        NoVideoStream: If it has no pictures, or only a cover.
-        NoFrames: If its video has no frames.
-        TooLarge: If a frame has more pixels than allowed.
-        Undecodable: If it is no media file, or so damaged that no frame decodes.
+        VideoError: If it gives no frames, or they have more than `MAX_PIXELS`.
         UnavailableError: If PyAV is not installed.
     """
     with _open(path) as container:
         stream = _video_stream(container)
-        _check_size(stream.width, stream.height, max_pixels)
+        _check_size(stream.width, stream.height)
         time_base = stream.time_base or Fraction(1, 1000)
         promised, rate = stream.frames, stream.average_rate or stream.guessed_rate or _DEFAULT_RATE
         packets = _packets(container, stream)
@@ -180,11 +192,11 @@ def open_video(path: Path, max_pixels: int = MAX_PIXELS) -> Video:
     if not shown:
         raise NoFrames(f"the file has a video of no frames ({promised} promised)" if promised else "no frames")
     first = _first_frames(path, number, len(shown), 1)[0]
-    _check_size(first.width, first.height, max_pixels)
+    _check_size(first.width, first.height)
     if kind == "avi" and len(packets) <= (packets[-1].dts or 0):  # its header also counts places without a frame
         promised = 0
     misordered = reorders and _misordered(path, number, shown)
-    times = times_of(shown, time_base, rate, misordered=misordered, discontinuous=kind in _DISCONTINUOUS)
+    times = _times_of(shown, time_base, rate, misordered=misordered, discontinuous=kind in _DISCONTINUOUS)
     if (span := float(int(times.pts_F[-1] - times.pts_F[0]) * times.base) + times.last_s) > _LONGEST_S:
         raise Undecodable(f"its time stamps span {span / 86400:.0f} days")
     mirrored = _mirrored(first)
@@ -202,25 +214,17 @@ def open_video(path: Path, max_pixels: int = MAX_PIXELS) -> Video:
 
 @contextmanager
 def _open(path: Path) -> Iterator[InputContainer]:
-    """Opens a local media file, which cannot make FFmpeg open another file or a network address.
+    """Opens a local media file, which cannot make FFmpeg open another file or a network address."""
+    require_packages("reading videos", "video", "av")
+    import av
 
-    Raises:
-        FileNotFoundError: If there is no such file.
-        Undecodable: If FFmpeg cannot read it.
-        UnavailableError: If PyAV is not installed.
-    """
-    try:
-        import av
-    except ImportError as error:
-        raise UnavailableError(
-            f"reading videos needs a package that is not installed: {error.name}", hint="pip install 'ccr-cli[video]'"
-        ) from error
     if not path.stat().st_size:
         raise Undecodable("the file is empty")
     if not path.is_file():
         raise Undecodable("not a regular file")
     try:
-        options = {"protocol_whitelist": "file", "format_whitelist": _formats()}
+        formats = ",".join(sorted(av.format.formats_available - _OTHER_FILES))
+        options = {"protocol_whitelist": "file", "format_whitelist": formats}
         container = av.open(str(path.absolute()), options=options, metadata_errors="replace", mode="r")
     except FileNotFoundError:
         raise
@@ -232,26 +236,13 @@ def _open(path: Path) -> Iterator[InputContainer]:
         yield container
 
 
-@cache
-def _formats() -> str:
-    """The formats that may be opened, as FFmpeg takes them: all but lists."""
-    from av.format import formats_available
-
-    return ",".join(sorted(formats_available - _OTHER_FILES))
-
-
 def _reason(error: Exception) -> str:
     """FFmpeg's own words, without number and path."""
     return str(getattr(error, "strerror", None) or error)
 
 
 def _video_stream(container: InputContainer, number: int | None = None) -> VideoStream:
-    """The stream of that number, or the one that a player would show; decoding takes one thread.
-
-    Raises:
-        NoVideoStream: If there is none; the cover of a piece of music is none.
-        Undecodable: If there is no decoder for it.
-    """
+    """The stream of that number, or the one that a player would show; one thread decodes. A cover of music is none."""
     from av.stream import Disposition
 
     best = container.streams.best("video") if number is None else container.streams[number]
@@ -265,29 +256,23 @@ def _video_stream(container: InputContainer, number: int | None = None) -> Video
     return stream
 
 
-def _packets(container: InputContainer, stream: VideoStream) -> list[Packet]:
+def _packets(container: InputContainer, stream: VideoStream) -> list[_Packet]:
     """The packets of a stream, up to the first damage to the container."""
     import av
 
-    packets: list[Packet] = []
+    packets: list[_Packet] = []
     with suppress(av.FFmpegError):
         for packet in container.demux(stream):
             if packet.size:
-                key, discarded = packet.is_keyframe, packet.is_discard
-                packets.append(Packet(packet.pts, packet.dts, packet.duration or 0, key, discarded))
+                times = packet.pts, packet.dts, packet.duration or 0
+                packets.append(_Packet(*times, packet.is_keyframe, packet.is_discard))
     return packets
 
 
 def _decode(container: InputContainer, stream: VideoStream, key: int | None = None) -> Iterator[VideoFrame]:
-    """Every frame that decodes from here on, skipping damaged packets; none if the first packet is not keyframe `key`.
+    """Every frame that decodes from here on, in the order of presentation; damaged packets are skipped.
 
-    Args:
-        container: The file.
-        stream: The video in it.
-        key: Presentation time of the keyframe that must come first.
-
-    Yields:
-        Frames in the order of presentation.
+    There is none if `key`, the presentation time of a keyframe, is not that of the first packet.
     """
     import av
 
@@ -315,11 +300,11 @@ def _first_frames(path: Path, number: int, count: int, most: int) -> list[VideoF
     return frames
 
 
-def _misordered(path: Path, number: int, shown: list[Packet]) -> bool:
+def _misordered(path: Path, number: int, shown: list[_Packet]) -> bool:
     """Whether the packets' presentation times are in the order of decoding, as in AVI with H.264's B-frames."""
-    if not (ascend([packet.pts for packet in shown]) and ascend([packet.dts for packet in shown])):
+    if not (_ascend([packet.pts for packet in shown]) and _ascend([packet.dts for packet in shown])):
         return False
-    return not ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
+    return not _ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
 
 
 def _mirrored(frame: VideoFrame) -> bool:
@@ -331,9 +316,9 @@ def _mirrored(frame: VideoFrame) -> bool:
     return bool(a * d < b * c)
 
 
-def _check_size(width: int, height: int, max_pixels: int) -> None:
-    if width * height > max_pixels:
-        raise TooLarge(f"{width} x {height} pixels, at most {max_pixels}")
+def _check_size(width: int, height: int) -> None:
+    if width * height > MAX_PIXELS:
+        raise TooLarge(f"{width} x {height} pixels, at most {MAX_PIXELS}")
 
 
 class _LostError(Exception):
@@ -351,12 +336,7 @@ class _Walk:
         self._ahead: tuple[int, VideoFrame] | None = None
 
     def shown_at(self, pts: int) -> tuple[VideoFrame, bool]:
-        """The frame of this time, or its neighbour, and whether it is that frame; times must ascend between calls.
-
-        Raises:
-            _LostError: If seeking fails.
-            Undecodable: If nothing decodes.
-        """
+        """The frame of this time, or its neighbour, and whether it is that frame; times must ascend between calls."""
         if self._seeking:
             self._leap(pts)
         while self._before is None or self._before[0] < pts:
@@ -396,21 +376,83 @@ class _Walk:
                 yield pts, frame
 
 
-class _Upright:
-    """Turns decoded frames into pixels, all of one size and the right way up."""
+def _upright(video: Video) -> Callable[[VideoFrame], npt.NDArray[np.uint8]]:
+    """Returns a function that turns decoded frames into pixels, all of one size and the right way up."""
+    from av.video.reformatter import VideoReformatter
 
-    def __init__(self, video: Video) -> None:
-        from av.video.reformatter import VideoReformatter
+    reformatter = VideoReformatter()
 
-        self._video, self._reformatter = video, VideoReformatter()
-        self._last: tuple[VideoFrame, npt.NDArray[np.uint8]] | None = None
+    @lru_cache(maxsize=1)  # a frame may stand in for several
+    def pixels(frame: VideoFrame) -> npt.NDArray[np.uint8]:
+        size = {"width": video.width, "height": video.height}
+        flat = reformatter.reformat(frame, **size, format="rgb24", interpolation="BILINEAR", threads=1)
+        stored = flat.to_ndarray()[:, ::-1] if video.mirrored else flat.to_ndarray()
+        return np.ascontiguousarray(np.rot90(stored, video.turns).astype(np.uint8))
 
-    def __call__(self, frame: VideoFrame) -> npt.NDArray[np.uint8]:
-        if self._last is not None and self._last[0] is frame:
-            return self._last[1]
-        size = {"width": self._video.width, "height": self._video.height}
-        flat = self._reformatter.reformat(frame, **size, format="rgb24", interpolation="BILINEAR", threads=1)
-        stored = flat.to_ndarray()[:, ::-1] if self._video.mirrored else flat.to_ndarray()
-        pixels = np.ascontiguousarray(np.rot90(stored, self._video.turns).astype(np.uint8))
-        self._last = frame, pixels
-        return pixels
+    return pixels
+
+
+def _times_of(
+    packets: Sequence[_Packet], base: Fraction, rate: Fraction, *, misordered: bool, discontinuous: bool
+) -> Times:
+    """Computes the times of frames from their packets, in the order of the file.
+
+    Args:
+        packets: All packets that decode to frames.
+        base: Unit of their times, in seconds.
+        rate: Frames per second, for packets without a duration.
+        misordered: Their presentation times are in the order of decoding, so their decoding times are used.
+        discontinuous: Clocks may jump in this format (MPEG-TS, MPEG-PS). Jumps are closed, and frames with the time
+            of the one before are spread evenly until the next.
+    """
+    if any(packet.pts is None for packet in packets):
+        count = len(packets)
+        return Times(np.arange(count), 1 / rate, np.zeros(1, dtype=np.int64), float(1 / rate), counted=True)
+    counted = misordered
+    if misordered:
+        packets = [replace(packet, pts=packet.dts) for packet in packets]
+    if discontinuous and (joined := _joined(packets, round(_JUMP_S / base))) is not None:
+        packets, counted = joined, True
+    pts_F = np.sort(np.array([packet.pts for packet in packets], dtype=np.int64))
+    distinct_F = np.unique(pts_F)
+    few_equal = 1 - _FEW < len(distinct_F) / len(pts_F) < 1  # if more were equal, they would be a frame's two fields
+    counted = counted or (discontinuous and few_equal)
+    pts_F = _spread(pts_F) if discontinuous and few_equal else distinct_F
+    last = max(packets, key=lambda packet: packet.pts or 0)
+    last_s = float(last.duration * base) if last.duration else float(1 / rate)
+    if misordered:  # their durations belong to places, some of which are empty
+        last_s = float(int(pts_F[-1] - pts_F[-2]) * base)
+    key_K = np.unique(np.array([packet.pts for packet in packets if packet.key], dtype=np.int64))
+    return Times(pts_F, base, key_K, last_s, counted)
+
+
+def _ascend(times: Sequence[int | None]) -> bool:
+    """Returns whether no time is None and they ascend strictly."""
+    return None not in times and all(a < b for a, b in pairwise(times))  # type: ignore[operator]
+
+
+def _joined(packets: Sequence[_Packet], most: int) -> list[_Packet] | None:
+    """The packets with a continuous clock; None if it never goes back or ahead by more than `most`."""
+    joined, shift, step = [], 0, 0
+    before: int | None = None
+    for packet in packets:
+        if packet.dts is not None:
+            passed = 0 if before is None else packet.dts - before
+            if not 0 <= passed <= most:
+                shift += (step or packet.duration or 1) - passed
+            elif passed:
+                step = passed
+            before = packet.dts
+        joined.append(replace(packet, pts=(packet.pts or 0) + shift))
+    return joined if shift else None
+
+
+def _spread(pts_F: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Spreads frames of equal times evenly until the next time; those of the last time use the step before."""
+    distinct, first, count = np.unique(pts_F, return_index=True, return_counts=True)
+    width = np.diff(distinct)
+    if count[-1] > 1:
+        distinct = np.append(distinct, distinct[-1] + count[-1] * width[-1])
+    width_F = np.repeat(np.diff(distinct) if count[-1] > 1 else np.append(width, 1), count)
+    place_F = np.arange(len(pts_F)) - np.repeat(first, count)
+    return np.unique(pts_F + width_F * place_F // np.repeat(count, count))

@@ -58,7 +58,7 @@ def test_rows_labels_and_split_are_those_of_the_file(tmp_path: Path) -> None:
         ({"Y": np.ones((3, ITEMS))}, "or several"),
         ({"Y": np.zeros((3, ITEMS))}, "no category"),
         ({"split": {"ind_train": np.arange(1, 31), "ind_test": np.arange(30, 41)}}, "do not divide"),
-        ({"split": {"ind_train": np.arange(0, 30), "ind_test": np.arange(30, 40)}}, "item numbers from 1"),
+        ({"split": {"ind_train": np.arange(0, 30), "ind_test": np.arange(30, 40)}}, "ind_train"),
         ({"split": {"ind_train": np.arange(1, 31), "ind_test": np.arange(31, 40)}}, "do not divide"),
     ],
 )

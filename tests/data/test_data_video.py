@@ -92,7 +92,12 @@ def test_frames_are_the_right_way_up(tmp_path: Path, quarters: int) -> None:
     upright = videos.write_video(tmp_path / "a.mp4", 6)
     expected = videos.read_frames(upright, range(6)).pixels_NHW3
     turned = videos.turn(videos.write_video(tmp_path / "b.mp4", 6), quarters)
+    opened = video.open_video(turned)
+    assert (opened.width, opened.height, opened.mirrored) == (64, 48, False)
+    assert opened.turns == -quarters % 4
     found = videos.read_frames(turned, range(6)).pixels_NHW3
+    width, height = (64, 48) if quarters % 2 == 0 else (48, 64)
+    assert found.shape == (6, height, width, 3)
     np.testing.assert_array_equal(found, np.rot90(expected, -quarters, axes=(1, 2)))
 
 
@@ -214,11 +219,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         video.open_video(tmp_path / "none.mp4")
 
 
-def test_frames_of_too_many_pixels_are_refused(tmp_path: Path) -> None:
+def test_frames_of_too_many_pixels_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = videos.write_video(tmp_path / "a.mp4")
-    assert video.open_video(path, max_pixels=64 * 48).width == 64
-    with pytest.raises(video.TooLarge, match="3071"):
-        video.open_video(path, max_pixels=64 * 48 - 1)
+    monkeypatch.setattr(video, "MAX_PIXELS", 64 * 48)
+    assert video.open_video(path).width == 64
+    monkeypatch.setattr(video, "MAX_PIXELS", 64 * 48 - 1)
+    with pytest.raises(video.TooLarge) as caught:
+        video.open_video(path)
+    assert "64 x 48" in str(caught.value) and "3071" in str(caught.value)
 
 
 def test_names_that_ffmpeg_would_take_for_addresses_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,7 @@ def formats() -> tuple[str, ...]:
 
 
 def reader(name: str) -> Reader:
-    """Returns the function that reads a format.
-
-    Raises:
-        UsageError: If there is no such format.
-    """
+    """Returns the function that reads a format; UsageError if there is none of that name."""
     if name not in formats():
         raise UsageError(f"there is no format {name!r}", hint=f"formats: {', '.join(formats())}")
     return FORMATS[name]

@@ -29,17 +29,9 @@ _WITH_SPLIT = ("karpathy", "captions-csv", "jsonl", "msrvtt")
 
 
 def import_own(workspace: Workspace, form: str, paths: Sequence[str], options: ImportOptions) -> base.Artifact:
-    """Makes a dataset artifact of caption files.
+    """Makes a dataset artifact of caption files; UsageError if something is missing or contradictory.
 
-    Args:
-        workspace: Where to.
-        form: Their format.
-        paths: The files; a split, a language or both may stand before a path: `train=`, `de=`, `train.de=`.
-        options: Options of the import.
-
-    Raises:
-        UsageError: If something is missing or contradictory.
-        ArtifactError: If a file is wrong, with file and line.
+    A split, a language or both may stand before a path: `train=`, `de=`, `train.de=`.
     """
     typed = _options(form, options.format_options or {})
     if options.lang is not None and not LANG.fullmatch(options.lang):

@@ -25,11 +25,7 @@ _KNOWN = {"sha256": "right hash", "lines": "right number of lines", "bytes": "ri
 
 
 def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Lists the bundled data sets, the collections with their variants, and whatever else was imported.
-
-    Returns:
-        The names of the columns, and one row per data set.
-    """
+    """Returns columns and rows of bundled data sets, collections with their variants, and what else was imported."""
     imported = {a.name: a for a in workspace.artifacts("dataset")}
 
     def state(name: str, otherwise: str) -> str:
@@ -94,11 +90,7 @@ def card(workspace: Workspace, source: str) -> Rows:
 
 
 def check_files(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
-    """Checks the files of a collection and their content, without importing it.
-
-    Returns:
-        One row per file and per number, and the problems.
-    """
+    """Checks the files and the content of a collection without importing it: a row per file and number, and problems."""
     source = find_files(variant, root)
     rows: Rows = []
     for file in source.files:

@@ -70,11 +70,7 @@ class CollectionFiles:
         self.problems += [Problem(path, "UnreadableFile", why) for path, why in unread.items()]
 
     def refuse_problems(self) -> None:
-        """Refuses files that are not as the manifest says.
-
-        Raises:
-            ArtifactError: With the problems, and how to get the files.
-        """
+        """Refuses files that are not as the manifest says."""
         if self.problems:
             raise self.error()
 
@@ -97,13 +93,7 @@ class CollectionFiles:
         return ""
 
     def write_manifest(self, site: Build, tables: Collection[str] = (), refused: Sequence[dict[str, Any]] = ()) -> int:
-        """Writes the manifest and the failures of a dataset artifact; returns how many failures there are.
-
-        Args:
-            site: The artifact.
-            tables: Names of its recorded translations.
-            refused: Failure records of captions.
-        """
+        """Writes manifest and failures, among them those of `refused` captions; returns how many failures there are."""
         variant, own = self.variant, self.own_request is not None
         facts = {key: value for key, value in variant.about.items() if key != "media"}
         if own:
@@ -142,11 +132,7 @@ class CollectionFiles:
         return len(failed) + len(refused)
 
     def warn_of_problems(self, data: dataset.Dataset, allow_partial: bool) -> None:
-        """Warns of what is wrong with the imported data set, also if it was imported before.
-
-        Raises:
-            ArtifactError: If it is partial, and that is not allowed.
-        """
+        """Warns of what is wrong with an imported data set, also if it was there before; refuses an unwanted partial one."""
         partial = data.manifest.get("partial", [])
         if partial and not allow_partial:
             raise ArtifactError(f"{data.artifact.path} is partial: {partial[0]}", hint="import it with --allow-partial")
@@ -163,11 +149,7 @@ class CollectionFiles:
 
 
 def find_files(variant: Variant, root: Path) -> CollectionFiles:
-    """Finds the files of a variant and compares each with its hash, number of lines or size in the manifest.
-
-    Raises:
-        ArtifactError: If there is no such folder.
-    """
+    """Finds the files of a variant and compares each with its hash, number of lines or size in the manifest."""
     if not root.is_dir():
         raise ArtifactError(f"there is no folder {root}", hint=str(variant.about["get"]))
     files = examine(variant.files, root)
@@ -178,11 +160,7 @@ def find_files(variant: Variant, root: Path) -> CollectionFiles:
 
 
 def import_collection(workspace: Workspace, source: CollectionFiles, options: ImportOptions) -> base.Artifact:
-    """Makes the dataset artifact of a collection's files.
-
-    Raises:
-        ArtifactError: If the content is not what the manifest says.
-    """
+    """Makes the dataset artifact of a collection's files; ArtifactError if they are not what the manifest says."""
     name = slug(options.name or source.variant.name)
     media_root, lenient = options.media_root or source.root, options.allow_partial
 

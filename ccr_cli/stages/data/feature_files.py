@@ -36,11 +36,7 @@ VALIDATION = 0.15
 
 
 def import_mat(workspace: Workspace, source: Path, options: ImportOptions = DEFAULTS) -> Artifacts:
-    """Makes a dataset artifact of a MATLAB file in SVCL's layout, and a features artifact of its image features.
-
-    Raises:
-        ArtifactError: If the file does not exist or does not fit.
-    """
+    """Makes the dataset of a MATLAB file in SVCL's layout, and the features artifact of its image features."""
     if not source.is_file():
         raise ArtifactError(f"there is no file {source}")
     name = slug(options.name or source.stem)
@@ -58,11 +54,7 @@ def import_mat(workspace: Workspace, source: Path, options: ImportOptions = DEFA
 
 
 def import_labelled(workspace: Workspace, source: CollectionFiles, options: ImportOptions) -> Artifacts:
-    """Makes the dataset and the features artifact of a collection of labelled features.
-
-    Raises:
-        ArtifactError: If the file is missing or does not fit.
-    """
+    """Makes the dataset and the features artifact of a collection of labelled features."""
     path, read = _content(source)
     if path is None:
         raise source.error()

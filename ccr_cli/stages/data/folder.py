@@ -24,9 +24,6 @@ def import_folder(workspace: Workspace, source: str, options: ImportOptions = DE
     """Makes a dataset artifact of a bundled data set, or of a folder in the dataset format.
 
     Bundled media are copied, so that the workspace is complete in itself; other media stay where they are.
-
-    Raises:
-        ArtifactError: If there is no such data set, or one of its files is wrong.
     """
     path = locate(source)
     shipped = source in bundled()

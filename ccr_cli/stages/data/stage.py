@@ -57,11 +57,7 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
 
 
 def find_variant(source: str) -> collections.Variant | None:
-    """Finds the collection of a name, or of the user's own manifest (`NAME.toml`); None if it is neither.
-
-    Raises:
-        ArtifactError: If the manifest does not fit the schema.
-    """
+    """Finds the collection of a name, or of the user's own manifest (`NAME.toml`); None if it is neither."""
     if source in bundled():
         return None
     path = Path(source)

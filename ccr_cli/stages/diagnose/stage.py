@@ -20,8 +20,8 @@ from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import warn
-from ccr_cli.data.rarity import support
 from ccr_cli.data.seeds import derive
+from ccr_cli.data.tokens import word_support
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Opinion, load_judge
 from ccr_cli.losses.evidential import dirichlet
@@ -194,7 +194,7 @@ def _table(
         item_id=[triplets.item_ids[i] for i in items],
         source_text=triplets.source,
         translation=triplets.target,
-        support=np.minimum(*(support(texts, items) for texts in (triplets.source, triplets.target))),
+        support=np.minimum(*(word_support(texts, items) for texts in (triplets.source, triplets.target))),
         truth=pd.Series(truth, index=range(len(triplets)), dtype=object),
     )
 

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from ccr_cli.data.device import sent
-from ccr_cli.data.frames import Frames
+from ccr_cli.data.frames import Frames, sent
 from ccr_cli.errors import UsageError
 from ccr_cli.methods.base import Batch, Belief, Config, Method
 from ccr_cli.nets.lora import layers_of
