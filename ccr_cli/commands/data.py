@@ -121,19 +121,16 @@ def verify(
     if root is not None:
         raise UsageError(f"--root needs a collection, and {source} is not one", hint="ccr data list")
     folder = read_folder(locate(source))
-    checked = len(folder.manifest.get("files", []))
     missing = absent_media(folder.items, media_root or folder.path / "media")
-    c.show_table(
-        ("what", "value"),
-        [
-            ("folder", folder.path),
-            ("files with the right hash", checked),
-            ("items", len(folder.items)),
-            ("captions", len(folder.captions)),
-            ("empty captions", len(folder.refused)),
-            ("missing media", len(missing)),
-        ],
-    )
+    values = {
+        "folder": folder.path,
+        "files with the right hash": len(folder.manifest.get("files", [])),
+        "items": len(folder.items),
+        "captions": len(folder.captions),
+        "empty captions": len(folder.refused),
+        "missing media": len(missing),
+    }
+    c.show_table(("what", "value"), values.items())
     for name in missing[:5]:
         console.warn(f"missing: {name}")
     if folder.refused or missing:

@@ -8,12 +8,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from ccr_cli.artifacts.dataset import CAPTIONS, ITEMS
 from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant
 from ccr_cli.data.formats import reader
 from ccr_cli.data.formats.base import Record, is_video, stem
@@ -27,7 +27,6 @@ SPLIT_NAMES = {
 }  # fmt: skip
 """Names of splits in files; Karpathy's `restval` belongs to training."""
 _POS = re.compile(r":[A-Za-z]+$")
-_CAPTION = ["caption_id", "item_id", "lang", "k", "text", "caption_set", "where"]
 _OTHERS = "are left out, as captions of the same text have another one"
 _TAKEN = ("listed", "items", "rows", "refused", "left_out", "odd", "langs", "numbers")
 """Attributes of an assembly that are restored if a file turns out to be wrong."""
@@ -49,22 +48,6 @@ class _Item(NamedTuple):
     where: str
     """Place in the files where its split was named."""
     kind: str
-
-
-@dataclass
-class Assembled:
-    """A data set in tables, with the problems noticed on the way."""
-
-    items: pd.DataFrame
-    captions: pd.DataFrame
-    translations: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Recorded translations by source text, by the name of their table."""
-    refused: list[dict[str, Any]] = field(default_factory=list)
-    """Failure records of captions that were left out because their text is empty."""
-    unread: dict[str, str] = field(default_factory=dict)
-    """The reason for every file that could not be read."""
-    notes: list[str] = field(default_factory=list)
-    """Messages for the user: what was left out, and how much."""
 
 
 class Assembly:
@@ -91,9 +74,15 @@ class Assembly:
         """The captions' spelling of an id of the lists, where it differs."""
         self.items: dict[str, _Item] = {}
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
-        """`_CAPTION` of every caption."""
+        """The columns of every caption, and its place in the files."""
         self.refused: list[dict[str, Any]] = []
+        """Failure records of captions that are left out because their text is empty."""
         self.unread: dict[str, str] = {}
+        """The reason for every file that could not be read."""
+        self.translations: dict[str, dict[str, str]] = {}
+        """Recorded translations by source text, by the name of their table."""
+        self.notes: list[str] = []
+        """Messages for the user: what was left out, and how much."""
         self.left_out: Counter[str] = Counter()
         self.unlisted = ""
         """The first id of the captions that no list names."""
@@ -101,30 +90,30 @@ class Assembly:
         self.langs: set[str] = set()
         self.numbers: Counter[tuple[str, str, str]] = Counter()
 
-    def run(self) -> Assembled:
-        """Reads the lists of splits, then the captions, then the translations; ArtifactError names file and line."""
+    def run(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Reads all files and returns items and captions; ArtifactError names file and line."""
         for spec in self.lists:
             self.lists_lacking |= not self._attempt(spec, self._list)
         for spec in self.variant.files:
             if spec.role == "captions":
                 self._attempt(spec, self._captions)
         items, captions = self._item_table(), self._caption_table()
-        notes = [f"{number:,} captions {why}" for why, number in self.left_out.items()]
+        self.notes = [f"{number:,} captions {why}" for why, number in self.left_out.items()]
         if self.own and self.unlisted:
-            notes.append(
+            self.notes.append(
                 f"the first id that no list names is {self.unlisted!r}; "
                 f"the first id of the lists is {next(iter(self.listed))!r}"
             )
         source = str(self.variant.about["source_lang"])
         bare = items.loc[~items["item_id"].isin(captions.loc[captions["lang"] == source, "item_id"]), "item_id"]
         if len(bare):
-            notes.append(f"{len(bare):,} items have no caption in {source}, the source language, e.g. {bare.iloc[0]!r}")
+            why = f"have no caption in {source}, the source language"
+            self.notes.append(f"{len(bare):,} items {why}, e.g. {bare.iloc[0]!r}")
         odd = sorted(self.odd & set(self.items))
         if odd:
-            notes.append(f"{len(odd):,} ids have another form than the others of the collection, e.g. {odd[0]!r}")
-        made = Assembled(items, captions, {}, self.refused, self.unread, notes)
-        self._translate(made)
-        return made
+            self.notes.append(f"{len(odd):,} ids have another form than the others of the collection, e.g. {odd[0]!r}")
+        self._translate(captions)
+        return items, captions
 
     def name(self, official: str) -> ItemName:
         """Returns the item of an official id, and its group in its id space."""
@@ -235,12 +224,9 @@ class Assembly:
             group, media = record.group or named.group, named.media or record.media
             self.items[named.item] = _Item(split, media, record.label, group, record.where, record.kind)
             return
-        if record.label is not None and item.label is not None and item.label != record.label:
-            raise ArtifactError(
-                f"{record.where}: the label of {record.item!r} is {record.label}, and before {item.label}"
-            )
-        if record.kind and item.kind and item.kind != record.kind:
-            raise ArtifactError(f"{record.where}: {record.item!r} is of the kind {record.kind}, and before {item.kind}")
+        for what, new, old in (("label", record.label, item.label), ("kind", record.kind or None, item.kind or None)):
+            if new is not None and old is not None and new != old:
+                raise ArtifactError(f"{record.where}: the {what} of {record.item!r} is {new}, and before {old}")
         self.items[named.item] = item._replace(
             media=item.media or record.media,
             label=record.label if item.label is None else item.label,
@@ -269,25 +255,13 @@ class Assembly:
     def _item_table(self) -> pd.DataFrame:
         if not self.items:
             raise self._nothing("items")
-        template = str(self.variant.about.get("media", ""))
-        media = [row.media or template.replace("{id}", item) or None for item, row in self.items.items()]
-        halves = self._halves()
-        return pd.DataFrame(
-            {
-                "item_id": list(self.items),
-                "split": [halves.get(item, row.split) for item, row in self.items.items()],
-                "kind": [
-                    row.kind or self._kind(medium) for row, medium in zip(self.items.values(), media, strict=True)
-                ],
-                "media": media,
-                "label": pd.array([row.label for row in self.items.values()], dtype="Int32"),
-                "group": [row.group for row in self.items.values()],
-            }
-        )
-
-    def _kind(self, medium: str | None) -> str:
-        """The kind of an item that no file names: the data set's, or video if its medium has the ending of one."""
-        return "video" if medium and is_video(medium) else self.variant.kind
+        template, halves = str(self.variant.about.get("media", "")), self._halves()
+        rows = []
+        for item, row in self.items.items():
+            media = row.media or template.replace("{id}", item)
+            kind = row.kind or ("video" if is_video(media) else self.variant.kind)
+            rows.append((item, halves.get(item, row.split), kind, media or None, row.label, row.group))
+        return pd.DataFrame(rows, columns=ITEMS.names).astype({"label": "Int32"})
 
     def _nothing(self, what: str) -> ArtifactError:
         why = "; ".join(f"{number:,} captions {why}" for why, number in self.left_out.items())
@@ -305,7 +279,7 @@ class Assembly:
         return {**dict.fromkeys(drawn[:half], "val"), **dict.fromkeys(drawn[half:], "test")}
 
     def _caption_table(self) -> pd.DataFrame:
-        frame = pd.DataFrame(self.rows, columns=_CAPTION)
+        frame = pd.DataFrame(self.rows, columns=[*CAPTIONS.names, "where"])
         if frame.empty:
             raise self._nothing("captions")
         again = frame.duplicated(["item_id", "lang", "caption_set", "k"], keep=False)
@@ -319,7 +293,7 @@ class Assembly:
         frame["caption_id"] = _caption_ids(frame)
         return frame.drop(columns="where")
 
-    def _translate(self, made: Assembled) -> None:
+    def _translate(self, captions: pd.DataFrame) -> None:
         """Adds the recorded translations: the first one where a text has several."""
         languages: dict[str, str] = {}
         for spec in self.variant.files:
@@ -327,23 +301,23 @@ class Assembly:
             if spec.role != "translations" or place is None:
                 continue
             try:
-                found, left_out = self._translations(spec, place, made.captions)
+                found, left_out = self._translations(spec, place, captions)
             except ArtifactError as error:
                 if not self.lenient:
                     raise
-                made.unread[spec.path] = error.message
+                self.unread[spec.path] = error.message
                 continue
-            table = made.translations.setdefault(spec.table, {})
+            table = self.translations.setdefault(spec.table, {})
             left_out[_OTHERS] += sum(table.setdefault(text, target) != target for text, target in found.items())
-            made.notes += [
+            self.notes += [
                 f"{number:,} translations of {spec.path} {why}" for why, number in left_out.items() if number
             ]
             languages[spec.table] = spec.source
         for name, language in languages.items():
-            texts = made.captions.loc[made.captions["lang"] == language, "text"]
-            lacking = int((~texts.isin(made.translations[name].keys())).sum())
+            texts = captions.loc[captions["lang"] == language, "text"]
+            lacking = int((~texts.isin(self.translations[name].keys())).sum())
             if lacking:
-                made.notes.append(f"{lacking:,} of {len(texts):,} captions in {language} have no translation in {name}")
+                self.notes.append(f"{lacking:,} of {len(texts):,} captions in {language} have no translation in {name}")
 
     def _translations(self, spec: FileSpec, place: Path, captions: pd.DataFrame) -> tuple[dict[str, str], Counter[str]]:
         """The translations of a file by source text, joined by item and number, and how many are left out, by why."""

@@ -297,18 +297,17 @@ def _check_file(path: Path, table: dict[str, Any]) -> None:
 def _variant(path: Path, about: dict[str, Any], table: dict[str, Any]) -> Variant:
     short, name = table["name"], about["name"]
     facts = {k: v for k, v in about.items() if k not in ("ids", "variants", "files", "protocols", "evidence")}
-    own = {key: table[key] for key in ("query_langs",) if key in table}
     return Variant(
         name=name if table is about["variants"][0] else f"{name}-{short}",
         collection=name,
         short=short,
-        about={**facts, **own},
+        about={**facts, **{key: value for key, value in table.items() if key == "query_langs"}},
         files=tuple(FileSpec(**_tuples(f)) for f in about["files"] if short in f.get("variants", [short])),
         protocols=tuple(p for p in about.get("protocols", []) if short in p.get("variants", [short])),
         ids=tuple((re.compile(each["pattern"]), each.get("space", "")) for each in about.get("ids", [])),
         evidence={**about["evidence"], **table.get("evidence", {})},
         toml=path,
-        **{key: value for key, value in _tuples(table).items() if key not in ("name", "evidence", *own)},
+        **{key: value for key, value in _tuples(table).items() if key not in ("name", "evidence", "query_langs")},
     )
 
 

@@ -65,7 +65,7 @@ class Joined:
 
 
 def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> Joined:
-    """Matches items and entries by exact id, or else by both without a media file's suffix; ArtifactError if ambiguous."""
+    """Matches items and entries by exact id, else by both without a media file's suffix; ArtifactError if ambiguous."""
     where: dict[str, tuple[int, int]] = {}
     for t, table in enumerate(tables):
         for i, name in enumerate(table.ids):
@@ -94,12 +94,7 @@ def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> Joined:
 
 
 def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path, Path | None]]:
-    """Pairs each file without ids with its list, in the order of both; names determine the formats.
-
-    Raises:
-        ArtifactError: If a source does not exist or has an unknown format.
-        UsageError: If there are more or fewer lists than such files.
-    """
+    """Pairs each file without ids with its list, in the order of both; UsageError if there are more or fewer lists."""
     bare = []
     for source in sources:
         suffix = source.suffix.lower()
@@ -138,13 +133,7 @@ def content(source: Path) -> list[Path]:
 
 
 def opened(source: Path, ids: Path | None) -> AbstractContextManager[FeatureTable]:
-    """Opens a source from `with_lists`.
-
-    Raises:
-        ArtifactError: If it is damaged or pickled, refers to other files, or its parts do not fit together; also
-            while rows are read.
-        UnavailableError: If h5py is needed and not installed.
-    """
+    """Opens a source from `with_lists`; ArtifactError, also while rows are read, if it is damaged or pickled."""
     suffix = source.suffix.lower()
     if source.is_dir():
         return nullcontext(_bigfile(source) if (source / BIN).is_file() else _folder(source))

@@ -41,7 +41,7 @@ class LabelledItems:
 
 
 def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> LabelledItems:
-    """Reads the splits, one matrix after the other.
+    """Reads the splits, one matrix after the other; ArtifactError if a key is missing or matrices do not fit together.
 
     Args:
         path: The file, `.mat` (up to version 7.2) or one of `HDF5`.
@@ -52,10 +52,6 @@ def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> Labell
     Returns:
         The items of all splits, one split after the other. Categories are (V, C) one-hot, or (V,), (V, 1), (1, V)
         whole numbers, which count from 0 or from 1: from 1 where the lowest number of all splits is 1.
-
-    Raises:
-        ArtifactError: If a key is not there, or the matrices do not fit together.
-        UnavailableError: If h5py is needed and not installed.
     """
     parts: dict[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]] = {}
     notations: dict[str, str] = {}
@@ -100,7 +96,7 @@ def read_svcl(path: Path) -> LabelledItems:
     """Reads SVCL's layout of training and test items.
 
     One struct `data` with `X1` (image features, a column an item), `X2` (text features), `Y` (categories, one-hot, a
-    column an item) and `split.ind_train`, `split.ind_test` (numbers from 1). Errors are those of `read_labelled`.
+    column an item) and `split.ind_train`, `split.ind_test` (numbers from 1).
     """
     from scipy.io import loadmat  # takes half a second, and only this command needs it
 
@@ -111,7 +107,7 @@ def read_svcl(path: Path) -> LabelledItems:
     if text.shape[1] != count or label.shape[1] != count:
         shapes = f"X1 {visual.shape}, X2 {text.shape}, Y {label.shape}"
         raise ArtifactError(f"{path}: a column an item is expected in each of {shapes}", hint=_LAYOUT)
-    if not ((label == 0) | (label == 1)).all() or not (label.sum(axis=0) == 1).all():
+    if not _one_hot(label.T):
         raise ArtifactError(f"{path}: Y has items with no category or several, expected exactly one")
     split = _field(path, data, "split")
     split_V = np.full(count, "", dtype=object)
@@ -155,11 +151,14 @@ def _labels(path: Path, key: str, value: Any) -> tuple[npt.NDArray[np.int64], st
         if not (label == label.round()).all() or label.min() < 0 or label.max() >= 10**9:
             raise ArtifactError(f"{path}: {key} holds other numbers than categories from 0 or 1")
         return label.reshape(-1).astype(np.int64), "numbers"
-    if not ((label == 0) | (label == 1)).all() or not (label.sum(axis=1) == 1).all():
-        raise ArtifactError(
-            f"{path}: {key} of shape {label.shape} is neither one number per item nor one row per item with a single 1"
-        )
+    if not _one_hot(label):
+        what = "neither one number per item nor one row per item with a single 1"
+        raise ArtifactError(f"{path}: {key} of shape {label.shape} is {what}")
     return label.argmax(axis=1).astype(np.int64), "one-hot"
+
+
+def _one_hot(label_VC: npt.NDArray[Any]) -> bool:
+    return bool(((label_VC == 0) | (label_VC == 1)).all() and (label_VC.sum(axis=1) == 1).all())
 
 
 @contextmanager

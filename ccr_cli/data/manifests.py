@@ -12,13 +12,12 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts.base import sha256_file, sha256_text
+from ccr_cli.artifacts.dataset import CAPTIONS, ITEMS
 from ccr_cli.data import toml
 from ccr_cli.data.protocols import read_protocols
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError
 
-_ITEM_COLUMNS = ("item_id", "split", "kind", "media", "label", "group")
-_CAPTION_COLUMNS = ("caption_id", "item_id", "lang", "k", "text", "caption_set")
 LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 _SPACE = re.compile("[^:]+")
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -134,7 +133,7 @@ def media_digest(folder: Path) -> str:
 def _read_items(path: Path) -> pd.DataFrame:
     rows: list[tuple[str, str, str, str | None, int | None, str]] = []
     seen: set[str] = set()
-    for line, (item_id, split, kind, media, label, group) in read_tsv(path, _ITEM_COLUMNS):
+    for line, (item_id, split, kind, media, label, group) in read_tsv(path, ITEMS.names):
         where = f"{path}, line {line}"
         if not item_id or item_id in seen:
             raise ArtifactError(f"{where}: item_id {item_id!r} is {'a duplicate' if item_id else 'empty'}")
@@ -146,7 +145,7 @@ def _read_items(path: Path) -> pd.DataFrame:
         rows.append((item_id, split, kind, media or None, int(label) if label else None, group or item_id))
     if not rows:
         raise ArtifactError(f"{path} has no items")
-    frame = pd.DataFrame(rows, columns=list(_ITEM_COLUMNS)).astype({"label": "Int32"})
+    frame = pd.DataFrame(rows, columns=ITEMS.names).astype({"label": "Int32"})
     crossing = frame.groupby("group")["split"].nunique()
     if (crossing > 1).any():
         raise ArtifactError(f"{path}: the group {crossing.idxmax()!r} lies in more than one split")
@@ -157,7 +156,7 @@ def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict
     rows: list[tuple[str, str, str, int, str, str]] = []
     refused: list[dict[str, Any]] = []
     seen: set[str] = set()
-    for line, (caption_id, item_id, lang, k, text, caption_set) in read_tsv(path, _CAPTION_COLUMNS):
+    for line, (caption_id, item_id, lang, k, text, caption_set) in read_tsv(path, CAPTIONS.names):
         where = f"{path}, line {line}"
         if not caption_id or caption_id in seen:
             raise ArtifactError(f"{where}: caption_id {caption_id!r} is {'a duplicate' if caption_id else 'empty'}")
@@ -173,4 +172,4 @@ def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict
         rows.append((caption_id, item_id, lang, int(k), unicodedata.normalize("NFC", text), caption_set or "human"))
     if not rows:
         raise ArtifactError(f"{path} has no captions")
-    return pd.DataFrame(rows, columns=list(_CAPTION_COLUMNS)), refused
+    return pd.DataFrame(rows, columns=CAPTIONS.names), refused

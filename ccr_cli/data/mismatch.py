@@ -11,6 +11,7 @@ Draws of one seed are nested: what is wrong at 20 % is wrong at 40 %, as far as 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -141,24 +142,20 @@ def _order(items: Rows, clash: Clash, rng: np.random.Generator) -> Rows:
     later = rng.permutation(len(items)).tolist()
     most = int(np.bincount(items).max(initial=0))
     first: list[int] = []
-    count: dict[int, int] = {}
+    count: Counter[int] = Counter()
     while later and len(first) < max(_APART, 2 * most):
-        most_per_item = max(1, (len(first) + 1) // 2)
         ahead = np.array(first[:_APART], dtype=np.intp)
-
-        def fits(place: int, most_per_item: int = most_per_item, ahead: Rows = ahead) -> bool:
-            if count.get(int(items[place]), 0) >= most_per_item:
-                return False
-            if len(first) >= _APART:
-                return True
+        for place in later:
+            if count[int(items[place])] >= max(1, (len(first) + 1) // 2):
+                continue
             here = np.full(len(ahead), place, dtype=np.intp)
-            return not (clash(here, ahead).any() or clash(ahead, here).any())
-
-        position = next((index for index, place in enumerate(later) if fits(place)), None)
-        if position is None:
+            if len(first) >= _APART or not (clash(here, ahead).any() or clash(ahead, here).any()):
+                break
+        else:
             break
-        first.append(later.pop(position))
-        count[int(items[first[-1]])] = count.get(int(items[first[-1]]), 0) + 1
+        later.remove(place)
+        first.append(place)
+        count[int(items[place])] += 1
     return np.array(first + later, dtype=np.intp)
 
 

@@ -8,11 +8,8 @@ from PIL import Image, ImageOps
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """Returns the picture as a viewer shows it: rotated by its EXIF orientation, as RGB, on white.
-
-    Unreadable EXIF data are ignored, as the picture itself may be intact.
-    """
-    with suppress(Exception):  # Pillow can raise anything here, even SyntaxError
+    """Returns the picture as a viewer shows it: rotated by its EXIF orientation, as RGB, on white."""
+    with suppress(Exception):  # Pillow can raise anything on damaged EXIF data of intact pictures, even SyntaxError
         image = ImageOps.exif_transpose(image)
     return rgb_on_white(image)
 

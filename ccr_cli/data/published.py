@@ -39,15 +39,10 @@ class Published:
         return f"{names[paper]}, Table {table}"
 
 
-def folder() -> Path:
-    """The folder of the tables."""
-    return bundled_root() / "published"
-
-
 @cache
 def read() -> Published:
     """Reads the tables, in the order of the papers."""
-    at = folder()
+    at = bundled_root() / "published"
     papers, tables, misprints = (_read(at / f"{name}.csv") for name in ("papers", "tables", "misprints"))
     figures = pd.concat([_read(at / f"{paper}.csv") for paper in papers["paper"]], ignore_index=True)
     figures["noise"] = figures["noise"].replace("", "0").astype(float)

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,15 @@ class TokenTable:
         return int(self.offsets.shape[0]) - 1
 
 
+@cache
+def _class_of(char: str) -> str:
+    """Whether a character is part of a `word`, `cjk` or a `symbol`; empty for punctuation and space."""
+    category = unicodedata.category(char)[0]
+    if category not in "LNM":
+        return "symbol" if category == "S" else ""
+    return "cjk" if any(low <= ord(char) <= high for low, high in CJK_RANGES) else "word"
+
+
 class Tokenizer(ABC):
     """Tokenises texts, and explains and saves itself.
 
@@ -121,7 +131,7 @@ class Tokenizer(ABC):
         self.vocab_size, self._settings = vocab_size, settings
 
     def encode(self, texts: Sequence[str]) -> TokenTable:
-        """Tokenises each distinct text once; row i is text i. ArtifactError if a text should have a feature and has none."""
+        """Tokenises each distinct text once; row i is text i. ArtifactError if a text has no given feature."""
         first: dict[str, int] = {}
         rows = [first.setdefault(text, len(first)) for text in texts]
         distinct = TokenTable.from_lists(self._ids(list(first)))
@@ -170,7 +180,6 @@ class NgramTokenizer(Tokenizer):
         sizes = {"ngram_min": ngram_min, "ngram_max": ngram_max, "cjk_max": cjk_max}
         super().__init__(buckets, {"buckets": buckets, **sizes})
         self.buckets, self.ngram_min, self.ngram_max, self.cjk_max = buckets, ngram_min, ngram_max, cjk_max
-        self._classes: dict[str, str] = {}
         self._pieces: dict[str, list[list[int]]] = {}
 
     def features(self, text: str) -> list[str]:
@@ -183,36 +192,21 @@ class NgramTokenizer(Tokenizer):
         return [piece[1:-1] if len(piece) > 2 and piece[0] == "<" else piece for piece in pieces] or [""]
 
     def _ids(self, texts: list[str]) -> Iterable[list[list[int]]]:
-        return map(self._ids_of, texts)
-
-    def _ids_of(self, text: str) -> list[list[int]]:
-        ids: list[list[int]] = []
-        for kind, piece in self._split(text):
-            known = self._pieces.get(piece)
-            if known is None:
-                known = [[self._hash(feature) for feature in token] for token in self._tokens(kind, piece)]
-                if kind == "word":  # words repeat, runs of CJK hardly do
-                    self._pieces[piece] = known
-            ids.extend(known)
-        return ids or [[EMPTY_BUCKET]]
+        for text in texts:
+            ids: list[list[int]] = []
+            for kind, piece in self._split(text):
+                known = self._pieces.get(piece)
+                if known is None:
+                    known = [[self._hash(feature) for feature in token] for token in self._tokens(kind, piece)]
+                    if kind == "word":  # words repeat, runs of CJK hardly do
+                        self._pieces[piece] = known
+                ids.extend(known)
+            yield ids or [[EMPTY_BUCKET]]
 
     def _split(self, text: str) -> list[tuple[str, str]]:
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-        runs = ((kind, "".join(run)) for kind, run in groupby(folded, self._class_of))
+        runs = ((kind, "".join(run)) for kind, run in groupby(folded, _class_of))
         return [(kind, run) for kind, run in runs if kind]
-
-    def _class_of(self, char: str) -> str:
-        known = self._classes.get(char)
-        if known is None:
-            code, category = ord(char), unicodedata.category(char)[0]
-            if category == "S":
-                known = "symbol"
-            elif category not in "LNM":
-                known = ""
-            else:
-                known = "cjk" if any(low <= code <= high for low, high in CJK_RANGES) else "word"
-            self._classes[char] = known
-        return known
 
     def _tokens(self, kind: str, piece: str) -> list[list[str]]:
         """The features of each token: a word, a symbol, or a character of a CJK run and the n-grams that it begins."""

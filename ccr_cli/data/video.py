@@ -195,11 +195,17 @@ def open_video(path: Path) -> Video:
     _check_size(first.width, first.height)
     if kind == "avi" and len(packets) <= (packets[-1].dts or 0):  # its header also counts places without a frame
         promised = 0
-    misordered = reorders and _misordered(path, number, shown)
+    # whether presentation times are in the order of decoding, as in AVI with H.264's B-frames
+    misordered = reorders and _ascend([packet.pts for packet in shown]) and _ascend([packet.dts for packet in shown])
+    misordered = misordered and not _ascend(
+        [frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)]
+    )
     times = _times_of(shown, time_base, rate, misordered=misordered, discontinuous=kind in _DISCONTINUOUS)
     if (span := float(int(times.pts_F[-1] - times.pts_F[0]) * times.base) + times.last_s) > _LONGEST_S:
         raise Undecodable(f"its time stamps span {span / 86400:.0f} days")
-    mirrored = _mirrored(first)
+    matrix: Any = first.side_data.get("DISPLAYMATRIX")
+    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix)) if matrix is not None else (1, 0, 0, 0, 1)
+    mirrored = a * d < b * c
     return Video(
         path=path,
         stream_index=number,
@@ -208,7 +214,8 @@ def open_video(path: Path) -> Video:
         width=first.width,
         height=first.height,
         mirrored=mirrored,
-        turns=(round(first.rotation / 90) + 2 * mirrored) % 4,
+        turns=(round(first.rotation / 90) + 2 * mirrored)
+        % 4,  # FFmpeg's rotation of a mirrored frame is half a turn off
     )
 
 
@@ -298,22 +305,6 @@ def _first_frames(path: Path, number: int, count: int, most: int) -> list[VideoF
     if not frames:
         raise Undecodable(f"none of its {count} frames decodes")
     return frames
-
-
-def _misordered(path: Path, number: int, shown: list[_Packet]) -> bool:
-    """Whether the packets' presentation times are in the order of decoding, as in AVI with H.264's B-frames."""
-    if not (_ascend([packet.pts for packet in shown]) and _ascend([packet.dts for packet in shown])):
-        return False
-    return not _ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
-
-
-def _mirrored(frame: VideoFrame) -> bool:
-    """Whether the display matrix mirrors the frame; the rotation that FFmpeg derives is then half a turn off."""
-    matrix: Any = frame.side_data.get("DISPLAYMATRIX")
-    if matrix is None:
-        return False
-    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix))
-    return bool(a * d < b * c)
 
 
 def _check_size(width: int, height: int) -> None:
@@ -450,9 +441,7 @@ def _joined(packets: Sequence[_Packet], most: int) -> list[_Packet] | None:
 def _spread(pts_F: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Spreads frames of equal times evenly until the next time; those of the last time use the step before."""
     distinct, first, count = np.unique(pts_F, return_index=True, return_counts=True)
-    width = np.diff(distinct)
-    if count[-1] > 1:
-        distinct = np.append(distinct, distinct[-1] + count[-1] * width[-1])
-    width_F = np.repeat(np.diff(distinct) if count[-1] > 1 else np.append(width, 1), count)
+    end = distinct[-1] + (count[-1] * (distinct[-1] - distinct[-2]) if count[-1] > 1 else 1)
+    width_F = np.repeat(np.diff(distinct, append=end), count)
     place_F = np.arange(len(pts_F)) - np.repeat(first, count)
     return np.unique(pts_F + width_F * place_F // np.repeat(count, count))

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from ccr_cli.data import published
+from ccr_cli.data.manifests import bundled_root
 from ccr_cli.report.tables.results import METRICS
 
 PAPERS = ("uml", "nrccr", "tcl", "disncl", "fume")
@@ -37,7 +38,7 @@ def known() -> published.Published:
 
 
 def files() -> list[Path]:
-    return sorted(published.folder().glob("*.csv"))
+    return sorted((bundled_root() / "published").glob("*.csv"))
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -196,7 +197,7 @@ def test_the_task_of_multi30k_is_where_it_is_known() -> None:
 
 
 def test_the_readme_describes_every_column() -> None:
-    text = (published.folder() / "README.md").read_text(encoding="utf-8")
+    text = ((bundled_root() / "published") / "README.md").read_text(encoding="utf-8")
     described = {name for line in text.splitlines() for name in re.findall(r"`(\w+)`", line)}
     assert set(published.COLUMNS) <= described
     assert set(known().tables.columns) <= described | {"about"}

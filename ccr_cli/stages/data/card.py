@@ -21,7 +21,12 @@ from ccr_cli.stages.data.folder import absent_media, locate
 from ccr_cli.stages.data.stage import find_variant
 
 Rows = list[tuple[str, str]]
-_KNOWN = {"sha256": "right hash", "lines": "right number of lines", "bytes": "right size"}
+_KNOWN = {
+    "sha256": "right hash",
+    "lines": "right number of lines",
+    "bytes": "right size",
+    "": "there; nothing to compare it with",
+}
 
 
 def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -61,9 +66,8 @@ def card(workspace: Workspace, source: str) -> Rows:
         return _manifest_card(variant)
     content = data or read_folder(locate(source))
     manifest, items, captions = content.manifest, content.items, content.captions
-    rows: Rows = [
-        (key, str(manifest[key])) for key in ("name", "title", "description", "source_url") if key in manifest
-    ]
+    facts = ("name", "title", "description", "source_url")
+    rows: Rows = [(key, str(manifest[key])) for key in facts if key in manifest]
     rows.append(("kind", ", ".join(f"{kind} ({n})" for kind, n in items["kind"].value_counts(sort=False).items())))
     rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
     rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
@@ -90,13 +94,11 @@ def card(workspace: Workspace, source: str) -> Rows:
 
 
 def check_files(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
-    """Checks the files and the content of a collection without importing it: a row per file and number, and problems."""
+    """Checks the files and the content of a collection without importing it: a row per file and number; problems."""
     source = find_files(variant, root)
     rows: Rows = []
     for file in source.files:
-        known = (
-            f"{_KNOWN[file.checked]} ({file.spec.evidence})" if file.checked else "there; nothing to compare it with"
-        )
+        known = f"{_KNOWN[file.checked]} ({file.spec.evidence})" if file.checked else _KNOWN[""]
         rows.append((file.spec.path, file.problem or known))
     notes: list[str] = []
     try:
@@ -106,20 +108,21 @@ def check_files(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
                 return rows, source.problems
             items, captions = tables
         else:
-            made = Assembly(variant, source.place, lenient=True).run()
-            source.add_unread(made.unread)
-            rows += [(f"translations/{name}", f"{len(table):,} texts") for name, table in made.translations.items()]
-            items, captions, notes = made.items, made.captions, made.notes
+            assembly = Assembly(variant, source.place, lenient=True)
+            items, captions = assembly.run()
+            source.add_unread(assembly.unread)
+            rows += [(f"translations/{name}", f"{len(table):,} texts") for name, table in assembly.translations.items()]
+            notes = assembly.notes
     except ArtifactError as error:
         source.add_unread({"content": error.message})
         return rows, source.problems
     source.problems += differences(variant, items, captions)
     actual, expected = actual_numbers(variant, items, captions), expected_numbers(variant.counts)
     for what in dict.fromkeys([*expected, *actual]):
-        known = (
+        number = (
             f"{expected[what]:,} expected ({variant.evidence['counts']})" if what in expected else "nothing expected"
         )
-        rows.append((what, f"{actual.get(what, 0):,}; {known}"))
+        rows.append((what, f"{actual.get(what, 0):,}; {number}"))
     taken = int((items["split"] == "val").sum())
     if variant.validation and taken:
         notes = [*notes, f"a hash chose {taken:,} of the training items for validation"]
@@ -141,11 +144,8 @@ def _manifest_card(variant: Variant) -> Rows:
         ("source_url", str(about["source_url"])),
         ("languages", " ".join(variant.langs)),
     ]
-    rows += [(what, f"{number:,} ({evidence['counts']})") for what, number in expected_numbers(variant.counts).items()]
-    rows += [
-        (f"captions per item in {lang}", f"{number:,} ({evidence['counts']})")
-        for lang, number in variant.captions_per_item.items()
-    ]
+    numbers = expected_numbers({**variant.counts, "captions per item": variant.captions_per_item})
+    rows += [(what, f"{number:,} ({evidence['counts']})") for what, number in numbers.items()]
     rows.append(("evidence", _evidence_text(evidence)))
     rows += _protocol_rows(variant.protocols)
     rows += [("file", _file_text(spec)) for spec in unique_paths(variant.files)]
@@ -160,12 +160,8 @@ def _evidence_text(evidence: Mapping[str, str]) -> str:
 
 def _protocol_rows(protocols: Iterable[Mapping[str, Any]]) -> Rows:
     """One row per protocol, with its note and its evidence."""
-    rows = []
-    for protocol in protocols:
-        note, evidence = protocol.get("note", ""), protocol.get("evidence", "")
-        text = protocol["name"] + (f": {note}" if note else "") + (f" ({evidence})" if evidence else "")
-        rows.append(("protocol", text))
-    return rows
+    facts = [(each["name"], each.get("note", ""), each.get("evidence", "")) for each in protocols]
+    return [("protocol", name + (f": {note}" if note else "") + (f" ({by})" if by else "")) for name, note, by in facts]
 
 
 def _file_text(spec: FileSpec) -> str:

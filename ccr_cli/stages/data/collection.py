@@ -70,17 +70,14 @@ class CollectionFiles:
         self.problems += [Problem(path, "UnreadableFile", why) for path, why in unread.items()]
 
     def refuse_problems(self) -> None:
-        """Refuses files that are not as the manifest says."""
-        if self.problems:
-            raise self.error()
-
-    def error(self) -> ArtifactError:
-        """The error that lists the problems, with how to get the files."""
+        """Refuses files that are not as the manifest says; the error tells how to get them."""
+        if not self.problems:
+            return
         lines = [f"  {problem}" for problem in self.problems[:SHOWN]]
         more = [f"  and {len(self.problems) - SHOWN} more"] if len(self.problems) > SHOWN else []
         head = f"{self.root} does not hold {self.variant.name} as its manifest describes it:"
         hint = f"{self.variant.about['get']} Or import what is there: --allow-partial"
-        return ArtifactError("\n".join([head, *lines, *more]), hint=self._deeper_root() or hint)
+        raise ArtifactError("\n".join([head, *lines, *more]), hint=self._deeper_root() or hint)
 
     def _deeper_root(self) -> str:
         """The hint to name a folder of the root instead, if most of the files lie there."""
@@ -99,8 +96,8 @@ class CollectionFiles:
         if own:
             del facts["kind"]  # items.parquet has the kind of every item
         else:
-            facts |= {"title": f"{facts['title']}: {variant.title}", "collection": variant.collection}
-            facts |= {"variant": variant.short}
+            title = f"{facts['title']}: {variant.title}"
+            facts |= {"title": title, "collection": variant.collection, "variant": variant.short}
         about = {
             **facts,
             "name": site.final.name,
@@ -132,7 +129,7 @@ class CollectionFiles:
         return len(failed) + len(refused)
 
     def warn_of_problems(self, data: dataset.Dataset, allow_partial: bool) -> None:
-        """Warns of what is wrong with an imported data set, also if it was there before; refuses an unwanted partial one."""
+        """Warns of what is wrong with an imported data set, also if it was there before; refuses a partial one."""
         partial = data.manifest.get("partial", [])
         if partial and not allow_partial:
             raise ArtifactError(f"{data.artifact.path} is partial: {partial[0]}", hint="import it with --allow-partial")
@@ -165,28 +162,29 @@ def import_collection(workspace: Workspace, source: CollectionFiles, options: Im
     media_root, lenient = options.media_root or source.root, options.allow_partial
 
     def write(site: Build) -> dict[str, int]:
-        made = Assembly(source.variant, source.place, lenient=lenient).run()
-        source.add_unread(made.unread)
-        source.problems += differences(source.variant, made.items, made.captions)
+        assembly = Assembly(source.variant, source.place, lenient=lenient)
+        items, captions = assembly.run()
+        source.add_unread(assembly.unread)
+        source.problems += differences(source.variant, items, captions)
         language = str(source.variant.about["source_lang"])
         if not lenient:
             source.refuse_problems()
-            if language not in set(made.captions["lang"]):
+            if language not in set(captions["lang"]):
                 raise ArtifactError(
                     f"{name} has no captions in {language}, the source language",
                     hint="--lang names the language of the captions to translate and train on",
                 )
-        write_table(site.folder / "items.parquet", made.items, dataset.ITEMS)
-        write_table(site.folder / "captions.parquet", made.captions, dataset.CAPTIONS)
-        for table, texts in made.translations.items():
+        write_table(site.folder / "items.parquet", items, dataset.ITEMS)
+        write_table(site.folder / "captions.parquet", captions, dataset.CAPTIONS)
+        for table, texts in assembly.translations.items():
             (site.folder / "translations").mkdir(exist_ok=True)
             lines = [write_tsv_line(("source", "target")), *map(write_tsv_line, texts.items())]
             (site.folder / "translations" / table).write_text("".join(lines), encoding="utf-8", newline="")
         site.environment["media_root"] = str(media_root.resolve())
-        failed = source.write_manifest(site, made.translations, made.refused)
-        for note in made.notes:
+        failed = source.write_manifest(site, assembly.translations, assembly.refused)
+        for note in assembly.notes:
             say(f"{name}: {note}")
-        return dataset.counts(made.items, made.captions, failed)
+        return dataset.counts(items, captions, failed)
 
     artifact = build_artifact(workspace, "dataset", name, source.request(name), write=write, force=options.force)
     data = dataset.read(artifact)

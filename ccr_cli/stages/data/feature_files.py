@@ -57,7 +57,8 @@ def import_labelled(workspace: Workspace, source: CollectionFiles, options: Impo
     """Makes the dataset and the features artifact of a collection of labelled features."""
     path, read = _content(source)
     if path is None:
-        raise source.error()
+        source.refuse_problems()
+    assert path is not None, "a missing file is a problem"
 
     def describe(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: LabelledItems) -> int:
         source.problems += differences(source.variant, items, captions)
@@ -143,7 +144,8 @@ def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]
     ids = [f"{name}-{number:0{width}d}" for number in range(1, len(read.label_V) + 1)]
     split = read.split_V
     if "val" not in split:
-        split = ["val" if s == "train" and _validates(i) else s for i, s in zip(ids, split, strict=True)]
+        hashes = [int(hashlib.sha256(f"val {i}".encode()).hexdigest()[:8], 16) / 2**32 for i in ids]
+        split = ["val" if s == "train" and h < VALIDATION else s for h, s in zip(hashes, split, strict=True)]
     items = pd.DataFrame(
         {"item_id": ids, "split": split, "kind": "features", "media": None, "label": read.label_V, "group": ids}
     )
@@ -151,11 +153,6 @@ def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]
         {"caption_id": ids, "item_id": ids, "lang": LANG, "k": 0, "text": ids, "caption_set": "features"}
     )
     return items, captions
-
-
-def _validates(item_id: str) -> bool:
-    """Whether a training item moves to the validation split: a hash decides, so it is the same everywhere."""
-    return int(hashlib.sha256(f"val {item_id}".encode()).hexdigest()[:8], 16) < VALIDATION * 2**32
 
 
 def _save(path: Path, rows: npt.NDArray[np.float32] | npt.NDArray[np.float16]) -> None:
