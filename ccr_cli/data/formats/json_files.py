@@ -75,7 +75,7 @@ def vatex(path: Path, *, sets: bool = False) -> Iterator[Record]:
 
 @caption_format
 def msrvtt(path: Path) -> Iterator[Record]:
-    """Reads MSR-VTT's `videos` (`video_id`, `split`, `url`: the group) and `sentences` (`sen_id`, `video_id`, `caption`)."""
+    """Reads MSR-VTT: `videos` (`video_id`, `split`, `url`: group), `sentences` (`sen_id`, `video_id`, `caption`)."""
     content = read_json(path)
     names: set[str] = set()
     videos: dict[str, tuple[str, str]] = {}
