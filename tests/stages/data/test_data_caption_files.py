@@ -200,7 +200,7 @@ def test_what_an_item_is(files: Path) -> None:
     assert done.code == 4 and "films.csv, line 2: kind is image or video, not 'film'" in done.err
     Path("twice.csv").write_text("item_id,text,split,kind\na,x,val,image\na,y,val,video\n", encoding="utf-8")
     done = run("captions-csv", "twice.csv", "--lang", "en")
-    assert done.code == 4 and "twice.csv, line 3: 'a' is of the kind video, and before image" in done.err
+    assert done.code == 4 and "twice.csv, line 3: the kind of 'a' is video, and before image" in done.err
 
 
 def test_the_ending_of_a_media_file_does_not_keep_ids_apart(files: Path) -> None:
