@@ -26,9 +26,9 @@ def extract(
     the exit code is 3. --from imports ready-made features, matched by item id; --concat joins features artifacts of one
     data set side by side.
     """
-    if "help" in options.settings:
-        list_options("encoders", options.encoder or "clip")
     inputs = call.inputs()
+    if "help" in options.settings and (options.encoder or len(inputs.all("dataset")) != 1):  # else its encoder's
+        list_options("encoders", options.encoder or "clip")
     if existing.concat:
         _refuse_others(context, "--concat", _ALWAYS)
         from ccr_cli.stages.extract.concat import extract_concat

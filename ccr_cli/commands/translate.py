@@ -29,7 +29,7 @@ def translate(
     Reads a dataset and writes a translation for each --lang (and a noise artifact for each --noise). Captions that
     could not be translated are recorded in failures.jsonl and the exit code is 3.
     """
-    if "help" in options.settings:
+    if "help" in options.settings and (options.engine != "auto" or not options.lang):
         list_options("translators", "hf" if options.engine == "auto" else options.engine)
     noise = list(dict.fromkeys(mismatch.noise or []))
     if not options.lang and not noise and options.only is None:
@@ -37,6 +37,8 @@ def translate(
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = call.inputs()
+    if "help" in options.settings and len(inputs.all("dataset")) != 1:  # else its engine lists its own
+        list_options("translators", "hf")
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import on_ray
     from ccr_cli.stages.train.sources import make_noise

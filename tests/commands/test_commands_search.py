@@ -63,6 +63,7 @@ def test_more_queries_than_are_answered_together(chain: Chain) -> None:
         (("-", "--queries", "-"), "standard input"),
         (("rojo", "--find", "nothing"), "'nothing'"),
         (("rojo", "--split", "tests"), "'tests'"),
+        (("rojo", "--find", ""), "''"),
         (("rojo", "--sheet", "nowhere/a.html"), "nowhere"),
     ],
 )

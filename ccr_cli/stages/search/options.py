@@ -27,7 +27,8 @@ class SearchOptions:
         """The options with their defaults; raises UsageError if a value is unknown."""
         from ccr_cli.data.splits import SPLITS
 
-        options = replace(self, find=self.find or "items", split=self.split or "test")
+        find, split = "items" if self.find is None else self.find, "test" if self.split is None else self.split
+        options = replace(self, find=find, split=split)
         if options.find not in FINDS:
             raise UsageError(f"unknown --find {options.find!r}; it is {' or '.join(FINDS)}")
         if options.split not in ("all", *SPLITS):

@@ -34,6 +34,12 @@ def test_options_are_listed_without_inputs(call: tuple[str, ...], option: str, t
     assert f"\n{option}\t" in listed.out and not listed.err and not (tmp_path / "workspace").exists()
 
 
+def test_without_a_name_the_options_are_those_of_what_the_data_set_takes(sources: toy.Chain) -> None:
+    for call, option in ((("translate", "--lang", "es"), "table"), (("extract",), "image_size")):
+        listed = sources.ccr(*call, "--set", "help")
+        assert listed.code == 0 and f"\n{option}\t" in listed.out
+
+
 def test_presets_are_listed_with_what_they_set(tmp_path: Path) -> None:
     listed = toy.ok("train", "--method", "uml", "--preset", "help", workspace=tmp_path).out.splitlines()
     rows = dict(line.split("\t") for line in listed)
