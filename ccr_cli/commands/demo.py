@@ -70,8 +70,13 @@ def demo(
                     trained = made
     french = run("translate", data, "--lang", MORE)
     run("evaluate", run("train", data, french, feats, "--method", "uml", *few))
-    page = run("report", "--searches", "4", "--title", "Emoji, searched in Spanish")
-    _show(workspace, Path(page), Path(trained), time.monotonic() - started)
+    page = Path(run("report", "--searches", "4", "--title", "Emoji, searched in Spanish"))
+    places = {"the page to look at": page / "report.html", "figures": page / "figures", "tables": page / "tables"}
+    for name, path in (*places.items(), ("everything", workspace.absolute())):
+        print(f"{name:22}{path}")
+    program = "ccr" if shutil.which("ccr") else sys.argv[0]
+    print(f'try next              {program} search "gato" {trained} --workspace {workspace.absolute()}')
+    console.say(f"done in {duration(time.monotonic() - started)}")
 
 
 def _run(ccr: Any, workspace: Path, *arguments: str) -> str:
@@ -90,17 +95,6 @@ def _run(ccr: Any, workspace: Path, *arguments: str) -> str:
     finally:
         sys.argv = before
     return [path for path in output.getvalue().split("\n") if path][-1]
-
-
-def _show(workspace: Path, folder: Path, trained: Path, seconds: float) -> None:
-    """Prints where the results are, and a command to try next."""
-    root = workspace.absolute()
-    program = "ccr" if shutil.which("ccr") else sys.argv[0]
-    paths = {"the page to look at": folder / "report.html", "figures": folder / "figures", "tables": folder / "tables"}
-    for name, path in (*paths.items(), ("everything", root)):
-        print(f"{name:22}{path}")
-    print(f'try next              {program} search "gato" {trained} --workspace {root}')
-    console.say(f"done in {duration(seconds)}")
 
 
 EPILOG = c.examples("ccr demo", "ccr demo --full --workspace demo-full")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from ccr_cli import console
+from ccr_cli.artifacts import base
 from ccr_cli.commands import common as c
 from ccr_cli.errors import ArtifactError
 
@@ -16,18 +17,15 @@ def verify(*, call: c.Call) -> None:
     Checks all artifacts of the workspace if none is named. Exits with 4 if something is wrong.
     """
     inputs = call.inputs()
-    from ccr_cli.artifacts.base import load
-    from ccr_cli.artifacts.base import verify as check
-
     rows = []
     for kind, path in [(a.kind, a.path) for a in inputs.named] or inputs.workspace.places():
         try:
-            artifact = load(path, kind)
+            artifact = base.load(path, kind)
         except ArtifactError as error:
             console.say(f"error: {error.message}", level=-1, style="bold red")
             rows.append((kind, inputs.workspace.relative(path), "", error.message))
             continue
-        problems = check(artifact)
+        problems = base.verify(artifact)
         for parent in artifact.parents:
             try:
                 inputs.workspace.linked(artifact, parent)

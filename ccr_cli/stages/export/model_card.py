@@ -64,11 +64,6 @@ class ExportedEncoder:
     """The layers of `visual.json`."""
     dim: int
 
-    @property
-    def reads_rows(self) -> bool:
-        """Whether its visual side reads every frame, not their mean."""
-        return any(step["layer"] in OF_ROWS for step in self.visual)
-
 
 def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = ()) -> str:
     """The card of one dual encoder; with folders, that of a run of several such in them, and of how to join them."""
@@ -95,6 +90,7 @@ def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = (
         results=list(map(_result, facts.results)),
         model=None if folders else model,
         folders=list(folders),
+        reads_rows=any(step["layer"] in OF_ROWS for step in model.visual),
         layers=list(filter(None, map(_torch_line, model.visual))),
     )
     return re.sub(r"\n{3,}", "\n\n", content)

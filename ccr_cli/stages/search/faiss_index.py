@@ -16,8 +16,6 @@ from torch import Tensor
 from ccr_cli.errors import ArtifactError, UnavailableError
 
 TYPES = ("ivf", "hnsw")
-EFFORTS = tuple(2**n for n in range(4, 13))
-"""Efforts of a query: candidates followed in a graph (efSearch); for cells see `Index.efforts`."""
 NEIGHBOURS, BUILD_EFFORT = 32, 200
 """Neighbours of an entry in the graph (M), and candidates while it is built (efConstruction)."""
 ROUNDING = 1e-5
@@ -92,9 +90,9 @@ class Index:
             self._index.nprobe = value
 
     def efforts(self) -> list[int]:
-        """Efforts worth trying, the least first."""
+        """Efforts worth trying, the least first: candidates to follow in a graph, or cells to look into."""
         if self.kind == "hnsw":
-            return list(EFFORTS)
+            return [2**n for n in range(4, 13)]
         cells = int(self._index.nlist)
         return [*(2**n for n in range((cells - 1).bit_length())), cells]
 

@@ -123,12 +123,8 @@ def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
     """Takes the run among the inputs, else the workspace's, that knows a language."""
     if lang is None:
         return inputs.one("run", "", hint="ccr train --method uml")
-    return inputs.one(
-        "run",
-        f"that knows {lang}",
-        lambda candidate: lang in languages(inputs.workspace, candidate),
-        hint=f"ccr translate --lang {lang} | ccr train - --method uml",
-    )
+    hint = f"ccr translate --lang {lang} | ccr train - --method uml"
+    return inputs.one("run", f"that knows {lang}", lambda a: lang in languages(inputs.workspace, a), hint)
 
 
 def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
@@ -225,6 +221,8 @@ class Searcher:
         data, self.features = sources(inputs, trained, index)
         self.data, self.trained, self.options = dataset.read(data), trained, options
         self._images: dict[str, Path | None] = {}
+        self._media = dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
+        self._root = dataset.media_root(data)
         self.langs = languages(inputs.workspace, trained)
         self._device = choose_device(options.device)
         self._method, self._tokenizer = load_method(trained, self._device)
@@ -329,10 +327,18 @@ class Searcher:
 
     def _hit(self, place: int, at: int, similarity: float) -> Hit:
         entry = self.ids[at]
-        if self.options.find == "items":
-            return Hit(place, entry, similarity, self._first_caption.get(entry, ""), self.image(entry))
-        item_id, text, lang = self._caption[entry]
-        return Hit(place, item_id, similarity, text, self.image(item_id), entry, lang)
+        item_id, text, caption_id, lang = self._shown.get(entry, (entry, "", None, None))
+        return Hit(place, item_id, similarity, text, self.image(item_id), caption_id, lang)
+
+    @cached_property
+    def _shown(self) -> dict[str, tuple[str, str, str | None, str | None]]:
+        """Item and text of each entry, with id and language of a caption; of an item its first source caption."""
+        table = self.data.captions
+        if self.options.find == "captions":
+            rows = zip(table["caption_id"], table["item_id"], table["text"], table["lang"], strict=True)
+            return {entry: (item, text, entry, lang) for entry, item, text, lang in rows}
+        table = table[table["lang"] == self.data.source_lang].sort_values("k", kind="stable").drop_duplicates("item_id")
+        return {item: (item, text, None, None) for item, text in zip(table["item_id"], table["text"], strict=True)}
 
     def _of_split(self) -> pd.DataFrame:
         split, items = str(self.options.split), self.data.items
@@ -357,28 +363,6 @@ class Searcher:
     @property
     def _caption_langs(self) -> tuple[str, ...]:
         return (self.options.lang,) if self.options.lang else self.langs
-
-    @cached_property
-    def _first_caption(self) -> dict[str, str]:
-        """The first caption of each item in the source language."""
-        source = self.data.captions[self.data.captions["lang"] == self.data.source_lang]
-        first = source.sort_values("k", kind="stable").drop_duplicates("item_id")
-        return dict(zip(first["item_id"], first["text"], strict=True))
-
-    @cached_property
-    def _caption(self) -> dict[str, tuple[str, str, str]]:
-        """Item, text and language of each caption."""
-        table = self.data.captions
-        rows = zip(table["item_id"], table["text"], table["lang"], strict=True)
-        return dict(zip(table["caption_id"], rows, strict=True))
-
-    @cached_property
-    def _media(self) -> dict[str, str | None]:
-        return dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
-
-    @cached_property
-    def _root(self) -> Path | None:
-        return dataset.media_root(self.data.artifact)
 
 
 def for_sheet(answers: Sequence[Answer], searcher: Searcher) -> tuple[list[ExampleSearch], str]:
