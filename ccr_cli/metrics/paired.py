@@ -110,8 +110,7 @@ def _gaps(first: System, second: System) -> list[list[FloatArray]]:
 
 
 def _mean(values: Sequence[FloatArray]) -> FloatArray:
-    mean: FloatArray = np.mean(values, axis=0)
-    return mean
+    return np.asarray(np.mean(values, axis=0))
 
 
 def _flipped(first: System, second: System, rng: np.random.Generator, flips: int) -> dict[str, float]:
@@ -152,13 +151,9 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
 
 
 def _check(runs: Sequence[Sequence[RankedGallery]]) -> None:
-    def shape(run: Sequence[RankedGallery]) -> list[NDArray[np.float64]]:
-        return [side.count_I for fold in run for side in fold.sides]
-
-    for run in runs[1:]:
-        same = [np.array_equal(a, b) for a, b in zip(shape(runs[0]), shape(run), strict=False)]
-        if len(run) != len(runs[0]) or not all(same):
-            raise ValueError("the compared systems have different queries")
+    first, *others = ([side.count_I for fold in run for side in fold.sides] for run in runs)
+    if any(len(other) != len(first) or not all(map(np.array_equal, first, other)) for other in others):
+        raise ValueError("the compared systems have different queries")
 
 
 assert OF_DIRECTION[-1] == "MedR"  # `combined` takes directions with and without their last column

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,24 +21,25 @@ def most_suspicious(made: base.Artifact, data: base.Artifact, count: int) -> lis
 
     With `rare`: whether the pair has words that the model hardly saw, and `image`: the path of the picture, or None.
     """
+    items = artifact_table(data, "items.parquet", dataset.ITEMS, ["item_id", "media"])
+    root, media = dataset.media_root(data), dict(zip(items["item_id"], items["media"], strict=True))
     pairs = diagnosis.read_pairs(made).sort_values("place").head(count)
-    image = _finder(data)
-    rows = pairs.astype(object).where(pairs.notna(), None).to_dict("records")
-    return [
-        {str(k): v for k, v in row.items()}
-        | {"rare": bool(row["support"] < diagnosis.RARE), "image": image(str(row["item_id"]))}
-        for row in rows
-    ]
+    rows = []
+    for row in pairs.astype(object).where(pairs.notna(), None).to_dict("records"):
+        path = dataset.media_path(root, media.get(str(row["item_id"])))
+        facts = {str(name): value for name, value in row.items()}
+        facts |= {"rare": bool(row["support"] < diagnosis.RARE)}
+        rows.append(facts | {"image": path if path is not None and path.is_file() else None})
+    return rows
 
 
 def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
     """The columns that fit on a terminal: without ids and paths, and without those that are empty in all rows."""
-    return [name for name in SHOWN if name not in ("slot_id", "image") and any(_has_value(row[name]) for row in rows)]
 
+    def has_value(value: object) -> bool:  # 0.0 is one
+        return value is not None and value is not False and value != ""
 
-def _has_value(value: object) -> bool:
-    """Whether a cell is worth a column; 0.0 is."""
-    return value is not None and value is not False and value != ""
+    return [name for name in SHOWN if name not in ("slot_id", "image") and any(has_value(row[name]) for row in rows)]
 
 
 def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:
@@ -53,13 +53,3 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
     title = f"{summary['run']}: the {len(rows):,} most suspicious of {summary['pairs']:,} training pairs"
     with base.atomic_open(path, "w") as handle:
         handle.write(lists.sheet(rows, image_of.get, summary["lang"], dataset.read(data).source_lang, title))
-
-
-def _finder(data: base.Artifact) -> Any:
-    items = artifact_table(data, "items.parquet", dataset.ITEMS, ["item_id", "media"])
-    return partial(_image, dataset.media_root(data), dict(zip(items["item_id"], items["media"], strict=True)))
-
-
-def _image(root: Path | None, media: dict[str, str | None], item_id: str) -> Path | None:
-    path = dataset.media_path(root, media.get(item_id))
-    return path if path is not None and path.is_file() else None

@@ -45,15 +45,14 @@ class Member:
     @cached_property
     def engines(self) -> dict[str, str]:
         """By language what made the translations that it was trained on, for the signature."""
-        human = self.settings.get("human", [])
-        engines = {lang: _engine(artifact) for lang, artifact in self.translated.items()}
-        return {lang: f"{signature.HUMAN}:{name}" if lang in human else name for lang, name in engines.items()}
-
-    @property
-    def noise(self) -> str:
-        """Its synthetic noise, for the signature."""
-        noise = self.settings["noise"]
-        return signature.noise_value(**noise) if noise else signature.NONE
+        engines, human = {}, self.settings.get("human", [])
+        for lang, artifact in self.translated.items():
+            frame = translation.read(artifact)
+            forward = frame[frame["direction"] == "forward"]
+            # of several engines all, the most frequent first
+            name = "&".join((forward["engine"] + ":" + forward["model"]).value_counts().index)
+            engines[lang] = f"{signature.HUMAN}:{name}" if lang in human else name
+        return engines
 
     def must_agree(self, lang: bool, protocol: bool, own: bool) -> dict[str, tuple[str, str]]:
         """What the runs of an ensemble have in common, with the hint where they differ; see `read_ensemble`."""
@@ -75,13 +74,6 @@ class Member:
             "without the categories": (left_out if own else "", f"give runs that left out the same, {alone}"),
             "trained with noise": (kind, f"give runs of one kind and ratio of noise, {alone}"),
         }
-
-
-def _engine(translated: base.Artifact) -> str:
-    """Engine and model of the forward translations; of several all, the most frequent first."""
-    frame = translation.read(translated)
-    forward = frame[frame["direction"] == "forward"]
-    return "&".join((forward["engine"] + ":" + forward["model"]).value_counts().index)
 
 
 @dataclass(frozen=True)
@@ -146,7 +138,8 @@ class Ensemble:
     @property
     def noise(self) -> str:
         """The synthetic noise trained on, for the signature."""
-        return "+".join(dict.fromkeys(member.noise for member in self.members))
+        noises = [member.settings["noise"] for member in self.members]
+        return "+".join(dict.fromkeys(signature.noise_value(**n) if n else signature.NONE for n in noises))
 
     def similarity(self, reading: str = "") -> str:
         """The similarity, for the signature."""

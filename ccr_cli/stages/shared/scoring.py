@@ -88,17 +88,14 @@ class EmbeddedGallery:
 
     def queries(self, searched: EmbeddedGallery | None = None) -> ByDirection:
         """The queries of both directions, which search this gallery or another one."""
-        gallery, (items_VD, texts_TD) = self.gallery, (searched or self)._entries()
+        own, other = self.gallery, searched or self
+        first, findable_TD = other.gallery.first_T, other.text_TD
+        if first is not None:
+            findable_TD = findable_TD[torch.from_numpy(first).to(findable_TD.device)]
         return {
-            "t2v": Queries(gallery.caption_ids, gallery.caption_items, self.text_TD, items_VD),
-            "v2t": Queries(gallery.item_ids, gallery.item_ids, self.visual_VD, texts_TD),
+            "t2v": Queries(own.caption_ids, own.caption_items, self.text_TD, other.visual_VD),
+            "v2t": Queries(own.item_ids, own.item_ids, self.visual_VD, findable_TD),
         }
-
-    def _entries(self) -> tuple[Tensor, Tensor]:
-        """The items and texts that can be found."""
-        first = self.gallery.first_T
-        at_T = slice(None) if first is None else torch.from_numpy(first).to(self.text_TD.device)
-        return self.visual_VD, self.text_TD[at_T]
 
     def folds(self, fold_V: np.ndarray, number: int) -> list[EmbeddedGallery]:
         """Splits the gallery into galleries with the captions of their items; ArtifactError if one has none."""
