@@ -10,8 +10,7 @@ import pytest
 from ranked import problem, ranked, slow
 from scipy import stats
 
-from ccr_cli.metrics.bootstrap import FIGURES, RankedGallery, RankedQueries
-from ccr_cli.metrics.paired import differences, holm, interval
+from ccr_cli.metrics.bootstrap import FIGURES, RankedGallery, RankedQueries, differences, holm, interval_of_difference
 
 Array = npt.NDArray[np.float64]
 Sides = tuple[RankedQueries, RankedQueries]
@@ -64,7 +63,7 @@ def test_the_interval_is_that_of_queries_written_out(n_folds: int, seeds: tuple[
     np.testing.assert_allclose([d.low for d in found.values()], low, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose([d.high for d in found.values()], high, rtol=1e-9, atol=1e-9)
     for figure in ("SumR", "mAP", "v2t.R@5"):
-        c, alone = FIGURES.index(figure), interval(first, second, figure, seed=5, samples=150)
+        c, alone = FIGURES.index(figure), interval_of_difference(first, second, figure, seed=5, samples=150)
         told = [alone.estimate, alone.low, alone.high]
         np.testing.assert_allclose(told, [gap[c], low[c], high[c]], rtol=1e-9, atol=1e-9)
 

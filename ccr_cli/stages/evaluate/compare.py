@@ -15,7 +15,7 @@ from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import KEYS, LABELLED, Signature
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.metrics import bootstrap, paired
+from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.report.tables.differences import galleries
 from ccr_cli.report.tables.variants import variant_labels
@@ -96,7 +96,7 @@ class ComparedFigure:
     figure: str
     first: Value
     second: Value
-    difference: paired.Difference
+    difference: bootstrap.Estimate
     p_holm: float | None
     """corrected for the number of systems that are compared with the first"""
 
@@ -109,7 +109,7 @@ class ComparedFigure:
     def verdict(self) -> str:
         """Whether the second is better or worse; undecided unless interval and test agree."""
         sure = self.difference.low > 0 or self.difference.high < 0
-        if not sure or (self.p_holm is not None and self.p_holm >= paired.ALPHA):
+        if not sure or (self.p_holm is not None and self.p_holm >= bootstrap.ALPHA):
             return "undecided"
         return "better" if (self.difference.estimate > 0) != self.figure.endswith(LOW_IS_GOOD) else "worse"
 
@@ -286,10 +286,10 @@ def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Com
             raise ArtifactError(f"{system.label} and {systems[0].label} were evaluated on different queries")
     folds = [[galleries for galleries, _ in runs] for runs in ranked]
     (first, *values), (head, *others) = map(_values, folds), systems
-    differences = [paired.differences(folds[0], other) for other in folds[1:]]
+    differences = [bootstrap.differences(folds[0], other) for other in folds[1:]]
     result = head.runs[0][setting].result
     names = dict.fromkeys([evaluation.headline(result), *FIGURES])
-    holm = {name: paired.holm([d[name].p for d in differences]) for name in names}
+    holm = {name: bootstrap.holm([d[name].p for d in differences]) for name in names}
     comparisons = []
     for n, (system, value) in enumerate(zip(others, values, strict=True)):
         lines = [ComparedFigure(name, first[name], value[name], differences[n][name], holm[name][n]) for name in names]

@@ -28,8 +28,7 @@ from ccr_cli.artifacts.build import PLAN, locked
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.console import progress, warn
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.shared.disk_space import require_space
-from ccr_cli.stages.shared.failures import failure, write_failures
+from ccr_cli.stages.shared.failures import failure, require_space, write_failures
 
 PICTURES = 1024
 VIDEOS = 64

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts.base import FAILURES, atomic_open
-from ccr_cli.errors import CcrError, redact
+from ccr_cli.errors import CcrError, ResourceError, redact
 
 
 def failure(item: str, stage: str, error: str, message: str, attempt: int = 1) -> dict[str, Any]:
@@ -38,4 +39,15 @@ def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str
         raise CcrError(
             f"{failed} of {total} {what} failed, more than --max-failed {limit:g}; the first: {first}",
             hint="fix the cause and run the command again (successful items are kept), or raise --max-failed",
+        )
+
+
+def require_space(folder: Path, need: float, advice: str = "") -> None:
+    """Checks that the disk of a folder has room for so many bytes, else ResourceError; `advice`: how to need less."""
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        needed, left = (f"{n / 2**30:.1f} GiB" if n >= 2**30 else f"{n / 2**20:.1f} MiB" for n in (need, free))
+        raise ResourceError(
+            f"the disk is full, or would be: about {needed} more are needed in {folder}, {left} are free",
+            hint=f"free some space; the same command resumes{advice}",
         )

@@ -31,7 +31,7 @@ from ccr_cli.encoders._pictures import Recipe
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.nets.tower import VisualTower
-from ccr_cli.stages.shared.disk_space import require_space
+from ccr_cli.stages.shared.failures import require_space
 from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
