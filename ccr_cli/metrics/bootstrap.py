@@ -202,10 +202,9 @@ def differences(
 def interval_of_difference(
     first: System, second: System, figure: str, *, seed: int = 0, samples: int = PAIRED_SAMPLES
 ) -> Estimate:
-    """One figure of the second system minus that of the first, with the interval of `differences` and without a test.
+    """One figure (no median) of the second system minus that of the first, as in `differences`, without a test.
 
-    It takes no longer for many seeds than for one: what they add to the difference is averaged item by item. The figure
-    is no median.
+    It takes no longer for many seeds than for one: what they add to the difference is averaged item by item.
     """
     _check([*first, *second])
     rng, column = np.random.default_rng(seed), _OF_MEANS.index(figure)

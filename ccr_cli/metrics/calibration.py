@@ -221,13 +221,9 @@ def separation(
 ) -> dict[str, dict[str, Any]]:
     """How well each score, by its name, separates unknown queries, which should score higher, from known ones.
 
-    Items are numbers or names; one with queries of both kinds is drawn with both. The first score is compared with the
-    others.
-
-    Returns:
-        By name `auroc` and its `interval`; the `means` of known and unknown queries, and the interval of the `rise`
-            from one to the other; and for all but the first `gap`, the interval of the first's AUROC minus its own.
-            Resamples that lack one kind are left out.
+    Items are numbers or names; one with queries of both kinds is drawn with both. By name `auroc` and its `interval`;
+    the `means` of known and unknown queries, and the interval of the `rise` from one to the other; and for all but the
+    first `gap`, the interval of the first's AUROC minus its own. Resamples that lack one kind are left out.
     """
     items = np.concatenate([np.asarray(known_item), np.asarray(unknown_item)])
     code_Q = np.unique(items, return_inverse=True)[1]

@@ -51,10 +51,9 @@ def usual_judge(options: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
-    """The place of each pair, 1 for the most suspicious, from p_clean, sim_st and support.
+    """The place of each pair, 1 for the most suspicious: by P(clean) and, where that is equal, by `sim_st`.
 
-    Ascending by P(clean) and, where that is equal, by the similarity of caption and translation; but noisy pairs with
-    rare words, of which a model knows little, come after all other noisy pairs.
+    But noisy pairs with rare words, of which a model knows little, come after all other noisy pairs.
     """
     believed = frame["p_clean"] >= diagnosis.THRESHOLD
     rare = ~believed & (frame["support"] < diagnosis.RARE)
@@ -71,14 +70,11 @@ def verdicts(frame: pd.DataFrame, share: float | None) -> npt.NDArray[np.object_
 
 
 def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
-    """Describes how pairs were split, and the precision and recall that a mixture expects of that.
+    """Describes how pairs were split: by `mixture`, `votes` (judges of a batch), `truth` or `share`.
 
-    Returns:
-        `by`: `mixture`, `votes` (judges of a batch), `truth` or `share`, with the `share`; the threshold on `p_clean`
-        (for a share: the largest value called noisy); the threshold on the similarity, `sim_st` or `sim_vt`, if the
-        judge reads one of them alone and one threshold divides all; and for a mixture `wrong`, the fraction that it
-        considers wrong, with the `expected` precision and recall of the calls. Null if nothing is called noisy or
-        nothing is wrong.
+    With the threshold on `p_clean` (for a share: the largest value called noisy); that on the similarity, `sim_st` or
+    `sim_vt`, if the judge reads one of them alone and one threshold divides all; and for a mixture the fraction
+    `wrong`, with the `expected` precision and recall of the calls. Null if nothing is called noisy or nothing is wrong.
     """
     declared = load_judge(judge)
     noisy, p_noisy = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)

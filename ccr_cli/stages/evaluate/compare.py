@@ -170,8 +170,7 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
 def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
     """The results of each run or ensemble, by its id, in the order of the command line.
 
-    Of a run with an evaluation on the command line only that one is used; of a run whose ensemble has one, also its own
-    evaluations in the workspace, if any. A run without any is an ArtifactError.
+    Of a run with an evaluation on the command line only that one is used; of others, all in the workspace.
     """
     named = [a for a in inputs.named if a.kind == "evaluation"]
     with_evaluation = {evaluation.run_id(a) for a in named}

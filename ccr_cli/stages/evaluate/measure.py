@@ -191,12 +191,7 @@ class Evaluator:
     ) -> None:
         """Adds a result, with its queries.
 
-        Args:
-            about: What it is about.
-            embedded: The gallery, with translated queries where these are fused.
-            alone: Number of queries without a translation.
-            reading: Name of the reading of the model; empty for the usual one.
-            corruption: How the queries are corrupted, if they are.
+        So many queries stand `alone`, without a translation to be fused with; an empty reading is the usual one.
         """
         o, target, gallery = self.options, about.target, embedded.gallery
         labelled, fused = target.protocol.positives == "label", embedded.english_TD is not None
@@ -374,9 +369,8 @@ def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int],
         if pairs.empty:
             lacking.append(lang)
         else:
-            _measure(
-                evaluator, QueryLanguage(target, lang, "+".join(sorted(set(pairs["caption_set"])))), relation, pairs
-            )
+            about = QueryLanguage(target, lang, "+".join(sorted(set(pairs["caption_set"]))))
+            _measure_sentences(evaluator, about, relation, pairs)
         advance(1)
     message = f"{target.data.name} has no {target.protocol.split} captions paired with sentences in the source language"
     if len(lacking) == len(langs):
@@ -421,7 +415,7 @@ def _pairs(both: pd.DataFrame, query_id: str, query: str, source_id: str, source
     return both[[*names, "item_id", "caption_set"]].rename(columns=names)
 
 
-def _measure(evaluator: Evaluator, about: QueryLanguage, relation: str, pairs: pd.DataFrame) -> None:
+def _measure_sentences(evaluator: Evaluator, about: QueryLanguage, relation: str, pairs: pd.DataFrame) -> None:
     tie, n, items = evaluator.options.ties, len(pairs), list(pairs["item_id"])
     text_TD, source_SD = (evaluator.model.texts(list(pairs[name])) for name in ("query", "source"))
     no_visuals = Frames.single(source_SD.new_zeros(n, 1))

@@ -119,10 +119,7 @@ def _blocks(query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def trivial_uncertainties(query_QD: Tensor, gallery_GD: Tensor) -> dict[str, np.ndarray]:
-    """What similarities alone tell: minus the greatest, and minus its lead over the second, each (Q,).
-
-    In a gallery of one item no lead is known, and all queries are equally uncertain.
-    """
+    """What similarities alone tell: minus the greatest, and minus its lead over the second (0 if alone), each (Q,)."""
     top_Q2 = torch.cat([(q @ gallery_GD.T).topk(min(2, len(gallery_GD))).values for q in _blocks(query_QD, gallery_GD)])
     top_Q2 = top_Q2.double().cpu()
     return {"top similarity": -top_Q2[:, 0].numpy(), "margin": (top_Q2[:, -1] - top_Q2[:, 0]).numpy()}
@@ -202,8 +199,8 @@ class Softmax:
 def deletions(embedded: EmbeddedGallery, unc: Mapping[str, np.ndarray], tie: str) -> dict[str, Any] | None:
     """Deletion curves of both directions, by the uncertainty of pairs and by similarity, on data with categories.
 
-    By direction: `uncertainty`, `similarity`: a list of points each; `threshold`: the point at an uncertainty of 0.5.
-    None where there are too many pairs. `unc` is that of every text (`t2v`) and every item (`v2t`).
+    Lists of points, and the point at the `threshold`. None where there are too many pairs. `unc` is of texts and items
+    (`t2v`, `v2t`).
     """
     visual_VD, text_TD = embedded.visual_VD, embedded.text_TD
     if len(visual_VD) * len(text_TD) > LARGEST:
@@ -232,10 +229,7 @@ KnownAndUnknown = tuple[list[ByDirection], list[ByDirection]]
 
 
 def halves(embedded: EmbeddedGallery, data: dataset.Dataset) -> KnownAndUnknown:
-    """Splits a gallery into random halves: every query searches the half that has its item, and the one that has not.
-
-    Items of one group stay together.
-    """
+    """Splits a gallery into random halves: every query searches its item's half and the other. Groups stay together."""
     group_of = dict(zip(data.items["item_id"], data.items["group"], strict=True))
     code_V = np.unique([group_of[item] for item in embedded.gallery.item_ids], return_inverse=True)[1]
     number = int(code_V.max()) + 1
@@ -251,10 +245,9 @@ def separations(
 ) -> tuple[dict[str, Any], pd.DataFrame | None]:
     """How well the scores separate unknown queries from known ones, of one or several galleries, by direction.
 
-    Returns:
-        By direction `known`, `unknown` (counts), the figures of `separation` for the method's own uncertainty, where it
-        has one, and by name for the others, `trivial`. And a row per query as an evaluation keeps it, without `result`;
-        None where the method has no uncertainty.
+    By direction `known`, `unknown` (counts), the figures of `separation` for the method's own uncertainty, where it has
+    one, and by name for the others, `trivial`. And a row per query as an evaluation keeps it; None without an own
+    uncertainty.
     """
     out: dict[str, Any] = {}
     rows = []

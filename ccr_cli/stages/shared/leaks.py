@@ -91,8 +91,7 @@ def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool =
 def group_ids(data: dataset.Dataset, items: pd.DataFrame) -> list[str | None]:
     """Returns the group of every item as `SPACE:ID`; None if the manifest names no space for it.
 
-    `id_space` is a space, or a list of spaces. A group is written `SPACE:ID`; with a single space that is not in a
-    list, all groups may be written without it.
+    With a single `id_space` that is not in a list, all groups may be written without it.
     """
     prefixes = tuple(f"{space}:" for space in spaces(data.manifest, data.name))
     alone = isinstance(data.manifest.get("id_space"), str)

@@ -45,11 +45,7 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
 def translations_of(
     workspace: Workspace, trained: base.Artifact
 ) -> tuple[dict[str, base.Artifact], base.Artifact | None]:
-    """The translations that a run was trained on; ArtifactError if one is gone or has been replaced.
-
-    Returns them by language, none where nothing was translated; and the second one that its judge compared them with,
-    if any.
-    """
+    """The translations that a run was trained on, by language, and the second one that its judge compared, if any."""
     translations = [workspace.linked(trained, link) for link in trained.parents if link.kind == "translation"]
     langs = run.langs(trained.request)
     second = translations[-1] if len(translations) > len(langs) else None

@@ -153,10 +153,9 @@ def _require_model(feats: base.Artifact, module: Any, config: Any) -> None:
 
 
 def read_pixels(feats: base.Artifact, item_ids: list[str]) -> tuple[Frames, list[str]]:
-    """Reads the pictures of items; the first call decodes those of the whole data set, as the encoder of features does.
+    """Reads the pictures of items, uint8, from the disk as they are selected; also returns the items with features.
 
-    Returns:
-        The pictures, uint8, read from the disk as they are selected; and the items that have features.
+    The first call decodes those of the whole data set, as the encoder of the features does.
 
     Raises:
         ArtifactError: If a medium cannot be read, or none has features.
