@@ -56,7 +56,7 @@ def compare(
     lines = [line for comparison in comparisons for line in comparison.lines]
     if not call.json and any(line.p_holm is None for line in lines):
         console.say("p is - for a median, which is no sum over items whose signs could be flipped; see its interval")
-    if any(value.seeds == 1 for comparison in comparisons for value in comparison.lines[0].values):
+    if any(1 in (comparison.lines[0].first.seeds, comparison.lines[0].second.seeds) for comparison in comparisons):
         console.say("one seed has no standard deviation: another seed may move a difference by more than its interval")
 
 
@@ -73,7 +73,7 @@ def _cells(comparison: Comparison, line: ComparedFigure, digits: int) -> dict[st
     d, names = line.difference, ("first", "second")
     cells: dict[str, object] = {"data": comparison.what, "figure": line.figure}
     cells |= {"first": comparison.first, "second": comparison.second}
-    for name, value in zip(names, line.values, strict=True):
+    for name, value in zip(names, (line.first, line.second), strict=True):
         cells |= {f"{name}_mean": shown(value.mean), f"{name}_sd": shown(value.sd), f"{name}_seeds": value.seeds}
     cells |= {"difference": shown(d.estimate), "low": shown(d.low), "high": shown(d.high)}
     cells |= {"p": _p(d.p, digits - 2), "p_holm": _p(line.p_holm, digits - 2), "verdict": line.verdict}
@@ -87,7 +87,7 @@ def _p(value: float | None, digits: int = 2) -> str:
 
 def _row(line: ComparedFigure) -> list[object]:
     """A line of the table on a terminal."""
-    means = [mean_sd(v.mean, v.sd) + ("" if v.sd is None else f" (n = {v.seeds})") for v in line.values]
+    means = [mean_sd(v.mean, v.sd) + ("" if v.sd is None else f" (n = {v.seeds})") for v in (line.first, line.second)]
     d = line.difference
     difference, low, high = (round(value, 1) + 0.0 for value in (d.estimate, d.low, d.high))  # no negative zero
     return [line.figure, *means, decimal(difference, sign=True), ends(low, high, sign=True), _p(line.p_holm)]

@@ -52,10 +52,9 @@ def delete(
     Average precision is over the right answers that are kept. Similarities (Q, G) are float32 or float64; `unc_QG` (Q,
     G) is the uncertainty, or similarity negated: higher means worse. Shapes that do not fit and NaN are a ValueError.
     """
-    if unc_QG.shape != sim_QG.shape or len(positives) != len(sim_QG):
-        raise ValueError(
-            f"uncertainties {tuple(unc_QG.shape)}, similarities {tuple(sim_QG.shape)}, {len(positives)} queries"
-        )
+    shapes = tuple(unc_QG.shape), tuple(sim_QG.shape)
+    if shapes[0] != shapes[1] or len(positives) != len(sim_QG):
+        raise ValueError(f"uncertainties {shapes[0]}, similarities {shapes[1]}, {len(positives)} queries")
     if bool(unc_QG.isnan().any()):
         raise ValueError("NaN among the uncertainties")
     kept_QG = torch.ones_like(unc_QG, dtype=torch.bool) if threshold is None else unc_QG <= threshold

@@ -101,11 +101,6 @@ class ComparedFigure:
     """corrected for the number of systems that are compared with the first"""
 
     @property
-    def values(self) -> tuple[Value, Value]:
-        """Those of both systems."""
-        return self.first, self.second
-
-    @property
     def verdict(self) -> str:
         """Whether the second is better or worse; undecided unless interval and test agree."""
         sure = self.difference.low > 0 or self.difference.high < 0
@@ -129,8 +124,7 @@ class Comparison:
 
     def words(self) -> str:
         """The verdict in a sentence."""
-        line = self.lines[0]
-        d, name = line.difference, line.figure
+        line, d, name = self.lines[0], self.lines[0].difference, self.lines[0].figure
         interval = f"95% interval {ends(d.low, d.high)}, p = {line.p_holm:.2g}"
         if line.verdict == "undecided":
             difference = decimal(d.estimate, sign=True)
@@ -231,11 +225,8 @@ def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mappin
     for extra in (noise, [f"mt {head.fields['mt']}" for _, head in heads]):
         if len(set(labels)) < len(labels) and len(set(extra)) > 1:
             labels = [f"{label}, {more}" for label, more in zip(labels, extra, strict=True)]
-    twice = {label for label in labels if labels.count(label) > 1}
-    return [
-        f"{label} ({head.result['run']})" if label in twice else label
-        for label, (_, head) in zip(labels, heads, strict=True)
-    ]
+    with_run = [f"{label} ({head.result['run']})" for label, (_, head) in zip(labels, heads, strict=True)]
+    return [long if labels.count(label) > 1 else label for label, long in zip(labels, with_run, strict=True)]
 
 
 def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
@@ -246,12 +237,11 @@ def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
     one, rivals = next(iter(first.values())).fields, [rival.fields for rival in other.values()]
     least = min(({k: (one[k], its[k]) for k in MUST_AGREE if one[k] != its[k]} for its in rivals), key=len)
     differences = ", ".join(f"{key} is {a} and {b}" for key, (a, b) in least.items())
-    return ArtifactError(
-        f"{head.label} and {system.label} were evaluated differently: {differences or 'no setting is common to all'}",
-        hint="ccr evaluate RUN --protocol labelled, for the runs evaluated otherwise"
-        if LABELLED in least.get("protocol", ())
-        else "evaluate them in the same way, on the same data",
-    )
+    problem = f"{head.label} and {system.label} were evaluated differently"
+    hint = "evaluate them in the same way, on the same data"
+    if LABELLED in least.get("protocol", ()):
+        hint = "ccr evaluate RUN --protocol labelled, for the runs evaluated otherwise"
+    return ArtifactError(f"{problem}: {differences or 'no setting is common to all'}", hint=hint)
 
 
 def _usual(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> list[Setting]:
@@ -301,11 +291,9 @@ def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Com
 def _values(runs: Sequence[Sequence[bootstrap.RankedGallery]]) -> dict[str, Value]:
     """Every figure of a system, with its standard deviation over seeds."""
     run_SC = np.array([np.mean([fold.figures()[0] for fold in folds], axis=0) for folds in runs])
-    sd_C = run_SC.std(axis=0, ddof=1) if len(runs) > 1 else None
-    return {
-        name: Value(float(run_SC[:, c].mean()), None if sd_C is None else float(sd_C[c]), len(runs))
-        for c, name in enumerate(bootstrap.FIGURES)
-    }
+    sd_C = run_SC.std(axis=0, ddof=1).tolist() if len(runs) > 1 else [None] * len(bootstrap.FIGURES)
+    columns = zip(bootstrap.FIGURES, run_SC.T, sd_C, strict=True)
+    return {name: Value(float(run_S.mean()), sd, len(runs)) for name, run_S, sd in columns}
 
 
 def _galleries(result: RunResult) -> tuple[list[bootstrap.RankedGallery], list[list[str]]]:

@@ -90,10 +90,8 @@ def _check_runs(ensemble: Ensemble, options: EvaluationOptions) -> None:
         problem = f"{wordless[0]} reads texts as features, which have no words to corrupt"
         raise UsageError(problem, hint="--corruption features")
     if options.ood and options.protocol == LABELLED:
-        raise UsageError(
-            "--ood does not go with --protocol labelled, where everything in the query's category is a match",
-            hint="--protocol full; or train without some categories: --set left_out=3,8 of fume",
-        )
+        problem = "--ood does not go with --protocol labelled, where everything in the query's category is a match"
+        raise UsageError(problem, hint="--protocol full; or train without some categories: --set left_out=3,8 of fume")
 
 
 def _name(inputs: Inputs, ensemble: Ensemble, targets: Sequence[Target], options: EvaluationOptions, usual: str) -> str:

@@ -291,7 +291,7 @@ def read_foreign_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Se
     if artifact.id == own.artifact.id or same_collection(own, data):
         raise UsageError(f"--ood {name} is of the collection that the run was trained on", hint=f"--ood {HALF}")
     foreign = Split.of(data, split)
-    if all(captions_of(foreign, lang).empty for lang in langs):
+    if all(_captions(foreign, lang).empty for lang in langs):
         raise ArtifactError(f"{data.name} has no captions in {' or '.join(langs)} for its {split} items")
     shared = (set(group_ids(own, own.items)) & set(group_ids(data, foreign.items))) - {None}
     if shared:
@@ -304,7 +304,7 @@ def foreign_queries(
     foreign: Split, lang: str, embedded: EmbeddedGallery, embed: Callable[[Sequence[str]], Tensor]
 ) -> KnownAndUnknown | None:
     """The queries of a gallery, and captions of another data set that search it; None without any in the language."""
-    rows, name = captions_of(foreign, lang), foreign.data.name
+    rows, name = _captions(foreign, lang), foreign.data.name
     if rows.empty:
         warn(f"{name} has no {lang} captions for its {foreign.name} items: no --ood result for {lang}")
         return None
@@ -313,6 +313,5 @@ def foreign_queries(
     return [embedded.queries()], [{"t2v": queries}]
 
 
-def captions_of(split: Split, lang: str) -> pd.DataFrame:
-    """The captions of a split in a language."""
+def _captions(split: Split, lang: str) -> pd.DataFrame:
     return split.captions[(split.captions["lang"] == lang) & split.captions["text"].notna()]

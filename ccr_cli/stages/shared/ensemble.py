@@ -241,10 +241,8 @@ class Model:
         visual, item_ids = read_visuals(own, gallery.item_ids, needs)
         if item_ids != gallery.item_ids:
             lacking = len(gallery.item_ids) - len(item_ids)
-            raise ArtifactError(
-                f"{own.path} lacks {lacking} items of which {first.path} has features",
-                hint="leave --ensemble out, or extract them again: ccr extract --retry-failed",
-            )
+            problem = f"{own.path} lacks {lacking} items of which {first.path} has features"
+            raise ArtifactError(problem, hint="leave --ensemble out, or extract them again: ccr extract --retry-failed")
         return visual
 
     def _joined(self, parts: Sequence[Tensor]) -> Tensor:

@@ -36,10 +36,9 @@ def read_failures(folder: Path) -> list[dict[str, Any]]:
 def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str) -> None:
     """Stops a stage (CcrError) if more than a fraction of items fail: the cause is then not in the items."""
     if total and failed / total > limit:
-        raise CcrError(
-            f"{failed} of {total} {what} failed, more than --max-failed {limit:g}; the first: {first}",
-            hint="fix the cause and run the command again (successful items are kept), or raise --max-failed",
-        )
+        problem = f"{failed} of {total} {what} failed, more than --max-failed {limit:g}; the first: {first}"
+        hint = "fix the cause and run the command again (successful items are kept), or raise --max-failed"
+        raise CcrError(problem, hint=hint)
 
 
 def require_space(folder: Path, need: float, advice: str = "") -> None:
@@ -47,7 +46,5 @@ def require_space(folder: Path, need: float, advice: str = "") -> None:
     free = shutil.disk_usage(folder).free
     if need > free:
         needed, left = (f"{n / 2**30:.1f} GiB" if n >= 2**30 else f"{n / 2**20:.1f} MiB" for n in (need, free))
-        raise ResourceError(
-            f"the disk is full, or would be: about {needed} more are needed in {folder}, {left} are free",
-            hint=f"free some space; the same command resumes{advice}",
-        )
+        problem = f"the disk is full, or would be: about {needed} more are needed in {folder}, {left} are free"
+        raise ResourceError(problem, hint=f"free some space; the same command resumes{advice}")

@@ -59,9 +59,8 @@ class Inputs:
         if match is None:
             named, features = [a for a in self.named if a.kind == kind], kind == "features"
             if named:
-                raise ArtifactError(
-                    f"{named[0].path} is not {'' if features else 'a '}{kind} {described}".rstrip(), hint=hint
-                )
+                what = f"{'' if features else 'a '}{kind} {described}".rstrip()
+                raise ArtifactError(f"{named[0].path} is not {what}", hint=hint)
             none = f"there are no features {described}" if features else f"there is no {kind} {described}"
             raise ArtifactError(f"{none.rstrip()} in {self.workspace.root}", hint=hint)
         return match
@@ -80,10 +79,8 @@ class Inputs:
         paths = [self.workspace.relative(a.path) for a in matches]
         width = max(map(len, paths))
         lines = [f"\n  {path:{width}}  {text}".rstrip() for path, text in zip(paths, apart(matches), strict=True)]
-        raise ArtifactError(
-            f"several {kind} artifacts fit {described}".rstrip() + f":{''.join(lines)}",
-            hint=f"name the one you mean, such as {paths[-1]}",
-        )
+        problem = f"several {kind} artifacts fit {described}".rstrip() + f":{''.join(lines)}"
+        raise ArtifactError(problem, hint=f"name the one you mean, such as {paths[-1]}")
 
     def all(self, kind: str, fits: Fits = _any) -> list[base.Artifact]:
         """Takes every artifact of a kind that fits: the named ones, or else those of the workspace."""
@@ -116,10 +113,8 @@ def made_from(parent: base.Artifact) -> Fits:
 def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
     """Checks that an artifact was made from exactly this parent; ArtifactError if not."""
     if not made_from(parent)(artifact):
-        raise ArtifactError(
-            f"{artifact.path} was not made from {parent.path} as it is now",
-            hint="name artifacts of one data set; after importing it again, rebuild what was made from it",
-        )
+        hint = "name artifacts of one data set; after importing it again, rebuild what was made from it"
+        raise ArtifactError(f"{artifact.path} was not made from {parent.path} as it is now", hint=hint)
 
 
 def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, hint: str | None = None) -> None:
@@ -137,10 +132,10 @@ def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, 
         if artifact.kind not in _DATA or artifact.id in known:
             continue
         own = ", ".join(p.path for p in trained.parents if p.kind == artifact.kind)
+        but = f", but on {own}" if own else ""
+        usual = hint if hint and artifact.kind == "dataset" else "leave it out: a run is read with its own data"
         raise UsageError(
-            f"{trained.name} was not trained on {inputs.workspace.relative(artifact.path)}"
-            + (f", but on {own}" if own else ""),
-            hint=hint if hint and artifact.kind == "dataset" else "leave it out: a run is read with its own data",
+            f"{trained.name} was not trained on {inputs.workspace.relative(artifact.path)}{but}", hint=usual
         )
 
 
@@ -163,9 +158,8 @@ def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Arti
 def _refuse_other(workspace: Workspace, place: Path, path: str) -> None:
     """Refuses a path to a data set that is not imported yet, or to nothing, with what to type instead."""
     if (place / "captions.tsv").is_file() and not (place / base.RECORD).is_file():
-        raise ArtifactError(
-            f"{path} is a folder in the dataset format, not imported yet", hint=f"ccr data import {shlex.quote(path)}"
-        )
+        problem = f"{path} is a folder in the dataset format, not imported yet"
+        raise ArtifactError(problem, hint=f"ccr data import {shlex.quote(path)}")
     if place.exists():
         return
     folder = Path(path).parts[0] if Path(path).parts else ""

@@ -239,10 +239,9 @@ def agreement(triplets: Triplets, seed: int) -> tuple[FloatArray, FloatArray]:
         texts, references = triplets.target, triplets.second
     else:
         languages = " ".join(f"--lang {lang}" for lang in triplets.langs)
-        raise ArtifactError(
-            "the judge translation has no back-translations and no second translation to compare",
-            hint=f"ccr translate {languages} --back, or also name a second engine's translation of the same captions",
-        )
+        problem = "the judge translation has no back-translations and no second translation to compare"
+        second = "or also name a second engine's translation of the same captions"
+        raise ArtifactError(problem, hint=f"ccr translate {languages} --back, {second}")
     order = np.random.default_rng(seed).permutation(len(triplets))[:_SHUFFLED_TEXTS]
     other = np.roll(order, 1)
     items = triplets.item_N.cpu().numpy()

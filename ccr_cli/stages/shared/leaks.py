@@ -68,10 +68,9 @@ def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool =
     by = f"by-{'+'.join(sorted(shared))}{_share(id_V, shared)}{_share(trained, shared, '-trained')}"
     if leaked_V.any() and not drop:
         groups = items.loc[leaked_V, "group"].unique()
-        raise ArtifactError(
-            f"{len(groups)} groups of {of_other} were trained on in {own.name}, e.g. {min(groups)!r}",
-            hint="--drop-leaks leaves them out; or evaluate on another split, or on a data set without them",
-        )
+        problem = f"{len(groups)} groups of {of_other} were trained on in {own.name}, e.g. {min(groups)!r}"
+        hint = "--drop-leaks leaves them out; or evaluate on another split, or on a data set without them"
+        raise ArtifactError(problem, hint=hint)
     if drop and (leaked_V | chose_V).any():
         dropped = frozenset(items.loc[leaked_V | chose_V, "item_id"])
         left_out = f"{len(dropped)} of {len(items)} {tested.name} items of {tested.data.name}"

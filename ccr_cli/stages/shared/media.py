@@ -77,9 +77,8 @@ class MediaReader:
     def _picture(self, path: Path) -> Tensor:
         length = self.model.sampling.clip_frames
         if length > 1:
-            raise MediaError(
-                f"StillImage: the encoder takes clips of {length} frames of a video, and this is a picture"
-            )
+            takes = f"the encoder takes clips of {length} frames of a video"
+            raise MediaError(f"StillImage: {takes}, and this is a picture")
         with Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise MediaError(f"TooLarge: {image.width} x {image.height} pixels, at most {MAX_PIXELS}")

@@ -101,10 +101,8 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
     values = dict(options)
     for key, text in options.items():
         if key not in fields and _SECRET.search(key):
-            raise UsageError(
-                f"{owner} takes no {key} from the command line, which others can see and artifacts record",
-                hint="set an environment variable; `ccr doctor` lists them",
-            )
+            problem = f"{owner} takes no {key} from the command line, which others can see and artifacts record"
+            raise UsageError(problem, hint="set an environment variable; `ccr doctor` lists them")
         if key not in fields:
             raise UsageError(f"{owner} has no option {key!r}", hint=f"options: {', '.join(sorted(fields)) or 'none'}")
         try:

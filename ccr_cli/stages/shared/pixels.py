@@ -133,10 +133,8 @@ def _encoder(feats: base.Artifact) -> tuple[Any, Any]:
     parts = features.parts(feats)
     name = str(parts[0].request["encoder"])
     if len(parts) > 1 or features.FROM in parts[0].request or name == features.GIVEN:
-        raise ArtifactError(
-            f"{feats.path} were not made by one encoder of ccr, so there is no encoder to train",
-            hint="ccr extract --encoder clip, or leave finetune out",
-        )
+        problem = f"{feats.path} were not made by one encoder of ccr, so there is no encoder to train"
+        raise ArtifactError(problem, hint="ccr extract --encoder clip, or leave finetune out")
     module = registry.load("encoders", name)
     if not hasattr(module, "recipe"):
         raise UsageError(f"the encoder {name} cannot be trained", hint="ccr extract --encoder clip, or vision")

@@ -21,9 +21,8 @@ from ccr_cli.metrics.ranks import Positives, Ranks, mean_of_folds, rank_both, ra
 from ccr_cli.metrics.sims import columns, dot_sim, fused, minmax
 from ccr_cli.stages.shared.triplets import Gallery
 
-BLOCK, BLOCK_CUDA = 1024, 8192
-"""Most rows and columns of the similarities held at once: for a processor's cache, and for a GPU."""
-INTERVAL_SEED = 0
+BLOCK, BLOCK_CUDA, INTERVAL_SEED = 1024, 8192, 0
+"""Blocks are the most rows and columns of similarities held at once: for a processor's cache, and for a GPU."""
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,6 @@ def make_text_encoder(config: Any, data: Dataset) -> TextEncoder:
     )
     longest = encoder.longest if isinstance(encoder, TransformerTextEncoder) else None
     if longest is not None and config.max_tokens > longest:
-        raise UsageError(
-            f"{config.text_encoder} reads {longest} tokens at most, and max_tokens is {config.max_tokens}",
-            hint=f"--set max_tokens={longest}",
-        )
+        problem = f"{config.text_encoder} reads {longest} tokens at most, and max_tokens is {config.max_tokens}"
+        raise UsageError(problem, hint=f"--set max_tokens={longest}")
     return encoder

@@ -152,9 +152,8 @@ def training_triplets(
             read &= noise["given_source_id"].isin(set(other))
         if read.sum() < 2:
             into = f" into {lang}" if len(translations) > 1 else ""
-            raise ArtifactError(
-                f"only {read.sum()} of {len(noise)} training triplets{into} have features and all texts"
-            )
+            number = f"only {read.sum()} of {len(noise)} training triplets{into}"
+            raise ArtifactError(f"{number} have features and all texts")
         kept.append(noise[read])
         target += [forward[i] for i in kept[-1]["given_translation_of"]]
         backs += [back.get(i) for i in kept[-1]["given_translation_of"]]
