@@ -44,9 +44,8 @@ def translate(
     from ccr_cli.stages.train.sources import make_noise
     from ccr_cli.stages.translate.job import training_data
     from ccr_cli.stages.translate.retranslate import languages
-    from ccr_cli.stages.translate.stage import each_language
+    from ccr_cli.stages.translate.stage import each_language, part_of, share, translate_part
     from ccr_cli.stages.translate.stage import translate as stage
-    from ccr_cli.stages.translate.workers import part_of, share, translate_part
 
     langs = options.languages() or languages(inputs, options.only)
     if not langs and not noise:

@@ -131,10 +131,8 @@ def reading_preprocessor(model: str, inputs: str) -> Iterator[None]:
     try:
         yield
     except MALFORMED as error:
-        raise ArtifactError(
-            f"the files of {model} do not specify how its {inputs} are prepared ({first_line(error)})",
-            hint=PREPROCESSOR_HINT,
-        ) from None
+        message = f"the files of {model} do not specify how its {inputs} are prepared ({first_line(error)})"
+        raise ArtifactError(message, hint=PREPROCESSOR_HINT) from None
 
 
 def _recipe(processor: Any, crops_as_well: bool, model: str) -> Recipe:

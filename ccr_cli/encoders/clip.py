@@ -46,10 +46,8 @@ class Encoder(vision.Encoder):
 
     def _check(self, network: Any) -> None:
         if not hasattr(network, "get_image_features"):
-            raise UsageError(
-                f"{self.config.model} ({network.__name__}) does not have both an image side and a text side",
-                hint=f"an image model: --encoder vision --set model={self.config.model}",
-            )
+            message = f"{self.config.model} ({network.__name__}) does not have both an image side and a text side"
+            raise UsageError(message, hint=f"an image model: --encoder vision --set model={self.config.model}")
 
     @torch.inference_mode()
     def encode_text(self, texts: list[str]) -> torch.Tensor:

@@ -52,9 +52,8 @@ class Variant:
         try:
             return importlib.import_module(package)
         except ImportError as error:
-            raise UnavailableError(
-                f"the encoder {self.name} needs a package that is not installed: {error.name}", hint=self._install
-            ) from error
+            message = f"the encoder {self.name} needs a package that is not installed: {error.name}"
+            raise UnavailableError(message, hint=self._install) from error
 
     def weights(self) -> Path:
         """Returns the file of weights; ArtifactError if they are not the published ones."""

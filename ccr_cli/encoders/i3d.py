@@ -59,9 +59,8 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.clip_frames < 2:
-            raise UsageError(
-                f"clip_frames={self.clip_frames}: a clip needs at least two frames", hint="--set clip_frames=16, or 64"
-            )
+            message = f"clip_frames={self.clip_frames}: a clip needs at least two frames"
+            raise UsageError(message, hint="--set clip_frames=16, or 64")
         _ = self.sampling  # checks the values
 
     @property
@@ -167,10 +166,8 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
     except MemoryError:
         raise
     except Exception as error:  # a damaged file, or one of another kind, can make the readers raise anything
-        raise ArtifactError(
-            f"{path} is not a readable file of weights ({first_line(error)})",
-            hint="expected: .safetensors, or a state dict written by torch.save",
-        ) from None
+        hint = "expected: .safetensors, or a state dict written by torch.save"
+        raise ArtifactError(f"{path} is not a readable file of weights ({first_line(error)})", hint=hint) from None
     for name in ("state_dict", "model_state_dict", "model"):
         if isinstance(content, Mapping) and isinstance(content.get(name), Mapping):
             content = content[name]

@@ -119,10 +119,9 @@ class Encoder(TransformersEncoder):
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, ValueError) as error:
-            raise UsageError(
-                f"{config.model} does not take clips of {length} frames of {side.shape[2]} x {side.shape[1]} px, "
-                f"although its files prepare them so ({first_line(error)})"
-            ) from None
+            size = f"{length} frames of {side.shape[2]} x {side.shape[1]} px"
+            message = f"{config.model} does not take clips of {size}, as its files prepare them ({first_line(error)})"
+            raise UsageError(message) from None
 
     @torch.inference_mode()
     def encode(self, batch_BLCHW: torch.Tensor) -> torch.Tensor:
@@ -161,10 +160,8 @@ class Encoder(TransformersEncoder):
             settings = read_settings(folder, name)
             self._family = str(settings.model_type)
             if self._family not in _POOLING:
-                raise UsageError(
-                    f"{name} is of the family {self._family}; video models: {', '.join(_POOLING)}",
-                    hint="for an image model use --encoder vision, which encodes the frames of videos one by one",
-                )
+                hint = "for an image model use --encoder vision, which encodes the frames of videos one by one"
+                raise UsageError(f"{name} is of the family {self._family}; video models: {', '.join(_POOLING)}", hint)
             classifier = "VideoMAEForVideoClassification" in (settings.architectures or [])
             network = transformers.VideoMAEForVideoClassification if classifier else transformers.AutoModel
             model = read_network(network, folder, name, ("pooler", "predictor"), dtype=self.dtype)
@@ -198,11 +195,9 @@ def _recipe(content: dict[str, Any], model: str) -> Recipe:
     kind = next((str(content[key]) for key in keys if content.get(key)), "")
     default = next((steps for family, steps in _PREPARED.items() if kind.startswith(family)), None)
     if not content or default is None:
-        raise ArtifactError(
-            f"the files of {model} do not specify how its frames are prepared"
-            + (f" ({kind} is unknown)" if kind else ""),
-            hint=PREPROCESSOR_HINT,
-        )
+        reason = f" ({kind} is unknown)" if kind else ""
+        message = f"the files of {model} do not specify how its frames are prepared{reason}"
+        raise ArtifactError(message, hint=PREPROCESSOR_HINT)
     given = {key: value for key, value in content.items() if value is not None}
     size, crop = given.get("size", default["shorter"]), given.get("crop_size", default["crop"])
     crop_HW = (crop, crop) if isinstance(crop, int) else (int(crop["height"]), int(crop["width"]))

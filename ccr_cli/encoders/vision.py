@@ -131,10 +131,8 @@ class Encoder(TransformersEncoder):
             if architecture.endswith("VisionModelWithProjection"):
                 network = getattr(transformers, architecture)
             if settings.model_type in ("siglip2", "siglip2_vision_model"):
-                raise UsageError(
-                    f"{name} takes pictures of any shape (NaFlex), which ccr does not support",
-                    hint="SigLIP 2 of a fixed size: --set model=google/siglip2-base-patch16-224",
-                )
+                hint = "SigLIP 2 of a fixed size: --set model=google/siglip2-base-patch16-224"
+                raise UsageError(f"{name} takes pictures of any shape (NaFlex), which ccr does not support", hint)
             self._check(network)
             self._settings: Any = getattr(settings, "vision_config", settings)
             self._pooling = self._choose_pooling(network, settings.model_type)

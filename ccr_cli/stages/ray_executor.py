@@ -38,7 +38,7 @@ from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.shared.stop_signals import end_on, stop_signals
 from ccr_cli.stages.translate import job as translate_job
-from ccr_cli.stages.translate import workers
+from ccr_cli.stages.translate import stage as translate
 from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.steps import begin
 
@@ -88,7 +88,7 @@ def translate_on_ray(inputs: Inputs, options: TranslateOptions, parts: int | Non
     """
     if inputs.workspace.dry_run:
         return
-    workers.require_cache([options])
+    translate.require_cache([options])
     job = translate_job.TranslationJob(inputs, options)
     if job.engine == "recorded":
         say("the engine recorded looks translations up: there is no work to share")
@@ -135,7 +135,7 @@ def extract_on_ray(inputs: Inputs, options: ExtractOptions, parts: int | None) -
 
 
 def _translate(options: TranslateOptions, inputs: Inputs, part: WorkPart, threads: int) -> _Counts:
-    return workers.translate_part(inputs, options, part)
+    return translate.translate_part(inputs, options, part)
 
 
 def _extract(options: ExtractOptions, inputs: Inputs, part: WorkPart, threads: int) -> _Counts:

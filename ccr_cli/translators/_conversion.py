@@ -67,10 +67,8 @@ def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise
-        raise ArtifactError(
-            f"{located.label} cannot be kept in the cache {final.parent}: {error.strerror}",
-            hint="--cache DIR for another folder",
-        ) from None
+        message = f"{located.label} cannot be kept in the cache {final.parent}: {error.strerror}"
+        raise ArtifactError(message, hint="--cache DIR for another folder") from None
     return final
 
 

@@ -211,10 +211,8 @@ class Seq2Seq(ABC):
                 raise
         # Outside the handler: there the error still holds the memory of the batch.
         if len(sentences) == 1:
-            raise ResourceError(
-                f"out of memory while translating one text with {self.located.label}",
-                hint="--set num_beams=1, --set dtype=bfloat16, or a smaller model",
-            )
+            hint = "--set num_beams=1, --set dtype=bfloat16, or a smaller model"
+            raise ResourceError(f"out of memory while translating one text with {self.located.label}", hint=hint)
         say(f"out of memory on {len(sentences)} texts of up to {len(sentences[0])} tokens: half as many", level=1)
         self._free()
         return None
@@ -365,10 +363,8 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
             return Route(f"<2{code}> ")
         if _token_id(tokenizer, "<2en>") is not None:
             raise _unknown(model, f"<2{code}>")
-        raise UsageError(
-            f"{model} is a T5 without language tokens; it needs a prefix",
-            hint="--set 'prefix=translate English to German: '",
-        )
+        hint = "--set 'prefix=translate English to German: '"
+        raise UsageError(f"{model} is a T5 without language tokens; it needs a prefix", hint=hint)
     raise UsageError(
         f"{model} is of the family {family!r}; ccr translates with marian, m2m_100 (M2M100, NLLB) and t5 (MADLAD)"
     )
@@ -406,10 +402,8 @@ def _refuse_pair(model: str, tokenizer: Any, source: str, target: str) -> None:
 def _refuse_script(model: str, lang: str, code: str) -> None:
     """Refuses a language in an unusual script if the model has one code for both scripts."""
     if not usually_written(lang):
-        raise UnavailableError(
-            f"{model} has one code for {lang} and {primary(lang)}: the script would be lost",
-            hint=f"--set target_code={code} accepts that, --set model=NAME uses another model",
-        )
+        hint = f"--set target_code={code} accepts that, --set model=NAME uses another model"
+        raise UnavailableError(f"{model} has one code for {lang} and {primary(lang)}: the script would be lost", hint)
 
 
 def _token_id(tokenizer: Any, token: str) -> int | None:
@@ -418,7 +412,5 @@ def _token_id(tokenizer: Any, token: str) -> int | None:
 
 
 def _unknown(model: str, code: str) -> UnavailableError:
-    return UnavailableError(
-        f"{model} does not know the language {code}",
-        hint="--set model=NAME for another model, --set target_code=CODE for its code of the language",
-    )
+    hint = "--set model=NAME for another model, --set target_code=CODE for its code of the language"
+    return UnavailableError(f"{model} does not know the language {code}", hint=hint)

@@ -89,10 +89,8 @@ class Translator:
         else:
             self.modes = _path(primary(source), primary(target), installed)
             if not self.modes:
-                raise UnavailableError(
-                    f"the installed Apertium modes do not lead from {source} to {target} within two hops",
-                    hint=f"{_install(source, target)}; {listed}",
-                )
+                message = f"the installed Apertium modes do not lead from {source} to {target} within two hops"
+                raise UnavailableError(message, hint=f"{_install(source, target)}; {listed}")
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
         """Yields translations block by block; a text on which Apertium fails does not stop the others."""
@@ -186,10 +184,8 @@ def _forgetful_tagger() -> Iterator[dict[str, str]]:
         program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
         program.chmod(0o700)
         if not os.access(program, os.X_OK):  # Apertium would silently use its own tagger
-            raise UnavailableError(
-                f"{tempfile.gettempdir()} allows no programs, and Apertium needs one there",
-                hint="TMPDIR=FOLDER for a folder that is not mounted noexec",
-            )
+            message = f"{tempfile.gettempdir()} allows no programs, and Apertium needs one there"
+            raise UnavailableError(message, hint="TMPDIR=FOLDER for a folder that is not mounted noexec")
         yield {**environment, "APERTIUM_PATH": os.pathsep.join([folder, search_path or str(Path(real).parent)])}
 
 

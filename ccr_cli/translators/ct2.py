@@ -67,10 +67,8 @@ class Translator(Seq2Seq):
         usual = ("int8", "float32") if kind == "cpu" else ("bfloat16", "float16", "float32")
         dtype = next(t for t in usual if t in able) if self.config.dtype == "auto" else self.config.dtype
         if dtype not in able:
-            raise UsageError(
-                f"CTranslate2 does not compute in {dtype} on {self.device}",
-                hint=f"--set dtype=auto, or one of {', '.join(t for t in Config.DTYPES if t in able)}",
-            )
+            hint = f"--set dtype=auto, or one of {', '.join(t for t in Config.DTYPES if t in able)}"
+            raise UsageError(f"CTranslate2 does not compute in {dtype} on {self.device}", hint=hint)
         return dtype
 
     def _version(self) -> str:

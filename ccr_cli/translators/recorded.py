@@ -121,11 +121,9 @@ def _own_table(config: Config) -> Path:
     if not path.exists():
         raise UnavailableError(f"no table {path}", hint="--set table=FILE")
     if not path.is_file() or not path.name.lower().endswith(_FORMATS):
-        raise UsageError(
-            f"{path} is {'of another format' if path.is_file() else 'no file'}; a table is an uncompressed "
-            "*.tsv (columns source and target), *.jsonl, *.caption.txt",
-            hint="--set table=FILE.tsv",
-        )
+        what = "of another format" if path.is_file() else "no file"
+        formats = "*.tsv (columns source and target), *.jsonl, *.caption.txt"
+        raise UsageError(f"{path} is {what}; a table is an uncompressed {formats}", hint="--set table=FILE.tsv")
     return path
 
 
@@ -203,18 +201,14 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str,
         raise UsageError(f"{path.name} names captions by item and number, which takes a data set")
     data = dataset.read(base.load(dataset_dir))
     if lang != data.source_lang:
-        raise UsageError(
-            f"{path.name} translates captions in {data.source_lang}, which it names by item and number, none in {lang}",
-            hint="leave out --back, --queries and --rounds, or bring a TSV with the sentences of both languages",
-        )
+        hint = "leave out --back, --queries and --rounds, or bring a TSV with the sentences of both languages"
+        raise UsageError(f"{path.name} translates captions in {data.source_lang}, not in {lang}", hint=hint)
     frame = data.captions[data.captions["lang"] == lang]
     source_of: dict[tuple[str, int], str] = {}
     for item, k, text in zip(frame["item_id"], frame["k"], frame["text"], strict=True):
         if source_of.setdefault((item, int(k)), text) != text:
-            raise ArtifactError(
-                f"{path.name} is ambiguous: {item} has two captions of number {k} in {lang}",
-                hint="a TSV with the columns source and target",
-            )
+            message = f"{path.name} is ambiguous: {item} has two captions of number {k} in {lang}"
+            raise ArtifactError(message, hint="a TSV with the columns source and target")
     entries: dict[str, Translation] = {}
     differing = 0
     for line in hashtag(path):

@@ -18,8 +18,8 @@ from provider_server import Fault, Providers
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.translators import deep_translator as engine
-from ccr_cli.translators._providers import PROVIDERS
 from ccr_cli.translators.base import Translation
+from ccr_cli.translators.deep_translator import PROVIDERS
 
 KEY = "1234abcd-key/of+mine==:fx"
 ODD = ["a <b>dog</b> & a cat", "50 % of “it”?", "naïve café 你好", "a\nb", "x" * 400, "?q=1&sl=xx#", "😀 face"]

@@ -21,7 +21,7 @@ from provider_server import Fault, Providers
 from toy import Outcome
 
 from ccr_cli.artifacts import base, translation
-from ccr_cli.translators._providers import PROVIDERS
+from ccr_cli.translators.deep_translator import PROVIDERS
 
 KEY = "s3cret-0123456789abcdef/+=:fx"
 FORMS = {form.encode() for form in (KEY, quote(KEY), quote(KEY, safe=""))} | {b"s3cret-0123"}
@@ -30,7 +30,7 @@ PATCHED = """
 import json, sys
 from dataclasses import replace
 from deep_translator.constants import BASE_URLS
-from ccr_cli.translators._providers import PROVIDERS
+from ccr_cli.translators.deep_translator import PROVIDERS
 patched, services = json.loads(sys.argv.pop(1))
 BASE_URLS.update(patched)
 PROVIDERS.update({name: replace(PROVIDERS[name], **addresses) for name, addresses in services.items()})

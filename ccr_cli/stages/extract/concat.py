@@ -87,11 +87,10 @@ def _refuse_few(inputs: Inputs, parts: Sequence[base.Artifact]) -> None:
         if features.CONCAT not in a.request and (not datasets or any(p.id in datasets for p in a.parents))
     ]
     count = f"one was named: {parts[0].path}" if parts else "none was named"
+    names = f"ccr extract --concat {shlex.join(candidates[:20])}"
     raise ArtifactError(
         f"--concat joins two or more features artifacts in the order of the command line; {count}",
-        hint=f"ccr extract --concat {shlex.join(candidates[:20])}"
-        if len(candidates) > 1
-        else "extract the features of each encoder first",
+        hint=names if len(candidates) > 1 else "extract the features of each encoder first",
     )
 
 
@@ -115,9 +114,7 @@ def _refuse_unequal(
     """Refuses parts with other items or other numbers of rows; items that failed in a part are ignored."""
     for part, index in zip(parts, indexes, strict=True):
         if list(index["item_id"]) != items:
-            raise ArtifactError(
-                f"{part.path} does not have the items of {data} in their order", hint="extract it again"
-            )
+            raise ArtifactError(f"{part.path} does not have the items of {data} in their order", "extract it again")
     n_PV = np.stack([index["n_rows"].to_numpy(np.int64) for index in indexes])
     there_V = (n_PV > 0).all(axis=0)
     unequal = np.flatnonzero(there_V & (n_PV != n_PV[0]).any(axis=0))

@@ -62,10 +62,8 @@ class BatchEncoder:
                 outputs.append(output)
                 done += len(part)
             elif self._fixed or len(part) == 1:
-                raise ResourceError(
-                    f"out of memory with a batch of {len(part)}",
-                    hint="--device cpu, or --dtype bfloat16" if len(part) == 1 else "--batch-size auto",
-                )
+                hint = "--device cpu, or --dtype bfloat16" if len(part) == 1 else "--batch-size auto"
+                raise ResourceError(f"out of memory with a batch of {len(part)}", hint=hint)
             else:
                 self.size = len(part) // 2
                 say(f"out of memory with a batch of {len(part)}: continuing with {self.size}", level=1)

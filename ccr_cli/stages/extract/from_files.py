@@ -177,12 +177,8 @@ def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float
     for item, rows_TD in block:
         bad = np.flatnonzero(~np.isfinite(rows_TD).all(axis=1))
         if len(bad):
-            raise ArtifactError(
-                f"row {bad[0] + 1} of {item!r} holds NaN or infinity",
-                hint="fix the features, or leave the item out: it is then recorded as missing",
-            )
+            hint = "fix the features, or leave the item out: it is then recorded as missing"
+            raise ArtifactError(f"row {bad[0] + 1} of {item!r} holds NaN or infinity", hint=hint)
     item, most = max(((i, float(np.abs(r.astype(np.float64)).max(initial=0))) for i, r in block), key=lambda p: p[1])
-    raise ArtifactError(
-        f"{item!r} holds {most:g}, but half precision ends at {LARGEST:g}",
-        hint="scale all features by one factor, or each row to unit length",
-    )
+    hint = "scale all features by one factor, or each row to unit length"
+    raise ArtifactError(f"{item!r} holds {most:g}, but half precision ends at {LARGEST:g}", hint=hint)

@@ -170,10 +170,8 @@ class ExtractJob:
         device = choose_device(self.options.device)
         model = self._module.Encoder(self._config, device, DTYPES[self.options.dtype])
         if model.sampling.clip_frames > 1 and not self._with_videos:
-            raise ArtifactError(
-                f"{self.data.name} has no videos, and {self.request['encoder']} encodes clips of videos",
-                hint="use a picture encoder, such as --encoder clip",
-            )
+            message = f"{self.data.name} has no videos, and {self.request['encoder']} encodes clips of videos"
+            raise ArtifactError(message, hint="use a picture encoder, such as --encoder clip")
         about = dict(model.describe())
         if self._with_videos:
             about |= {"sampling": asdict(model.sampling), "pool": self.options.pool}

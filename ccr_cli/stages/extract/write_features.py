@@ -174,10 +174,8 @@ class Pieces:
                 existing = None
         if existing is not None and existing != plan:
             if not purpose and {**existing, "purpose": ""} != plan:
-                raise ArtifactError(
-                    f"{self.folder} holds parts of features with other options",
-                    hint=f"use another --name, or remove {self.folder}",
-                )
+                hint = f"use another --name, or remove {self.folder}"
+                raise ArtifactError(f"{self.folder} holds parts of features with other options", hint=hint)
             if purpose:
                 with self.claim_all():
                     for file in self.folder.iterdir():
@@ -264,10 +262,8 @@ class Pieces:
         if theirs != mine:
             keys = [key for key in {**theirs, **mine} if theirs.get(key) != mine.get(key)]
             differences = "; ".join(f"{key}: {theirs.get(key)!r} there, {mine.get(key)!r} here" for key in keys)
-            raise ArtifactError(
-                f"another encoder made the parts in {self.folder}: {differences}",
-                hint="use one model and one version everywhere; --force starts over",
-            )
+            hint = "use one model and one version everywhere; --force starts over"
+            raise ArtifactError(f"another encoder made the parts in {self.folder}: {differences}", hint=hint)
         return replace(self, encoder=_digest(mine))
 
     def about(self) -> dict[str, Any]:
@@ -286,10 +282,8 @@ class Pieces:
         pieces = {first: _load(self.path(first)) for first, _ in self.bounds()}
         other = [str(self.path(first)) for first, piece in pieces.items() if piece.encoder != encoder]
         if other:
-            raise ArtifactError(
-                f"another encoder than the one in {self.folder / _ABOUT} made {', '.join(other)}",
-                hint="remove these; the same command resumes. Use one model and one version everywhere",
-            )
+            hint = "remove these; the same command resumes. Use one model and one version everywhere"
+            raise ArtifactError(f"an encoder other than that of {self.folder / _ABOUT} made {', '.join(other)}", hint)
 
         def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
             own = {first: piece for first, piece in pieces.items() if part.start <= first < part.stop}
@@ -336,9 +330,8 @@ class Pieces:
         except FileNotFoundError:
             if self.folder.is_dir():
                 raise
-            raise ArtifactError(
-                f"{self.folder} was removed while its pieces were made", hint="the same command starts over"
-            ) from None
+            message = f"{self.folder} was removed while its pieces were made"
+            raise ArtifactError(message, hint="the same command starts over") from None
 
     def remove(self) -> None:
         """Removes all pieces."""

@@ -82,14 +82,11 @@ def _configured(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
     """An engine's module and its options; UsageError if the engine, an option or its value is unknown."""
     module = registry.load("translators", engine)
     defaults = _defaults(engine)
-    unknown = [] if "help" in options else [key for key in options if key not in defaults]
-    if unknown:
+    if unknown := [key for key in options if key not in defaults]:
         configs = {name: asdict(other.Config()) for name, other in registry.loaded("translators")[0].items()}
         if engines := [f"--engine {name}" for name, known in configs.items() if known.keys() >= {*unknown}]:
-            raise UsageError(
-                f"engine {engine} has no option {unknown[0]!r}",
-                hint=f"{' or '.join(engines)}; {engine} has other options: {', '.join(sorted(defaults)) or 'none'}",
-            )
+            hint = f"{' or '.join(engines)}; {engine} has other options: {', '.join(sorted(defaults)) or 'none'}"
+            raise UsageError(f"engine {engine} has no option {unknown[0]!r}", hint=hint)
     try:
         return module, configure(module.Config, options, f"engine {engine}")
     except UsageError as error:
@@ -114,20 +111,16 @@ class TranslationJob:
         if not LANG.fullmatch(lang):
             raise UsageError(f"{lang!r} is no language tag (BCP 47)", hint="a tag such as --lang es, zh or pt-BR")
         if lang == source.source_lang:
-            raise UsageError(
-                f"{lang!r} is the source language of {self._data.name}",
-                hint=f"another --lang; --lang LANG --queries translates human captions in LANG into {lang!r}",
-            )
+            hint = f"another --lang; --lang LANG --queries translates human captions in LANG into {lang!r}"
+            raise UsageError(f"{lang!r} is the source language of {self._data.name}", hint=hint)
         if split is not None and split not in SPLITS:
             raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
         if source.source_lang not in source.languages()[:1]:
             raise ArtifactError(f"{self._data.name} has no captions in its source language {source.source_lang!r}")
         self.again = retranslate.find(inputs, source, lang, options.only) if options.only else None
         if self.again and (options.back or options.queries or options.rounds > 1 or split):
-            raise UsageError(
-                "--only makes the same directions and splits as the translation that it starts from",
-                hint="leave out --back, --queries, --rounds and --split",
-            )
+            message = "--only makes the same directions and splits as the translation that it starts from"
+            raise UsageError(message, hint="leave out --back, --queries, --rounds and --split")
         self.engine = usual_engine(source, lang) if options.engine == "auto" else options.engine
         self._module, self._config = _configured(self.engine, options.settings)
         if options.engine == "auto" and self.engine == "recorded" and not options.settings and not self._is_recorded():
@@ -155,9 +148,7 @@ class TranslationJob:
             return build_artifact(space, "translation", self.name, self.request, parents, write=write, **marks)
         except OtherRequestError as error:
             if error.differences.get("set.table", ("", ""))[0]:
-                error.hint = (
-                    "--force makes it again from the table as it is now; unchanged lines give unchanged captions"
-                )
+                error.hint = "--force makes it again from the table as it is; unchanged lines give unchanged captions"
             raise
 
     def state(self) -> str:
@@ -229,12 +220,9 @@ class TranslationJob:
                 suffix += f"@{step.target}"
                 clash = next((caption for caption in rows["caption_id"] if caption + suffix in taken), None)
                 if clash is not None:
-                    raise ArtifactError(
-                        f"{self._data.file('captions.parquet')}: the caption id {clash + suffix!r} is also the id of "
-                        f"the translation of {clash!r}",
-                        hint="rename it in captions.tsv: no caption_id may be another one and @LANGUAGE; then "
-                        "ccr data import FOLDER --force",
-                    )
+                    message = f"the caption id {clash + suffix!r} is also the id of the translation of {clash!r}"
+                    hint = "no caption_id may be another one and @LANGUAGE: rename it; then ccr data import --force"
+                    raise ArtifactError(f"{self._data.file('captions.parquet')}: {message}", hint=hint)
 
     def frame(self, engines: Engines, earlier: Mapping[str, Results], environment: dict[str, Any]) -> pd.DataFrame:
         """Translates everything but the `earlier` results of each step, and adds each step's engine to `environment`.

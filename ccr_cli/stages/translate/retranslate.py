@@ -41,10 +41,8 @@ class Retranslation:
             return {key: value for key, value in request.items() if key == "engine" or key.startswith("set.")}
 
         if engine_of(request) == engine_of(self.original.request):
-            raise UsageError(
-                f"{self.original.name} was made by the same engine: the captions would come out the same",
-                hint="another --engine, or another model or table of it with --set",
-            )
+            message = f"{self.original.name} was made by the same engine: the captions would come out the same"
+            raise UsageError(message, hint="another --engine, or another model or table of it with --set")
 
     def ids(self, lang: str, home: str) -> set[str]:
         """The ids of all translations of these captions, in every direction and round."""
@@ -113,10 +111,8 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
         judged = zip(rows["source_caption_id"], rows["translation"], strict=True)
         chosen = {caption for caption, text in judged if text_of.get(caption) == text}
         if not chosen:
-            raise UsageError(
-                f"{original.name} has none of the noisy translations in {only}",
-                hint="name the translation that the run was trained on",
-            )
+            message = f"{original.name} has none of the noisy translations in {only}"
+            raise UsageError(message, hint="name the translation that the run was trained on")
         if skipped := rows["source_caption_id"].nunique() - len(chosen):
             warn(f"{skipped} captions are skipped: their translation is not the one that was judged")
     return Retranslation(original, frozenset(chosen), pairs.sha256)

@@ -115,7 +115,5 @@ def _parse(answer: bytes) -> Translation | None:
 
 
 def _refused(path: Path, error: OSError) -> ArtifactError:
-    return ArtifactError(
-        f"the cache of translations {path} cannot be used: {error.strerror}",
-        hint="--cache DIR for another place, --no-cache for none",
-    )
+    hint = "--cache DIR for another place, --no-cache for none"
+    return ArtifactError(f"the cache of translations {path} cannot be used: {error.strerror}", hint=hint)

@@ -1,19 +1,27 @@
-"""translate: machine translation of a data set's captions into one language, and back, and of queries."""
+"""translate: machine translation of a data set's captions into one language, and back, and of queries.
+
+Several workers may each translate their part of the sentences into the cache: those of an array of jobs
+(`--shard 3/64`) or the processes of `torchrun`. Making the artifact takes the sentences from there.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from ccr_cli import console
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.build import Build, Planned
 from ccr_cli.artifacts.parquet import write_table
-from ccr_cli.console import say
+from ccr_cli.console import say, warn
 from ccr_cli.errors import CcrError, ResourceError, UnavailableError, UsageError
-from ccr_cli.stages.shared.failures import failure, read_failures, write_failures
+from ccr_cli.stages.shared.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.sharding import WorkPart
-from ccr_cli.stages.translate.job import JOURNAL, TranslationJob
+from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, parse_part, rank_and_size
+from ccr_cli.stages.translate import steps
+from ccr_cli.stages.translate.job import JOURNAL, NO_WORK, TranslationJob, walk
 from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.quality import assess
 
@@ -94,9 +102,89 @@ def each_language(languages: Sequence[TranslateOptions], work: Callable[[Transla
                 break
     if first is None:
         return None
-    last = CcrError(
-        f"not made: {', '.join(failed)} (for the reasons above)",
-        hint="mend the cause and give the same command again; finished translations are not made again",
-    )
+    hint = "fix the cause and give the same command again; finished translations are not made again"
+    last = CcrError(f"not made: {', '.join(failed)} (for the reasons above)", hint=hint)
     last.exit_code = first.exit_code
     return last
+
+
+def part_of(shard: str | None, languages: Sequence[TranslateOptions], *, noise: bool) -> WorkPart | None:
+    """Reads the part that `--shard` names, such as `3/64`; `noise` is whether the command also makes a mismatch.
+
+    Raises:
+        UsageError: If there is no such part, the command asks for noise too, or there is no cache to meet in.
+    """
+    if shard is None:
+        return None
+    part = parse_part(shard)
+    if noise:
+        hint = "use --shard with --lang alone, and make the mismatch separately: ccr translate --noise R"
+        raise UsageError("--shard makes no artifact, but --noise does", hint=hint)
+    require_cache(languages)
+    return part
+
+
+def translate_part(inputs: Inputs, options: TranslateOptions, part: WorkPart) -> dict[str, int]:
+    """Translates a part of the sentences into the cache; returns how many `captions` were translated, or `failed`.
+
+    Raises:
+        CcrError: If more than the fraction `max_failed` of the sentences failed.
+    """
+    job = TranslationJob(inputs, options)
+    nothing = {"captions": 0, "failed": 0}
+    if job.engine == "recorded":
+        say(NO_WORK)
+        return nothing
+    if job.state() == "done":
+        say(f"{job.name} exists: nothing is left to do")
+        return nothing
+    engines = job.engines(Path())
+    failed: list[str] = []
+    total = 0
+    for chain, rows in job.chains:
+        for _, results in walk(engines, chain, rows, part, {}):
+            failed += [result.error for result in results.values() if result.error]
+            total += len(results)
+    refuse_too_many(len(failed), total, options.max_failed, "captions", failed[0] if failed else "")
+    if failed:
+        warn(f"{len(failed)} captions failed, such as: {failed[0]}; making the artifact tries them again")
+    if total:
+        say(f"{part}: {total} captions are translated")
+    else:
+        groups = max(len(steps.begin(rows["text"])) for _, rows in job.chains)
+        size = f"{steps.GROUP_SENTENCES:,}"
+        say(f"{part}: 0 captions, since the captions make {groups} groups of up to {size}, fewer than there are parts")
+    return {"captions": total - len(failed), "failed": len(failed)}
+
+
+def share(inputs: Inputs, languages: Sequence[TranslateOptions]) -> bool:
+    """Translates this process's part, where `torchrun` started several.
+
+    Returns:
+        Whether this process makes the artifacts: it is the only one, or the first and all have done their part.
+
+    Raises:
+        CcrError: If more than the fraction `max_failed` of the sentences of the only language failed.
+    """
+    rank, ranks = rank_and_size()
+    if inputs.workspace.dry_run or ranks == 1:
+        return True
+    require_cache(languages)
+    if rank:
+        console.verbosity = -1
+
+    def work(options: TranslateOptions) -> None:
+        translate_part(inputs, replace(options, device=own_device(options.device)), WorkPart(rank, ranks))
+
+    with meeting() as wait:
+        error = each_language(languages, work)
+        if error is not None and len(languages) == 1:
+            raise error
+        wait()  # with several languages, making the artifacts reports the error
+    return rank == 0
+
+
+def require_cache(languages: Sequence[TranslateOptions]) -> None:
+    """Requires the cache, through which parts exchange their results."""
+    if any(options.no_cache for options in languages):
+        raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")
