@@ -31,12 +31,12 @@ def extract(
         list_options("encoders", options.encoder or "clip")
     if existing.concat:
         _refuse_others(context, "--concat", _ALWAYS)
-        from ccr_cli.stages.extract.concat import extract_concat
+        from ccr_cli.stages.extract.existing import extract_concat
 
         made: Artifact | None = extract_concat(inputs, options)
     elif existing.from_:
         _refuse_others(context, "--from", _ALWAYS | _OF_FROM)
-        from ccr_cli.stages.extract.from_files import extract_from
+        from ccr_cli.stages.extract.existing import extract_from
 
         made = extract_from(inputs, existing, options)
     elif existing.ids or existing.encoder_name:

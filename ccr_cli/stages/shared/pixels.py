@@ -27,7 +27,7 @@ from ccr_cli.console import progress, say
 from ccr_cli.data.formats.base import is_video
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.sampling import Sampling
-from ccr_cli.encoders._pictures import Recipe
+from ccr_cli.encoders._transformers import Recipe
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.nets.tower import VisualTower

@@ -26,8 +26,7 @@ from ccr_cli.stages.shared.options import configure, identified
 from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate import retranslate
 from ccr_cli.stages.translate.options import TranslateOptions
-from ccr_cli.stages.translate.sentence_cache import normal
-from ccr_cli.stages.translate.steps import Engines, Results, Step, begin, follow, known, run
+from ccr_cli.stages.translate.steps import Engines, Results, Step, begin, follow, known, normal, run
 from ccr_cli.translators._languages import usual
 from ccr_cli.translators.base import Translation
 
@@ -66,11 +65,7 @@ def usual_engine(data: dataset.Dataset, lang: str) -> str:
 def usual_request(lang: str, engine: str) -> dict[str, Any]:
     """The request with all options at their defaults."""
     request = {"lang": lang, "engine": engine, "split": "all", "back": False, "queries": False}
-    return {**request, **_in_request(_defaults(engine))}
-
-
-def _defaults(engine: str) -> dict[str, Any]:
-    return asdict(registry.load("translators", engine).Config())
+    return {**request, **_in_request(asdict(registry.load("translators", engine).Config()))}
 
 
 def _in_request(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +76,7 @@ def _in_request(options: Mapping[str, Any]) -> dict[str, Any]:
 def _configured(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
     """An engine's module and its options; UsageError if the engine, an option or its value is unknown."""
     module = registry.load("translators", engine)
-    defaults = _defaults(engine)
+    defaults = asdict(module.Config())
     if unknown := [key for key in options if key not in defaults]:
         configs = {name: asdict(other.Config()) for name, other in registry.loaded("translators")[0].items()}
         if engines := [f"--engine {name}" for name, known in configs.items() if known.keys() >= {*unknown}]:
@@ -328,9 +323,8 @@ class TranslationJob:
         engines = self._module.engines(self.source.artifact.path, self.source.source_lang, self.options.lang)
         used = self._config.engine or next(iter(engines), "nobody")
         others = [name for name in engines if name != used]
-        if not others:
-            return ""
-        return f"  recorded translations by {used}; there are also {', '.join(others)}: --set engine={others[0]}"
+        hint = f"; there are also {', '.join(others)}: --set engine={others[0]}" if others else ""
+        return hint and f"  recorded translations by {used}{hint}"
 
     def _captions(self, lang: str, *, all_splits: bool = False) -> pd.DataFrame:
         split = None if all_splits else self.options.split
@@ -348,14 +342,13 @@ class TranslationJob:
         if self.again:
             frame = frame[frame["caption_id"].isin(self.again.ids(self.options.lang, self.source.source_lang))]
         good = frame[frame["status"] == "ok"]
-        text_of = dict(zip(self.source.captions["caption_id"], self.source.captions["text"], strict=True))
-        text_of |= dict(zip(good["caption_id"], good["text"], strict=True))
+        known_texts = pd.concat([self.source.captions, good])
+        text_of = dict(zip(known_texts["caption_id"], known_texts["text"], strict=True))
         earlier: dict[str, Results] = {}
-        columns = [good[name] for name in ("direction", "caption_id", "text", "score")]
-        for direction, caption_id, text, score in zip(*columns, strict=True):
-            source = normal(text_of[caption_id.rpartition("@")[0]])
-            result = Translation(text, None if pd.isna(score) else float(score))
-            earlier.setdefault(direction, {})[source] = result
+        for row in good.itertuples():
+            source = normal(text_of[row.caption_id.rpartition("@")[0]])
+            score = None if pd.isna(row.score) else float(row.score)
+            earlier.setdefault(row.direction, {})[source] = Translation(row.text, score)
         return earlier
 
 

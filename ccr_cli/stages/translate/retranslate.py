@@ -48,26 +48,21 @@ class Retranslation:
         """The ids of all translations of these captions, in every direction and round."""
         rounds = int(self.original.request.get("rounds", 1))
         suffixes = [f"@{lang}@{home}" * number + f"@{lang}" for number in range(rounds)]
-        return {
-            f"{caption}{suffix}{end}" for caption in self.captions for suffix in suffixes for end in ("", f"@{home}")
-        }
+        endings = [suffix + end for suffix in suffixes for end in ("", f"@{home}")]
+        return {caption + ending for caption in self.captions for ending in endings}
 
     def merge(self, new: pd.DataFrame, lang: str, home: str) -> pd.DataFrame:
         """Puts the new rows, in `lang` and in the source language, in the place of the original's."""
         before = translation.read(self.original)
-        kept = before[~before["caption_id"].isin(self.ids(lang, home))]
-        kept = kept.assign(
-            status=kept["status"].where(kept["status"] == "ok", f"not translated in {self.original.name}")
-        )
+        kept = before[~before["caption_id"].isin(self.ids(lang, home))].copy()
+        kept.loc[kept["status"] != "ok", "status"] = f"not translated in {self.original.name}"
         place_of = {caption: place for place, caption in enumerate(before["caption_id"])}
         frame = pd.concat([kept, new[translation.CAPTIONS.names]], ignore_index=True)
         places = [place_of.get(caption, len(place_of)) for caption in frame["caption_id"]]
         ordered: pd.DataFrame = frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True)
         changed = len(self._texts(ordered) - self._texts(before))
-        if changed:
-            say(f"{changed} of {len(self.captions)} captions have a new translation")
-        else:
-            warn(f"0 of {len(self.captions)} captions have a new translation: try another engine or model")
+        outcome = f"{changed} of {len(self.captions)} captions have a new translation"
+        say(outcome) if changed else warn(f"{outcome}: try another engine or model")
         return ordered
 
     def _texts(self, frame: pd.DataFrame) -> set[tuple[str, str]]:
@@ -116,8 +111,3 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
         if skipped := rows["source_caption_id"].nunique() - len(chosen):
             warn(f"{skipped} captions are skipped: their translation is not the one that was judged")
     return Retranslation(original, frozenset(chosen), pairs.sha256)
-
-
-def languages(inputs: Inputs, only: Path | None) -> list[str]:
-    """The languages of the given translations, for `--only`."""
-    return sorted({translation.language(a) for a in inputs.named if a.kind == "translation"}) if only else []

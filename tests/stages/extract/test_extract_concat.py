@@ -277,7 +277,7 @@ def test_a_part_that_was_made_anew(workspace: Chain) -> None:
 SMALL_SHARDS = """
 import time
 from ccr_cli.artifacts import features
-from ccr_cli.stages.extract import concat as extract_concat
+from ccr_cli.stages.extract import existing as extract_concat
 features.SHARD_ITEMS = 4
 places = extract_concat._places
 def slowly(*arguments):

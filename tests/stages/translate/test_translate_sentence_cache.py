@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.translate.sentence_cache import TranslationCache, normal
+from ccr_cli.stages.translate.steps import TranslationCache, normal
 from ccr_cli.translators.base import Translation
 
 IDENTITY = {"engine": "hf", "model": "someone/tiny", "revision": "1234", "num_beams": 1}
@@ -107,7 +107,7 @@ def test_the_first_to_write_is_right(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from ccr_cli.stages.translate.sentence_cache import TranslationCache
+from ccr_cli.stages.translate.steps import TranslationCache
 from ccr_cli.translators.base import Translation
 cache = TranslationCache(Path(sys.argv[1]), {"engine": "x"}, "en", "es")
 for number in range(400):

@@ -1,0 +1,330 @@
+"""extract --from and --concat: features that exist already, matched by item id or joined side by side.
+
+Joined values are kept as they are. Rescaling would need statistics of a data set, so features of two data sets could
+not be compared; the published 4,096 numbers of MSR-VTT-CN (ResNeXt-101, then ResNet-152; NRCCR) are not rescaled
+either.
+
+Shape suffixes: P parts, V items, T rows of an item, N rows of several, D feature.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts.build import PLAN, Build, build_artifact
+from ccr_cli.artifacts.workspace import stem
+from ccr_cli.console import progress, warn
+from ccr_cli.data import features as formats
+from ccr_cli.data.features import FeatureTable, Joined, join
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
+from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
+from ccr_cli.stages.shared.failures import refuse_too_many
+from ccr_cli.stages.shared.inputs import Inputs, require_parent
+
+BLOCK = 1 << 20
+"""Bytes that are converted or joined at once."""
+HASHERS = 4
+LARGEST = float(np.finfo(np.float16).max)
+SHOWN = 3
+JOINT = "_"
+"""Between the names of the parts."""
+
+
+def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOptions) -> base.Artifact:
+    """Makes a features artifact from files; `data.features` documents their formats.
+
+    Together the files hold the features of each item once, and must be valid; items that they lack have failed.
+
+    Raises:
+        ArtifactError: If a source is damaged, or holds no item.
+        CcrError: If more than `max_failed` of the items are missing.
+        UsageError: If the sources and the lists of ids do not match.
+    """
+    sources, encoder_name, max_failed = existing.from_ or [], existing.encoder_name, options.max_failed
+    if encoder_name is not None and not encoder_name.strip():
+        raise UsageError("--encoder-name is empty")
+    data = inputs.one("dataset", "", hint="ccr data import FOLDER")
+    pairs = formats.with_lists(sources, existing.ids or [])
+    request = {"encoder": encoder_name or features.GIVEN, "dtype": "float16", features.FROM: _fingerprint(pairs)}
+
+    def write(site: Build) -> dict[str, int]:
+        items = list(dataset.read(data).items["item_id"])
+        try:
+            with ExitStack() as stack:
+                tables = [stack.enter_context(formats.opened(*pair)) for pair in pairs]
+                joined = join(items, tables)
+                _report(items, tables, joined)
+                missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
+                first = f"{missing[0]!r} has no features" if missing else ""
+                refuse_too_many(len(missing), len(items), max_failed, "items", first)
+                t, entry = next(place for place in joined.places if place is not None)
+                dim = int(tables[t].rows(entry).shape[1])
+                index = _write(site.folder, items, tables, joined, dim)
+        except ArtifactError:
+            for path in site.folder.iterdir():  # another source may replace the refused one
+                if path.name != PLAN:
+                    path.unlink()
+            raise
+        failed = index[index["status"] == "failed"]
+        refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
+        about = {"encoder": request["encoder"], "dim": dim}
+        about |= {} if encoder_name else {"source": {"sha256": request[features.FROM]}}
+        site.environment["sources"] = [str(source.absolute()) for source in sources]
+        return {**write_outcome(site.folder, index, about), "left_over": len(joined.left)}
+
+    first = Path(os.path.abspath(sources[0]))
+    name = options.name or (first.name if first.is_dir() else re.sub(r"\.\w+$", "", first.name))
+    return build_artifact(inputs.workspace, "features", name, request, [data], write=write, force=options.force)
+
+
+def _fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
+    """The sha256 of one file; of several files, folders and lists, that of their contents, wherever they are."""
+    digests = [[_content(path) for path in pair if path is not None] for pair in pairs]
+    single = len(digests) == len(digests[0]) == 1
+    return digests[0][0] if single else base.sha256_text(base.canonical_json(sorted(digests)))
+
+
+def _content(source: Path) -> str:
+    """The sha256 of a file, or of the sorted list of name, size and sha256 of a folder's files."""
+    if not source.exists():
+        raise ArtifactError(f"{source} does not exist")
+    files = formats.content(source)
+    digests = []
+    with ThreadPoolExecutor(HASHERS) as pool, progress(len(files), "hash", "files") as advance:
+        for digest in pool.map(base.sha256_file, files):
+            digests.append(digest)
+            advance()
+    if not source.is_dir():
+        return digests[0]
+    whole = hashlib.sha256()
+    for file, digest in zip(files, digests, strict=True):
+        whole.update(os.fsencode(file.name) + f"\0{file.stat().st_size}\0{digest}\n".encode())
+    return whole.hexdigest()
+
+
+def _report(items: Sequence[str], tables: Sequence[FeatureTable], joined: Joined) -> None:
+    """Warns of items without features and of entries without items; ArtifactError if no item has features."""
+    where = ", ".join(str(table.path) for table in tables)
+    missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
+    if len(missing) == len(items):
+        entries = f"it has {_some(joined.left)}" if joined.left else "it is empty"
+        raise ArtifactError(f"none of the {len(items)} items ({_some(missing)}) is in {where}: {entries}")
+    if missing:
+        warn(f"{len(missing)} of {len(items)} items are not in {where}: {_some(missing)}")
+    if joined.left:
+        warn(f"{len(joined.left)} entries of {where} match no item and are left out: {_some(joined.left)}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def _write(
+    folder: Path, items: Sequence[str], tables: Sequence[FeatureTable], joined: Joined, dim: int
+) -> pd.DataFrame:
+    """Writes the shards that do not exist yet, rows as they come; returns the index."""
+
+    def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
+        counts: list[int] = []
+        errors: list[str | None] = []
+        block: list[tuple[str, npt.NDArray[Any]]] = []
+        size = 0
+        for item, place in zip(items[part], joined.places[part], strict=True):
+            rows_TD = np.empty((0, dim)) if place is None else tables[place[0]].rows(place[1])
+            if rows_TD.shape[1] != dim:
+                raise ArtifactError(f"{item!r} has features of {rows_TD.shape[1]} numbers, but the first item of {dim}")
+            counts.append(len(rows_TD))
+            missing = "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
+            errors.append(None if len(rows_TD) else missing)
+            block.append((item, rows_TD))
+            size += rows_TD.nbytes
+            if size >= BLOCK:
+                handle.write(_half(block).data)
+                block, size = [], 0
+        if block:
+            handle.write(_half(block).data)
+        return np.array(counts, dtype=np.int32), errors
+
+    def need(first: int) -> float:
+        """Extrapolates from the shards so far; before that, one row per item."""
+        done, left = (
+            sum(place is not None for place in half) for half in (joined.places[:first], joined.places[first:])
+        )
+        size = sum(path.stat().st_size for path in folder.glob("*.npy"))
+        return left * (size / done if done else 2 * dim)
+
+    return write_shards(folder, items, dim, fill, need)
+
+
+def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float16]:
+    """The rows of several items in half precision; ArtifactError if a value is not finite or too large."""
+    half_ND = np.empty((sum(len(rows) for _, rows in block), block[0][1].shape[1]), dtype="<f2")
+    at = 0
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _, rows_TD in block:
+            half_ND[at : at + len(rows_TD)] = rows_TD
+            at += len(rows_TD)
+    bits = half_ND.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly
+    if bits.max(initial=0) < 0x7C00:
+        return half_ND
+    for item, rows_TD in block:
+        bad = np.flatnonzero(~np.isfinite(rows_TD).all(axis=1))
+        if len(bad):
+            hint = "fix the features, or leave the item out: it is then recorded as missing"
+            raise ArtifactError(f"row {bad[0] + 1} of {item!r} holds NaN or infinity", hint=hint)
+    item, most = max(((i, float(np.abs(r.astype(np.float64)).max(initial=0))) for i, r in block), key=lambda p: p[1])
+    hint = "scale all features by one factor, or each row to unit length"
+    raise ArtifactError(f"{item!r} holds {most:g}, but half precision ends at {LARGEST:g}", hint=hint)
+
+
+def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
+    """Joins two features artifacts or more of one data set side by side, in the order of the inputs.
+
+    All parts must have the same number of rows for an item. An item that failed in one part has failed.
+
+    Raises:
+        ArtifactError: If the parts are too few, the same, of several data sets, or differ in their numbers of rows.
+        CcrError: If more than `max_failed` of the items failed in a part.
+    """
+    parts = [a for a in inputs.named if a.kind == "features"]
+    _refuse_same([*parts, *(a for a in inputs.repeated if a.kind == "features")])
+    _refuse_few(inputs, parts)
+    data = inputs.parent(parts[0], "dataset")
+    for other in (a for a in inputs.named if a.kind == "dataset"):
+        require_parent(parts[0], other)
+    for part in parts:
+        require_parent(part, data)
+        inputs.note(part)
+    items = list(dataset.read(data).items["item_id"])
+    indexes = [features.read_index(part) for part in parts]
+    _refuse_unequal(parts, indexes, items, data.path)
+    encoders = [encoder for part in parts for encoder in features.parts(part)]
+    request = {
+        "encoder": JOINT.join(str(encoder.request["encoder"]) for encoder in encoders),
+        features.CONCAT: [encoder.id for encoder in encoders],
+        features.PARTS: [encoder.request for encoder in encoders],
+    }
+    name = options.name or stem(JOINT.join(part.name for part in parts), {}, {})
+
+    def write(site: Build) -> dict[str, int]:
+        n_rows, errors = _outcome(parts, indexes)
+        failed = [error for error, count in zip(errors, n_rows, strict=True) if not count]
+        refuse_too_many(len(failed), len(items), options.max_failed, "items", str(failed[0]) if failed else "")
+        about = [base.read_json(part.file("encoder.json")) for part in parts]
+        dim = sum(int(facts["dim"]) for facts in about)
+        step = max(1, BLOCK // (2 * dim))
+
+        def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
+            n_V = n_rows[part]
+            files = [artifact.file(features.shard_name(shard)) for artifact in parts]
+            places = [_places(index.iloc[part], shard, n_V) for index in indexes]
+            for first in range(0, int(n_V.sum()), step):
+                rows_PND = [  # mapped again for each block, so that what was read leaves memory
+                    np.load(file, mmap_mode="r", allow_pickle=False)[place[first : first + step]]
+                    for file, place in zip(files, places, strict=True)
+                ]
+                rows_ND = np.concatenate(rows_PND, axis=1)
+                assert rows_ND.shape[1] == dim
+                handle.write(rows_ND.data)
+            return n_V, errors[part]
+
+        index = write_shards(site.folder, items, dim, fill, lambda first: 2.0 * dim * int(n_rows[first:].sum()))
+        site.environment["given"] = [encoder.given for encoder in encoders]
+        of_encoders = [encoder for facts in about for encoder in facts.get("parts", [facts])]
+        return write_outcome(site.folder, index, {"encoder": request["encoder"], "dim": dim, "parts": of_encoders})
+
+    return build_artifact(inputs.workspace, "features", name, request, [data, *parts], write=write, force=options.force)
+
+
+def _refuse_few(inputs: Inputs, parts: Sequence[base.Artifact]) -> None:
+    """Lists what could be joined: an order is never guessed."""
+    if len(parts) > 1:
+        return
+    datasets = {p.id for part in parts for p in part.parents} | {a.id for a in inputs.named if a.kind == "dataset"}
+    single = [a for a in inputs.workspace.artifacts("features") if features.CONCAT not in a.request]
+    fitting = [a for a in single if not datasets or any(p.id in datasets for p in a.parents)]
+    names = shlex.join(inputs.workspace.relative(a.path) for a in fitting[:20])
+    hint = f"ccr extract --concat {names}" if len(fitting) > 1 else "extract the features of each encoder first"
+    count = f"one was named: {parts[0].path}" if parts else "none was named"
+    raise ArtifactError(f"--concat joins two or more features artifacts, in their order; {count}", hint=hint)
+
+
+def _refuse_same(parts: Sequence[base.Artifact]) -> None:
+    """Refuses the same features twice, or beside joined ones that contain them."""
+    holder: dict[str, tuple[int, base.Artifact]] = {}
+    for number, part in enumerate(parts):
+        for encoder in features.parts(part):
+            at, other = holder.setdefault(encoder.id, (number, part))
+            if at != number:
+                twice = f"both {other.path} and {part.path} contain features of {encoder.request['encoder']}"
+                message = f"{part.path} is named twice" if part.path == other.path else twice
+                raise ArtifactError(message, hint="name each once; artifacts from a pipe need not be named again")
+
+
+def _refuse_unequal(
+    parts: Sequence[base.Artifact], indexes: Sequence[pd.DataFrame], items: Sequence[str], data: Path
+) -> None:
+    """Refuses parts with other items or other numbers of rows; items that failed in a part are ignored."""
+    for part, index in zip(parts, indexes, strict=True):
+        if list(index["item_id"]) != items:
+            raise ArtifactError(f"{part.path} does not have the items of {data} in their order", "extract it again")
+    n_PV = np.stack([index["n_rows"].to_numpy(np.int64) for index in indexes])
+    there_V = (n_PV > 0).all(axis=0)
+    unequal = np.flatnonzero(there_V & (n_PV != n_PV[0]).any(axis=0))
+    if not len(unequal):
+        return
+    shown = [f"{items[at]!r} {', '.join(map(str, n_PV[:, at]))}" for at in unequal[:SHOWN]]
+    shown += ["..."] * (len(unequal) > SHOWN)
+    names = ", ".join(part.name for part in parts)
+    message = f"{len(unequal)} of {len(items)} items have different numbers of rows in {names}: {'; '.join(shown)}"
+    raise ArtifactError(message, hint=_equalizing_hint(parts, n_PV[:, there_V], data))
+
+
+def _equalizing_hint(parts: Sequence[base.Artifact], n_PV: npt.NDArray[np.int64], data: Path) -> str:
+    """How to get the same number of rows in all parts."""
+    single = (n_PV == 1).all(axis=1)
+    several = [part for part, one in zip(parts, single, strict=True) if not one]
+    imported = [part.name for part in several if any(features.FROM in e.request for e in features.parts(part))]
+    if not single.any():
+        means = "one row per item in all" if imported else "--pool mean in all of them"
+        return f"the same frames in all of them (--set fps=N or --set frames=N, the same clips), or {means}"
+    if imported:
+        return f"one row per item in {imported[0]} too: pass the mean of its rows to ccr extract --from"
+    return f"one row per item in all: {features.command(several[0], data, pool='mean')}"
+
+
+def _outcome(parts: Sequence[base.Artifact], indexes: Sequence[pd.DataFrame]) -> ShardContent:
+    """The number of rows of each item, 0 if it failed in a part, and its error."""
+    n_PV = np.stack([index["n_rows"].to_numpy(np.int32) for index in indexes])
+    n_rows = np.where((n_PV > 0).all(axis=0), n_PV[0], np.int32(0))
+    errors: list[str | None] = [None] * len(n_rows)
+    for at in np.flatnonzero(np.any([index["error"].notna() for index in indexes], axis=0)):
+        own = [index["error"].iloc[at] if n_rows[at] or not n_PV[p, at] else None for p, index in enumerate(indexes)]
+        labelled = [
+            f"{error} (part {p}, {part.request['encoder']})"
+            for p, (part, error) in enumerate(zip(parts, own, strict=True), 1)
+            if error
+        ]
+        errors[at] = own[0] if len(set(own)) == 1 else "; ".join(labelled)
+    return n_rows, errors
+
+
+def _places(index: pd.DataFrame, shard: int, n_V: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Where in its shard each row (N) of the items with rows is."""
+    assert (index["shard"] == shard).all(), "a shard is a fixed number of items"
+    first_V = index["first_row"].to_numpy(np.int64) - (np.cumsum(n_V, dtype=np.int64) - n_V)
+    return np.repeat(first_V, n_V) + np.arange(n_V.sum())
