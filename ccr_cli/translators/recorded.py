@@ -168,8 +168,8 @@ def _read(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translat
     if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
     entries: dict[str, Translation] = {}
-    tsv = ((line, *texts, None) for line, texts in read_tsv(path, ("source", "target")))
-    for line, source, target, score in _read_jsonl(path) if path.suffix.lower() == ".jsonl" else tsv:
+    lines = ((line, source, target, None) for line, (source, target) in read_tsv(path, ("source", "target")))
+    for line, source, target, score in _read_jsonl(path) if path.suffix.lower() == ".jsonl" else lines:
         translation = Translation(_key(target), score)
         if entries.setdefault(_key(source), translation).text != translation.text:
             raise ArtifactError(f"{path}, line {line}: {source!r} has another translation in an earlier line")

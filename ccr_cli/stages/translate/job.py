@@ -345,10 +345,10 @@ class TranslationJob:
         known_texts = pd.concat([self.source.captions, good])
         text_of = dict(zip(known_texts["caption_id"], known_texts["text"], strict=True))
         earlier: dict[str, Results] = {}
-        for row in good.itertuples():
-            source = normal(text_of[row.caption_id.rpartition("@")[0]])
-            score = None if pd.isna(row.score) else float(row.score)
-            earlier.setdefault(row.direction, {})[source] = Translation(row.text, score)
+        columns = [good[name] for name in ("direction", "caption_id", "text", "score")]
+        for direction, caption_id, text, score in zip(*columns, strict=True):
+            result = Translation(text, None if pd.isna(score) else float(score))
+            earlier.setdefault(direction, {})[normal(text_of[caption_id.rpartition("@")[0]])] = result
         return earlier
 
 
