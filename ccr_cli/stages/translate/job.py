@@ -216,7 +216,7 @@ class TranslationJob:
                 clash = next((caption for caption in rows["caption_id"] if caption + suffix in taken), None)
                 if clash is not None:
                     message = f"the caption id {clash + suffix!r} is also the id of the translation of {clash!r}"
-                    hint = "no caption_id may be another one and @LANGUAGE: rename it; then ccr data import --force"
+                    hint = "rename it in captions.tsv: no id may be another and @LANGUAGE; ccr data import --force"
                     raise ArtifactError(f"{self._data.file('captions.parquet')}: {message}", hint=hint)
 
     def frame(self, engines: Engines, earlier: Mapping[str, Results], environment: dict[str, Any]) -> pd.DataFrame:

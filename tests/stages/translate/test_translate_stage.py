@@ -200,7 +200,7 @@ def test_a_caption_that_is_called_like_a_translation_is_refused(options: tuple[s
     for more in (options, (*options, "--dry-run")):
         done = translated(root, *more)
         assert (done.code, done.out) == (4, "")
-        for word in ("captions.parquet", f"'{human[0]}'", "rename it in captions.tsv", "ccr data import"):
+        for word in ("captions.parquet", f"'{human[0]}'", "captions.tsv", "ccr data import"):
             assert word in done.err
     assert not list((root / "translations").glob("*/*/artifact.json"))
 
