@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 def train_sweep(
     inputs: Inputs, options: TrainingOptions, axes: Mapping[str, Sequence[str]], shard: str | None, as_json: bool
 ) -> None:
-    """Trains a grid of runs and prints their paths in its order.
-
-    Args:
-        inputs: The given artifacts, and where runs go.
-        options: The options that all runs share.
-        axes: The values of each key.
-        shard: Which part of the runs to train, such as `3/64`; None: all.
-        as_json: Print one JSON object.
+    """Trains a grid of runs, or a part of it (such as `3/64`), and prints their paths in its order.
 
     Raises:
         CcrError: If a run could not be trained, after all others are.

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ccr_cli.artifacts.base import atomic_open
+from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.parquet import table_schema
+from ccr_cli.data.splits import items_of
 from ccr_cli.errors import UsageError
 
 COLUMNS = table_schema(
@@ -49,15 +52,30 @@ class PairsFile:
         if missing:
             raise UsageError(f"{self.path} has no column {missing[0]}", hint=_HINT)
 
-    def refuse_unknown(self, column: str, known: Collection[str], data: str) -> None:
-        """Refuses a file with caption ids that are none of the `known` training captions of a data set."""
+    def refuse_others(self, data: Dataset, column: str, langs: Collection[str] = ()) -> None:
+        """Refuses a file of other captions than a data set's training captions, or without pairs in some language.
+
+        Raises:
+            UsageError: If an id in the column is unknown, or the file has languages and lacks one of these.
+        """
+        train = set(items_of(data.items, "train")["item_id"])
+        captions = data.captions[(data.captions["lang"] == data.source_lang) & data.captions["item_id"].isin(train)]
+        known = set(captions["caption_id"])
         unknown = [name for name in self.frame[column] if name not in known]
         if unknown:
             more = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
             raise UsageError(
-                f"{self.path}: {unknown[0]!r} is no training caption of {data}{more}",
+                f"{self.path}: {unknown[0]!r} is no training caption of {data.name}{more}",
                 hint="the file must contain pairs of this data set's training split only",
             )
+        missing = sorted(set(langs) - self.langs) if self.langs else []
+        if missing:
+            raise UsageError(f"{self.path} has pairs in {' and '.join(sorted(self.langs))}, and none in {missing[0]}")
+
+    @cached_property
+    def langs(self) -> set[str]:
+        """The languages of the translations; empty if the file does not tell."""
+        return set(self.frame["lang"]) if "lang" in self.frame else set()
 
 
 def check(path: Path) -> None:

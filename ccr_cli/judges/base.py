@@ -51,6 +51,10 @@ class Belief(Generic[P]):
         """Changes the probabilities of each side."""
         return Belief(change(self.VS), change(self.VT), change(self.ST))
 
+    def tensors(self: Belief[FloatArray], device: torch.device, least: float) -> Belief[Tensor]:
+        """The same as float32 on a device, `least` at least."""
+        return self.map(lambda p_N: torch.from_numpy(p_N).float().clamp(min=least).to(device))
+
 
 def believe(side: str, probability: Callable[[str], P], ones: P) -> Belief[P]:
     """The belief in all three sides that follows from judging one of them.

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from ccr_cli.cli import app
 from ccr_cli.commands import common
+from ccr_cli.data import mismatch
 from ccr_cli.methods.infonce import Config
 from ccr_cli.stages.shared.options import default_request, option, request_of
 from ccr_cli.stages.train.options import TrainingOptions
@@ -75,3 +76,8 @@ def test_help_of_train_has_a_flag_for_every_field() -> None:
 def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain) -> None:
     marked, config = set(default_request(TrainingOptions)), {field.name for field in fields(Config)}
     assert set(chain.find("run", "infonce").request) == (marked | config) - {"langs", "pairs"}
+
+
+def test_the_help_names_every_noise_style_and_target() -> None:
+    assert all(f"{style} (" in common._STYLE for style in mismatch.STYLES)
+    assert all(f"{target} (" in common._TARGET for target in mismatch.TARGETS)

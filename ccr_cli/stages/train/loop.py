@@ -26,14 +26,12 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import TokenTable
 from ccr_cli.errors import ArtifactError, CcrError
-from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.methods.base import Method
 from ccr_cli.report.words.numbers import metric
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
 from ccr_cli.stages.shared.scoring import EmbeddedGallery, Figures, over_folds, score_gallery
 from ccr_cli.stages.shared.stop_signals import end_on, stop_signals
-from ccr_cli.stages.shared.text_encoders import make_text_encoder
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.processes import ALONE, ProcessRank
 from ccr_cli.stages.train.sources import Sources
@@ -67,11 +65,9 @@ class Trainer:
         self.data = TrainingData(sources, config, options)
         self.config, self.triplets = self.data.config, self.data.triplets
         least = 0.0 if self.data.judge.knows_truth else LEAST
-        self.state = Progress(p=self._to_device(self.data.first_belief, least))
-        torch.manual_seed(derive(self.seed, "init"))
+        self.state = Progress(p=self.data.first_belief.tensors(self.device, least))
         module = registry.load("methods", options.method)
-        text_encoder = make_text_encoder(self.config, self.data.data)
-        self.method: Method = module.Method(self.config, self.data.visual_dim, text_encoder)
+        self.method: Method = module.Method(self.config, self.data.visual_dim, self.data.text_encoder)
         self.engine = Engine(self.method, self.data, self.device, options, ranks)
         steps = self.engine.steps * self.config.epochs
         if self.config.lr_warmup >= steps:
@@ -265,7 +261,7 @@ class Trainer:
             scores=self.method.judge_scores,
         )
         if epoch >= config.warmup_epochs and judge.speaks == "epoch":
-            self.state.p = self._to_device(opinion.p, LEAST)
+            self.state.p = opinion.p.tensors(self.device, LEAST)
         similarities = embedded.similarities()
         folder = self.build.folder / "evidence"
         folder.mkdir(exist_ok=True)
@@ -291,9 +287,6 @@ class Trainer:
         self.state.best_epoch = epoch
         if self.ranks.first:
             self.state.model = {k: v.detach().cpu().clone() for k, v in self.method.state_dict().items()}
-
-    def _to_device(self, p: Belief[FloatArray], least: float) -> Belief[Tensor]:
-        return p.map(lambda side_N: torch.from_numpy(side_N).float().clamp(min=least).to(self.device))
 
     def _due(self) -> bool:
         return time.monotonic() - self._saved >= SAVE_SECONDS * max(1.0, 2 * self._cost)

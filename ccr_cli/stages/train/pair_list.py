@@ -5,17 +5,13 @@ Shape suffixes: N triplets.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.console import say, warn
 from ccr_cli.data.pairs_file import PairsFile
-from ccr_cli.data.splits import items_of
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.stages.shared.triplets import Triplets
@@ -35,22 +31,6 @@ class PairSelection:
         """The list's entry in a run's request: its content, wherever the file is."""
         return {"sha256": self.table.sha256, "as": "weights" if self.weighted else "verdicts"}
 
-    def refuse_other_data(self, data: Dataset, langs: Sequence[str]) -> None:
-        """Refuses a list of another data set or of other languages.
-
-        Raises:
-            UsageError: If it lacks a column or a language, or contains an id that is no training caption.
-        """
-        self.table.require("slot_id", *(["p_clean"] if self.weighted else []))
-        train = set(items_of(data.items, "train")["item_id"])
-        captions = data.captions[(data.captions["lang"] == data.source_lang) & data.captions["item_id"].isin(train)]
-        self.table.refuse_unknown("slot_id", set(captions["caption_id"]), data.name)
-        missing = sorted(set(langs) - self._langs) if self._langs else []
-        if missing:
-            raise UsageError(
-                f"{self.table.path} has pairs in {' and '.join(sorted(self._langs))}, and none in {missing[0]}"
-            )
-
     def apply(self, triplets: Triplets) -> tuple[Triplets, Belief[FloatArray] | None]:
         """The triplets to train on, and the belief in each if the list weights them.
 
@@ -61,7 +41,8 @@ class PairSelection:
             UsageError: If nothing is left, or the texts of all pairs have changed.
         """
         frame = self.table.frame
-        row_N, named_N = self._rows(triplets)
+        row_N = self._rows(triplets)
+        named_N = row_N >= 0
         changed_N = named_N & ~self._same(triplets, row_N)
         if changed_N.any() and changed_N[named_N].all():
             raise UsageError(
@@ -80,18 +61,14 @@ class PairSelection:
         chosen = triplets.select(kept)
         return chosen, self._belief(row_N[kept], changed_N[kept]) if self.weighted else None
 
-    @cached_property
-    def _langs(self) -> set[str]:
-        return set(self.table.frame["lang"]) if "lang" in self.table.frame else set()
-
-    def _rows(self, triplets: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """The list's row of each triplet, and whether it has one; a list without languages is of all languages."""
+    def _rows(self, triplets: Triplets) -> npt.NDArray[np.int64]:
+        """The list's row of each triplet, -1 without one; a list without languages is of all languages."""
         frame = self.table.frame
-        langs = frame["lang"] if self._langs else [""] * len(frame)
+        langs = frame["lang"] if self.table.langs else [""] * len(frame)
         row_of = {key: row for row, key in enumerate(zip(frame["slot_id"], langs, strict=True))}
-        lang_of = [triplets.langs[number] if self._langs else "" for number in triplets.lang_N]
-        row_N = np.array([row_of.get(key, -1) for key in zip(triplets.slot_ids, lang_of, strict=True)], dtype=np.int64)
-        return row_N, row_N >= 0
+        lang_of = [triplets.langs[number] if self.table.langs else "" for number in triplets.lang_N]
+        keys = zip(triplets.slot_ids, lang_of, strict=True)
+        return np.array([row_of.get(key, -1) for key in keys], dtype=np.int64)
 
     def _same(self, triplets: Triplets, row_N: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Whether each triplet has the texts and the item of its row, as far as the list contains them."""

@@ -155,7 +155,7 @@ ALONE = ProcessRank()
 
 
 class Across(torch.autograd.Function):
-    """Puts equally many rows of every process one after the other, in the order of ranks.
+    """Puts equally many rows of every process one after the other, in the order of ranks, with the gradient of all.
 
     Every process computes its loss of all rows. The gradient that a row gets is the sum over the processes' losses, so
     that the mean of the processes' gradients of a weight is the gradient of the mean of their losses: exactly that

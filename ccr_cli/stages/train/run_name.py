@@ -20,15 +20,9 @@ def run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any]
     its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex digits encode
     everything else that differs from the defaults: options of the run, of its translations and of its features, and a
     second translation.
-
-    Args:
-        sources: The artifacts that it is trained on.
-        data: Its data set.
-        request: The run's request.
-        defaults: The same with default values.
     """
-    encoder, of_features = _features(sources.features, data)
     translated = [_translation(artifact, data) for artifact in sources.translated]
+    encoder, of_features = _features(sources.features, data)
     engines = [engine for engine, _ in translated] or [""]
     langs = [part for pair in zip(sources.langs, engines, strict=True) for part in pair]
     noise = f"noise{request['noise']['ratio']:g}" if request["noise"] else ""

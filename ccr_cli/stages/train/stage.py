@@ -29,11 +29,7 @@ from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
 
 
 def train_together(inputs: Inputs, options: TrainingOptions) -> base.Artifact | None:
-    """Like `train`, in all processes that `torchrun` started, if it did.
-
-    Returns:
-        The run; None in all processes but the first.
-    """
+    """Like `train`, in all processes that `torchrun` started, if it did; None in all but the first."""
     with together(alone=inputs.workspace.dry_run) as ranks:
         if ranks.size > 1:
             options = replace(options, device=own_device(options.device))
@@ -49,14 +45,7 @@ def train(
     add_noise: Callable[[Inputs, Sources, TrainingOptions], Sources] = with_noise,
     ranks: ProcessRank = ALONE,
 ) -> base.Artifact:
-    """Finds the artifacts to train on, and trains a run: what `ccr train` does. Errors: those of `train_on`.
-
-    Args:
-        inputs: Where to look, and where the run goes.
-        options: The options of `ccr train`.
-        add_noise: Adds the synthetic mismatch.
-        ranks: The processes that train together.
-    """
+    """Finds the artifacts to train on, adds the synthetic mismatch, and trains a run: what `ccr train` does."""
     options.check()
     back = _reads_back(options)
     sources = ranks.lead(lambda: add_noise(inputs, find_sources(inputs, options.lang, options.method, back), options))
@@ -77,17 +66,7 @@ def _reads_back(options: TrainingOptions) -> bool:
 
 
 def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: ProcessRank = ALONE) -> base.Artifact:
-    """Trains a run on given artifacts.
-
-    Args:
-        inputs: Where the run goes.
-        sources: What to train on. Its noise, if any, decides the mismatch, and its list of pairs which are kept; the
-            options `lang`, `noise*` and `pairs*` are not read.
-        options: The options of `ccr train`.
-        ranks: The processes that train together.
-
-    Returns:
-        The run.
+    """Trains a run on given artifacts, whose noise and list of pairs replace options (`lang`, `noise*`, `pairs*`).
 
     Raises:
         ArtifactError: If the method needs translations, and there are none.
@@ -106,16 +85,17 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         raise ArtifactError(
             f"{options.method} trains on translations, and there are none", hint="ccr translate --lang LANG"
         )
-    data = dataset.read(sources.data)
+    data, pairs = dataset.read(sources.data), sources.pairs
+    if pairs:
+        pairs.table.require("slot_id", *(["p_clean"] if pairs.weighted else []))
+        pairs.table.refuse_others(data, "slot_id", sources.langs)
     standard = module.Config()
     start = configure(module.Config, module.Method.PRESETS.get(options.preset or "", {}), options.method)
     if data.text_features() is not None:
         standard, start = (replace(config, text_encoder=GIVEN) for config in (standard, start))
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
-    if sources.pairs:
-        sources.pairs.refuse_other_data(data, sources.langs)
     request = _request(sources, options, config)
-    defaults = _defaults(sources, options, request, standard, start)
+    defaults = _defaults(options, request, standard, start)
     name = options.name or run_name(sources, data, request, defaults)
     site = building(inputs.workspace, "run", name, request, sources.parents, force=options.force)
     with ExitStack() as open_sites:
@@ -146,9 +126,7 @@ def _request(sources: Sources, options: TrainingOptions, config: Any) -> dict[st
     return request
 
 
-def _defaults(
-    sources: Sources, options: TrainingOptions, request: dict[str, Any], standard: Any, start: Any
-) -> dict[str, Any]:
+def _defaults(options: TrainingOptions, request: dict[str, Any], standard: Any, start: Any) -> dict[str, Any]:
     """The request with the values that a run's name need not tell: the defaults, and what it spells out."""
     spelled_out = {key: request[key] for key in ("method", "lang", "seed")}
     defaults = default_request(TrainingOptions) | asdict(standard) | spelled_out

@@ -43,11 +43,11 @@ class Engine:
         self.dtype: torch.dtype = getattr(torch, options.dtype)
         """That of autocast, or float32."""
         self.config, self.triplets = data.config, data.per_epoch
+        if options.compiled:
+            compile_encoders(method)
         if data.tower is not None:
             method.attach(data.tower)
         method.to(device)
-        if options.compiled:
-            compile_encoders(method)
         self.losses = ranks.wrap(method)
         self.visual, self.item_N = _placed(data.triplets.visual, device), data.triplets.item_N.to(device)
         self.label_V = None if data.label_V is None else data.label_V.to(device)

@@ -44,11 +44,17 @@ class SweepCell:
     run: base.Artifact | None = None
     error: CcrError | None = None
     """Why there is no run."""
+    seconds: float | None = None
+    """How long training took, if known."""
 
     @property
     def state(self) -> str:
         """State before the sweep: `done`, `unfinished` or `to do`; `refused` where the run is impossible."""
         return "refused" if self.plan is None else self.plan.state
+
+    def timed(self, run: base.Artifact) -> None:
+        """Takes the duration of the finished run."""
+        self.seconds = (run.about.get("environment") or {}).get("seconds")
 
     def arguments(self) -> list[str]:
         """The options with which `ccr train` trains this run alone."""
@@ -70,17 +76,11 @@ def _dashed(key: str) -> str:
 
 
 def read_axes(texts: Sequence[str], fixed: Mapping[str, str] | None = None) -> dict[str, list[str]]:
-    """Reads `KEY=VALUE,VALUE,...`, one for each key.
-
-    Args:
-        texts: Values of `--sweep`.
-        fixed: Flags of options that have one value for all runs, by key.
-
-    Returns:
-        The values of each key.
+    """Reads the values of each key from `KEY=VALUE,VALUE,...`.
 
     Raises:
-        UsageError: If one has another form, or a key or a value appears twice.
+        UsageError: If a text has another form, or a key or a value appears twice; `fixed` are the flags of options that
+            have one value for all runs, by key.
     """
     axes: dict[str, list[str]] = {}
     for text in texts:
@@ -100,11 +100,7 @@ def read_axes(texts: Sequence[str], fixed: Mapping[str, str] | None = None) -> d
 
 
 def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[SweepCell]:
-    """The runs of a sweep: the product of the values, the last key varying fastest.
-
-    Args:
-        options: The options that all runs share.
-        axes: The values of each key: a name of `FLAGS`, or an option of the method.
+    """The runs of a sweep: the product of the values of `FLAGS` and options of the method, the last varying fastest.
 
     Raises:
         UsageError: If a key is unknown, or a value is not of its type.
@@ -123,11 +119,8 @@ def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[Sw
         if key not in FLAGS and key not in keys:
             known = f"{', '.join(map(_dashed, FLAGS))}; options of {', '.join(methods)}: {', '.join(sorted(keys))}"
             raise UsageError(f"--sweep has no key {key!r}", hint=f"keys: {known}")
-    cells = []
-    for values in itertools.product(*axes.values()):
-        by_key = dict(zip(axes, values, strict=True))
-        cells.append(SweepCell(by_key, _varied(options, by_key)))
-    return cells
+    products = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [SweepCell(values, _varied(options, values)) for values in products]
 
 
 def _varied(options: TrainingOptions, values: Mapping[str, str]) -> TrainingOptions:
@@ -152,13 +145,7 @@ def plan(inputs: Inputs, cells: Sequence[SweepCell]) -> list[Planned]:
     """Plans each run of a sweep, or records why it is impossible; writes nothing.
 
     An impossible combination does not stop the others; a value with which no run at all is possible is an error.
-
-    Args:
-        inputs: Where to look.
-        cells: The whole grid.
-
-    Returns:
-        The plans of all artifacts to build, noise before runs.
+    Returns the plans of all artifacts to build, noise before runs.
 
     Raises:
         CcrError: If all runs with some value fail: the error of the first of them.
@@ -183,29 +170,18 @@ def plan(inputs: Inputs, cells: Sequence[SweepCell]) -> list[Planned]:
             cell.plan = planned
         except CcrError as error:
             cell.error = error
-    _refuse_useless(cells)
-    _refuse_same(cells)
-    return rehearsal.planned
-
-
-def _refuse_useless(cells: Sequence[SweepCell]) -> None:
     for key, value in dict.fromkeys(pair for cell in cells for pair in cell.values.items()):
         errors = [cell.error for cell in cells if cell.values[key] == value]
         if all(errors) and errors[0]:
             raise errors[0]
-
-
-def _refuse_same(cells: Sequence[SweepCell]) -> None:
     first: dict[str, SweepCell] = {}
     for cell in cells:
-        if cell.plan is None:
-            continue
-        other = first.setdefault(str(cell.plan.path), cell)
-        if other is not cell:
+        if cell.plan and (other := first.setdefault(str(cell.plan.path), cell)) is not cell:
             raise UsageError(
                 f"{other} and {cell} would be one run, {cell.plan.path.name}",
                 hint="leave one out: train a part of the grid with a separate command",
             )
+    return rehearsal.planned
 
 
 def train_cells(
@@ -214,22 +190,17 @@ def train_cells(
     """Trains the runs of a planned grid, one after the other.
 
     An error stops one run, not the others: it is reported and recorded. A run that another process is training is
-    passed over; once the others are done this waits for it, or resumes it if that process stopped.
-
-    Args:
-        inputs: As for `plan`.
-        cells: The runs to train.
-        work: Trains one of them; by default `train`.
-
-    Yields:
-        Each cell as soon as its run is there.
+    passed over; once the others are done this waits for it, or resumes it if that process stopped. `work` trains one
+    run, by default `train`; each cell is yielded as soon as its run is there.
 
     Raises:
         OSError: If the disk is full, which concerns all runs.
     """
     work = work or (lambda cell_inputs, cell: train(cell_inputs, cell.options))
-    queue, seconds = [cell for cell in cells if cell.error is None], _Seconds(cells)
-    waiting = False
+    queue, waiting = [cell for cell in cells if cell.error is None], False
+    for cell in queue:
+        if cell.plan and cell.state == "done":
+            cell.timed(base.load(cell.plan.path))
     try:
         while queue:
             later: list[SweepCell] = []
@@ -239,7 +210,7 @@ def train_cells(
                     later.append(cell)
                     continue
                 if cell.state != "done":
-                    left = seconds.left([*queue[position:], *later])
+                    left = _time_left(cells, [*queue[position:], *later])
                     say(f"[{cells.index(cell) + 1}/{len(cells)}] {cell}{left}", style="bold")
                 cell_inputs = replace(inputs, read=[])
                 try:
@@ -256,7 +227,7 @@ def train_cells(
                     continue
                 cell.parents = cell_inputs.read
                 if cell.state != "done":
-                    seconds.add(cell, cell.run)
+                    cell.timed(cell.run)
                 yield cell
             if later and not waiting:
                 say(f"waiting for {counted(len(later), 'run')} that other processes are training")
@@ -285,36 +256,23 @@ def _recorded(error: Exception) -> CcrError:
     return known
 
 
-class _Seconds:
-    """Estimates how long the remaining runs of a sweep take, from those of the same method."""
-
-    def __init__(self, cells: Sequence[SweepCell]) -> None:
-        self.of_method: dict[str, list[float]] = {}
-        for cell in cells:
-            if cell.plan is not None and cell.state == "done":
-                self.add(cell, base.load(cell.plan.path))
-
-    def add(self, cell: SweepCell, trained: base.Artifact) -> None:
-        """Adds a finished run."""
-        seconds = (trained.about.get("environment") or {}).get("seconds")
-        if seconds is not None:
-            self.of_method.setdefault(cell.options.method, []).append(float(seconds))
-
-    def left(self, cells: Sequence[SweepCell]) -> str:
-        """The time left as words; empty where none is known yet."""
-        known = [value for values in self.of_method.values() for value in values]
-        if not known:
-            return ""
-        todo = [self.of_method.get(cell.options.method, known) for cell in cells if cell.state != "done"]
-        minutes = sum(statistics.mean(values) for values in todo) / 60
-        return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
+def _time_left(cells: Sequence[SweepCell], todo: Sequence[SweepCell]) -> str:
+    """The time that runs take, judged by finished ones of the same method, as words; empty where none is known yet."""
+    finished = [cell for cell in cells if cell.seconds is not None]
+    if not finished:
+        return ""
+    minutes = 0.0
+    for cell in todo:
+        if cell.state != "done":
+            same = [other for other in finished if other.options.method == cell.options.method]
+            minutes += statistics.mean(float(other.seconds or 0) for other in same or finished) / 60
+    return f"; about {minutes:.0f} min left" if minutes >= 1 else "; less than a minute left"
 
 
 def failure(cells: Sequence[SweepCell]) -> CcrError | None:
-    """The error that ends a sweep: exit code 3 where some runs are trained, else that of the first failure.
+    """The error that ends a sweep and lists the missing runs; None where all are trained.
 
-    Returns:
-        An error that lists the missing runs and why; None where all are trained.
+    Its exit code is 3 where some runs are trained, else that of the first failure.
     """
     failed = [(cell, cell.error) for cell in cells if cell.error is not None]
     if not failed:

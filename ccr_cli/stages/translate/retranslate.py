@@ -14,7 +14,6 @@ from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.console import say, warn
 from ccr_cli.data import pairs_file
-from ccr_cli.data.splits import items_of
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.inputs import Inputs, made_from
 
@@ -84,9 +83,7 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
     """
     pairs = pairs_file.read(only)
     pairs.require("source_caption_id")
-    train = set(items_of(data.items, "train")["item_id"])
-    captions = data.captions[(data.captions["lang"] == data.source_lang) & data.captions["item_id"].isin(train)]
-    pairs.refuse_unknown("source_caption_id", set(captions["caption_id"]), data.name)
+    pairs.refuse_others(data, "source_caption_id")
 
     def fits(artifact: base.Artifact) -> bool:
         whole = "only" not in artifact.request or artifact in inputs.named

@@ -21,7 +21,6 @@ from ccr_cli.methods import infonce
 from ccr_cli.methods.base import Belief, Method
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.text_encoders import make_text_encoder
 from ccr_cli.stages.train.loop import Collapsed, refuse_collapse
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import find_sources
@@ -37,7 +36,7 @@ def engine(chain: Chain, **options: object) -> Engine:
     config = dataclasses.replace(PLAIN, **options)  # type: ignore[arg-type]
     material = TrainingData(find_sources(Inputs(Workspace(chain.root), [], []), None, "infonce"), config, OPTIONS)
     torch.manual_seed(0)
-    method = infonce.Method(config, material.triplets.visual.dim, make_text_encoder(config, material.data))
+    method = infonce.Method(config, material.triplets.visual.dim, material.text_encoder)
     return Engine(method, material, torch.device("cpu"), OPTIONS)
 
 

@@ -21,7 +21,6 @@ from ccr_cli.methods.base import Belief
 from ccr_cli.metrics.detection import detection
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.text_encoders import make_text_encoder
 from ccr_cli.stages.shared.triplets import Triplets
 from ccr_cli.stages.train import step
 from ccr_cli.stages.train.options import TrainingOptions
@@ -83,7 +82,7 @@ def test_one_mismatch_moves_the_same_captions_in_each_language(root: Path) -> No
 def test_another_language_of_an_item_is_no_negative(root: Path) -> None:
     m = material(root)
     torch.manual_seed(0)
-    method = infonce.Method(m.config, m.triplets.visual.dim, make_text_encoder(m.config, m.data))
+    method = infonce.Method(m.config, m.triplets.visual.dim, m.text_encoder)
     made = step.Engine(method, m, torch.device("cpu"), TrainingOptions())
     p = judging.trust(m.triplets)
     belief = Belief(*(torch.from_numpy(side).float() for side in (p.VS, p.VT, p.ST)))
