@@ -113,7 +113,10 @@ class Readings(Protocol):
         """
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
-        """ChrF (0 to 100) of the two captions of the triplets (N,) and of shuffled ones (M,), without any model."""
+        """ChrF (0 to 100) of the two captions of the triplets (N,) and of shuffled ones (M,), without any model.
+
+        ArtifactError if there is nothing to compare the translations with.
+        """
 
     def wrong(self) -> Mapping[str, npt.NDArray[np.bool_]] | None:
         """Which sides (N,) synthetic noise mismatched; None without synthetic noise."""

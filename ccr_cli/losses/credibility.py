@@ -101,9 +101,8 @@ def consistency_loss(
     weight_N = weights_B(None if weights is None else torch.cat(list(weights)), z_ND)
     own_NN = eye_BB(size, z_ND.device).repeat(count, count)
     rivals_BB = torch.ones_like(own_NN[:size, :size]) if mask_BB is None else mask_BB
-    if len(z_ND) != size * count or len(weight_N) != len(z_ND) or rivals_BB.shape != (size, size):
-        shapes = f"{len(weight_N)} weights and a mask of {tuple(rivals_BB.shape)}"
-        raise ValueError(f"{len(z_ND)} rows, {shapes} for {count} views of {size}")
+    if len(z_ND) != size * count or rivals_BB.shape != (size, size):
+        raise ValueError(f"{len(z_ND)} rows, a mask of {tuple(rivals_BB.shape)} for {count} views of {size}")
     there_N = weight_N > 0
     rivals_NN = rivals_BB.repeat(count, count) & ~own_NN & there_N[None, :]
     own_NN = own_NN & there_N[None, :]

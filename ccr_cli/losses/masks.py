@@ -57,6 +57,8 @@ def without_zero_weights_BB(mask_BB: Tensor, weight_B: Tensor) -> Tensor:
 
 def weights_B(weight_B: Tensor | None, like_B: Tensor) -> Tensor:
     """The weights, or ones, in the dtype of another tensor, without gradient."""
+    if weight_B is not None and weight_B.shape != like_B.shape[:1]:
+        raise ValueError(f"weights of shape {tuple(weight_B.shape)} for a batch of {len(like_B)}")
     return like_B.new_ones(len(like_B)) if weight_B is None else weight_B.detach().to(like_B)
 
 

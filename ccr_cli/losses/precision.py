@@ -59,7 +59,8 @@ def check_choice(name: str, value: str, choices: Any) -> None:
 def check_shapes(one: Tensor, two: Tensor, dimensions: int) -> None:
     """Raises ValueError unless two tensors have one shape, of so many dimensions."""
     if one.ndim != dimensions or one.shape != two.shape:
-        raise ValueError(f"shapes {tuple(one.shape)} and {tuple(two.shape)} of one batch: want {dimensions} dimensions")
+        shapes = f"{tuple(one.shape)} and {tuple(two.shape)}"
+        raise ValueError(f"tensors of shape {shapes} in one batch: want equal ones with ndim {dimensions}")
 
 
 def trigamma(x: Tensor) -> Tensor:

@@ -67,7 +67,7 @@ def minmax(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) 
 
 
 def fused(target: SimBlock, translated: SimBlock, beta: float) -> SimBlock:
-    """Fuse two similarities, NRCCR eq. (13): beta * target + (1 - beta) * translated; 1 is `target` bit for bit."""
+    """Fuses similarities, NRCCR eq. (13): beta * target + (1 - beta) * translated; beta = 1 is `target` bit for bit."""
     if not 0.0 <= beta <= 1.0:
         raise ValueError(f"beta is {beta}, not in [0, 1]")
     if beta == 1.0:

@@ -108,9 +108,10 @@ class SequenceEncoder(nn.Module):
     def cross(
         self, query_BLD: Tensor, query_BL: Tensor, memory_BMD: Tensor, memory_BM: Tensor, residual: Residual = "read"
     ) -> Tensor:
-        """Returns (B, D): the rows of `query` attend to those of `memory`, with the block's weights."""
-        query, memory = self._placed(query_BLD, query_BL), self._placed(memory_BMD, memory_BM)
-        return self._map(query[1].mean(self.block.cross(*query, *memory, residual)))
+        """Returns (B, D): rows of a query attend to those of a memory (with their masks), with the block's weights."""
+        query_WD, asking = self._placed(query_BLD, query_BL)
+        answer_WD = self.block.cross(query_WD, asking, *self._placed(memory_BMD, memory_BM), residual)
+        return self._map(asking.mean(answer_WD))
 
     def attention(self, query_BLD: Tensor, query_BL: Tensor, memory_BMD: Tensor, memory_BM: Tensor) -> Tensor:
         """What `cross` reads by, the mean over heads: shares (B, L, M)."""

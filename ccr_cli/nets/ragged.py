@@ -49,7 +49,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Places:
-    """Where ragged rows stand in a padded block; none of it is read back from the device."""
+    """Where ragged rows stand in a padded block."""
 
     at_N: Tensor
     """Place of each row in the flattened block, B * L."""
@@ -58,7 +58,10 @@ class Places:
 
     @classmethod
     def of(cls, offsets_B1: Tensor, count: int, longest: int) -> Places:
-        """Finds the places of N = `count` rows, of which b has those from offsets[b] to offsets[b + 1]."""
+        """Finds the places of N = `count` rows, of which b has those from offsets[b] to offsets[b + 1].
+
+        Nothing is read back from the device.
+        """
         device, lengths_B = offsets_B1.device, offsets_B1.diff()
         owner_N = torch.repeat_interleave(torch.arange(len(lengths_B), device=device), lengths_B, output_size=count)
         place_N = torch.arange(count, device=device) - offsets_B1.index_select(0, owner_N)
@@ -67,7 +70,7 @@ class Places:
 
     @classmethod
     def of_mask(cls, mask_BL: Tensor) -> Places:
-        """Finds the places that a mask has."""
+        """Finds the places that a mask has; the device is waited for."""
         return cls(mask_BL.flatten().nonzero().squeeze(1), mask_BL)
 
     @property

@@ -68,6 +68,8 @@ def test_wrong_shapes_are_refused(sim: torch.Tensor, mask: torch.Tensor | None) 
         infonce(sim, 0.07, mask)
     with pytest.raises(ValueError, match=r"\(2,\).*\(3,\)"):
         masks.negatives_BB(torch.zeros(2), torch.zeros(3))
+    with pytest.raises(ValueError, match=r"\(3,\) .*2$"):
+        infonce(torch.zeros(2, 2), weight_B=torch.ones(3))
 
 
 def test_wrong_options_are_refused() -> None:
