@@ -357,9 +357,18 @@ def _digest(about: Mapping[str, Any]) -> str:
 
 def _write_once(path: Path, value: object) -> None:
     """Writes a file unless it exists; of several processes that do so at once, one wins."""
-    with locked(path, _PATIENCE):
-        if not path.is_file():
-            base.write_json(path, value)
+    if path.is_file():
+        return
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    base.write_json(draft, value)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    except OSError:  # a file system without links; the digests in the pieces reveal whoever was late
+        base.write_json(path, value)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_shards(

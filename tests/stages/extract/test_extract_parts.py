@@ -177,6 +177,10 @@ def test_of_encoders_that_begin_at_once_one_is_noted(root: Path) -> None:
     with pytest.raises(ArtifactError, match=r"000000001\.piece$"):
         pieces.write_shards(root)
     assert not list(root.glob("*.npy"))
+    shutil.rmtree(place)
+    with pytest.raises(FileNotFoundError):
+        pieces.by({"revision": "1", "dim": 2})
+    assert not place.exists(), "pieces in a folder without its plan would pass for those of any"
 
 
 def test_a_part_that_gives_up_leaves_the_others_theirs(root: Path) -> None:
