@@ -30,6 +30,8 @@ BoolArray = NDArray[np.bool_]
 
 BINS = 10
 CURVE_POINTS = 50
+FIGURES = ("auroc", "aurc")
+"""The figures in which uncertainties are compared."""
 
 
 def risk_coverage(uncertainty: ArrayLike, rank: ArrayLike) -> FloatArray:
@@ -117,9 +119,6 @@ def _outcome(uncertainty: ArrayLike, rank: ArrayLike) -> tuple[FloatArray, BoolA
     if np.isnan(uncertainty_Q).any():
         raise ValueError(f"{int(np.isnan(uncertainty_Q).sum())} of {len(rank_Q)} uncertainties are NaN")
     return uncertainty_Q, rank_Q > 1.0
-
-
-FIGURES = ("auroc", "aurc")
 
 
 class SortedUncertainty:
