@@ -27,6 +27,8 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
         UsageError: If the options do not fit the source.
         ArtifactError: If there is no such data set, or one of its files is wrong.
     """
+    if not sources and "help" not in (options.format_options or {}):
+        raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
     collection_only = options.root is not None or options.allow_partial
     if options.form is not None:
         if collection_only:
@@ -36,8 +38,6 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
         raise UsageError(
             "--lang, --split, --ids, --media and --set are for your own files", hint="name their format: --format"
         )
-    if not sources:
-        raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
     if len(sources) > 1:
         raise UsageError("only one data set at a time", hint="for your own files, name their format: --format")
     (source,) = sources

@@ -310,6 +310,8 @@ def test_groups_that_cross_splits_are_counted_not_refused(tmp_path: Path) -> Non
         (("nothing",), 4, "'nothing' is neither a bundled data set, nor a collection, nor a folder"),
         (("small.toml", "--root", "files", "--lang", "en"), 2, "--format"),
         (("small.toml", "twemoji"), 2, "one data set at a time"),
+        ((), 2, "which data set"),
+        (("--format", "captions-csv", "--lang", "en"), 2, "which data set"),
     ],
 )
 def test_options_that_do_not_fit(
