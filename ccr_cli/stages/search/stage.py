@@ -266,13 +266,14 @@ class Searcher:
         return PictureEncoder(self.features, self._device)
 
     def image(self, item_id: str) -> Path | None:
-        """The media file of an item; None if it has none inside the media root, or does not exist.
+        """The media file of an item; None if it has none inside the media root, or does not exist."""
+        return dataset.media_path(self._root, self._media.get(item_id))
 
-        It is resolved once: resolving a path takes longer than a search.
-        """
-        if item_id not in self._images and item_id in self._media:
-            self._images[item_id] = dataset.media_path(self._root, self._media[item_id])
-        return self._images.get(item_id)
+    def _resolved(self, item_id: str) -> Path | None:
+        """`image`, resolved once: resolving a path takes longer than a search. Not for reading the file."""
+        if item_id not in self._images:
+            self._images[item_id] = self.image(item_id)
+        return self._images[item_id]
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Vectors of texts (Q, D)."""
@@ -328,7 +329,7 @@ class Searcher:
     def _hit(self, place: int, at: int, similarity: float) -> Hit:
         entry = self.ids[at]
         item_id, text, caption_id, lang = self._shown.get(entry, (entry, "", None, None))
-        return Hit(place, item_id, similarity, text, self.image(item_id), caption_id, lang)
+        return Hit(place, item_id, similarity, text, self._resolved(item_id), caption_id, lang)
 
     @cached_property
     def _shown(self) -> dict[str, tuple[str, str, str | None, str | None]]:
