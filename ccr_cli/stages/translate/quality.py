@@ -87,38 +87,33 @@ def assess(frame: pd.DataFrame, source: Dataset) -> tuple[pd.DataFrame, dict[str
     round_trip_of = dict(zip(back["source_caption_id"], back["text"], strict=True))
     tables, summary = [], dict[str, Any]()
     for direction, rows in frame.groupby("direction", sort=True):
-        sources = [str(text_of[caption] or "") for caption in rows["source_caption_id"]]
+        rows = rows.assign(source=[str(text_of[caption] or "") for caption in rows["source_caption_id"]])
         langs = str(lang_of[rows["source_caption_id"].iloc[0]]), str(rows["lang"].iloc[0])
-        trips = None
         if direction == "forward" and round_trip_of:
-            trips = [str(round_trip_of.get(caption) or "") for caption in rows["caption_id"]]
+            rows["round_trip"] = [str(round_trip_of.get(caption) or "") for caption in rows["caption_id"]]
         human, notes = references(source, *langs) if direction in ("forward", "query") else ([], [])
-        table, lengths = _captions(rows, sources, langs, trips, human)
+        table, lengths = _captions(rows, langs, human)
         splits = {
-            str(split): _split(table, rows, sources, trips, human, langs[1], np.flatnonzero(rows["split"] == split))
+            str(split): _split(rows[rows["split"] == split], table[rows["split"] == split], langs[1], human)
             for split in dict.fromkeys(rows["split"])
         }
         tables.append(table)
-        summary[str(direction)] = {
-            "source_lang": langs[0],
-            "lang": langs[1],
-            "lengths": lengths,
-            "splits": splits,
-            "notes": notes,
-        }
+        facts = {"source_lang": langs[0], "lang": langs[1], "lengths": lengths, "splits": splits, "notes": notes}
+        summary[str(direction)] = facts
     return pd.concat(tables).loc[frame.index], summary
 
 
 def _captions(
-    rows: pd.DataFrame, sources: list[str], langs: tuple[str, str], trips: list[str] | None, human: Sequence[References]
+    rows: pd.DataFrame, langs: tuple[str, str], human: Sequence[References]
 ) -> tuple[pd.DataFrame, dict[str, float] | None]:
-    """The table of one direction, and the length model behind it."""
-    signs = evidence(sources, list(rows["text"]), *langs)
+    """The table of one direction, whose rows have `source` and maybe `round_trip`, and the length model behind it."""
+    signs = evidence(list(rows["source"]), list(rows["text"]), *langs)
     table = pd.DataFrame({"caption_id": rows["caption_id"]}, index=rows.index)
     table["length_ratio"], table["length_z"] = signs.length_ratio, signs.length_z
     table["sources"], table["left_in"] = signs.sources, signs.left_in
-    table["round_trip_chrf"] = np.nan if trips is None else sentence_chrf(trips, [[source] for source in sources])
-    table["reference_chrf"], table["reference_set"] = np.nan, None
+    table["round_trip_chrf"], table["reference_chrf"], table["reference_set"] = np.nan, np.nan, None
+    if "round_trip" in rows:
+        table["round_trip_chrf"] = sentence_chrf(list(rows["round_trip"]), [[source] for source in rows["source"]])
     for references in human:
         has_one = rows["source_caption_id"].isin(references.of)
         texts = [references.of[caption] for caption in rows.loc[has_one, "source_caption_id"]]
@@ -129,17 +124,8 @@ def _captions(
     return table, None if signs.lengths is None else {**vars(signs.lengths), "threshold": LENGTH_Z}
 
 
-def _split(
-    table: pd.DataFrame,
-    rows: pd.DataFrame,
-    sources: list[str],
-    trips: list[str] | None,
-    human: Sequence[References],
-    lang: str,
-    places: Any,
-) -> dict[str, Any]:
-    """The summary of one split, whose rows are at `places`."""
-    rows, quality = rows.iloc[places], table.iloc[places]
+def _split(rows: pd.DataFrame, quality: pd.DataFrame, lang: str, human: Sequence[References]) -> dict[str, Any]:
+    """The summary of one split."""
     ratios, scores = quality["length_ratio"].dropna(), rows["score"].dropna()
     summary: dict[str, Any] = {
         "captions": len(rows),
@@ -152,8 +138,8 @@ def _split(
         "round_trip": None,
         "references": [],
     }
-    if trips is not None:
-        corpus, signature = corpus_chrf([trips[i] for i in places], [sources[i] for i in places])
+    if "round_trip" in rows:
+        corpus, signature = corpus_chrf(list(rows["round_trip"]), list(rows["source"]))
         mean = float(quality["round_trip_chrf"].mean())
         summary["round_trip"] = {"chrF2": {"score": corpus, "sentence_mean": mean, "signature": signature}}
     for references in human:
