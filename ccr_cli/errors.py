@@ -92,6 +92,12 @@ class Terminated(SystemExit):
         super().__init__(143)
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error of Python, torch (on a GPU, on a CPU) or CTranslate2 says that memory ran out."""
+    words = f"{type(error).__name__}: {error}"
+    return isinstance(error, MemoryError) or bool(re.search("(?i)out ?of ?memory|can't allocate memory", words))
+
+
 def as_user_error(error: Exception) -> CcrError | None:
     """Translates an exhausted or unwritable resource into a user's error; None for any other error."""
     refused = isinstance(error, RuntimeError) and re.search(_TOO_MUCH, str(error))

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from ccr_cli import hub
 from ccr_cli.console import say, warn
-from ccr_cli.errors import ArtifactError, ResourceError, UnavailableError, UsageError
+from ccr_cli.errors import ArtifactError, ResourceError, UnavailableError, UsageError, out_of_memory
 from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators import apertium, recorded
 from ccr_cli.translators._languages import has_code, iso3, nllb, primary, script, usually_written
@@ -39,8 +39,6 @@ _LICENCES = {
     "opus-mt": "Apache-2.0 or CC-BY-4.0, see the model's card",
 }
 """By part of the model's name."""
-_OUT_OF_MEMORY = re.compile("(?i)out ?of ?memory|can't allocate memory")
-"""In errors of torch (on a GPU, on a CPU) and CTranslate2."""
 
 Decoded = tuple[list[int], float]
 """Tokens of a translation, special ones included, and its score."""
@@ -207,14 +205,17 @@ class Seq2Seq(ABC):
         try:
             return self._decode(sentences)
         except (RuntimeError, MemoryError) as error:
-            if not _out_of_memory(error):
+            if not out_of_memory(error):
                 raise
         # Outside the handler: there the error still holds the memory of the batch.
         if len(sentences) == 1:
             hint = "--set num_beams=1, --set dtype=bfloat16, or a smaller model"
             raise ResourceError(f"out of memory while translating one text with {self.located.label}", hint=hint)
         say(f"out of memory on {len(sentences)} texts of up to {len(sentences[0])} tokens: half as many", level=1)
-        self._free()
+        if self.device.startswith("cuda"):
+            import torch
+
+            torch.cuda.empty_cache()
         return None
 
     def _checked(self, device: str) -> str:
@@ -239,17 +240,15 @@ class Seq2Seq(ABC):
     def _precision(self) -> str:
         """The precision, with `auto` resolved by the device."""
 
-    @abstractmethod
     def _version(self) -> str:
         """The libraries with their versions."""
+        import transformers
+
+        return f"transformers {transformers.__version__}"
 
     @abstractmethod
     def _decode(self, sentences: list[list[int]]) -> list[Decoded]:
         """Translates a batch of tokenised texts, the longest first."""
-
-    def _free(self) -> None:
-        """Frees cached memory."""
-        return
 
 
 def identity(config: Options) -> dict[str, str]:
@@ -261,10 +260,6 @@ def identity(config: Options) -> dict[str, str]:
 def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:
     """Unknown: a model may be anywhere."""
     return None
-
-
-def _out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(f"{type(error).__name__}: {error}") is not None
 
 
 def _alternatives(dataset_dir: Path | None, source: str, target: str) -> str:
@@ -373,8 +368,13 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
 def _marian_token(model: str, tokenizer: Any, source: str, target: str, override: str) -> str:
     """`>>deu<< ` for a Marian model with several target languages, "" for one with a single one."""
     known = set(getattr(tokenizer, "supported_language_codes", []))
-    if not known:
-        _refuse_pair(model, tokenizer, source, target)
+    if not known:  # the only pair must be ours, if the tokenizer names it
+        for side, lang in (("source_lang", source), ("target_lang", target)):
+            named = str(getattr(tokenizer, side, None) or "")
+            if has_code(named) and primary(named) != primary(lang):
+                pair = f"{tokenizer.source_lang} into {tokenizer.target_lang}"
+                hint = "--set model=NAME translates out of the source language, --set back_model=NAME back into it"
+                raise UnavailableError(f"{model} translates {pair}, not {source} into {target}", hint)
         return ""
     code, writing = iso3(target), script(target)
     scripted, plain = [f"{code}_{writing}"], [code, primary(target)]
@@ -386,17 +386,6 @@ def _marian_token(model: str, tokenizer: Any, source: str, target: str, override
                 _refuse_script(model, target, candidate)
             return f">>{candidate}<< "
     raise _unknown(model, override or scripted[0])
-
-
-def _refuse_pair(model: str, tokenizer: Any, source: str, target: str) -> None:
-    """Refuses the wrong direction of a model for one pair, if its tokenizer names the pair."""
-    for side, lang in (("source_lang", source), ("target_lang", target)):
-        named = str(getattr(tokenizer, side, None) or "")
-        if has_code(named) and primary(named) != primary(lang):
-            raise UnavailableError(
-                f"{model} translates {tokenizer.source_lang} into {tokenizer.target_lang}, not {source} into {target}",
-                hint="--set model=NAME translates out of the source language, --set back_model=NAME back into it",
-            )
 
 
 def _refuse_script(model: str, lang: str, code: str) -> None:

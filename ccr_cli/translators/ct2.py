@@ -72,9 +72,7 @@ class Translator(Seq2Seq):
         return dtype
 
     def _version(self) -> str:
-        import transformers
-
-        return f"ctranslate2 {_library().__version__}, transformers {transformers.__version__}"
+        return f"ctranslate2 {_library().__version__}, {super()._version()}"
 
     @cached_property
     def _engine(self) -> Any:

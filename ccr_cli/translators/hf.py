@@ -50,29 +50,22 @@ class Translator(Seq2Seq):
         automatic = "bfloat16" if self.device.startswith("cuda") else "float32"
         return automatic if self.config.dtype == "auto" else self.config.dtype
 
-    def _version(self) -> str:
-        import transformers
-
-        return f"transformers {transformers.__version__}"
-
     @cached_property
     def _network(self) -> Any:
-        network = load_network(str(self.located.folder), self.dtype).eval().requires_grad_(False).to(self.device)
-        self._set_search(network.generation_config)
-        return network
-
-    def _set_search(self, settings: Any) -> None:
-        """Sets our search and limits in the model's own settings, and keeps its start and forbidden tokens.
+        """The network, with our search and limits in its own settings, which keep its start and forbidden tokens.
 
         They are set in place, since None in other settings means the model's own value. A translation that reaches the
         limit gets no forced end.
         """
+        network = load_network(str(self.located.folder), self.dtype).eval().requires_grad_(False).to(self.device)
+        settings = network.generation_config
         settings.update(do_sample=False, early_stopping=False, length_penalty=1.0, forced_eos_token_id=None)
         settings.update(num_beams=self.config.num_beams, max_new_tokens=self._longest_output, max_length=None)
         if self._forced:
             settings.forced_bos_token_id = self._route.forced_token
         if self._architecture.model_type == "marian":  # its padding token starts a translation and is no word
             settings.suppress_tokens = [*(settings.suppress_tokens or []), self._tokenizer.pad_token_id]
+        return network
 
     def _decode(self, sentences: list[list[int]]) -> list[Decoded]:
         import torch
@@ -110,12 +103,6 @@ class Translator(Seq2Seq):
                 use_cache=False,
             ).logits
             tally.read(logits_BLV, output_BL[part], part)
-
-    def _free(self) -> None:
-        import torch
-
-        if self.device.startswith("cuda"):
-            torch.cuda.empty_cache()
 
 
 class Tally:

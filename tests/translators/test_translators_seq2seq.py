@@ -17,10 +17,10 @@ from tinymt import CAPTIONS
 from toy import Chain
 
 from ccr_cli.artifacts import translation
-from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, out_of_memory
 from ccr_cli.translators import ct2, hf
 from ccr_cli.translators._languages import bcp47, iso3, nllb, primary, usual
-from ccr_cli.translators._seq2seq import OPUS_PAIRS, _out_of_memory, default_model, licence, non_commercial
+from ccr_cli.translators._seq2seq import OPUS_PAIRS, default_model, licence, non_commercial
 
 
 def translator(model: Path, source: str = "en", target: str = "de", **options: Any) -> hf.Translator:
@@ -185,12 +185,12 @@ def test_a_card_that_forbids_commercial_use_is_warned_about(
 
 
 def test_errors_that_say_that_memory_ran_out() -> None:
-    assert _out_of_memory(RuntimeError("CUDA failed with error out of memory")), "as CTranslate2 says it"
-    assert _out_of_memory(MemoryError())
+    assert out_of_memory(RuntimeError("CUDA failed with error out of memory")), "as CTranslate2 says it"
+    assert out_of_memory(MemoryError())
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60)
-    assert _out_of_memory(caught.value), "as torch says it of a CPU"
-    assert not _out_of_memory(RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED"))
+    assert out_of_memory(caught.value), "as torch says it of a CPU"
+    assert not out_of_memory(RuntimeError("CUBLAS_STATUS_NOT_SUPPORTED"))
 
 
 @pytest.mark.parametrize("engine", [hf, ct2], ids=["hf", "ct2"])

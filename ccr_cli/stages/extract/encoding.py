@@ -5,7 +5,6 @@ Shape suffixes: B inputs of a batch, R rows of an input, N rows of an item, D fe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,14 +15,13 @@ import torch
 from torch import Tensor
 
 from ccr_cli.console import progress, say
-from ccr_cli.errors import ResourceError, UnavailableError
+from ccr_cli.errors import ResourceError, UnavailableError, out_of_memory
 from ccr_cli.stages.extract.write_features import Bounds, EncodedItem, Pieces, PieceWriter, Place, Rows
 from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
 from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
 
 _FIRST_SIZE = {"cpu": (64, 64), "cuda": (256, 512)}
 """What `--batch-size auto` tries first: this many pictures, or clips with this many frames together."""
-_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Resources:
 
     device: torch.device
     batch_size: int | None = None
-    """Inputs per batch; None: as many as fit."""
+    """Inputs per batch; None: as many as fit. Batches never cross a piece."""
     workers: int | None = None
     """Decoding threads; None: chosen by the number of processors."""
     compiled: bool = False
@@ -81,7 +79,7 @@ class BatchEncoder:
             output: Tensor = self._model.encode(batch.to(self._device, non_blocking=True))
             return output if output.ndim == 3 else output[:, None]
         except RuntimeError as error:
-            if isinstance(error, torch.OutOfMemoryError) or _OUT_OF_MEMORY.search(str(error)):
+            if out_of_memory(error):
                 return None
             if not self._compiled:
                 raise
