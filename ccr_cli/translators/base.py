@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 
@@ -48,16 +48,3 @@ class Translator(Protocol):
         JSON values only. Empty if translating is only a look-up: then nothing is cached.
         """
         ...
-
-
-def way_back(config: Any) -> Any:
-    """An engine's options for translating back into the data set's source language.
-
-    The codes of the languages change places, `back_model` becomes the model, and a prefix, which names the direction,
-    is dropped.
-    """
-    if hasattr(config, "source_code"):
-        config = replace(config, source_code=config.target_code, target_code=config.source_code)
-    if hasattr(config, "back_model"):
-        config = replace(config, model=config.back_model or config.model, prefix="")
-    return config

@@ -35,11 +35,9 @@ class Retranslation:
 
     def refuse_same(self, request: Mapping[str, Any]) -> None:
         """Refuses to translate again with the same engine and options."""
-
-        def engine_of(request: Mapping[str, Any]) -> dict[str, Any]:
-            return {key: value for key, value in request.items() if key == "engine" or key.startswith("set.")}
-
-        if engine_of(request) == engine_of(self.original.request):
+        requests = request, self.original.request
+        new, old = ({k: v for k, v in r.items() if k == "engine" or k.startswith("set.")} for r in requests)
+        if new == old:
             message = f"{self.original.name} was made by the same engine: the captions would come out the same"
             raise UsageError(message, hint="another --engine, or another model or table of it with --set")
 

@@ -19,7 +19,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from ccr_cli.artifacts.base import canonical_json, sha256_text, write_json
 from ccr_cli.artifacts.workspace import slug
 from ccr_cli.console import progress, say
 from ccr_cli.errors import ArtifactError
-from ccr_cli.translators.base import Translation, Translator, way_back
+from ccr_cli.translators.base import Translation, Translator
 
 GROUP_SENTENCES = 4096
 
@@ -79,8 +79,17 @@ class Engines:
         return engine
 
     def config_of(self, step: Step) -> Any:
-        """The engine's options for a step."""
-        return way_back(self.config) if step.target == self.home else self.config
+        """The engine's options for a step.
+
+        On the way back into the data set's language the codes of the languages change places, `back_model` becomes the
+        model, and a prefix, which names the direction, is dropped.
+        """
+        config = self.config
+        if step.target == self.home and hasattr(config, "source_code"):
+            config = replace(config, source_code=config.target_code, target_code=config.source_code)
+        if step.target == self.home and hasattr(config, "back_model"):
+            config = replace(config, model=config.back_model or config.model, prefix="")
+        return config
 
     def kept(self, step: Step) -> TranslationCache | None:
         """The cache of a step; None for an engine without one."""
