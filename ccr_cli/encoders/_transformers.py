@@ -214,6 +214,8 @@ class TransformersEncoder:
     dim: int
     _model: Any
     _recipe: Recipe
+    _details: dict[str, object]
+    """What an encoder adds to `describe`."""
 
     def __init__(self, config: Any, device: torch.device, dtype: torch.dtype, alternatives: str = "") -> None:
         self.config, self.device, self.dtype = config, device, dtype
@@ -240,15 +242,11 @@ class TransformersEncoder:
             "weights_sha256": sha256_of(self._located.weights),
             "dim": self.dim,
             "architecture": type(self._model).__name__,
-            **self._details(),
+            **self._details,
             "preprocessing": self._recipe.describe(),
             "preprocessing_backend": "pil",
             "dtype": dtype_name(self.dtype),
         }
-
-    def _details(self) -> dict[str, object]:
-        """What an encoder adds to `describe`."""
-        raise NotImplementedError
 
 
 def read_settings(folder: Path, name: str) -> Any:

@@ -130,6 +130,11 @@ class Encoder(TransformersEncoder):
             size = f"{length} frames of {side.shape[2]} x {side.shape[1]} px"
             message = f"{config.model} does not take clips of {size}, as its files prepare them ({first_line(error)})"
             raise UsageError(message) from None
+        self._details = {
+            "pooling": f"{self._pooling}{', fc_norm' if self._norm is not None else ''}",
+            "attention": self._model.config._attn_implementation,
+            "sampling": vars(self.sampling),
+        }
 
     @torch.inference_mode()
     def encode(self, batch_BLCHW: torch.Tensor) -> torch.Tensor:
@@ -151,13 +156,6 @@ class Encoder(TransformersEncoder):
     def compile(self) -> None:
         """Compiles the network; of X-CLIP, its image side."""
         (self._model.vision_model if self._family == "xclip" else self._model).compile()
-
-    def _details(self) -> dict[str, object]:
-        return {
-            "pooling": f"{self._pooling}{', fc_norm' if self._norm is not None else ''}",
-            "attention": self._model.config._attn_implementation,
-            "sampling": vars(self.sampling),
-        }
 
     def _load(self) -> None:
         folder, name = self._located.folder, self.config.model

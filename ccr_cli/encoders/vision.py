@@ -103,6 +103,11 @@ class Encoder(TransformersEncoder):
                 f"by pooling={self._pooling} ({first_line(error)})"
             ) from None
         self.dim = self.tower.dim
+        self._details = {
+            "pooling": self._pooling,
+            "activation": getattr(self._settings, "hidden_act", None),
+            "attention": self._model.config._attn_implementation,
+        }
 
     @torch.inference_mode()
     def encode(self, batch: torch.Tensor) -> torch.Tensor:
@@ -113,13 +118,6 @@ class Encoder(TransformersEncoder):
     def compile(self) -> None:
         """Compiles the network; of a dual encoder, its image side."""
         getattr(self._model, "vision_model", self._model).compile()
-
-    def _details(self) -> dict[str, object]:
-        return {
-            "pooling": self._pooling,
-            "activation": getattr(self._settings, "hidden_act", None),
-            "attention": self._model.config._attn_implementation,
-        }
 
     def _load(self) -> Any:
         """Loads the network and chooses its pooling."""
@@ -140,23 +138,18 @@ class Encoder(TransformersEncoder):
                 raise UsageError(f"{name} takes pictures of any shape (NaFlex), which ccr does not support", hint)
             self._check(network)
             self._settings: Any = getattr(settings, "vision_config", settings)
-            self._pooling = self._choose_pooling(network, settings.model_type)
-            optional = () if self._pooling == "pooler" else ("pooler",)
+            usual = "pooler" if hasattr(network, "get_image_features") else _AUTO.get(settings.model_type)
+            pooling = usual if self.config.pooling == "auto" else self.config.pooling
+            if pooling is None:
+                raise UsageError(
+                    f"{name} ({network.__name__}) is of an unknown family: ccr cannot choose which part of its output "
+                    "represents a picture",
+                    hint="choose it: --set pooling=cls, mean, pooler or tokens",
+                )
+            self._pooling = pooling
+            optional = () if pooling == "pooler" else ("pooler",)
             attention = "sdpa" if network._supports_sdpa else "eager"
             return read_network(network, folder, name, optional, dtype=self.dtype, attn_implementation=attention)
 
     def _check(self, network: Any) -> None:
         """Raises UsageError if the model does not suit this encoder."""
-
-    def _choose_pooling(self, network: Any, family: str) -> str:
-        if self.config.pooling != "auto":
-            return self.config.pooling
-        if hasattr(network, "get_image_features"):
-            return "pooler"
-        if family not in _AUTO:
-            raise UsageError(
-                f"{self.config.model} ({network.__name__}) is of an unknown family: ccr cannot choose which part of "
-                "its output represents a picture",
-                hint="choose it: --set pooling=cls, mean, pooler or tokens",
-            )
-        return _AUTO[family]
