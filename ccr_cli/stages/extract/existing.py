@@ -67,8 +67,8 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
             with ExitStack() as stack:
                 tables = [stack.enter_context(formats.opened(*pair)) for pair in pairs]
                 joined = join(items, tables)
-                _report(items, tables, joined)
                 missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
+                _report(missing, len(items), tables, joined)
                 first = f"{missing[0]!r} has no features" if missing else ""
                 refuse_too_many(len(missing), len(items), max_failed, "items", first)
                 t, entry = next(place for place in joined.places if place is not None)
@@ -116,15 +116,14 @@ def _content(source: Path) -> str:
     return whole.hexdigest()
 
 
-def _report(items: Sequence[str], tables: Sequence[FeatureTable], joined: Joined) -> None:
+def _report(missing: Sequence[str], total: int, tables: Sequence[FeatureTable], joined: Joined) -> None:
     """Warns of items without features and of entries without items; ArtifactError if no item has features."""
     where = ", ".join(str(table.path) for table in tables)
-    missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
-    if len(missing) == len(items):
+    if len(missing) == total:
         entries = f"it has {_some(joined.left)}" if joined.left else "it is empty"
-        raise ArtifactError(f"none of the {len(items)} items ({_some(missing)}) is in {where}: {entries}")
+        raise ArtifactError(f"none of the {total} items ({_some(missing)}) is in {where}: {entries}")
     if missing:
-        warn(f"{len(missing)} of {len(items)} items are not in {where}: {_some(missing)}")
+        warn(f"{len(missing)} of {total} items are not in {where}: {_some(missing)}")
     if joined.left:
         warn(f"{len(joined.left)} entries of {where} match no item and are left out: {_some(joined.left)}")
 

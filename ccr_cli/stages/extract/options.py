@@ -49,10 +49,6 @@ class ExtractOptions:
             if getattr(self, name) not in choices:
                 raise UsageError(f"--{name} is one of {', '.join(choices)}, not {getattr(self, name)!r}")
 
-    def inputs_per_batch(self) -> int | None:
-        """Inputs per batch; None: as many as fit. Batches never cross a piece."""
-        return None if self.batch_size == "auto" else int(self.batch_size)
-
 
 @dataclass(frozen=True)
 class ReadyFeatures:

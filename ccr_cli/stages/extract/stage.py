@@ -175,7 +175,8 @@ class ExtractJob:
         about = dict(model.describe())
         if self._with_videos:
             about |= {"sampling": asdict(model.sampling), "pool": self.options.pool}
-        resources = Resources(device, self.options.inputs_per_batch(), self.options.workers, self.options.compiled)
+        size = None if self.options.batch_size == "auto" else int(self.options.batch_size)
+        resources = Resources(device, size, self.options.workers, self.options.compiled)
         reader = MediaReader(root, model)
         with self.pieces.present():
             pieces = self.pieces.by(about)
