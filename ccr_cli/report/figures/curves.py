@@ -15,25 +15,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodF
 from numpy.typing import NDArray
 
 from ccr_cli.report.content import TrainingHistory
-from ccr_cli.report.figures.canvas import (
-    DASHES,
-    FAINT,
-    TERMS,
-    Style,
-    across,
-    heading,
-    legend_size,
-    name_rows,
-    new_figure,
-    note,
-    panel_grid,
-    panel_title,
-    panels,
-    percent_axis,
-    spread_apart,
-    styles,
-    wrapped,
-)
+from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
 from ccr_cli.report.tables import results
 from ccr_cli.report.words.numbers import count_range, metric, percent
@@ -110,7 +92,7 @@ def by_noise(view: results.View) -> Figure | None:
         return None
     labels, ratios = results.methods(frame), sorted(set(frame["noise"]))
     table = results.aggregate(frame, ["label", "noise"], [view.figure])[view.figure]
-    drawn = new_figure(6.8, 4.2 if len(ratios) > 1 else 1.3 + 0.55 * len(labels))
+    drawn = canvas.new_figure(6.8, 4.2 if len(ratios) > 1 else 1.3 + 0.55 * len(labels))
     axes = drawn.subplots()
     if len(ratios) == 1:
         _dots(axes, table, labels)
@@ -118,7 +100,7 @@ def by_noise(view: results.View) -> Figure | None:
     else:
         _noise_lines(axes, table, labels)
         axes.set_xticks([100 * r for r in ratios])
-        percent_axis(axes.xaxis, whole=100)
+        canvas.percent_axis(axes.xaxis, whole=100)
         span = 100 * (ratios[-1] - ratios[0])
         axes.set_xlim(100 * ratios[0] - 0.02 * span, 100 * ratios[-1] + 0.02 * span)
         switched = view.noise_kind in ("caption-translation", "image-translation")
@@ -126,10 +108,10 @@ def by_noise(view: results.View) -> Figure | None:
         axes.set_ylabel(_axis_name(view.named, axes.get_ylim()))
         axes.grid(axis="x", visible=False)
         _label_ends(axes, table, labels)
-    heading(drawn, view.title)
+    canvas.heading(drawn, view.title)
     n = [int(number) for number in table["n"]]
     notes = [f"{'band' if len(ratios) > 1 else 'bar'}: ± 1 sd"] if max(n) > 1 else []
-    note(axes, 1.035, -0.03, "\n".join([*notes, f"n = {count_range(n)}"]), va="top")
+    canvas.note(axes, 1.035, -0.03, "\n".join([*notes, f"n = {count_range(n)}"]), va="top")
     return drawn
 
 
@@ -137,19 +119,18 @@ def by_language(views: Sequence[results.View]) -> Figure | None:
     """The headline figure against noise, a panel per language, of views that differ in the language alone."""
     if len(views) < 2 or any(view.frame["noise"].nunique() < 2 for view in views):
         return None
-    look = styles({label for view in views for label in view.frame["label"]})
-    ncols, lines = legend_size(list(look), 3.1 * across(len(views)) + 0.2, 9.5)
-    drawn, axes = panel_grid(len(views), 3.1, 2.9, extra=0.15 + 0.2 * lines)
+    look = canvas.styles({label for view in views for label in view.frame["label"]})
+    ncols, lines = canvas.legend_size(list(look), 3.1 * canvas.across(len(views)) + 0.2, 9.5)
+    drawn, axes = canvas.panel_grid(len(views), 3.1, 2.9, extra=0.15 + 0.2 * lines)
     for ax, view in zip(axes, views, strict=True):
         table = results.aggregate(view.frame, ["label", "noise"], [view.figure])[view.figure]
         for label in results.methods(view.frame):
             x, mean = _line_with_band(ax, table.loc[label], look[label]["color"])
             ax.plot(x, mean, **look[label], markersize=5, markeredgecolor="#ffffff", markeredgewidth=0.7)
         ax.set_xticks(sorted({100 * noise for noise in view.frame["noise"]}))
-        percent_axis(ax.xaxis, whole=100)
-        ax.set_title(view.lang)
-        ax.set_xlabel("mismatched pairs")
-    name_rows(axes, views[0].named)
+        canvas.percent_axis(ax.xaxis, whole=100)
+        ax.set(title=view.lang, xlabel="mismatched pairs")
+    canvas.name_rows(axes, views[0].named)
     handles = [axes[0].plot([], [], **style, label=label)[0] for label, style in look.items()]
     drawn.legend(handles=handles, loc="outside upper center", ncols=ncols, fontsize=9.5)
     return drawn
@@ -171,13 +152,13 @@ def _axis_name(name: str, limits: tuple[float, float]) -> str:
 def _dots(axes: Axes, table: Any, labels: Sequence[str]) -> None:
     """One noise ratio: a dot per method, with its standard deviation."""
     places = np.arange(len(labels))[::-1]
-    for place, (label, style) in zip(places, styles(labels).items(), strict=True):
+    for place, (label, style) in zip(places, canvas.styles(labels).items(), strict=True):
         line = table.loc[label].iloc[0]
         mean, sd = float(line["mean"]), None if np.isnan(line["sd"]) else float(line["sd"])
         look: dict[str, Any] = {"fmt": style["marker"] or "|", "color": style["color"], "markersize": 9, "capsize": 3}
         axes.errorbar(mean, place, xerr=sd, **look)
         axes.annotate(metric(mean), (mean, float(place)), (0, 9), textcoords="offset points", ha="center", fontsize=9)
-    axes.set_yticks(places, [wrapped(label, 2.6, 0.095, 3) for label in labels])
+    axes.set_yticks(places, [canvas.wrapped(label, 2.6, 0.095, 3) for label in labels])
     axes.set_ylim(-0.6, len(labels) - 0.4)
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.15)
@@ -188,7 +169,7 @@ def _noise_lines(axes: Axes, table: Any, labels: Sequence[str]) -> None:
     means = table["mean"]
     near = 0.02 * float(means.max() - means.min())
     earlier: list[tuple[float, float]] = []
-    for label, style in styles(labels).items():
+    for label, style in canvas.styles(labels).items():
         x, mean = _line_with_band(axes, table.loc[label], style["color"])
         points = list(means.loc[label].items())
         rivals = [] if results.is_oracle(label) else earlier
@@ -197,7 +178,8 @@ def _noise_lines(axes: Axes, table: Any, labels: Sequence[str]) -> None:
         edge: dict[str, Any] = {"markersize": 5.5, "markeredgecolor": "#ffffff", "markeredgewidth": 0.8}
         if len(x) == 1 and not style["marker"]:  # a line of one point would be invisible
             style, edge = style | {"marker": "_"}, {"markersize": 14, "markeredgewidth": 1.6}
-        look: Style = style | edge | {"zorder": 3 if len(x) == 1 else 2, "clip_on": False}  # no line hides a lone point
+        # no line hides a lone point
+        look: canvas.Style = style | edge | {"zorder": 3 if len(x) == 1 else 2, "clip_on": False}
         axes.plot(x, mean, **look, markevery=[place for place, n in enumerate(hidden) if not n])
         ring = look | {"linestyle": "", "markerfacecolor": "none", "markeredgecolor": look["color"]}
         for place in np.flatnonzero(hidden):
@@ -211,10 +193,10 @@ def _label_ends(axes: Axes, table: Any, labels: Sequence[str], gap: float = 0.06
     points = {label: table.loc[label].iloc[-1] for label in labels}
     last = max(float(point.name) for point in points.values())
     look: dict[str, Any] = {"va": "center", "fontweight": "bold", "fontsize": 10, "transform": axes.transAxes}
-    colors = {label: style["color"] for label, style in styles(labels).items()}
+    colors = {label: style["color"] for label, style in canvas.styles(labels).items()}
     for end in sorted({float(point.name) for point in points.values()}):
         order = sorted((label for label in labels if points[label].name == end), key=lambda k: points[k]["mean"])
-        placed = spread_apart([(points[label]["mean"] - low) / (high - low) for label in order], gap)
+        placed = canvas.spread_apart([(points[label]["mean"] - low) / (high - low) for label in order], gap)
         x = 1.035 if end == last else (100 * end - left) / (right - left) + 0.025
         for label, y in zip(order, placed, strict=True):
             text = axes.text(x, y, label, color=colors[label], **look)
@@ -261,7 +243,7 @@ def sweep(curves: Sequence[OptionCurve], metric: str, name: str) -> Figure | Non
     """A panel per curve: mean and standard deviation over seeds by the value of the option; `metric` is a column."""
     if not curves:
         return None
-    drawn, axes = panel_grid(len(curves), 3.1, 2.8, least=4.2)
+    drawn, axes = canvas.panel_grid(len(curves), 3.1, 2.8, least=4.2)
     for ax, curve in zip(axes, curves, strict=True):
         table = results.aggregate(curve.frame, ["value"], [metric])[metric]
         x, mean = table.index.to_numpy(float), table["mean"].to_numpy(float)
@@ -274,8 +256,8 @@ def sweep(curves: Sequence[OptionCurve], metric: str, name: str) -> Figure | Non
         ax.set_xticks(list(x), [f"{value:g}" for value in x], rotation=0 if len(x) < 7 else 45)
         ax.margins(x=0.08, y=0.2)
         ax.set_xlabel(curve.option)
-        panel_title(ax, f"{curve.method}, {percent(curve.noise)} noise", 2.5)
-        note(ax, 0.98, 0.03, f"n = {count_range([int(n) for n in table['n']])}", ha="right")
+        canvas.panel_title(ax, f"{curve.method}, {percent(curve.noise)} noise", 2.5)
+        canvas.note(ax, 0.98, 0.03, f"n = {count_range([int(n) for n in table['n']])}", ha="right")
         ax.set_ylabel(f"{name} (not from 0)" if ax.get_ylim()[0] > 0 else name)
     return drawn
 
@@ -291,11 +273,11 @@ def by_epoch(histories: Sequence[tuple[str, TrainingHistory]], metric: str = "Su
         return None
     ratios = sorted({history.noise for _, history in known})
     judged = any(_has(history.frame, "judge.auroc") for _, history in known)
-    look = styles({label for label, _ in known})
+    look = canvas.styles({label for label, _ in known})
     width = max(9.2 * min(len(ratios), 4) / 4, 5.0)
-    ncols, lines = legend_size(list(look), width, 9.5)
-    drawn = new_figure(width, (4.7 if judged else 2.7) + 0.2 * lines)
-    axes = panels(drawn, 2 if judged else 1, len(ratios), sharex="col", sharey="row")
+    ncols, lines = canvas.legend_size(list(look), width, 9.5)
+    drawn = canvas.new_figure(width, (4.7 if judged else 2.7) + 0.2 * lines)
+    axes = canvas.panels(drawn, 2 if judged else 1, len(ratios), sharex="col", sharey="row")
     for column, noise in enumerate(ratios):
         top, bottom = axes[0][column], axes[-1][column]
         top.set_title(f"{percent(noise)} noise")
@@ -310,7 +292,7 @@ def by_epoch(histories: Sequence[tuple[str, TrainingHistory]], metric: str = "Su
         bottom.set_xlabel("epoch")
         bottom.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         if judged and not bottom.lines:
-            note(bottom, 0.5, 0.5, "no mismatched pairs" if noise == 0 else "no judge", fontsize=9, ha="center")
+            canvas.note(bottom, 0.5, 0.5, "no mismatched pairs" if noise == 0 else "no judge", fontsize=9, ha="center")
     queries = " or ".join(sorted({QUERIES[h.select] for _, h in known if h.select in QUERIES}))
     axes[0][0].set_ylabel(f"validation {metric},\n{queries} queries" if queries else f"validation {metric}")
     if judged:
@@ -331,25 +313,26 @@ def losses(histories: Mapping[str, pd.DataFrame]) -> Figure | None:
     if not shown:
         return None
     lines = max(-(-terms.shape[1] // 2) for _, terms in shown)
-    drawn, axes = panel_grid(len(shown), 3.3, 2.7 + 0.17 * lines, least=4.6)
+    drawn, axes = canvas.panel_grid(len(shown), 3.3, 2.7 + 0.17 * lines, least=4.6)
     for ax, (label, terms) in zip(axes, shown, strict=True):
         for place, name in enumerate(n for n in terms if n != "total" or terms.shape[1] == 1):
-            style: dict[str, Any] = {"color": TERMS[place % len(TERMS)], "linestyle": DASHES[place % len(DASHES)]}
-            ax.plot(terms.index, terms[name], **style, linewidth=1.7, label=name, marker="." if len(terms) == 1 else "")
+            color, dash = (looks[place % len(looks)] for looks in (canvas.TERMS, canvas.DASHES))
+            style: dict[str, Any] = {"color": color, "linestyle": dash, "marker": "." if len(terms) == 1 else ""}
+            ax.plot(terms.index, terms[name], **style, linewidth=1.7, label=name)
         if "total" in terms and terms.shape[1] > 2:
-            ax.plot(terms.index, terms["total"], color=FAINT, linewidth=1.2, linestyle=":", label="sum")
+            ax.plot(terms.index, terms["total"], color=canvas.FAINT, linewidth=1.2, linestyle=":", label="sum")
         values = terms.to_numpy()
         values = values[np.isfinite(values)]
         if len(values) and values.min() > 0 and values.max() > 60 * values.min():
             ax.set_yscale("log")
             ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             ax.yaxis.set_minor_locator(NullLocator())
-        panel_title(ax, label, 2.6)
+        canvas.panel_title(ax, label, 2.6)
         ax.set_xlabel("epoch")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
         below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2), "ncols": 2}  # never over a curve
         ax.legend(fontsize=8, handlelength=2.4, labelspacing=0.3, columnspacing=1.0, borderpad=0, **below)
-    name_rows(axes, "loss")
+    canvas.name_rows(axes, "loss")
     return drawn
 
 

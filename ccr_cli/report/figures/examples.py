@@ -16,19 +16,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from PIL import Image
 
 from ccr_cli.report.content import CrossAttention, EmbeddingMap, ExampleHit, ExampleSearch
-from ccr_cli.report.figures.canvas import (
-    CLEAN,
-    FAINT,
-    GRID,
-    INK,
-    NOISY,
-    TERMS,
-    blank,
-    new_figure,
-    panel_grid,
-    styles,
-    wrapped,
-)
+from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
 from ccr_cli.report.thumbnails import thumbnail
 from ccr_cli.report.words.numbers import MISSING, percent, similarity
@@ -53,7 +41,7 @@ _TEXTS = ["item_id", "source_text", "back", "truth"]
 TRUTH = {"clean": "intact", "noisy": "synthetic mismatch"}
 FEWEST_POINTS, MOST_MAPS = 4, 4
 """Fewest points of a map, and most maps."""
-COLORS = (*TERMS, "#737a85")
+COLORS = (*canvas.TERMS, "#737a85")
 ATTENTIONS = 3
 """Number of captions whose attention is shown."""
 
@@ -136,15 +124,16 @@ def strip(searches: Sequence[ExampleSearch], shares: bool = False) -> Figure | N
     if not searches:
         return None
     columns = min(TOP, max(len(search.results) for search in searches))
-    drawn, axes = blank(WIDTH, ROW * len(searches) + 0.12)
+    drawn, axes = canvas.blank(WIDTH, ROW * len(searches) + 0.12)
     width = WIDTH - columns * COLUMN - 0.1
     for line, search in enumerate(searches):
         bottom = ROW * (len(searches) - 1 - line) + 0.12
-        query, gloss = wrapped(search.query, width - 0.2, 0.135, 2), wrapped(_gloss(search), width - 0.2, 0.082, 2)
+        query = canvas.wrapped(search.query, width - 0.2, 0.135, 2)
+        gloss = canvas.wrapped(_gloss(search), width - 0.2, 0.082, 2)
         axes.text(0.12, bottom + 0.65, query, fontsize=13, va="bottom", fontweight="bold")
-        axes.text(0.12, bottom + 0.55, gloss, fontsize=9.5, va="top", color=FAINT)
+        axes.text(0.12, bottom + 0.55, gloss, fontsize=9.5, va="top", color=canvas.FAINT)
         if line:
-            axes.plot([0.12, WIDTH - 0.12], [bottom + ROW - 0.06] * 2, color=GRID, linewidth=0.8)
+            axes.plot([0.12, WIDTH - 0.12], [bottom + ROW - 0.06] * 2, color=canvas.GRID, linewidth=0.8)
         for place, hit in enumerate(search.results[:columns]):
             _hit(axes, hit, width + place * COLUMN + 0.14, bottom, shares)
     return drawn
@@ -155,8 +144,8 @@ def _hit(axes: Axes, hit: ExampleHit, left: float, bottom: float, shares: bool) 
     image = thumbnail(hit.image, SIDE)
     centre: dict[str, Any] = {"ha": "center", "va": "center"}
     if image is None:
-        text = wrapped(hit.caption or hit.item_id, 0.84, 0.058, 3)
-        axes.text(left + 0.42, bottom + 0.66, text, fontsize=7, color=FAINT, **centre)
+        text = canvas.wrapped(hit.caption or hit.item_id, 0.84, 0.058, 3)
+        axes.text(left + 0.42, bottom + 0.66, text, fontsize=7, color=canvas.FAINT, **centre)
     else:
         foot = 0.08 if shares else 0.0
         draw_picture(axes, image, left + foot / 2, bottom + 0.24 + foot, 0.84 - foot)
@@ -165,15 +154,15 @@ def _hit(axes: Axes, hit: ExampleHit, left: float, bottom: float, shares: bool) 
         style = "round,pad=0.02,rounding_size=0.08"
         axes.add_patch(FancyBboxPatch((left - 0.02, bottom + 0.22), 0.88, 0.88, boxstyle=style, **frame))
     if shares:
-        _bar(axes, left, bottom + 0.24, 0.84, 0.05, min(max(hit.similarity, 0.0), 1.0), CLEAN)
-    color, weight = (RIGHT, "bold") if hit.correct else (INK, "normal")
+        _bar(axes, left, bottom + 0.24, 0.84, 0.05, min(max(hit.similarity, 0.0), 1.0), canvas.CLEAN)
+    color, weight = (RIGHT, "bold") if hit.correct else (canvas.INK, "normal")
     text = similarity(hit.similarity) + ("  ✓" if hit.correct else "")
     axes.text(left + 0.42, bottom + 0.1, text, fontsize=8.5, color=color, fontweight=weight, **centre)
 
 
 def _bar(axes: Axes, left: float, bottom: float, width: float, height: float, share: float, color: Any) -> None:
     """A bar of which a share is filled."""
-    for part, fill in ((1.0, GRID), (share, color)):
+    for part, fill in ((1.0, canvas.GRID), (share, color)):
         axes.add_patch(Rectangle((left, bottom), width * part, height, facecolor=fill, edgecolor="none", zorder=4))
 
 
@@ -191,23 +180,24 @@ def draw_pictures(searches: Sequence[ExampleSearch]) -> Figure | None:
         return None
     row = LINE * max(5, *(len(search.results) for search in searches)) + 0.25
     height = row * len(searches) + 0.1
-    drawn, axes = blank(WIDTH, height)
+    drawn, axes = canvas.blank(WIDTH, height)
     for number, search in enumerate(searches):
         top = height - 0.1 - number * row
         draw_picture(axes, thumbnail(search.image, SIDE), 0.2, top - 1.12, 1.0)
         if search.uncertainty is not None:
             text = f"uncertainty {similarity(search.uncertainty)}"
-            axes.text(0.7, top - 1.26, text, fontsize=8.5, ha="center", va="center", color=FAINT)
+            axes.text(0.7, top - 1.26, text, fontsize=8.5, ha="center", va="center", color=canvas.FAINT)
         for place, hit in enumerate(search.results):
             y = top - 0.24 - LINE * place
-            color, weight = (RIGHT, "bold") if hit.correct else (INK, "normal")
+            color, weight = (RIGHT, "bold") if hit.correct else (canvas.INK, "normal")
             mark = "\u2713" if hit.correct else "\u2717"
-            axes.text(1.6, y, mark, fontsize=11, va="center", color=RIGHT if hit.correct else NOISY)
+            axes.text(1.6, y, mark, fontsize=11, va="center", color=RIGHT if hit.correct else canvas.NOISY)
             axes.text(1.85, y, similarity(hit.similarity), fontsize=9.5, va="center", color=color, fontweight=weight)
-            axes.text(2.4, y, wrapped(hit.caption, 3.45, 0.112, 1), fontsize=10.5, va="center", fontweight=weight)
-            axes.text(6.0, y, wrapped(hit.gloss or "", 2.8, 0.085, 1), fontsize=9.5, va="center", color=FAINT)
+            caption, gloss = canvas.wrapped(hit.caption, 3.45, 0.112, 1), canvas.wrapped(hit.gloss or "", 2.8, 0.085, 1)
+            axes.text(2.4, y, caption, fontsize=10.5, va="center", fontweight=weight)
+            axes.text(6.0, y, gloss, fontsize=9.5, va="center", color=canvas.FAINT)
         if number:
-            axes.plot([0.12, WIDTH - 0.12], [top, top], color=GRID, linewidth=0.8)
+            axes.plot([0.12, WIDTH - 0.12], [top, top], color=canvas.GRID, linewidth=0.8)
     return drawn
 
 
@@ -215,7 +205,7 @@ def draw_picture(axes: Axes, picture: Image.Image | None, left: float, bottom: f
     """Draws a picture into a square, in inches; the words `no image` without one."""
     if picture is None:
         place = (left + side / 2, bottom + side / 2)
-        axes.text(*place, "no image", fontsize=8.5, ha="center", va="center", color=FAINT)
+        axes.text(*place, "no image", fontsize=8.5, ha="center", va="center", color=canvas.FAINT)
     else:
         box = (left, left + side, bottom, bottom + side)
         axes.imshow(squared(picture), extent=box, aspect="auto", interpolation="lanczos", zorder=2)
@@ -264,12 +254,8 @@ def choose(tables: Mapping[str, pd.DataFrame]) -> list[ScoredPair]:
     for why, place in rules:
         places.setdefault(place, why)
     texts: Any = whole[_TEXTS].reset_index().astype(object).where(lambda cell: cell.notna(), None).to_dict("records")
-    return [
-        ScoredPair(
-            why, texts[place], *(dict(zip(tables, values[place].tolist(), strict=True)) for values in (p_NR, sim_NR))
-        )
-        for place, why in places.items()
-    ]
+    figures = [[dict(zip(tables, of_NR[i].tolist(), strict=True)) for of_NR in (p_NR, sim_NR)] for i in places]
+    return [ScoredPair(why, texts[i], *both) for (i, why), both in zip(places.items(), figures, strict=True)]
 
 
 def draw_pairs(
@@ -281,33 +267,32 @@ def draw_pairs(
     """
     if not chosen:
         return None
-    colors = {label: look["color"] for label, look in styles(chosen[0].p_clean).items()}
+    colors = {label: look["color"] for label, look in canvas.styles(chosen[0].p_clean).items()}
     beside = max(map(len, colors)) <= SHORT
-    names = {label: label if beside else wrapped(label, 2.76, 0.076, 4) for label in colors}
+    names = {label: label if beside else canvas.wrapped(label, 2.76, 0.076, 4) for label in colors}
     above = 0 if beside else sum(1 + name.count("\n") for name in names.values())
     foot = 0.42 + BAR * len(colors) + NAME * above
     pictures = [thumbnail(image(str(pair.texts["item_id"])), 220) for pair in chosen]
     aside, head, below = (1.42, 1.5, 0.78) if any(picture is not None for picture in pictures) else (0.0, 0.95, 0.42)
     height = 0.4 + head + 1.72 + foot
-    drawn, axes = blank(CELL * len(chosen), height)
+    drawn, axes = canvas.blank(CELL * len(chosen), height)
     axes.text(0.1, height - 0.2, title, fontsize=11, fontweight="bold", va="center")
     for column, (pair, picture) in enumerate(zip(chosen, pictures, strict=True)):
         left, top = column * CELL + 0.1, height - 0.4
         if aside:
             draw_picture(axes, picture, left, top - 1.38, 1.3)
-            axes.add_patch(Rectangle((left, top - 1.38), 1.3, 1.3, fill=False, edgecolor=GRID, linewidth=0.8, zorder=3))
+            frame: dict[str, Any] = {"fill": False, "edgecolor": canvas.GRID, "linewidth": 0.8, "zorder": 3}
+            axes.add_patch(Rectangle((left, top - 1.38), 1.3, 1.3, **frame))
         room = CELL - 0.23 - aside
-        why, truth = (
-            wrapped(pair.why, room, 0.085, 3),
-            wrapped(TRUTH.get(str(pair.texts.get("truth")), ""), room, 0.08, 2),
-        )
+        why = canvas.wrapped(pair.why, room, 0.085, 3)
+        truth = canvas.wrapped(TRUTH.get(str(pair.texts.get("truth")), ""), room, 0.08, 2)
         axes.text(left + aside, top - 0.14, why, fontsize=9.5, va="top", fontweight="bold")
-        axes.text(left + aside, top - below, truth, fontsize=9, va="top", color=FAINT)
+        axes.text(left + aside, top - below, truth, fontsize=9, va="top", color=canvas.FAINT)
         down = top - head
         texts = ((source or "source", "source_text"), (str(pair.texts["lang"]), "translation"), ("back", "back"))
         for name, key in texts:
-            axes.text(left, down, name, fontsize=8, va="top", color=FAINT)
-            text = wrapped(str(pair.texts.get(key) or MISSING), 2.35, 0.088, 3)
+            axes.text(left, down, name, fontsize=8, va="top", color=canvas.FAINT)
+            text = canvas.wrapped(str(pair.texts.get(key) or MISSING), 2.35, 0.088, 3)
             axes.text(left + 0.52, down, text, fontsize=9.5, va="top")
             down -= 0.55
         _bars(axes, pair, names, colors, left, foot)
@@ -320,8 +305,8 @@ def _bars(
     """A bar of P(clean) for each run, and its similarity."""
     beside = max(map(len, names)) <= SHORT
     start, room = (left + 0.98, 1.0) if beside else (left, 1.9)
-    axes.text(start, top - 0.1, "P(clean)", fontsize=8, color=FAINT, va="center")
-    axes.text(left + 2.86, top - 0.1, "similarity", fontsize=8, color=FAINT, va="center", ha="right")
+    axes.text(start, top - 0.1, "P(clean)", fontsize=8, color=canvas.FAINT, va="center")
+    axes.text(left + 2.86, top - 0.1, "similarity", fontsize=8, color=canvas.FAINT, va="center", ha="right")
     y = top - 0.34
     for label, name in names.items():
         if beside:
@@ -330,8 +315,8 @@ def _bars(
             axes.text(start, y + 0.07, name, fontsize=8.5, va="top", linespacing=1.1)
             y -= NAME * (1 + name.count("\n"))
         _bar(axes, start, y - 0.065, room, 0.13, pair.p_clean[label], colors[label])
-        axes.text(start + room + 0.06, y, similarity(pair.p_clean[label]), fontsize=8.5, va="center", color=INK)
-        axes.text(left + 2.86, y, similarity(pair.similarity[label]), fontsize=8.5, va="center", ha="right", color=INK)
+        axes.text(start + room + 0.06, y, similarity(pair.p_clean[label]), fontsize=8.5, va="center")
+        axes.text(left + 2.86, y, similarity(pair.similarity[label]), fontsize=8.5, va="center", ha="right")
         y -= BAR
 
 
@@ -350,7 +335,7 @@ def draw_maps(maps: Sequence[EmbeddingMap]) -> Figure | None:
     shown = [drawn for drawn in maps if len(drawn.item_ids) + len(drawn.item_T) >= FEWEST_POINTS][:MOST_MAPS]
     if not shown:
         return None
-    drawn, axes = panel_grid(len(shown), 4.6, 4.6, least=6.0)
+    drawn, axes = canvas.panel_grid(len(shown), 4.6, 4.6, least=6.0)
     for ax, embedding_map in zip(axes, shown, strict=True):
         _map(ax, embedding_map)
     return drawn
@@ -373,7 +358,7 @@ def _map(ax: Axes, drawn: EmbeddingMap) -> None:
             ax.add_artist(AnnotationBbox(box, tuple(items[row]), pad=0.12, bboxprops=frame, zorder=4))
     ax.set_title(f"{_method(drawn.run)}, {drawn.lang}", fontsize=9.5)
     text = f"{percent(drawn.nearest, 0)} of {len(drawn.item_T)} captions are nearest to their own item"
-    ax.set_xlabel(text, fontsize=8.5, color=FAINT)
+    ax.set_xlabel(text, fontsize=8.5, color=canvas.FAINT)
     ax.set(xticks=[], yticks=[])
     ax.grid(visible=False)
     ax.margins(0.08)
@@ -386,7 +371,7 @@ def draw_attention(examples: Sequence[CrossAttention]) -> Figure | None:
         return None
     widths = [1.0 + 0.62 * len(example.target) for example in shown]
     longest = max(len(example.source) for example in shown)
-    drawn = new_figure(max(sum(widths) + 0.6, 5.0), 1.6 + 0.42 * longest)
+    drawn = canvas.new_figure(max(sum(widths) + 0.6, 5.0), 1.6 + 0.42 * longest)
     axes = drawn.subplots(1, len(shown), squeeze=False, width_ratios=widths)[0]
     for ax, example in zip(axes, shown, strict=True):
         low = float(example.share_LM.min())
@@ -395,12 +380,12 @@ def draw_attention(examples: Sequence[CrossAttention]) -> Figure | None:
         for (row, column), share in np.ndenumerate(example.share_LM):
             color = "#fefefe" if share > low + 0.65 * (high - low) else "#22262d"
             ax.text(column, row, similarity(float(share)), ha="center", va="center", fontsize=8, color=color)
-        source, target = ([wrapped(word, 14, 1, 1) for word in words] for words in (example.source, example.target))
+        source, target = ([canvas.wrapped(w, 14, 1, 1) for w in words] for words in (example.source, example.target))
         ax.set_xticks(range(len(target)), target, rotation=35, ha="right")
         ax.set_yticks(range(len(source)), source)
         ax.tick_params(length=0, labelsize=9.5)
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
-        ax.set_xlabel(f"tokens of the translation ({example.lang})", fontsize=8.5, color=FAINT)
-    axes[0].set_ylabel("tokens of the caption", fontsize=8.5, color=FAINT)
+        ax.set_xlabel(f"tokens of the translation ({example.lang})", fontsize=8.5, color=canvas.FAINT)
+    axes[0].set_ylabel("tokens of the caption", fontsize=8.5, color=canvas.FAINT)
     return drawn

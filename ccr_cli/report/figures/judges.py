@@ -12,20 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 
 from ccr_cli.metrics.detection import auroc
-from ccr_cli.report.figures.canvas import (
-    CLEAN,
-    FAINT,
-    INK,
-    NOISY,
-    name_rows,
-    new_figure,
-    note,
-    panel_grid,
-    panel_title,
-    panels,
-    percent_axis,
-    styles,
-)
+from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import ONE_RUN, Drawing, FigureData, figure
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.diagnoses import judge_name
@@ -90,18 +77,18 @@ def belief_histograms(pairs: pd.DataFrame) -> Figure | None:
     by_truth = bool(pairs["truth"].notna().all())
     column, names = ("truth", ("intact", "mismatched")) if by_truth else ("verdict", ("called clean", "called noisy"))
     sides = {name: (pairs[column] == kind).to_numpy() for name, kind in zip(names, ("clean", "noisy"), strict=True)}
-    drawn = new_figure(8.6, 3.1)
+    drawn = canvas.new_figure(8.6, 3.1)
     titles = {
         "sim_st": "similarity of source\nand translation",
         "sim_vt": "similarity of picture\nand translation",
         "p_clean": "P(clean)",
     }
-    axes = panels(drawn, 1, len(titles))[0]
+    axes = canvas.panels(drawn, 1, len(titles))[0]
     for ax, (name, axis_title) in zip(axes, titles.items(), strict=True):
         values = pairs[name].to_numpy(float)
         low, high = (0.0, 1.0) if name == "p_clean" else (values.min(), values.max() + 1e-9)
         bins = np.linspace(low, high, 41).tolist()
-        for (label, rows), color in zip(sides.items(), (CLEAN, NOISY), strict=True):
+        for (label, rows), color in zip(sides.items(), (canvas.CLEAN, canvas.NOISY), strict=True):
             if rows.any():
                 ax.hist(values[rows], bins=bins, color=color, alpha=0.55, label=label, linewidth=0)
                 ax.hist(values[rows], bins=bins, color=color, histtype="step", linewidth=1.3)
@@ -112,9 +99,9 @@ def belief_histograms(pairs: pd.DataFrame) -> Figure | None:
     axes[2].set_yticks([t for t in (0, 10, 100, 1000, 10_000, 100_000) if t <= len(pairs)])
     axes[2].yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes[2].yaxis.set_minor_locator(NullLocator())
-    axes[2].axvline(0.5, color=INK, linewidth=1, linestyle=":")
+    axes[2].axvline(0.5, color=canvas.INK, linewidth=1, linestyle=":")
     axes[0].set_ylabel("training pairs")
-    axes[2].set_title("log scale above 10", fontsize=8.5, fontweight="normal", color=FAINT, loc="right")
+    axes[2].set_title("log scale above 10", fontsize=8.5, fontweight="normal", color=canvas.FAINT, loc="right")
     add_legend(drawn, axes[0])
     return drawn
 
@@ -126,9 +113,9 @@ def roc_and_precision(curves: Mapping[str, pd.DataFrame]) -> Figure | None:
     known = with_truth(curves)
     if not known:
         return None
-    drawn = new_figure(8.2, 3.7)
-    roc, pr = panels(drawn, 1, 2)[0]
-    for name, look in styles(known).items():
+    drawn = canvas.new_figure(8.2, 3.7)
+    roc, pr = canvas.panels(drawn, 1, 2)[0]
+    for name, look in canvas.styles(known).items():
         truth, doubt = known[name]["truth"] == "noisy", 1 - known[name]["p_clean"].to_numpy(float)
         alarms, recall, _ = roc_curve(truth, doubt, drop_intermediate=False)
         precision, found, _ = precision_recall_curve(truth, doubt)
@@ -136,12 +123,12 @@ def roc_and_precision(curves: Mapping[str, pd.DataFrame]) -> Figure | None:
         roc.plot(alarms, recall, **line, label=name)
         pr.step(found[-2::-1], precision[-2::-1], where="pre", **line, label=name)
     share = float(np.mean([(p["truth"] == "noisy").mean() for p in known.values()]))
-    roc.plot([0, 1], [0, 1], color=FAINT, linewidth=1, linestyle=":")
-    pr.axhline(share, color=FAINT, linewidth=1, linestyle=":")
-    pr.annotate("chance", (0.02, share), (0, 4), textcoords="offset points", color=FAINT, fontsize=8.5)
+    roc.plot([0, 1], [0, 1], color=canvas.FAINT, linewidth=1, linestyle=":")
+    pr.axhline(share, color=canvas.FAINT, linewidth=1, linestyle=":")
+    pr.annotate("chance", (0.02, share), (0, 4), textcoords="offset points", color=canvas.FAINT, fontsize=8.5)
     roc.set(xlabel="false alarms", ylabel="share found", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     pr.set(xlabel="share found", ylabel="precision", xlim=(-0.01, 1.01), ylim=(0, 1.02))
-    percent_axis(roc.xaxis, roc.yaxis, pr.xaxis, pr.yaxis)
+    canvas.percent_axis(roc.xaxis, roc.yaxis, pr.xaxis, pr.yaxis)
     roc.legend(loc="lower right", fontsize=9)
     return drawn
 
@@ -161,8 +148,8 @@ def evidence_by_epoch(evidence: Sequence[tuple[int, pd.DataFrame]], truth: pd.Se
     chosen = [evidence[place] for place in sorted({0, last // 2, last})] if evidence else []
     if truth.nunique() != 2 or not chosen:
         return None
-    drawn = new_figure(3.0 * len(chosen) + 0.3, 4.6)
-    axes = panels(drawn, 2, len(chosen), sharex="row", sharey="row")
+    drawn = canvas.new_figure(3.0 * len(chosen) + 0.3, 4.6)
+    axes = canvas.panels(drawn, 2, len(chosen), sharex="row", sharey="row")
     for column, (epoch, frame) in enumerate(chosen):
         mismatched = frame["slot_id"].map(truth)
         known = frame[mismatched.notna()]
@@ -185,15 +172,15 @@ def uncertainties(tables: Mapping[str, pd.DataFrame]) -> Figure | None:
     known = with_truth(tables)
     if not known:
         return None
-    drawn, axes = panel_grid(len(known), 3.1, 2.5, least=4.6, extra=0.4)
+    drawn, axes = canvas.panel_grid(len(known), 3.1, 2.5, least=4.6, extra=0.4)
     for ax, (label, pairs) in zip(axes, known.items(), strict=True):
         values, wrong_N = pairs["uncertainty"].to_numpy(float), (pairs["truth"] == "noisy").to_numpy()
         two_densities(ax, values, wrong_N, padded(values.min(), values.max()), at=0.85)
         ax.set_ylim(0, 1.15 * ax.get_ylim()[1])
-        panel_title(ax, label, 2.6)
+        canvas.panel_title(ax, label, 2.6)
         ax.set_xlabel("uncertainty")
         ax.xaxis.set_major_locator(MaxNLocator(nbins=4))
-    name_rows(axes, "density")
+    canvas.name_rows(axes, "density")
     add_legend(drawn, axes[0])
     return drawn
 
@@ -234,13 +221,13 @@ def two_densities(
 
     With `higher` only higher values of the second kind count as separation, else those on either side.
     """
-    looks = ((CLEAN, "-"), (NOISY, (0, (3, 1))))
+    looks = ((canvas.CLEAN, "-"), (canvas.NOISY, (0, (3, 1))))
     kinds = dict(zip(names, (values[~second_N], values[second_N]), strict=True))
     densities(ax, kinds, looks, np.linspace(*limits, BINS + 1), alpha=0.3)
     separation = auroc(values, second_N)
     if separation is not None:
         shown = similarity(separation if higher else max(separation, 1 - separation))
-        note(ax, at, 0.97, f"AUROC {shown}", ha="center", va="top")
+        canvas.note(ax, at, 0.97, f"AUROC {shown}", ha="center", va="top")
 
 
 def add_legend(drawn: Figure, ax: Axes, ncols: int = 2) -> None:

@@ -17,22 +17,7 @@ from matplotlib.ticker import MultipleLocator
 from ccr_cli.artifacts.signature import HALVES, SOFTMAX, read_data, signature_of
 from ccr_cli.metrics.calibration import Reliability
 from ccr_cli.metrics.calibration import reliability as binned
-from ccr_cli.report.figures.canvas import (
-    CLEAN,
-    FAINT,
-    NOISY,
-    TITLE_LETTER,
-    heading,
-    legend_size,
-    new_figure,
-    note,
-    panel_grid,
-    panel_title,
-    panels,
-    percent_axis,
-    styles,
-    wrapped,
-)
+from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import ONE_RUN, Drawing, FigureData, Result, figure
 from ccr_cli.report.figures.judges import add_legend, densities, padded, two_densities
 from ccr_cli.report.tables import results
@@ -49,7 +34,7 @@ KINDS = ("with a match", "without a match")
 BINS = 40
 TAIL = 0.005
 """The share of the queries of all corruptions at either end that the outermost bars hold."""
-LEVELS: Any = ((CLEAN, "-"), ("#8c6bb1", (0, (4, 1.5))), (NOISY, (0, (3, 1))), ("#7a5c3d", (0, (1, 1))))
+LEVELS: Any = ((canvas.CLEAN, "-"), ("#8c6bb1", (0, (4, 1.5))), (canvas.NOISY, (0, (3, 1))), ("#7a5c3d", (0, (1, 1))))
 """Colour and dash of the levels of corruption, from the intact one on."""
 _UML = "ccr train --method uml, then ccr evaluate"
 _LABELLED = "ccr train --method fume, then ccr evaluate --protocol labelled"
@@ -209,28 +194,28 @@ def risk_curves(curves: Mapping[str, Mapping[str, Any]], title: str = "") -> Fig
         return None
     compared = any(curve.get("trivial") for curve in curves.values())
     height = 3.0 if compared and len(curves) > 3 else 3.7
-    drawn, axes = panel_grid(len(curves) if compared else 1, 3.3, height, least=6.4, sharey=True)
-    for place, (name, look) in enumerate(styles(curves).items()):
+    drawn, axes = canvas.panel_grid(len(curves) if compared else 1, 3.3, height, least=6.4, sharey=True)
+    for place, (name, look) in enumerate(canvas.styles(curves).items()):
         ax, curve = axes[place if compared else 0], curves[name]
         label = _area(curve.get("named", "uncertainty") if compared else name, curve)
         line: dict[str, Any] = {"color": look["color"], "linestyle": look["linestyle"], "linewidth": 1.9}
         ax.plot(curve["coverage"], curve["risk"], **line, label=label)
         for dash, (other, trivial) in zip(DASHES, (curve.get("trivial") or {}).items(), strict=False):
-            line = {"color": FAINT, "linestyle": dash, "linewidth": 1.3, "alpha": 0.95}
+            line = {"color": canvas.FAINT, "linestyle": dash, "linewidth": 1.3, "alpha": 0.95}
             ax.plot(trivial["coverage"], trivial["risk"], **line, label=_area(other, trivial))
         if curve.get("aurc_random") is not None:
             ax.axhline(curve["aurc_random"], color=look["color"], linewidth=1, linestyle=":", alpha=0.8)
         if compared:
-            panel_title(ax, name, 2.7)
+            canvas.panel_title(ax, name, 2.7)
     top = min(1.0, max(ax.get_ylim()[1] for ax in axes) * 1.08)
     for ax in axes:
         ax.set(xlabel="queries answered, surest first", xlim=(0, 1.0), ylim=(0, top))
-        percent_axis(ax.xaxis, ax.yaxis)
+        canvas.percent_axis(ax.xaxis, ax.yaxis)
         ax.legend(loc="lower right", fontsize=8.5 if compared else 9)
     axes[0].set_ylabel("first result wrong")
     text = title or "dotted: failure rate of all queries"
     if compared:
-        heading(drawn, text)
+        canvas.heading(drawn, text)
     else:
         axes[0].set_title(text, fontsize=10.5)
     return drawn
@@ -248,14 +233,14 @@ def reliability(bins: Mapping[str, Reliability]) -> Figure | None:
     known = {name: method for name, method in bins.items() if len(method.count)}
     if not known:
         return None
-    drawn = new_figure(5.4, 4.4)
+    drawn = canvas.new_figure(5.4, 4.4)
     axes = drawn.subplots()
     highest = max(max(*method.confidence, *method.accuracy) for method in known.values())
     top = next(end for end in (0.1, 0.2, 0.5, 1.0) if highest <= end * 0.95 or end == 1.0)
-    axes.plot([0, top], [0, top], color=FAINT, linewidth=1, linestyle=":")
+    axes.plot([0, top], [0, top], color=canvas.FAINT, linewidth=1, linestyle=":")
     place = (0.9 * top, 0.93 * top)
-    axes.annotate("as stated", place, color=FAINT, fontsize=8.5, rotation=39, ha="center", va="center")
-    for name, look in styles(known).items():
+    axes.annotate("as stated", place, color=canvas.FAINT, fontsize=8.5, rotation=39, ha="center", va="center")
+    for name, look in canvas.styles(known).items():
         method = known[name]
         line = {"color": look["color"], "linestyle": look["linestyle"], "marker": look["marker"] or "o"}
         label = name if method.ece is None else f"{name} (ECE {probability(method.ece)})"
@@ -263,7 +248,7 @@ def reliability(bins: Mapping[str, Reliability]) -> Figure | None:
     axes.set(xlabel="confidence, 1 \u2212 uncertainty", ylabel="first result right", xlim=(0, top), ylim=(0, top))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MultipleLocator(top / 5))
-    percent_axis(axes.xaxis, axes.yaxis)
+    canvas.percent_axis(axes.xaxis, axes.yaxis)
     axes.legend(loc="upper left", fontsize=9)
     return drawn
 
@@ -280,10 +265,10 @@ def precision_curves(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Fig
     drawn, axes = _panel_per_direction(curves, lines)
     for ax in axes:
         ax.set(xlabel="recall", xlim=(-0.02, 1.02), ylim=(0, 102))
-        percent_axis(ax.yaxis, whole=100)
+        canvas.percent_axis(ax.yaxis, whole=100)
     axes[0].set_ylabel("precision")
     handles, names = axes[0].get_legend_handles_labels()
-    ncols, count = legend_size(names, drawn.get_figwidth(), 9)
+    ncols, count = canvas.legend_size(names, drawn.get_figwidth(), 9)
     drawn.set_figheight(3.6 + 0.2 * count)
     drawn.legend(handles, names, loc="outside lower center", ncols=ncols, fontsize=9)
     return drawn
@@ -293,8 +278,8 @@ def deletion_curves(curves: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     """MAP by the share of pairs deleted, by uncertainty and by similarity (`deletion` by method; FUME Figure 3)."""
 
     def lines(curve: Mapping[str, Any], direction: str, look: Mapping[str, Any], label: str) -> Iterator[Any]:
-        styles = {"uncertainty": ("-", look["color"]), "similarity": ((0, (3, 1.5)), "#ffffff")}
-        for by, (dash, fill) in styles.items():
+        looks = {"uncertainty": ("-", look["color"]), "similarity": ((0, (3, 1.5)), "#ffffff")}
+        for by, (dash, fill) in looks.items():
             points: Sequence[Mapping[str, Any]] = (curve.get(direction) or {}).get(by) or []
             kept = [np.nan if point["map_kept"] is None else point["map_kept"] for point in points]
             style = {"linestyle": dash, "markerfacecolor": fill, "label": f"{label} ({by[0]})"}
@@ -314,15 +299,15 @@ def _panel_per_direction(
     curves: Mapping[str, Any], lines: Callable[[Any, str, Mapping[str, Any], str], Iterator[Any]]
 ) -> tuple[Figure, list[Axes]]:
     """A panel per direction with the lines (x, y, style) of every method."""
-    drawn = new_figure(8.6, 3.8)
-    axes = panels(drawn, 1, 2, sharey=True)[0]
+    drawn = canvas.new_figure(8.6, 3.8)
+    axes = canvas.panels(drawn, 1, 2, sharey=True)[0]
     for ax, (direction, name) in zip(axes, DIRECTIONS.items(), strict=True):
-        for label, look in styles(curves).items():
+        for label, look in canvas.styles(curves).items():
             for x, y, style in lines(curves[label], direction, look, label):
                 mark = {"color": look["color"], "marker": look["marker"] or "o", "markersize": 5}
                 ax.plot(x, y, linewidth=1.7, **mark, **style)
         ax.set_title(name)
-        percent_axis(ax.xaxis)
+        canvas.percent_axis(ax.xaxis)
     return drawn, axes
 
 
@@ -349,14 +334,14 @@ def entropy(kinds: Outside) -> Figure | None:
 
     def panel(ax: Axes, table: pd.DataFrame, direction: str) -> None:
         queries = table[table["direction"] == direction]
-        for name, left_out, color, mark in zip(KINDS, (False, True), (CLEAN, NOISY), "ox", strict=True):
+        for name, left_out, color, mark in zip(KINDS, (False, True), (canvas.CLEAN, canvas.NOISY), "ox", strict=True):
             rows = queries[queries["left_out"] == left_out]
             shown = rows.iloc[np.sort(np.random.default_rng(0).permutation(len(rows))[:DOTS])]
             look: dict[str, Any] = {"color": color, "marker": mark, "markersize": 3.4, "linestyle": "", "alpha": 0.55}
             ax.plot(shown["uncertainty"].to_numpy(float), shown["entropy"].to_numpy(float), **look, label=name)
         if queries["uncertainty"].nunique() > 1 and queries["entropy"].nunique() > 1:
             correlation = queries["uncertainty"].corr(queries["entropy"], method="spearman")
-            note(ax, 0.97, 0.04, f"rank correlation {similarity(correlation)}", ha="right", va="bottom")
+            canvas.note(ax, 0.97, 0.04, f"rank correlation {similarity(correlation)}", ha="right", va="bottom")
 
     known = {kind: {k: t for k, t in tables.items() if t["entropy"].notna().any()} for kind, tables in kinds.items()}
     return _row_per_method(_outside_rows(known), "entropy of the categories", panel)
@@ -399,7 +384,7 @@ def corruption_densities(tables: Mapping[str, Mapping[CorruptionLevel, pd.DataFr
         densities(ax, kinds, LEVELS, edges, alpha=0.16)
         means = " → ".join(f"{values.mean():.3g}" for values in kinds.values())
         box = {"facecolor": "#ffffff", "linewidth": 0, "pad": 2}
-        note(ax, 0.98, 0.97, f"mean {means}", ha="right", va="top", bbox=box)
+        canvas.note(ax, 0.98, 0.97, f"mean {means}", ha="right", va="top", bbox=box)
 
     rows = [(label, "", levels) for label, levels in list(tables.items())[:MOST]]
     return _row_per_method(rows, "density", panel, max((len(levels) for *_, levels in rows), default=0))
@@ -411,12 +396,12 @@ def _row_per_method(
     """A row per method and a column per direction; rows are a label, more of the title, and what `panel` draws."""
     if not rows:
         return None
-    drawn = new_figure(8.0, 2.7 * len(rows) + 0.4)
-    axes = panels(drawn, len(rows), 2, sharex="row", sharey="row")
+    drawn = canvas.new_figure(8.0, 2.7 * len(rows) + 0.4)
+    axes = canvas.panels(drawn, len(rows), 2, sharex="row", sharey="row")
     for line, (label, more, content) in zip(axes, rows, strict=True):
         for ax, (direction, side) in zip(line, DIRECTIONS.items(), strict=True):
             panel(ax, content, direction)
-            ax.set_title(wrapped(f"{label}: {side}", 3.5, TITLE_LETTER, 3) + more)
+            ax.set_title(canvas.wrapped(f"{label}: {side}", 3.5, canvas.TITLE_LETTER, 3) + more)
         line[0].set_ylabel(ylabel)
         if ylabel == "density":
             line[0].set_ylim(0, 1.2 * line[0].get_ylim()[1])
