@@ -136,10 +136,8 @@ class ExampleSearch:
         """What can change the report, without the place of images on this machine."""
         uncertainty = None if self.uncertainty is None else round(self.uncertainty, 6)
         results = [[r.item_id, r.caption, round(r.similarity, 6), r.correct] for r in self.results]
-        return {key: getattr(self, key) for key in ("query", "lang", "gloss", "run")} | {
-            "uncertainty": uncertainty,
-            "results": results,
-        }
+        own = {key: getattr(self, key) for key in ("query", "lang", "gloss", "run")}
+        return own | {"uncertainty": uncertainty, "results": results}
 
 
 @dataclass(frozen=True)
@@ -198,12 +196,7 @@ class ModelInternals:
 
     def request(self) -> dict[str, Any]:
         """What can change the report."""
-        kinds: dict[str, Sequence[Any]] = {
-            "targets": self.targets,
-            "pictures": self.pictures,
-            "attention": self.attention,
-        }
-        return {kind: [example.request() for example in examples] for kind, examples in kinds.items()}
+        return {kind: [example.request() for example in examples] for kind, examples in vars(self).items()}
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,7 @@ import pandas as pd
 from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import signature_of
 from ccr_cli.report.content import ReportData
-from ccr_cli.report.tables import results
-from ccr_cli.report.tables.retrieval import (
-    BEST_NOTE,
-    DIRECTION_TITLES,
-    METHOD,
-    NOISE,
-    NUMBER,
-    SPREAD_NOTE,
-    means,
-    noise_row,
-)
+from ccr_cli.report.tables import results, retrieval
 from ccr_cli.report.tables.table import Column, Table
 from ccr_cli.report.words.numbers import percent
 
@@ -74,7 +64,7 @@ def table(data: ReportData, view: results.View) -> Table | None:
     levels = sorted(set(frame["level"]))
     groups = {view.figure: view.named} | {
         f"{direction}.uncertainty": f"uncertainty, {title}"
-        for direction, title in DIRECTION_TITLES.items()
+        for direction, title in retrieval.DIRECTION_TITLES.items()
         if frame[f"{direction}.uncertainty"].notna().any()
     }
     columns = [
@@ -86,15 +76,16 @@ def table(data: ReportData, view: results.View) -> Table | None:
         for key in [f"{figure.lower().replace('.', '_')}_{level.key}"]
     ]
     rows = [
-        noise_row(*key, n, *cells) for key, cells, n in means(frame, ["noise", "label"], list(groups), "level", levels)
+        retrieval.noise_row(*key, n, *cells)
+        for key, cells, n in retrieval.means(frame, ["noise", "label"], list(groups), "level", levels)
     ]
     notes = [
         "The given share of the words of every caption is corrupted (of the characters, in languages without spaces), "
         "or of the features. A corrupted side is the query in one direction and the gallery in the other. "
-        f"Uncertainties of different methods have different scales. {SPREAD_NOTE}. {BEST_NOTE}"
+        f"Uncertainties of different methods have different scales. {retrieval.SPREAD_NOTE}. {retrieval.BEST_NOTE}"
     ]
     title = f"Intact and corrupted queries: {view.title}"
-    return Table("corruption", title, [NOISE, METHOD, NUMBER, *columns], rows, notes)
+    return Table("corruption", title, [retrieval.NOISE, retrieval.METHOD, retrieval.NUMBER, *columns], rows, notes)
 
 
 def _frame(data: ReportData, view: results.View) -> pd.DataFrame:
@@ -108,6 +99,6 @@ def _frame(data: ReportData, view: results.View) -> pd.DataFrame:
     rows = [by_key[key] for key in zip(frame["run_id"], frame["signature"], strict=True)]
     uncertainty = {
         f"{d}.uncertainty": pd.to_numeric(pd.Series([(r.get("uncertainty") or {}).get(d) for r in rows], dtype=object))
-        for d in DIRECTION_TITLES
+        for d in retrieval.DIRECTION_TITLES
     }
     return frame.assign(level=pd.Series([CorruptionLevel.of(r) for r in rows], dtype=object), **uncertainty)

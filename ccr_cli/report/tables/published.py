@@ -12,17 +12,7 @@ from typing import Any, cast
 
 import pandas as pd
 
-from ccr_cli.artifacts.signature import (
-    FULL,
-    KEYS,
-    LABELLED,
-    ZERO_SHOT,
-    Signature,
-    data_name,
-    is_partial,
-    read_galleries,
-    read_runs,
-)
+from ccr_cli.artifacts import signature
 from ccr_cli.data.published import PROTOCOLS, UNTRAINED, Published, row_name
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.retrieval import DIRECTION_TITLES, METHOD, NOISE, NUMBER, means, noise_row
@@ -125,8 +115,8 @@ def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tu
     alone: list[tuple[PublishedMatch, str]] = []
     for key, mine in ours.groupby(["benchmark", "lang", "protocol"]):
         data, lang, protocol = cast(tuple[str, str, str], key)
-        protocols = {theirs for theirs in rows["protocol"] if _fits(protocol, theirs)}
-        theirs = rows[(rows["data"] == data) & rows["protocol"].isin(protocols)]
+        fits = (rows["protocol"] == protocol) | (rows["protocol"].str.startswith("coco") & (protocol == signature.FULL))
+        theirs = rows[(rows["data"] == data) & fits]
         theirs = theirs[(theirs["language"] == lang) | (lang == _UNDETERMINED)]
         one = PublishedMatch(data, lang, protocol, mine, theirs)
         for noise in sorted(set(mine["noise"]) - set(one.shared)):
@@ -134,14 +124,11 @@ def match(frame: pd.DataFrame, published: Published, manifests: Manifests) -> tu
         if one.shared:
             mine, theirs = (side[side["noise"].isin(one.shared)] for side in (mine, theirs))
             matches.append(PublishedMatch(data, lang, protocol, mine, theirs))
-    unmatched = [f"{one.title}{_protocol_note(one, matches)}{ratio}" for one, ratio in alone]
+    # a title leaves out the protocol `full`: it is named where figures are published for another one
+    others = {(one.data, one.lang) for one in matches if one.protocol != signature.FULL}
+    notes = [", protocol full" * (o.protocol == signature.FULL and (o.data, o.lang) in others) for o, _ in alone]
+    unmatched = [f"{one.title}{note}{ratio}" for (one, ratio), note in zip(alone, notes, strict=True)]
     return matches, list(dict.fromkeys(unmatched))
-
-
-def _protocol_note(one: PublishedMatch, matches: Iterable[PublishedMatch]) -> str:
-    """The protocol that a title leaves out, where figures are published for another one."""
-    others = any((other.data, other.lang) == (one.data, one.lang) and other.protocol != FULL for other in matches)
-    return ", protocol full" if others and one.protocol == "full" else ""
 
 
 def published_rows(published: Published) -> pd.DataFrame:
@@ -161,7 +148,7 @@ def _signed(frame: pd.DataFrame) -> pd.DataFrame:
     """The results on test items, with the fields of their signatures."""
     signatures = frame["signed"].dropna()  # that of a version with other keys is not readable
     fields = {position: {f"sign.{key}": value for key, value in s.fields.items()} for position, s in signatures.items()}
-    columns = [f"sign.{key}" for key in KEYS]
+    columns = [f"sign.{key}" for key in signature.KEYS]
     signed = frame.join(pd.DataFrame.from_dict(fields, orient="index", columns=columns), how="inner")
     return signed[signed["sign.split"] == "test"].copy()
 
@@ -187,24 +174,21 @@ def _benchmark(names: Iterable[str], known: Mapping[str, str]) -> str:
 
 def _training_data(value: str, names: Mapping[str, str], known: Mapping[str, str]) -> str:
     """The name of the training data in publications; empty for the evaluated data set itself."""
-    name = data_name(value)
+    name = signature.data_name(value)
     if name == results.ITSELF:
         return ""
-    return name if is_partial(value) else _benchmark((name, names.get(name, "")), known) or name
+    return name if signature.is_partial(value) else _benchmark((name, names.get(name, "")), known) or name
 
 
-def _protocol(signature: Signature) -> str:
+def _protocol(signed: signature.Signature) -> str:
     """The protocol of a signature; an unpublished one counts as the full test split."""
-    rules = replace(signature.rules, trained_on="")
-    if rules.name == LABELLED:
+    rules = replace(signed.rules, trained_on="")
+    if rules.name == signature.LABELLED:
         return str(rules)
     if rules.zero_shot:
-        return ZERO_SHOT
-    return next((known for known in PROTOCOLS if known.startswith("coco") and rules.name.startswith(known)), FULL)
-
-
-def _fits(own: str, theirs: str) -> bool:
-    return own == theirs or (own == "full" and theirs.startswith("coco"))
+        return signature.ZERO_SHOT
+    coco = (known for known in PROTOCOLS if known.startswith("coco"))
+    return next((known for known in coco if rules.name.startswith(known)), signature.FULL)
 
 
 def differences(pair: PublishedMatch) -> dict[tuple[str, str], list[PublishedDifference]]:
@@ -218,7 +202,7 @@ def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[Published
     yours, theirs = _texts(ours["encoder"]), _texts(rows["backbone"])
     if not theirs or _encoders(yours) != _encoders(theirs):
         yield PublishedDifference("encoders", "; ".join(yours) or "not known", "; ".join(theirs) or "not named")
-    runs = sorted({read_runs(text) for text in ours["sign.sim"]} - {1})
+    runs = sorted({signature.read_runs(text) for text in ours["sign.sim"]} - {1})
     if runs:
         yield PublishedDifference("models", "; ".join(f"{number} runs averaged" for number in runs), "not stated")
     yield from _captions(ours, about, _texts(rows["task"]))
@@ -233,14 +217,14 @@ def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[Published
         yield PublishedDifference("score fusion", "; ".join(mine), other)
     if own := _texts(ours.loc[ours["own_split"], "data"]):
         yield PublishedDifference("split", f"that of {'; '.join(own)}: another choice of items", "the paper's")
-    if partial := _texts(data_name(data) for data in ours["sign.data"] if is_partial(data)):
+    if partial := _texts(signature.data_name(data) for data in ours["sign.data"] if signature.is_partial(data)):
         yield PublishedDifference("data", "; ".join(partial), "complete")
     if set(ours["training_data"]) != {about["trained_on"]}:
-        others = _texts(map(data_name, ours["trained_on"]))
+        others = _texts(map(signature.data_name, ours["trained_on"]))
         yield PublishedDifference("training data", "; ".join(others), about["trained_on"] or results.ITSELF)
     if about["protocol"] != pair.protocol:
         yield PublishedDifference("protocol", pair.protocol, about["protocol"])
-    searched = {read_galleries(text)[1:] for text in ours["sign.gallery"]}
+    searched = {signature.read_galleries(text)[1:] for text in ours["sign.gallery"]}
     if about["gallery"] and searched != {(int(about["gallery"]),) * 2}:
         mine = [" to ".join(f"{count:,}" for count in dict.fromkeys(sizes)) for sizes in sorted(searched)]
         yield PublishedDifference("items searched", "; ".join(mine), f"{int(about['gallery']):,}")
@@ -252,7 +236,7 @@ def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[Published
 
 def _captions(ours: pd.DataFrame, about: pd.Series[str], tasks: list[str]) -> Iterator[PublishedDifference]:
     """The captions that are queries: how many per item, and of which task."""
-    galleries = map(read_galleries, ours["sign.gallery"])
+    galleries = map(signature.read_galleries, ours["sign.gallery"])
     items = (folds * (low + high) / 2 for folds, low, high in galleries)
     per_item = [f"{int(queries) / number:.3g}" for queries, number in zip(ours["sign.q"], items, strict=True)]
     sets = [re.split("[-+]", f"{name}+{own}") for name, own in zip(ours["data"], ours["sign.caption_set"], strict=True)]
@@ -303,10 +287,9 @@ def _figures(pair: PublishedMatch, differing: _Differing, published: Published) 
     metrics = [m for m in results.METRICS if m in pair.theirs and pair.theirs[m].notna().any()]
     source, encoders = Column("source", "from", text=True), Column("encoders", "encoders", text=True)
     figures = [*map(_column, metrics), encoders, Column("differs", "differs in", text=True)]
-    rows: list[Row] = []
-    for noise in pair.shared:
-        rows += [*_ours(pair, noise, metrics), *_theirs(pair, noise, metrics, differing, published)]
-    name = "-".join(["published", pair.data, pair.lang, *([] if pair.protocol == FULL else [pair.protocol])])
+    both = ((_ours(pair, n, metrics), _theirs(pair, n, metrics, differing, published)) for n in pair.shared)
+    rows = [row for ours, theirs in both for row in (*ours, *theirs)]
+    name = "-".join(["published", pair.data, pair.lang, *([] if pair.protocol == signature.FULL else [pair.protocol])])
     title = f"Compared with published figures: {pair.title}"
     return Table(name, title, [NOISE, METHOD, source, NUMBER, *figures], rows, [QUOTED])
 

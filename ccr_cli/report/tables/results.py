@@ -13,21 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.artifacts import evaluation
+from ccr_cli.artifacts import evaluation, signature
 from ccr_cli.artifacts.label import Label
-from ccr_cli.artifacts.signature import (
-    FULL,
-    HUMAN,
-    LABELLED,
-    Signature,
-    data_name,
-    is_partial,
-    read_mt,
-    read_noise,
-    read_runs,
-    signature_of,
-    sim_value,
-)
 from ccr_cli.report.words import signature_words
 
 RECALLS = ("R@1", "R@5", "R@10")
@@ -165,7 +152,7 @@ def results_frame(
     rows = []
     for run_id, result in results:
         fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), _alone(result))
-        figure, lang, signed = evaluation.headline(result), str(result.get("lang")), signature_of(result)
+        figure, lang, signed = evaluation.headline(result), str(result.get("lang")), signature.signature_of(result)
         low, high = evaluation.interval(result, figure) or (None, None)
         trained_on = signed.rules.trained_on if signed else ""
         row = {
@@ -200,13 +187,13 @@ def results_frame(
 
 def _alone(result: Mapping[str, Any]) -> str:
     """The label of a result whose run is gone, with what its signature says about training."""
-    signed = signature_of(result)
+    signed = signature.signature_of(result)
     if signed is None:
         return str(result["label"])
-    engine, others = read_mt(signed.mt)
+    engine, others = signature.read_mt(signed.mt)
     parts = [f"lang={'+'.join(sorted([str(result['lang']), *others]))}"] * bool(others)
-    parts += [f"captions={HUMAN}"] * (f"{HUMAN}:" in signed.mt)
-    parts += [f"select={HUMAN}"] * (signed.select == HUMAN and engine != "none")
+    parts += [f"captions={signature.HUMAN}"] * (f"{signature.HUMAN}:" in signed.mt)
+    parts += [f"select={signature.HUMAN}"] * (signed.select == signature.HUMAN and engine != "none")
     label = Label.parse(str(result["label"]))
     return str(label.with_options(parts) if parts else label)
 
@@ -215,16 +202,16 @@ def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, ViewS
     """Kind and seed of the noise, and the setting."""
     own = ("data", "split", "lang", "caption_set", "fusion", "zero_shot", "trained_lang", "trained_on")
     kind, seed = fact.noise_kind, NO_NOISE if fact.noise_seed is None else fact.noise_seed
-    signed: Signature | None = row["signed"]
+    signed: signature.Signature | None = row["signed"]
     if signed is None:
         return kind, seed, ViewSetting(tuple((key, str(row[key])) for key in own))
-    if noise := read_noise(signed.noise):
+    if noise := signature.read_noise(signed.noise):
         kind, seed = (noise[0] if kind == "none" else kind), noise[1]
     fields = {key: value for key, value in signed.fields.items() if key not in ("noise", "unc")}
     fields["protocol"] = str(replace(signed.rules, trained_on=""))
-    fields["mt"] = read_mt(signed.mt)[0]
-    if read_runs(signed.sim) > 1:  # an ensemble has a row of its own, beside its runs
-        fields["sim"] = sim_value()
+    fields["mt"] = signature.read_mt(signed.mt)[0]
+    if signature.read_runs(signed.sim) > 1:  # an ensemble has a row of its own, beside its runs
+        fields["sim"] = signature.sim_value()
     rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": str(row["trained_on"])}
     return kind, seed, ViewSetting(tuple(rest.items()))
 
@@ -273,18 +260,18 @@ def same_but_language(views: Sequence[View]) -> list[View]:
 
 
 def _title(row: pd.Series[Any], kind: str) -> str:
-    signed: Signature | None = row["signed"]
-    partial = signed is not None and is_partial(signed.data)
+    signed: signature.Signature | None = row["signed"]
+    partial = signed is not None and signature.is_partial(signed.data)
     parts = [f"{row['data']}{' (partial)' * partial} {row['split']}", f"queries in {row['lang']}"]
     if row["trained_on"] == UNKNOWN:
         parts.append("zero-shot")
     elif row["trained_on"] != ITSELF:
         how = "zero-shot from" if row["zero_shot"] else "trained on"
-        parts.append(f"{how} {data_name(row['trained_on'])}")
+        parts.append(f"{how} {signature.data_name(row['trained_on'])}")
     if row["fusion"] != "none":
         parts.append(f"fused with their translation ({signature_words.fusion(str(row['fusion']))})")
-    rules = signed.rules.rules if signed else FULL
-    if rules not in (FULL, LABELLED):
+    rules = signed.rules.rules if signed else signature.FULL
+    if rules not in (signature.FULL, signature.LABELLED):
         parts.append(f"protocol {rules}")
     if kind not in ("none", "caption-translation"):
         parts.append(signature_words.noise(kind))
