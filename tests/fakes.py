@@ -17,6 +17,7 @@ from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.report.tables import variants
+from ccr_cli.report.tables.table import Table
 
 LEVEL = {"basic": (150.0, 170.0), "infonce": (184.0, 140.0), "uml": (184.5, 52.0), "infonce (oracle)": (184.0, 44.0)}
 """SumR without noise, and what it falls by unit of noise."""
@@ -103,6 +104,11 @@ def signature(lang: str, noise: float, seed: int, fusion: str, data: str = "toy-
         f"pos:any|ties:mid|sim:cosine|fusion:{fusion}|mt:{mt}:en-es|noise:{mismatch}|unc:top128|select:mt|"
         f"leak:own-split|ccr:0.1.0"
     )
+
+
+def best_cells(table: Table) -> set[tuple[int, int]]:
+    """Row and column of every best figure of a table."""
+    return {cell for cell, place in table.places().items() if place == 1}
 
 
 def mismatch(noise: float, seed: int) -> dict[str, Any] | None:

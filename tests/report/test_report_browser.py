@@ -66,7 +66,7 @@ def pictureless(tmp_path_factory: pytest.TempPathFactory) -> str:
 def report(root: Path, more: str = "", **changes: Any) -> str:
     """Writes the report, with more in the names of methods; where its page is."""
     workspace = fake.make(root / "workspace", ("infonce", "uml"), (0.4,), (0,), langs=("es",))
-    material, _ = gather(Inputs(workspace))
+    material = gather(Inputs(workspace))
     told = {str(d.summary["label"]): d for d in material.diagnoses}
     diagnoses = [
         replace(told[label], summary={**told[label].summary, "most_suspicious": []}, load_pairs=partial(judged, n))

@@ -30,7 +30,7 @@ def material(root: Path, *more: dict[str, Any], own: bool = True) -> tuple[Repor
     run = base.load(workspace.place("run", "toy-emoji-es-uml-noise0.4-seed0"), "run")
     for each in [*([{}] if own else []), *more]:
         fake.make_diagnosis(workspace, run, "uml", 0.4, 0, **each)
-    return gather(Inputs(workspace))[0], run
+    return gather(Inputs(workspace)), run
 
 
 OTHERS = ({"judge": "none"}, {"judge": "gmm"}, {"share": 0.05}, {"judge": "gmm", "share": 0.05})

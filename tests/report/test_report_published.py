@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from fakes import best_cells
 
 from ccr_cli.artifacts.signature import KEYS, Signature
 from ccr_cli.data import published
@@ -116,9 +117,9 @@ def test_nothing_published_is_averaged_ranked_or_bold() -> None:
     ]
     (mine,) = cells(table, YOURS)
     assert (mine["sumr"], mine["n"]) == (102.0, 2)
-    best = Table(table.name, table.title, [_ranked(c) for c in table.columns], table.rows, table.notes).best()
+    best = best_cells(Table(table.name, table.title, [_ranked(c) for c in table.columns], table.rows, table.notes))
     assert all(not table.rows[r].quoted for r, _ in best), "even if the figures were ranked"
-    assert table.best() == set()
+    assert best_cells(table) == set()
     for text in (to_markdown(table), to_latex(table)):
         assert "**5" not in text and "textbf" not in text
     assert "_505.6_" in to_markdown(table) and r"\textit{505.6}" in to_latex(table)
@@ -134,7 +135,7 @@ def test_of_two_with_equal_figures_only_yours_can_be_the_best() -> None:
     from ccr_cli.report.tables.table import Cell, Column, Row
 
     rows = [Row([Cell(value)], quoted=quoted) for value, quoted in ((1.0, False), (2.0, False), (3.0, True))]
-    assert Table("t", "", [Column("r", "r", "high")], rows).best() == {(1, 0)}
+    assert best_cells(Table("t", "", [Column("r", "r", "high")], rows)) == {(1, 0)}
 
 
 def test_only_ratios_of_noise_that_both_have_stand_side_by_side() -> None:

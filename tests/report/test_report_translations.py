@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from fakes import best_cells
 
 from ccr_cli.artifacts.translation import FLAGS
 from ccr_cli.report.content import ReportData, ReportTranslation
@@ -108,7 +109,7 @@ def test_only_scores_against_the_same_references_compete() -> None:
         ]
     )
     assert table is not None
-    best = {str(table.rows[r].cells[1].value) for r, _ in table.best()}
+    best = {str(table.rows[r].cells[1].value) for r, _ in best_cells(table)}
     assert best == {"b"} and len({row.block for row in table.rows}) == 5
     assert table.notes[-2:] == [f"BLEU {SIGNATURE}", f"chrF2 {SIGNATURE}"], "each signature once"
     printed = {table.printed(r, 1): (table.printed(r, 0), table.printed(r, 3)) for r in range(len(table.rows))}
@@ -121,7 +122,7 @@ def test_what_cannot_be_told_apart_is_not_ranked() -> None:
     def said(*rivals: ReportTranslation) -> tuple[str, list[str], set[tuple[int, str]]]:
         found, table = translations.findings(rivals), scores(rivals)
         assert table is not None
-        bold = {(r, table.columns[c].key) for r, c in table.best()}
+        bold = {(r, table.columns[c].key) for r, c in best_cells(table)}
         return " ".join(found.more), [tile.what for tile in found.tiles][1:], bold
 
     apart = said(made("a", (references(20),)), made("b", (references(22.1),)))

@@ -91,17 +91,11 @@ class Table:
     rows: Sequence[Row]
     notes: Sequence[str] = ()
 
-    def best(self) -> set[tuple[int, int]]:
-        """Row and column of every best figure: equal to the best as printed, among at least two competitors.
-
-        A figure with an interval is the best only if no other interval overlaps it.
-        """
-        return {cell for cell, place in self.places().items() if place == 1}
-
     def places(self) -> dict[tuple[int, int], int]:
         """Row and column of the marked figures: 1 for the best, 2 for the second of three or more.
 
-        If several are the best, or the best is undecided, there is no second.
+        The best are equal to the best as printed, among at least two competitors; one with an interval is the best only
+        if no other interval overlaps it. If several are the best, or the best is undecided, there is no second.
         """
         marked: dict[tuple[int, int], int] = {}
         for block in dict.fromkeys(row.block for row in self.rows):

@@ -22,14 +22,7 @@ from ccr_cli.console import counted, say, warn
 from ccr_cli.data import published
 from ccr_cli.data.splits import refuse_unknown
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.report.content import (
-    ModelInternals,
-    ReportData,
-    ReportDataset,
-    ReportTranslation,
-    RunDiagnosis,
-    TrainingHistory,
-)
+from ccr_cli.report import content
 from ccr_cli.report.page import compose
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import NEEDED
@@ -68,20 +61,17 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
         shown["inside"] = examples.internals(options.inside)
     if options.published:
         shown["published"] = published.read()
-    data, parents = gather(inputs, title=options.title, **shown)
-    return write(inputs, data, parents, name=options.name, force=options.force), compose.overview(data)
+    data = gather(inputs, title=options.title, **shown)
+    return write(inputs, data, name=options.name, force=options.force), compose.overview(data)
 
 
 def summary(inputs: Inputs) -> compose.Overview:
     """The findings and tables of a report, without writing anything; arguments and errors as for `report`."""
-    return compose.overview(gather(inputs)[0])
+    return compose.overview(gather(inputs))
 
 
-def gather(inputs: Inputs, **shown: Any) -> tuple[ReportData, list[base.Artifact]]:
-    """Reads all that a report shows, and returns the artifacts it is from; errors as for `report`.
-
-    `shown` are further fields of the data.
-    """
+def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
+    """Reads all that a report shows; errors as for `report`. `shown` are further fields of the data."""
     evaluations, diagnoses, runs = _select(inputs)
     translations, translated = _translations(inputs, runs.values())
     if not evaluations and not translations:
@@ -98,8 +88,7 @@ def gather(inputs: Inputs, **shown: Any) -> tuple[ReportData, list[base.Artifact
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {evaluation.run_id(d): str(facts["label"]) for d, facts in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in entries if not result.get("corrupt")}
-    parents = [*evaluations, *diagnoses, *runs.values(), *translated]
-    data = ReportData(
+    return content.ReportData(
         results=[(run_id, result) for run_id, result in entries if not result.get("corrupt")],
         corrupted=[(run_id, result) for run_id, result in entries if result.get("corrupt")],
         facts=_facts(inputs, runs, labels, evaluations),
@@ -114,20 +103,17 @@ def gather(inputs: Inputs, **shown: Any) -> tuple[ReportData, list[base.Artifact
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
         datasets=_datasets(inputs, [*evaluations, *runs.values(), *translated]),
         translations=translations,
-        artifacts=parents,
+        artifacts=[*evaluations, *diagnoses, *runs.values(), *translated],
         **shown,
     )
-    return data, parents
 
 
-def write(
-    inputs: Inputs, data: ReportData, parents: Sequence[base.Artifact], *, name: str | None = None, force: bool = False
-) -> base.Artifact:
+def write(inputs: Inputs, data: content.ReportData, *, name: str | None = None, force: bool = False) -> base.Artifact:
     """Writes a report on what `gather` returned; the other arguments as for `report`."""
     request: dict[str, Any] = {"title": data.title, "searches": [search.request() for search in data.searches]}
     if data.maps:
         request["maps"] = [drawn.request() for drawn in data.maps]
-    if data.inside != ModelInternals():
+    if data.inside != content.ModelInternals():
         request["inside"] = data.inside.request()
     if data.published:
         request["published"] = data.published.digest
@@ -135,20 +121,20 @@ def write(
     def make(site: Build) -> dict[str, int]:
         for names in results.repeated(results.results_frame(data.results, data.facts)):
             warn(f"{' and '.join(names)} agree in method, options and seeds: their mean counts as one run")
-        counts = Counter(parent.kind for parent in parents)
+        counts = Counter(parent.kind for parent in data.artifacts)
         sources = ", ".join(counted(n, kind, FOLDERS[kind]) for kind, n in counts.items())
         say(f"a report on {sources}: tables, figures, the page")
         return compose.write(data, site.folder)
 
-    name = name or _name(data, request, parents)
-    return build_artifact(inputs.workspace, "report", name, request, parents, write=make, force=force)
+    name = name or _name(data, request)
+    return build_artifact(inputs.workspace, "report", name, request, data.artifacts, write=make, force=force)
 
 
-def _name(data: ReportData, request: dict[str, Any], parents: Sequence[base.Artifact]) -> str:
+def _name(data: content.ReportData, request: dict[str, Any]) -> str:
     views = results.views(results.results_frame(data.results, data.facts))
     main = views[0] if views else data.translations[0]
-    content = base.canonical_json([request, sorted(artifact.id for artifact in parents)])
-    return f"{slug(f'{main.data}-{main.lang}')[:100]}-{base.sha256_text(content)[:6]}"
+    made_from = base.canonical_json([request, sorted(artifact.id for artifact in data.artifacts)])
+    return f"{slug(f'{main.data}-{main.lang}')[:100]}-{base.sha256_text(made_from)[:6]}"
 
 
 def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], dict[str, base.Artifact]]:
@@ -273,17 +259,17 @@ def _encoder(inputs: Inputs, artifact: base.Artifact, config: dict[str, Any]) ->
     return " + ".join(str(part) for part in parts if part)
 
 
-def _diagnosis(artifact: base.Artifact, facts: dict[str, Any], trained: base.Artifact | None) -> RunDiagnosis:
+def _diagnosis(artifact: base.Artifact, facts: dict[str, Any], trained: base.Artifact | None) -> content.RunDiagnosis:
     usual = ("", "")
     if trained is not None:
         with suppress(UsageError, KeyError):  # a judge that is not installed here, or a run of an older version
             usual = usual_judge(run.config(trained)["options"])
-    return RunDiagnosis(evaluation.run_id(artifact), facts, partial(diagnosis.read_pairs, artifact), usual)
+    return content.RunDiagnosis(evaluation.run_id(artifact), facts, partial(diagnosis.read_pairs, artifact), usual)
 
 
-def _history(run_id: str, artifact: base.Artifact) -> TrainingHistory:
+def _history(run_id: str, artifact: base.Artifact) -> content.TrainingHistory:
     config = run.config(artifact)
-    return TrainingHistory(
+    return content.TrainingHistory(
         run_id=run_id,
         noise=round(float((config.get("noise") or {}).get("ratio", 0.0)), 6),
         seed=int(config.get("seed") or 0),
@@ -305,7 +291,7 @@ def _outside(artifact: base.Artifact, number: int) -> pd.DataFrame:
     return frame[frame["result"] == number]
 
 
-def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[ReportDataset]:
+def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[content.ReportDataset]:
     """The data sets behind the results; one that is gone or was reimported is left out."""
     links = {p.id: p for artifact in artifacts for p in artifact.parents if p.kind == "dataset"}
     columns = ["caption_id", "item_id", "lang", "text"]
@@ -321,11 +307,13 @@ def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[Report
             continue
         inputs.note(data)
         captions = partial(artifact_table, data, "captions.parquet", dataset.CAPTIONS, columns)
-        datasets.append(ReportDataset(data.name, manifest, image_finder(data), captions))
+        datasets.append(content.ReportDataset(data.name, manifest, image_finder(data), captions))
     return datasets
 
 
-def _translations(inputs: Inputs, runs: Iterable[base.Artifact]) -> tuple[list[ReportTranslation], list[base.Artifact]]:
+def _translations(
+    inputs: Inputs, runs: Iterable[base.Artifact]
+) -> tuple[list[content.ReportTranslation], list[base.Artifact]]:
     """Reads the given translations and those of runs, with their artifacts; without given ones, all of the workspace.
 
     Raises:
@@ -361,7 +349,7 @@ def _translations(inputs: Inputs, runs: Iterable[base.Artifact]) -> tuple[list[R
     return sorted(unique, key=lambda t: (t.data, t.lang, t.label)), artifacts
 
 
-def _translation(inputs: Inputs, artifact: base.Artifact) -> ReportTranslation:
+def _translation(inputs: Inputs, artifact: base.Artifact) -> content.ReportTranslation:
     if not translation.has_quality(artifact):
         raise ArtifactError(
             f"{artifact.path} was made by an older ccr, which did not measure quality",
@@ -376,7 +364,9 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> ReportTranslation:
     label += f" ({rounds} rounds)" if rounds > 1 else ""
     label += " (of some captions)" if "only" in artifact.request else ""
     lang, load = translation.language(artifact), partial(_translated_captions, artifact, source)
-    return ReportTranslation(label, source.name, lang, translation.quality(artifact), load, _text_hashes(artifact))
+    return content.ReportTranslation(
+        label, source.name, lang, translation.quality(artifact), load, _text_hashes(artifact)
+    )
 
 
 def _text_hashes(artifact: base.Artifact) -> dict[str, str]:

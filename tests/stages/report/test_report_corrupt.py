@@ -37,7 +37,7 @@ def test_the_intact_result_is_there_once_and_the_corrupted_ones_by_themselves(
     made = [a for a in Workspace(measured.root).artifacts("evaluation") if a.parent("run").id == run.id]
     assert len(made) == 3
     every = [result for artifact in made for result in evaluation.results(artifact)]
-    material, _ = gather(Inputs.from_paths(Workspace(measured.root), [str(run.path)]))
+    material = gather(Inputs.from_paths(Workspace(measured.root), [str(run.path)]))
     tmp_path /= "report"
     tmp_path.mkdir()
     for lang in ("es", "en"):
@@ -68,6 +68,6 @@ def test_the_intact_result_is_there_once_and_the_corrupted_ones_by_themselves(
 
 
 def test_without_a_corrupted_result_there_is_no_table_of_them(chain: Chain) -> None:
-    material, _ = gather(Inputs(Workspace(chain.root)))
+    material = gather(Inputs(Workspace(chain.root)))
     tables = compose.overview(material).tables
     assert "retrieval" in tables and "corruption" not in tables

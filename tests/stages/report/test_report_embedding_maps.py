@@ -29,7 +29,7 @@ def test_items_and_their_captions_are_embedded(chain: Chain) -> None:
     assert all(path is not None and path.is_file() for path in images)
     again = Examples(Inputs(Workspace(chain.root)), device="cpu").maps(4)[0]
     assert np.array_equal(again.text_TD, one.text_TD) and again.item_ids == one.item_ids
-    assert json.dumps(gather(Inputs(Workspace(chain.root)), maps=[one])[0].maps[0].request())
+    assert json.dumps(gather(Inputs(Workspace(chain.root)), maps=[one]).maps[0].request())
 
 
 def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> None:

@@ -32,9 +32,10 @@ def ensemble(finished: Chain) -> Chain:
 def test_an_ensemble_is_not_taken_for_its_first_run(ensemble: Chain) -> None:
     workspace = Workspace(ensemble.root)
     together = next(a for a in workspace.artifacts("evaluation") if len([p for p in a.parents if p.kind == "run"]) == 2)
-    material, parents = gather(Inputs(workspace))
+    material = gather(Inputs(workspace))
     runs = {p.id for p in together.parents if p.kind == "run"}
-    assert runs <= {a.id for a in parents} and runs <= set(material.facts), "the second has no evaluation of its own"
+    made_from = {a.id for a in material.artifacts}
+    assert runs <= made_from and runs <= set(material.facts), "the second has no evaluation of its own"
     fact = material.facts[together.id]
     assert (fact.label, fact.lang) == (f"infonce x2 {OPTIONS}", "es")
     assert fact.encoder == material.facts[min(runs)].encoder
@@ -45,13 +46,13 @@ def test_an_ensemble_is_not_taken_for_its_first_run(ensemble: Chain) -> None:
     assert {f"infonce x2 {OPTIONS}", f"infonce {OPTIONS}"} < views["toy test, queries in es"], "beside its runs"
     assert summary(Inputs(workspace)).findings.method == "uml [epochs=6, lr=0.02]", "as infonce of these options"
     given = Inputs.from_paths(workspace, [str(together.path)])
-    assert [run_id for run_id, _ in gather(given)[0].results if run_id != together.id] == []
+    assert [run_id for run_id, _ in gather(given).results if run_id != together.id] == []
 
 
 def test_an_ensemble_of_a_run_that_is_gone_stays(ensemble: Chain, capsys: pytest.CaptureFixture[str]) -> None:
     workspace = Workspace(ensemble.root)
     gone = next(a for a in workspace.artifacts("run") if "seed2" in a.name)
     shutil.rmtree(gone.path)
-    material, _ = gather(Inputs(workspace))
+    material = gather(Inputs(workspace))
     assert "is gone" in capsys.readouterr().err
     assert "infonce x2" in {fact.label.partition(" [")[0] for fact in material.facts.values()}

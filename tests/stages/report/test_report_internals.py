@@ -118,7 +118,7 @@ def test_pictures_find_the_captions_that_are_most_similar(chain: Chain) -> None:
 
 def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
     shown = Examples(Inputs(Workspace(trained.root)), device="cpu").internals(2)
-    assert json.dumps(gather(Inputs(Workspace(chain.root)), inside=shown)[0].inside.request())
+    assert json.dumps(gather(Inputs(Workspace(chain.root)), inside=shown).inside.request())
     other = Examples(Inputs(Workspace(chain.root)), device="cpu").internals(2)
     assert other == ModelInternals(pictures=other.pictures) and other.pictures, (
         "no method with soft targets or attention"

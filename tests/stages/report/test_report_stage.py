@@ -86,7 +86,7 @@ class Page(HTMLParser):
 
 def report(inputs: Inputs, *, name: str | None = None, force: bool = False, **shown: Any) -> base.Artifact:
     """Writes a report."""
-    return write(inputs, *gather(inputs, **shown), name=name, force=force)
+    return write(inputs, gather(inputs, **shown), name=name, force=force)
 
 
 def test_the_report_is_complete_and_names_its_parents(workspace: Workspace) -> None:

@@ -44,7 +44,7 @@ def test_a_report_of_runs_shows_what_they_were_trained_on(chain: Chain, tmp_path
 
 
 def test_what_failed_is_said_beside_results_too(chain: Chain) -> None:
-    material = gather(Inputs(Workspace(chain.root)))[0]
+    material = gather(Inputs(Workspace(chain.root)))
     assert not any("failed" in sentence for sentence in compose.overview(material).findings.more)
     quality = copy.deepcopy(dict(material.translations[0].quality))
     quality["forward"]["splits"]["train"]["failed"] = 7

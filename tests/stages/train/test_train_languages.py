@@ -208,7 +208,7 @@ def test_who_trains_on_what_people_wrote_is_marked(space: Path, tmp_path: Path) 
             shutil.rmtree(done.made.path)
             label = "uml [lang=es+fr, captions=human]"
         given_ = [str(space / "evaluations" / name) for name in ("people-test", "both-test")]
-        told = gather(Inputs.from_paths(Workspace(space), given_))[0]
+        told = gather(Inputs.from_paths(Workspace(space), given_))
         assert label in set(results_frame(told.results, told.facts)["label"])
     data = dataset.read(next(iter(Workspace(space).artifacts("dataset"))))
     frame = translation.read(base.load(french))

@@ -266,7 +266,7 @@ def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported
     assert "| translations into es | by machine: recorded hand" in card
     assert "| translations into es, some of them again | by machine: apertium " in card
     assert card.count("translations into es, some of them again |") == 2, "of either licence too"
-    material, _ = gather_report(Inputs.from_paths(Workspace(finished.root), [str(trained.made.path)]))
+    material = gather_report(Inputs.from_paths(Workspace(finished.root), [str(trained.made.path)]))
     (fact,) = material.facts.values()
     digest = base.sha256_file(exported)[:6]
     assert fact.label == f"infonce (pairs {digest}) [mended={digest}]"
