@@ -76,10 +76,8 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
         for name, split in part["splits"].items():
             yield Line(f"  {part['source_lang']} -> {part['lang']}, {direction}, {name}: {_without_references(split)}")
             for human in split["references"]:
-                scores = (
-                    f"{name} {with_interval(score['score'], score['interval'])}"
-                    for name, score in human["scores"].items()
-                )
+                known = human["scores"].items()
+                scores = (f"{metric_name} {with_interval(s['score'], s['interval'])}" for metric_name, s in known)
                 sets = dict.fromkeys([human["caption_set"], human["source_set"]])
                 about = f"{' for '.join(sets)}; {human['captions']} captions"
                 yield Line(f"    {', '.join(scores)} against {reference_words(human)} ({about})")
@@ -195,11 +193,9 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
         head = f"{queries}: {name} {_with_margin(result, name, None, value)}"
         figures = {d: [_with_margin(result, m, d) for m in METRICS] for d in DIRECTIONS}
         if not as_table:
-            texts = (
-                " ".join(f"{m} {figure}" for m, figure in zip(METRICS, figures[d], strict=True)) for d in DIRECTIONS
-            )
-            sides = (_direction(result, d) for d in DIRECTIONS)
-            yield Line("; ".join([head, *map(" ".join, zip(sides, texts, strict=True))]))
+            texts = ([f"{m} {text}" for m, text in zip(METRICS, figures[d], strict=True)] for d in DIRECTIONS)
+            sides = (" ".join([_direction(result, d), *of]) for d, of in zip(DIRECTIONS, texts, strict=True))
+            yield Line("; ".join([head, *sides]))
         for d in DIRECTIONS:
             block, first = head, head if d == DIRECTIONS[0] else ""
             cells = [Cell(first), Cell(_direction(result, d)), *(Cell(shown=figure) for figure in figures[d])]
@@ -287,9 +283,8 @@ def _failure_detection(result: Result) -> Iterator[Line]:
     if scores.get("trivial"):
         signature = signature_of(result)
         softmax = signature is not None and signature.unc == SOFTMAX and "auroc" in scores
-        own = (
-            f"softmax at temperature {', '.join(map(probability, result['temperature']))}" if softmax else "uncertainty"
-        )
+        temperature = ", ".join(map(probability, result["temperature"])) if softmax else ""
+        own = f"softmax at temperature {temperature}" if softmax else "uncertainty"
         yield Line(f"  T2V, first result wrong, AUROC: {_auroc(scores, own)}", level=1)
 
 
@@ -301,17 +296,11 @@ def _auroc(scores: Result, name: str = "uncertainty") -> str:
         own = f"{name} {probability(scores['auroc'])}{interval}"
     baselines = []
     for baseline, score in scores["trivial"].items():
-        gap = score.get("gap") or (score.get("gaps") or {}).get("auroc")
-        baselines.append(f"{baseline} {probability(score['auroc'])}{_verdict(gap)}")
+        baselines.append(f"{baseline} {probability(score['auroc'])}")
+        if gap := score.get("gap") or (score.get("gaps") or {}).get("auroc"):
+            verdict = "beaten" if gap[0] > 0 else "better" if gap[1] < 0 else "not beaten"
+            baselines[-1] += f" ({verdict}: {ends(*gap, 3, sign=True)})"
     return f"{own}; compare {', '.join(baselines)}"
-
-
-def _verdict(gap: Sequence[float] | None) -> str:
-    if gap is None:
-        return ""
-    verdict = "beaten" if gap[0] > 0 else "better" if gap[1] < 0 else "not beaten"
-    low, high = gap
-    return f" ({verdict}: {ends(low, high, 3, sign=True)})"
 
 
 def _queries(result: Result) -> str:
@@ -336,8 +325,7 @@ def _corruption(text: str, lang: str) -> str:
     corruption = Corruption.parse(text)
     if corruption is None:
         return f"corrupted {text}"
-    words = CORRUPTION_WORDS[corruption.kind]
-    words = words if has_spaces(lang) else words.replace("words", "characters")
+    words = CORRUPTION_WORDS[corruption.kind].replace("words", "words" if has_spaces(lang) else "characters")
     return f"{100 * corruption.share:g}% of {words}"
 
 

@@ -70,14 +70,12 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     if len(candidates) > 1 and win:
         group = _group_words(rows, candidates, encoders, "noise-robust methods" if robust else "methods")
         subject = f"{method} (the best of {group})"
-    headline = f"{where}, {subject} reaches {view.named} {_mean_sd(values)}{_seeds(values)}"
+    headline = f"{where}, {subject} reaches {view.named} {_mean(values)}"
     other_encoders = _encoders(rows, win.against) if win else []
     differ = bool(encoders and other_encoders) and encoders != other_encoders
     if win:
         has = f" and has other encoders ({' or '.join(other_encoders)}, not {' or '.join(encoders)})" if differ else ""
-        headline += f", {_signed(win)}, which ignores noise{has}{_chance(win)}."
-    else:
-        headline += "."
+        headline += f", {_signed(win)}, which ignores noise{has}{_chance(win)}"
 
     more = []
     if results.counterpart(frame, method, results.BASELINE) is None:
@@ -103,7 +101,7 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
             share = percent(win.value, 0)
             tiles.append(Tile(share, "of the gap to the oracle recovered", _recovery_interval(win), win.may_be_chance))
     sentences, detection_tiles = _detection(diagnoses, view, method, noise)
-    return Findings(headline, (*more, *sentences), (*tiles, *detection_tiles), method, noise)
+    return Findings(f"{headline}.", (*more, *sentences), (*tiles, *detection_tiles), method, noise)
 
 
 def _headline_noise(frame: pd.DataFrame) -> float:
@@ -138,7 +136,7 @@ def _repaired(view: results.View, noise: float, ranks: QueryRanks) -> list[str]:
         plain = str(Label.parse(label).unrepaired)
         win = recovery(rows, label, noise, figure=view.figure, against=plain, ranks=ranks) if plain in labels else None
         comparison = f", {_signed(win)}{_chance(win)}" if win else ""
-        sentences.append(f"Repaired, {label} reaches {_mean_sd(values)}{_seeds(values)}{comparison}.")
+        sentences.append(f"Repaired, {label} reaches {_mean(values)}{comparison}.")
     return sentences
 
 
@@ -169,16 +167,11 @@ def _contains_zero(interval: tuple[float, float]) -> str:
     return f"{CHANCE}its 95% interval, {ends(*interval)}, contains 0"
 
 
-def _mean_sd(values: pd.Series[float]) -> str:
-    return mean_sd(values.mean(), values.std(ddof=1))
-
-
-def _seeds(values: pd.Series[float]) -> str:
-    """The number of runs, and whether they differ in the seed of training or only in that of the mismatch."""
+def _mean(values: pd.Series[float]) -> str:
+    """The mean of runs with their number, and whether they differ in the seed of training or only in the mismatch's."""
     n, trained = len(values), values.index.get_level_values("seed").nunique()
-    if n == 1:
-        return " (one seed)"
-    return f" ({n} seeds)" if trained == n else f" ({n} runs of {trained} training seed{'s' if trained > 1 else ''})"
+    runs = f"{n} seeds" if trained == n else f"{n} runs of {trained} training seed{'s' if trained > 1 else ''}"
+    return f"{mean_sd(values.mean(), values.std(ddof=1))} ({runs if n > 1 else 'one seed'})"
 
 
 def _signed(win: Recovery) -> str:

@@ -93,11 +93,6 @@ def _mt(value: str) -> str:
     return f"translated by {value.replace('&', ' and ').replace(':', ' ').replace('+', ' and ')}"
 
 
-def _sim(value: str) -> str:
-    reading = signature.read_reading(value)
-    return f"read as {reading}" if reading else "read as usual"
-
-
 def _leak(value: str) -> str:
     if shared := signature.read_own_split(value):
         return f"{shared} items of groups that were trained on"
@@ -123,7 +118,7 @@ _FIELDS: Mapping[str, Callable[[str], str]] = {
     "protocol": _protocol,
     "pos": lambda value: _POSITIVES.get(value, value),
     "ties": lambda value: _TIES.get(value, value),
-    "sim": _sim,
+    "sim": lambda value: f"read as {signature.read_reading(value) or 'usual'}",
     "fusion": lambda value: "not fused" if value == "none" else f"fused, {fusion(value)}",
     "mt": _mt,
     "select": lambda value: _SELECT.get(value, value),
