@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,3 +84,15 @@ def media_path(root: Path | None, name: str | None) -> Path | None:
         return None
     path = (root / name).resolve()
     return path if path.is_relative_to(root.resolve()) else None
+
+
+def image_finder(artifact: Artifact) -> Callable[[str], Path | None]:
+    """A function from the id of an item to its picture; nothing outside the media root is ever read."""
+    items = artifact_table(artifact, "items.parquet", ITEMS, ["item_id", "media"])
+    root, media = media_root(artifact), dict(zip(items["item_id"], items["media"], strict=True))
+
+    def find(item_id: str) -> Path | None:
+        path = media_path(root, media.get(item_id))
+        return path if path is not None and path.is_file() else None
+
+    return find

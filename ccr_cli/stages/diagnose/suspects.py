@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts import base, dataset, diagnosis
-from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.errors import UsageError
 from ccr_cli.report.page import lists
 
@@ -21,15 +20,12 @@ def most_suspicious(made: base.Artifact, data: base.Artifact, count: int) -> lis
 
     With `rare`: whether the pair has words that the model hardly saw, and `image`: the path of the picture, or None.
     """
-    items = artifact_table(data, "items.parquet", dataset.ITEMS, ["item_id", "media"])
-    root, media = dataset.media_root(data), dict(zip(items["item_id"], items["media"], strict=True))
+    image = dataset.image_finder(data)
     pairs = diagnosis.read_pairs(made).sort_values("place").head(count)
     rows = []
     for row in pairs.astype(object).where(pairs.notna(), None).to_dict("records"):
-        path = dataset.media_path(root, media.get(str(row["item_id"])))
         facts = {str(name): value for name, value in row.items()}
-        facts |= {"rare": bool(row["support"] < diagnosis.RARE)}
-        rows.append(facts | {"image": path if path is not None and path.is_file() else None})
+        rows.append(facts | {"rare": bool(row["support"] < diagnosis.RARE), "image": image(str(row["item_id"]))})
     return rows
 
 

@@ -7,10 +7,9 @@ Shape suffixes: B pairs of a batch, D embedding, V items, T captions, L tokens o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ import torch
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, run, translation
-from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError
@@ -68,22 +66,6 @@ def _validation(artifact: base.Artifact, select: str, criterion: str, lang: str)
     kept: Any = history.iloc[int(np.nanargmax(history[figure]))]
     value = float(kept.get(f"val.langs.{lang}.{criterion}", kept[figure]))
     return criterion == "SumR", SELECTED_BY.get(select, 0), value
-
-
-def image_finder(data: base.Artifact) -> Callable[[str], Path | None]:
-    """A function from the id of an item to its picture; nothing outside the media root is ever read."""
-    items = artifact_table(data, "items.parquet", dataset.ITEMS, ["item_id", "media"])
-    return media_finder(dataset.media_root(data), dict(zip(items["item_id"], items["media"], strict=True)))
-
-
-def media_finder(root: Path | None, media: Mapping[str, str | None]) -> Callable[[str], Path | None]:
-    """Likewise, from the media root and the path of each item relative to it."""
-
-    def find(item_id: str) -> Path | None:
-        path = dataset.media_path(root, media.get(item_id))
-        return path if path is not None and path.is_file() else None
-
-    return find
 
 
 @dataclass(frozen=True)
@@ -169,7 +151,7 @@ class Examples:
             texts = encode_and_embed(method, tokenizer, [shown.texts[i] for i in np.flatnonzero(drawn_T)], self.on)
             item_T = np.searchsorted(rows, shown.item_T[drawn_T])
             ids, vectors = [shown.item_ids[row] for row in rows], (visual.cpu().numpy(), texts.float().cpu().numpy())
-            maps.append(EmbeddingMap(trained.name, lang, ids, *vectors, item_T, image_finder(source)))
+            maps.append(EmbeddingMap(trained.name, lang, ids, *vectors, item_T, dataset.image_finder(source)))
         return maps
 
     @torch.no_grad()
@@ -211,7 +193,7 @@ class Examples:
             return
         rows = _draw("soft targets", lang, len(ids), method.config.batch_size)
         items = [ids[row] for row in rows]
-        image, gloss = image_finder(self.inputs.parent(trained, "dataset")), captions.gloss_of.get
+        image, gloss = dataset.image_finder(self.inputs.parent(trained, "dataset")), captions.gloss_of.get
         visual_BD = embed_visuals(method, visual, self.on, torch.from_numpy(rows))
         text_BD = encode_and_embed(method, tokenizer, [text_of[item] for item in items], self.on)
         share_BB = method.soft_targets(visual_BD, text_BD).cpu().numpy()

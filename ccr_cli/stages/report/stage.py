@@ -28,7 +28,7 @@ from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import NEEDED
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.stage import usual_judge
-from ccr_cli.stages.report.examples import Examples, image_finder
+from ccr_cli.stages.report.examples import Examples
 from ccr_cli.stages.report.options import ReportOptions
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
@@ -307,7 +307,7 @@ def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[conten
             continue
         inputs.note(data)
         captions = partial(artifact_table, data, "captions.parquet", dataset.CAPTIONS, columns)
-        datasets.append(content.ReportDataset(data.name, manifest, image_finder(data), captions))
+        datasets.append(content.ReportDataset(data.name, manifest, dataset.image_finder(data), captions))
     return datasets
 
 

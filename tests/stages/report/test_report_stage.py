@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import fakes as fake
+import pandas as pd
 import pytest
 import toy
 
-from ccr_cli.artifacts import base
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import ExampleHit, ExampleSearch
@@ -208,16 +209,20 @@ def test_a_lost_data_set_costs_only_its_pictures(workspace: Workspace, capsys: p
     assert ">no image<" not in page and "<th>picture</th>" not in page, "no picture at all, no column of pictures"
 
 
-def test_a_picture_outside_the_media_root_is_never_shown(workspace: Workspace, tmp_path: Path) -> None:
-    from ccr_cli.stages.report.examples import media_finder
-
-    root = workspace.root / "datasets/toy-emoji/media"
+def test_a_picture_outside_the_media_root_is_never_shown(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = base.load(workspace.place("dataset", "toy-emoji"))
+    root = data.path / "media"
     (tmp_path / "secret.png").write_bytes((root / "1.png").read_bytes())
     (root / "link.png").symlink_to(tmp_path / "secret.png")
-    media: dict[str, str | None] = {"a": "1.png", "b": "../../../../secret.png", "c": "link.png", "d": None}
-    find = media_finder(root, media)
+    media = ["1.png", "../../../../secret.png", "link.png", None]
+    items = pd.DataFrame({"item_id": list("abcd"), "media": media})
+    monkeypatch.setattr(dataset, "artifact_table", lambda *args: items)
+    find = dataset.image_finder(data)
     assert [find(item) is not None for item in "abcde"] == [True, False, False, False, False]
-    assert media_finder(None, media)("a") is None
+    shutil.rmtree(root)
+    assert dataset.image_finder(data)("a") is None
 
 
 def test_runs_with_other_options_stand_apart(workspace: Workspace) -> None:
