@@ -76,21 +76,27 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
     translations, translated = _translations(inputs, runs.values())
     if not evaluations and not translations:
         whose = "of the given runs " if inputs.named else ""
-        raise ArtifactError(
-            f"there is no evaluation {whose}in {inputs.workspace.root}", hint="make one with: ccr evaluate"
-        )
-    entries = _results(evaluations)
+        what = f"there is no evaluation {whose}in {inputs.workspace.root}"
+        raise ArtifactError(what, hint="make one with: ccr evaluate")
     numbered = [
         (evaluation.run_id(artifact), str(result["signature"]), artifact, number, result)
         for artifact in evaluations
         for number, result in enumerate(evaluation.results(artifact))
     ]
+    merged: dict[tuple[str, str], dict[str, Any]] = {}
+    # each once: `ccr evaluate --corrupt` repeats the result of a plain evaluation and adds to it
+    for run_id, signature, _, _, result in numbered:
+        if not (result.get("reading") or result.get("task")):
+            merged[run_id, signature] = merged.get((run_id, signature), {}) | result
+    intact, corrupted = (
+        [(run_id, r) for (run_id, _), r in merged.items() if bool(r.get("corrupt")) is which] for which in (False, True)
+    )
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {evaluation.run_id(d): str(facts["label"]) for d, facts in summaries}
-    labels |= {run_id: str(result["label"]) for run_id, result in entries if not result.get("corrupt")}
+    labels |= {run_id: str(result["label"]) for run_id, result in intact}
     return content.ReportData(
-        results=[(run_id, result) for run_id, result in entries if not result.get("corrupt")],
-        corrupted=[(run_id, result) for run_id, result in entries if result.get("corrupt")],
+        results=intact,
+        corrupted=corrupted,
         facts=_facts(inputs, runs, labels, evaluations),
         diagnoses=[_diagnosis(d, facts, runs.get(evaluation.run_id(d))) for d, facts in summaries],
         options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
@@ -181,17 +187,6 @@ def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artif
 def _members(artifact: base.Artifact) -> set[str]:
     """The ids of the runs behind an artifact; several for an ensemble."""
     return {link.id for link in artifact.parents if link.kind == "run"}
-
-
-def _results(evaluations: Sequence[base.Artifact]) -> list[tuple[str, dict[str, Any]]]:
-    """The results by run, each once: `ccr evaluate --corrupt` repeats that of a plain evaluation and adds to it."""
-    merged: dict[tuple[str, str], dict[str, Any]] = {}
-    for artifact in evaluations:
-        for result in evaluation.results(artifact):
-            if not (result.get("reading") or result.get("task")):
-                key = (evaluation.run_id(artifact), str(result["signature"]))
-                merged[key] = merged.get(key, {}) | result
-    return [(run_id, result) for (run_id, _), result in merged.items()]
 
 
 def _facts(

@@ -106,9 +106,9 @@ def _outcome(artifact: base.Artifact) -> Outcome:
                 summary = diagnosis.summary(artifact)
                 words = f"{summary['called_noisy']:,} of {summary['pairs']:,} pairs called mismatched"
                 auroc = (summary["detection"] or {}).get("auroc")
-                return (
-                    Outcome(words) if auroc is None else Outcome(f"{words}, AUROC {probability(auroc)}", "AUROC", auroc)
-                )
+                if auroc is None:
+                    return Outcome(words)
+                return Outcome(f"{words}, AUROC {probability(auroc)}", "AUROC", auroc)
             case "index":
                 recall = index.about(artifact)["recall"]
                 words = f"{counts['entries']:,} entries, recall@{recall['at']} {probability(recall['value'])}"
