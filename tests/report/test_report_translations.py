@@ -86,7 +86,7 @@ def made(
 
 def listing(captions: TranslatedCaptions) -> str:
     """The section of a page on one translation."""
-    seen = compose.Overview([], pd.DataFrame(), translations.findings([captions.of]), {})
+    seen = compose.Overview([], translations.findings([captions.of]), {})
     page = compose.render(ReportData([], translations=[captions.of]), seen, {}, [], [captions], [])
     return page.partition('<section id="translations">')[2].partition("</section>")[0]
 

@@ -46,7 +46,6 @@ class Overview:
 
     views: list[results.View]
     """Comparable settings, the main one first; none where there are only translations."""
-    diagnoses: pd.DataFrame
     findings: Findings
     tables: dict[str, Table]
     """By name: sumr or map, retrieval, and where there are data: languages, recovery, detection, settings (and
@@ -79,10 +78,10 @@ def overview(data: ReportData) -> Overview:
     if data.published:
         by_name |= published.compare(frame, data.published, {d.name: d.manifest for d in data.datasets})
     if not views:
-        return Overview(views, diagnoses, translations.findings(data.translations), by_name)
+        return Overview(views, translations.findings(data.translations), by_name)
     sentences = findings(views[0], diagnoses, QueryRanks(data.rankings))
     sentences = replace(sentences, more=(*sentences.more, *translations.failures(data.translations)))
-    return Overview(views, diagnoses, sentences, by_name)
+    return Overview(views, sentences, by_name)
 
 
 def write(data: ReportData, folder: Path) -> dict[str, int]:
@@ -156,6 +155,7 @@ def render(
     if scores := tables.get("translation-scores"):  # their signatures end its notes and stand below, breakable
         tables["translation-scores"] = replace(scores, notes=scores.notes[: len(scores.notes) - len(signatures)])
     quoted = [table for name, table in tables.items() if name.startswith("published")]
+    svgs = {k: canvas.inline_svg(svg, k, escape(plain(shown.alternative))) for k, (svg, shown) in plots.items()}
     return environment.get_template("report.html.j2").render(
         policy=Markup(f"{POLICY}; script-src {source_hash(script)}") if pairs else POLICY,
         style=static("page.css", "pairs_browser.css"),
@@ -164,13 +164,7 @@ def render(
         findings=summary.findings,
         main=views[0] if views else None,
         tables=tables,
-        figures={
-            name: {
-                "svg": Markup(canvas.inline_svg(svg, name, escape(plain(drawing.alternative)))),
-                "caption": drawing.caption,
-            }
-            for name, (svg, drawing) in plots.items()
-        },
+        figures={k: {"svg": Markup(svgs[k]), "caption": shown.caption} for k, (_, shown) in plots.items()},
         suspects=[pair_list for d in suspects for pair_list in lists.suspicious_pairs(data, d, summary.findings)],
         pairs_json=script_json(pairs) if pairs else "",
         translations=list(lists.translations(data, loaded)),
