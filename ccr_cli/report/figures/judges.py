@@ -157,12 +157,10 @@ def evidence_by_epoch(evidence: Sequence[tuple[int, pd.DataFrame]], truth: pd.Se
         top, bottom = axes[0][column], axes[1][column]
         two_densities(top, 1 - known["p_clean"].to_numpy(float), wrong_N, (0.0, 1.0), at=0.5)
         two_densities(bottom, known["sim_vt"].to_numpy(float), wrong_N, (-0.5, 1.0), at=0.2)
-        top.set_title(f"epoch {epoch}")
-        top.set_xlabel("doubt of the judge, 1 \u2212 P(clean)")
+        top.set(title=f"epoch {epoch}", xlabel="doubt of the judge, 1 \u2212 P(clean)")
         bottom.set_xlabel("similarity of picture and translation")
     for first, *_ in axes:
-        first.set_ylabel("density")
-        first.set_ylim(0, 1.12 * first.get_ylim()[1])
+        first.set(ylabel="density", ylim=(0, 1.12 * first.get_ylim()[1]))
     add_legend(drawn, axes[0][0])
     return drawn
 

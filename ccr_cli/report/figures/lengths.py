@@ -95,7 +95,8 @@ def by_length(
     means = {k: np.mean(parts, axis=0)[:, known_I] for k, parts in sums.items()}
     n_items = int(known_I.sum())
     weights = chain([np.ones((1, n_items), dtype=np.int64)], resamples(n_items, np.random.default_rng(0), SAMPLES))
-    blocks = [{label: _recall(weight_RI, *mean) for label, mean in means.items()} for weight_RI in weights]
+    with np.errstate(invalid="ignore"):  # nan where no query of a class was drawn
+        blocks = [{k: (w_RI @ hit_IB) / (w_RI @ n_IB) for k, (hit_IB, n_IB) in means.items()} for w_RI in weights]
     drawn = {label: np.concatenate([block[label] for block in blocks]) for label in means}
     others = [label for label in drawn if label != baseline and not results.is_oracle(label)]
     lasts = [*(edges[1:] - 1), lengths_Q.max()]
@@ -113,13 +114,6 @@ def _sums(part: pd.DataFrame, lengths: pd.Series[int], codes: pd.Series[int], ed
     place_Q = part["query_id"].map(codes).to_numpy(int) * len(edges) + class_Q
     hit_Q, shape = 100.0 * (part["rank"].to_numpy(float) <= TOP), (int(codes.max()) + 1, len(edges))
     return np.stack([np.bincount(place_Q, weight_Q, np.prod(shape)).reshape(shape) for weight_Q in (hit_Q, None)])
-
-
-def _recall(weight_RI: NDArray[np.int64], hit_IB: FloatArray, count_IB: FloatArray) -> FloatArray:
-    """Recall in each resample and class, (R, B); nan where no query of the class was drawn."""
-    with np.errstate(invalid="ignore"):
-        recall_RB: FloatArray = (weight_RI @ hit_IB) / (weight_RI @ count_IB)
-    return recall_RB
 
 
 def _estimate(value_RB: FloatArray) -> FloatArray:

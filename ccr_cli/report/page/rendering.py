@@ -44,17 +44,13 @@ def prose(value: object) -> str:
     return re.sub(r"(?<=\d) (?=%)| (?=±)|(?<=±) ", "\u00a0", str(value))
 
 
-def _printable(value: object) -> object:
-    return value if isinstance(value, Markup) else plain(str(value))
-
-
 environment = Environment(
     loader=FileSystemLoader(_FOLDER / "templates"),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
-    finalize=_printable,
+    finalize=lambda value: value if isinstance(value, Markup) else plain(str(value)),
     extensions=["jinja2.ext.do"],
 )
 environment.filters["prose"] = prose

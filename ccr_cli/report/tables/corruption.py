@@ -75,10 +75,8 @@ def table(data: ReportData, view: results.View) -> Table | None:
         for level in levels
         for key in [f"{figure.lower().replace('.', '_')}_{level.key}"]
     ]
-    rows = [
-        retrieval.noise_row(*key, n, *cells)
-        for key, cells, n in retrieval.means(frame, ["noise", "label"], list(groups), "level", levels)
-    ]
+    means = retrieval.means(frame, ["noise", "label"], list(groups), "level", levels)
+    rows = [retrieval.noise_row(*key, n, *cells) for key, cells, n in means]
     notes = [
         "The given share of the words of every caption is corrupted (of the characters, in languages without spaces), "
         "or of the features. A corrupted side is the query in one direction and the gallery in the other. "

@@ -236,7 +236,13 @@ def views(frame: pd.DataFrame) -> list[View]:
             first = part.iloc[0]
             names = ("data", "split", "lang", "role", "fusion", "zero_shot", "trained_lang", "figure")
             split.append(View(title=_title(first, kind), noise_kind=kind, frame=part, **{n: first[n] for n in names}))
-    return _with_unique_titles(sorted(split, key=lambda view: view.main_rank))
+    split.sort(key=lambda view: view.main_rank)
+    unique = []
+    for view in split:  # titles that several views share are followed by what distinguishes them
+        same = [other.setting.fields for other in split if other.title == view.title]
+        extra = signature_words.distinction(same, view.setting.fields)
+        unique.append(replace(view, title=f"{view.title} ({extra})") if extra else view)
+    return unique
 
 
 def same_but_language(views: Sequence[View]) -> list[View]:
@@ -276,16 +282,6 @@ def _title(row: pd.Series[Any], kind: str) -> str:
     if kind not in ("none", "caption-translation"):
         parts.append(signature_words.noise(kind))
     return ", ".join(parts)
-
-
-def _with_unique_titles(views: Sequence[View]) -> list[View]:
-    """Appends to titles that several views share what distinguishes them."""
-    unique = []
-    for view in views:
-        same = [other.setting.fields for other in views if other.title == view.title]
-        extra = signature_words.distinction(same, view.setting.fields)
-        unique.append(replace(view, title=f"{view.title} ({extra})") if extra else view)
-    return unique
 
 
 def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:

@@ -84,9 +84,8 @@ def settings(views: Sequence[results.View]) -> Table:
     setting = Column("setting", "data, split and queries", text=True)
     columns = [setting, METHOD, *_ratio_columns(views[0], ratios), SEEDS]
     rows = [row for view in views for row in _setting_rows(view, ratios)]
-    return Table(
-        "settings", f"{views[0].named} ({views[0].scale}) in every language and setting", columns, rows, [SD_NOTE]
-    )
+    title = f"{views[0].named} ({views[0].scale}) in every language and setting"
+    return Table("settings", title, columns, rows, [SD_NOTE])
 
 
 def _ratio_columns(view: results.View, ratios: Sequence[float]) -> list[Column]:
@@ -128,10 +127,8 @@ def languages(views: Sequence[results.View]) -> Table | None:
     complete = frame.pivot_table(main.figure, [*by, *results.REPLICATE], "lang").reset_index()
     complete["mean"] = complete.reindex(columns=langs).mean(axis=1, skipna=False)
     mean = {key: cell for key, (cell,), _ in means(complete.dropna(subset=["mean"]), by, ["mean"])}
-    rows = [
-        noise_row(*key, *cells, mean.get(key, Cell()), n)
-        for key, cells, n in means(frame, by, [main.figure], "lang", langs)
-    ]
+    by_lang = means(frame, by, [main.figure], "lang", langs)
+    rows = [noise_row(*key, *cells, mean.get(key, Cell()), n) for key, cells, n in by_lang]
     title = f"{main.named} ({main.scale}) by method, language and noise: {main.data} {main.split}"
     notes = [SD_NOTE, "The mean over languages is of runs with equal seeds in all of them."]
     return Table("languages", title, [NOISE, METHOD, *columns, NUMBER], rows, notes)
@@ -141,20 +138,15 @@ def recoveries(view: results.View) -> Table | None:
     """How much of what noise costs infonce each method recovers; None without a comparison."""
     frame = view.frame
     ratios = sorted(set(frame["noise"]))
-    labels = [
-        label
-        for label in results.methods(frame)
-        if results.base_label(label) != results.BASELINE
-        and not (results.is_oracle(label) or Label.parse(label).is_ensemble)
-    ]
+    others = (label for label in results.methods(frame) if results.base_label(label) != results.BASELINE)
+    labels = [label for label in others if not (results.is_oracle(label) or Label.parse(label).is_ensemble)]
     wins = {(m, n): recovery(frame, m, n, figure=view.figure) for m in labels for n in ratios}
     known = {key: win for key, win in wins.items() if win is not None}
     if not known:
         return None
     shown: dict[tuple[float, bool], Column] = {}
     for noise in ratios:
-        group = f"{percent(noise)} noise"
-        title = f"{view.named} {MINUS} infonce"
+        group, title = f"{percent(noise)} noise", f"{view.named} {MINUS} infonce"
         shown[noise, False] = Column(f"gain_noise_{noise:g}", title, "high", group=group, signed=True)
         if any(win.value is not None for (_, n), win in known.items() if n == noise):
             shown[noise, True] = Column(f"recovery_noise_{noise:g}", "recovered", "high", 2, group)

@@ -133,11 +133,8 @@ class Table:
         """The standard deviation that a cell shows; empty without one."""
         cell, column = self.rows[r].cells[c], self.columns[c]
         sd = finite(cell.sd)
-        return (
-            ""
-            if cell.shown is not None or cell.number is None or sd is None
-            else decimal(sd * column.scale, column.digits)
-        )
+        unknown = cell.shown is not None or cell.number is None
+        return "" if unknown or sd is None else decimal(sd * column.scale, column.digits)
 
     def starts_block(self, r: int) -> bool:
         """Whether a row starts a further block."""
@@ -149,14 +146,9 @@ class Table:
 
     def cells(self, show: Callable[[str, int], Shown]) -> list[list[Shown]]:
         """The rows as `show` renders the text of a cell: 1 for the best, 2 for the second, 3 if it does not compete."""
-        places = self.places()
-        return [
-            [
-                show(self.printed(r, c), places.get((r, c), 3 if row.ceiling or row.quoted else 0))
-                for c in range(len(self.columns))
-            ]
-            for r, row in enumerate(self.rows)
-        ]
+        places, columns = self.places(), range(len(self.columns))
+        others = [3 if row.ceiling or row.quoted else 0 for row in self.rows]
+        return [[show(self.printed(r, c), places.get((r, c), n)) for c in columns] for r, n in enumerate(others)]
 
     def groups(self) -> list[tuple[str, int, int]]:
         """Headings over columns: title, first column, width."""
