@@ -59,14 +59,12 @@ def _risk_curve(run_id: str, result: Result) -> dict[str, Any] | None:
     scores = _calibration(result)
     if not scores.get("curve"):
         return None
-    trivial = scores.get("trivial") or {}
+    trivial = {k: score for k, score in (scores.get("trivial") or {}).items() if score.get("curve")}
     signature = signature_of(result)
     return {
         **{**scores["curve"], "aurc_random": scores.get("aurc_random"), "aurc": scores.get("aurc")},
         "named": SOFTMAX if signature and signature.unc == SOFTMAX else "uncertainty",
-        "trivial": {
-            k: {**score["curve"], "aurc": score.get("aurc")} for k, score in trivial.items() if score.get("curve")
-        },
+        "trivial": {k: {**score["curve"], "aurc": score.get("aurc")} for k, score in trivial.items()},
     }
 
 
@@ -377,10 +375,8 @@ def corruption_densities(tables: Mapping[str, Mapping[CorruptionLevel, pd.DataFr
     def panel(ax: Axes, levels: Mapping[CorruptionLevel, pd.DataFrame], direction: str) -> None:
         every = np.concatenate([frame["uncertainty"].to_numpy(float) for frame in levels.values()])
         edges = np.linspace(*padded(*np.quantile(every, [TAIL, 1 - TAIL])), BINS + 1)
-        kinds = {
-            level.name: frame.loc[frame["direction"] == direction, "uncertainty"].to_numpy(float)
-            for level, frame in levels.items()
-        }
+        shown = {level.name: frame[frame["direction"] == direction] for level, frame in levels.items()}
+        kinds = {name: frame["uncertainty"].to_numpy(float) for name, frame in shown.items()}
         densities(ax, kinds, LEVELS, edges, alpha=0.16)
         means = " → ".join(f"{values.mean():.3g}" for values in kinds.values())
         box = {"facecolor": "#ffffff", "linewidth": 0, "pad": 2}

@@ -82,9 +82,7 @@ def pair_list(
         rows.append(
             {
                 "address": images.address(image(str(pair["item_id"]))),
-                "texts": [
-                    (head, text, own if head == heads["translation"] else source_lang) for head, text in texts.items()
-                ],
+                "texts": [(k, text, own if k == heads["translation"] else source_lang) for k, text in texts.items()],
                 "p_clean": float(pair["p_clean"]),
                 "uncertainty": pair.get("uncertainty"),
                 "rare": pair.get("support", RARE) < RARE,
@@ -116,10 +114,8 @@ def suspicious_pairs(data: ReportData, diagnosis: RunDiagnosis, findings: Findin
         pairs = diagnosis.load_pairs().sort_values("p_clean", kind="stable")
         errors = pairs[pairs["truth"] != pairs["verdict"]]
         false_alarms, misses = errors[errors["truth"] == "clean"], errors[errors["truth"] == "noisy"].iloc[::-1]
-        for rows, what in (
-            (false_alarms, "intact pairs called noisy (bad translations or false alarms)"),
-            (misses, "mismatched pairs called clean"),
-        ):
+        mistakes = {"intact pairs called noisy (bad translations or false alarms)": false_alarms}
+        for what, rows in (mistakes | {"mismatched pairs called clean": misses}).items():
             title = f"{len(rows):,} {what}, {label}, {percent(noise)} noise"
             yield build(title, rows.head(MISTAKES).to_dict("records"))
 
@@ -147,9 +143,8 @@ def translations(data: ReportData, loaded: Sequence[TranslatedCaptions]) -> Iter
             rows = pd.concat([captions.frame[captions.frame[flag]].head(EXAMPLES) for flag in FLAGS])
             name = f"{int(flagged.sum()):,} flagged captions, some of each kind"
             tables.append(_captions(data, captions.of, name, rows[~rows.index.duplicated()]))
-        counts = Counter(
-            word for words in left_in(*map(list, (captions.frame["source"], captions.frame["text"]))) for word in words
-        )
+        left = left_in(list(captions.frame["source"]), list(captions.frame["text"]))
+        counts = Counter(word for words in left for word in words)
         yield {
             "title": captions.of.full_name,
             "failed": captions.failed,

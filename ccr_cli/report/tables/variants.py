@@ -31,9 +31,8 @@ def variant_labels(runs: Runs, defaults: Mapping[str, Mapping[str, Any]] | None 
     groups = _one_table(runs)
     varying = [_varying([settings[run] for run in members]) for _, members in groups]
     for (label, members), keys in zip(groups, varying, strict=True):
-        elsewhere = {
-            key for (_, m), other in zip(groups, varying, strict=True) if _meet(runs, members, m) for key in other
-        }
+        met = (other for (_, m), other in zip(groups, varying, strict=True) if _meet(runs, members, m))
+        elsewhere = set[str]().union(*met)
         in_label = {key for key in elsewhere - keys if key == "preset" or _short(key) in label.terms}
         for run in members:
             config, values, known = runs[run][1], settings[run], usual[run] | {"dtype": DTYPE}
@@ -60,10 +59,9 @@ def _short(key: str) -> str:
 
 def _meet(runs: Runs, some: Sequence[str], others: Sequence[str]) -> bool:
     """Whether two groups of runs may share a table: they have one data set, and a language in common."""
-    pairs = [
-        {(runs[run][1].get("data"), lang) for run in group for lang in _langs(runs[run][1])} for group in (some, others)
-    ]
-    return bool(pairs[0] & pairs[1])
+    configs = ([runs[run][1] for run in group] for group in (some, others))
+    first, second = ({(config.get("data"), lang) for config in of for lang in _langs(config)} for of in configs)
+    return bool(first & second)
 
 
 def _one_table(runs: Runs) -> list[tuple[Label, list[str]]]:

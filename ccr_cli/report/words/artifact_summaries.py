@@ -257,10 +257,8 @@ def _out_of_distribution(ood: dict[str, Any]) -> str:
         if score.get("auroc") is not None:
             shares.append(f"{percent(score['auroc'], 0)} ({direction.upper()})")
     score_name = "uncertainty" if own else "this method has no uncertainty; similarity"
-    return (
-        f"{score_name} distinguishes a query without a match in the gallery from one with a match in "
-        f"{' and '.join(shares) or 'no'} of cases (chance: 50%)"
-    )
+    queries, cases = "a query without a match in the gallery from one with a match", " and ".join(shares) or "no"
+    return f"{score_name} distinguishes {queries} in {cases} of cases (chance: 50%)"
 
 
 def _breakdown(result: Result) -> Iterator[Line]:

@@ -199,10 +199,8 @@ class Examples:
         share_BB = method.soft_targets(visual_BD, text_BD).cpu().numpy()
         surest = np.argsort(-share_BB.diagonal(), kind="stable")
         for row in surest[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))].tolist():
-            hits = [
-                ExampleHit(items[i], gloss(items[i]) or "", float(share_BB[row, i]), image(items[i]), i == row)
-                for i in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()
-            ]
+            best = [(i, items[i]) for i in np.argsort(-share_BB[row], kind="stable")[:TOP].tolist()]
+            hits = [ExampleHit(k, gloss(k) or "", float(share_BB[row, i]), image(k), i == row) for i, k in best]
             query, own = str(text_of[items[row]]), gloss(items[row])
             yield ExampleSearch(query, lang, hits, own, trained.name, gloss_lang=captions.source_lang)
 
@@ -241,8 +239,6 @@ class Examples:
         visual, known = read_visuals(self.inputs.parent(trained, "features"), chosen, needs)
         for row, item in enumerate(known):
             answer = searcher.picture(visual.select(torch.tensor([row])), item, TOP)
-            hits = [
-                ExampleHit(h.item_id, h.caption, h.similarity, h.image, h.item_id == item, lang, gloss(h.item_id))
-                for h in answer.hits
-            ]
+            found = ((h, h.item_id, h.item_id == item) for h in answer.hits)
+            hits = [ExampleHit(k, h.caption, h.similarity, h.image, own, lang, gloss(k)) for h, k, own in found]
             yield ExampleSearch(item, lang, hits, None, trained.name, answer.uncertainty, searcher.image(item))

@@ -88,9 +88,7 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
     for run_id, signature, _, _, result in numbered:
         if not (result.get("reading") or result.get("task")):
             merged[run_id, signature] = merged.get((run_id, signature), {}) | result
-    intact, corrupted = (
-        [(run_id, r) for (run_id, _), r in merged.items() if bool(r.get("corrupt")) is which] for which in (False, True)
-    )
+    intact, corrupted = ([(k, r) for (k, _), r in merged.items() if bool(r.get("corrupt")) is c] for c in (False, True))
     summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
     labels = {evaluation.run_id(d): str(facts["label"]) for d, facts in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in intact}
@@ -346,10 +344,8 @@ def _translations(
 
 def _translation(inputs: Inputs, artifact: base.Artifact) -> content.ReportTranslation:
     if not translation.has_quality(artifact):
-        raise ArtifactError(
-            f"{artifact.path} was made by an older ccr, which did not measure quality",
-            hint="make it again: ccr translate --force",
-        )
+        what = f"{artifact.path} was made by an older ccr, which did not measure quality"
+        raise ArtifactError(what, hint="make it again: ccr translate --force")
     source = inputs.parent(artifact, "dataset")
     engine = str(artifact.request["engine"])
     environment = (artifact.about.get("environment") or {}).get("engine.forward") or {}
@@ -358,10 +354,9 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> content.ReportTrans
     rounds = int(artifact.request.get("rounds", 1))
     label += f" ({rounds} rounds)" if rounds > 1 else ""
     label += " (of some captions)" if "only" in artifact.request else ""
-    lang, load = translation.language(artifact), partial(_translated_captions, artifact, source)
-    return content.ReportTranslation(
-        label, source.name, lang, translation.quality(artifact), load, _text_hashes(artifact)
-    )
+    lang, quality = translation.language(artifact), translation.quality(artifact)
+    load = partial(_translated_captions, artifact, source)
+    return content.ReportTranslation(label, source.name, lang, quality, load, _text_hashes(artifact))
 
 
 def _text_hashes(artifact: base.Artifact) -> dict[str, str]:
