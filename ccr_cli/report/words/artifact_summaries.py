@@ -297,7 +297,7 @@ def _auroc(scores: Result, name: str = "uncertainty") -> str:
         baselines.append(f"{baseline} {probability(score['auroc'])}")
         if gap := score.get("gap") or (score.get("gaps") or {}).get("auroc"):
             verdict = "beaten" if gap[0] > 0 else "better" if gap[1] < 0 else "not beaten"
-            baselines[-1] += f" ({verdict}: {ends(*gap, 3, sign=True)})"
+            baselines[-1] += f" ({verdict}: {ends(gap[0], gap[1], 3, sign=True)})"
     return f"{own}; compare {', '.join(baselines)}"
 
 
