@@ -39,10 +39,7 @@ def strangers(item_B: Tensor) -> tuple[Tensor, Tensor]:
 
 @full_precision
 def jensen_shannon(
-    joint_N: Tensor,
-    marginal_N: Tensor,
-    joint_weight_N: Tensor | None = None,
-    marginal_weight_N: Tensor | None = None,
+    joint_N: Tensor, marginal_N: Tensor, joint_weight_N: Tensor | None = None, marginal_weight_N: Tensor | None = None
 ) -> Tensor:
     """I_JSD = E_joint[log f] + E_marginal[log(1 - f)] with f = sigmoid(score), DisNCL eq. (9) and (12).
 

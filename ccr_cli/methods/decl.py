@@ -75,7 +75,7 @@ class Method(base.EvidentialMethod):
             "batch_size": 128,
             **equal_rates(2e-4),
             "dim": 1024,
-        },
+        }
     }
 
     config: Config

@@ -53,10 +53,7 @@ class Method(base.Method):
         sim = base.views(self, batch)
         p = base.clean_probabilities(self, batch, sim)
         tau = self.temperature()
-        terms = {
-            "infonce_vs": infonce(sim.VS, tau, sim.mask, p.VS),
-            "infonce_vt": infonce(sim.VT, tau, sim.mask, p.VT),
-        }
+        terms = {"infonce_vs": infonce(sim.VS, tau, sim.mask, p.VS), "infonce_vt": infonce(sim.VT, tau, sim.mask, p.VT)}
         if self.config.cross_lingual_weight:
             terms["infonce_st"] = self.config.cross_lingual_weight * infonce(sim.ST, tau, sim.mask, p.ST)
         return terms

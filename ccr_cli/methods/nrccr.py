@@ -96,7 +96,7 @@ class Method(base.Method):
             "dropout": 0.2,
             "block_dropout": 0.1,
             "teacher_residual": "none",
-        },
+        }
     }
 
     config: Config

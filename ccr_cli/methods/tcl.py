@@ -60,12 +60,7 @@ class Method(base.EvidentialMethod, base.JointMethod):
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": {**_PAPER, **equal_rates(5e-4)},
-        "paper-bert": {
-            **_PAPER,
-            **equal_rates(5e-5),
-            "kl_rate": 0.001,
-            "text_encoder": "bert-base-multilingual-cased",
-        },
+        "paper-bert": {**_PAPER, **equal_rates(5e-5), "kl_rate": 0.001, "text_encoder": "bert-base-multilingual-cased"},
     }
 
     config: Config

@@ -34,7 +34,7 @@ OVERHEAD_CUDA = 4096
 """The cost on a GPU, estimated: twelve layers are a thousand kernels, forward and back, 10 ms in which such a device
 computes some thousand tokens. So it makes few groups."""
 _FROM_ZERO = {
-    *("bert", "distilbert", "clip_text_model", "siglip_text_model", "siglip2_text_model", "chinese_clip_text_model"),
+    *("bert", "distilbert", "clip_text_model", "siglip_text_model", "siglip2_text_model", "chinese_clip_text_model")
 }
 _AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "altclip_text_model"}
 """Models whose positions are an input, counted from 0 or behind the number of the padding. Those of T5 and its kin
