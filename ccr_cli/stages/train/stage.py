@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
@@ -10,12 +10,14 @@ from typing import Any
 import torch
 
 from ccr_cli import hub, registry
-from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import building
+from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import say
 from ccr_cli.data import pairs_file
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.judges.base import load_judge
+from ccr_cli.stages.extract import stage as extract
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure, default_request, request_of
 from ccr_cli.stages.shared.sharding import own_device
@@ -24,8 +26,8 @@ from ccr_cli.stages.train.loop import Trainer
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
 from ccr_cli.stages.train.processes import ALONE, ProcessRank, together
-from ccr_cli.stages.train.run_name import run_name
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
+from ccr_cli.stages.translate import job as translate
 
 
 def train_together(inputs: Inputs, options: TrainingOptions) -> base.Artifact | None:
@@ -96,7 +98,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
     request = _request(sources, options, config)
     defaults = _defaults(options, request, standard, start)
-    name = options.name or run_name(sources, data, request, defaults)
+    name = options.name or _run_name(sources, data, request, defaults)
     site = building(inputs.workspace, "run", name, request, sources.parents, force=options.force)
     with ExitStack() as open_sites:
         build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get its facts, and no lock
@@ -136,3 +138,55 @@ def _defaults(options: TrainingOptions, request: dict[str, Any], standard: Any, 
     if options.preset:
         defaults |= asdict(start) | {"preset": options.preset}
     return defaults
+
+
+def _run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """Names a run by requests alone, whatever else the workspace holds and whatever its sources are called.
+
+    `DATA-LANG-METHOD-seedN`; preset and noise ratio follow the method. The encoder follows the data set, and the engine
+    its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex digits encode
+    everything else that differs from the defaults: options of the run, of its translations and of its features, and a
+    second translation.
+    """
+    translated = [_translation(artifact, data) for artifact in sources.translated]
+    encoder, of_features = _features(sources.features, data)
+    engines = [engine for engine, _ in translated] or [""]
+    langs = [part for pair in zip(sources.langs, engines, strict=True) for part in pair]
+    noise = f"noise{request['noise']['ratio']:g}" if request["noise"] else ""
+    parts = [data.name, encoder, *langs, request["method"], request["preset"], noise]
+    readable = "-".join([*(part for part in parts if part), f"seed{request['seed']}"])
+    second = sources.second.request if sources.second else None
+    differing = [options for _, options in translated]
+    of_translations = (differing[0] if len(differing) == 1 else differing) if any(differing) else {}
+    of_sources = {"features": of_features, "translation": of_translations, "second": second}
+    return stem(readable, {**request, **of_sources}, {**defaults, "features": {}, "translation": {}, "second": None})
+
+
+def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
+    """The encoder, empty if it is the usual one, and the options that differ from its defaults; of all joined parts."""
+    parts = [_encoder(part.request, data) for part in features.parts(artifact)]
+    if len(parts) == 1:
+        return parts[0]
+    differing = [options for _, options in parts]
+    return str(artifact.request["encoder"]), {features.PARTS: differing} if any(differing) else {}
+
+
+def _encoder(request: Mapping[str, Any], data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
+    encoder = str(request["encoder"])
+    if features.FROM in request:
+        return encoder, _differing(request, {})
+    if encoder == features.GIVEN:
+        return "", {}
+    usual = extract.default_request(encoder) if encoder in registry.names("encoders") else {}
+    return "" if encoder == extract.default_encoder(data) else encoder, _differing(request, usual)
+
+
+def _translation(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
+    """The engine, empty if it is the usual one, and the options that differ from its defaults."""
+    lang, engine = str(artifact.request["lang"]), str(artifact.request["engine"])
+    usual = translate.usual_request(lang, engine) if engine in registry.names("translators") else {}
+    return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact.request, usual)
+
+
+def _differing(request: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in request.items() if key not in usual or usual[key] != value}
