@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -31,7 +30,6 @@ def train_sweep(
     """
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import parse_part
-    from ccr_cli.stages.train.stage import train
     from ccr_cli.stages.train.sweep import failure, grid, plan, train_cells
 
     cells = grid(options, axes)
@@ -49,11 +47,7 @@ def train_sweep(
             raise typer.Exit(3)
         return
 
-    def work(own: Inputs, cell: SweepCell) -> Artifact:
-        with _recorded_as(cell):
-            return train(own, cell.options)
-
-    for cell in train_cells(inputs, selected, work):
+    for cell in train_cells(inputs, selected, _train):
         if cell.state != "done" and cell.run:
             show_summary(cell.run)
     for cell in selected:
@@ -94,9 +88,10 @@ def _print_json(facts: Mapping[str, object], cells: Sequence[SweepCell]) -> None
     c.show_json({**facts, "failed": failed})
 
 
-@contextlib.contextmanager
-def _recorded_as(cell: SweepCell) -> Iterator[None]:
-    """Has a run record the command that trains it alone."""
+def _train(inputs: Inputs, cell: SweepCell) -> Artifact:
+    """Trains a run, which records the command that trains it alone."""
+    from ccr_cli.stages.train.stage import train
+
     before = sys.argv
     words, rest = [before[0]], iter(before[1:])
     for word in rest:
@@ -106,6 +101,6 @@ def _recorded_as(cell: SweepCell) -> Iterator[None]:
             words.append(word)
     sys.argv = [*words, *cell.arguments()]
     try:
-        yield
+        return train(inputs, cell.options)
     finally:
         sys.argv = before

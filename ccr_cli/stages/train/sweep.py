@@ -185,18 +185,17 @@ def plan(inputs: Inputs, cells: Sequence[SweepCell]) -> list[Planned]:
 
 
 def train_cells(
-    inputs: Inputs, cells: Sequence[SweepCell], work: Callable[[Inputs, SweepCell], base.Artifact] | None = None
+    inputs: Inputs, cells: Sequence[SweepCell], work: Callable[[Inputs, SweepCell], base.Artifact]
 ) -> Iterator[SweepCell]:
     """Trains the runs of a planned grid, one after the other.
 
     An error stops one run, not the others: it is reported and recorded. A run that another process is training is
     passed over; once the others are done this waits for it, or resumes it if that process stopped. `work` trains one
-    run, by default `train`; each cell is yielded as soon as its run is there.
+    run; each cell is yielded as soon as its run is there.
 
     Raises:
         OSError: If the disk is full, which concerns all runs.
     """
-    work = work or (lambda cell_inputs, cell: train(cell_inputs, cell.options))
     queue, waiting = [cell for cell in cells if cell.error is None], False
     for cell in queue:
         if cell.plan and cell.state == "done":
