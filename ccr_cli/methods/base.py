@@ -271,15 +271,10 @@ class Views:
     """True for entries that can be negatives, and on the diagonal."""
 
 
-def embedded(model: Embedder, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Embeds a batch: its pictures (B, D), and its captions S and then T (2B, D), in one call."""
-    v_bD, text_2bD = model.embed_visual(batch.visual), model.embed_text(batch.source.join(batch.target))
-    return batch.whole(v_bD), batch.whole_texts(text_2bD)
-
-
 def views(model: Embedder, batch: Batch) -> Views:
-    """Embeds a batch and compares its three sides."""
-    return compare(*embedded(model, batch), batch.item_B)
+    """Embeds a batch, S and T in one call, and compares its three sides."""
+    v_bD, text_2bD = model.embed_visual(batch.visual), model.embed_text(batch.source.join(batch.target))
+    return compare(batch.whole(v_bD), batch.whole_texts(text_2bD), batch.item_B)
 
 
 def compare(v_BD: Tensor, text_2BD: Tensor, item_B: Tensor) -> Views:

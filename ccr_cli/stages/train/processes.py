@@ -91,8 +91,6 @@ class ProcessRank:
         Raises:
             SystemExit: In the others, if the first one raised an error of the user's; it prints it.
         """
-        if self.size == 1:
-            return act()
         if not self.first:
             result, code = self.of_first((None, 0))
             if code:
@@ -136,9 +134,7 @@ class ProcessRank:
     @torch.no_grad()
     def average_sparse(self, weights: Sequence[Tensor]) -> None:
         """Averages sparse gradients (rows of a table) over the processes."""
-        if self.size == 1:
-            return
-        for weight in weights:
+        for weight in weights if self.size > 1 else ():
             assert weight.grad is not None, "every process has rows of its own"
             grad = weight.grad.coalesce()
             counts = self.all(int(grad.indices().shape[1]))
@@ -165,9 +161,8 @@ class Across(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, x: Tensor) -> Tensor:
         """Gathers the rows (b, ...) into (processes x b, ...)."""
-        parts = [
-            torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(distributed.get_world_size())
-        ]
+        size = distributed.get_world_size()
+        parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(size)]
         distributed.all_gather(parts, x.contiguous())
         return torch.cat(parts)
 

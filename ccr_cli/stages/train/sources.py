@@ -103,9 +103,6 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
         def fits(artifact: base.Artifact, language: str | None = language) -> bool:
             return of_data(artifact) and language in (None, translation.language(artifact))
 
-        def preferred(artifact: base.Artifact) -> bool:
-            return bool(artifact.request.get("back")) or not back
-
         which = " ".join([*([f"of {place.name}"] if place else []), *([f"into {language}"] if language else [])])
         hint = f"ccr translate{f' {inputs.workspace.relative(place)}' if place else ''} --lang {language or 'LANG'}"
         if place and (place / dataset.TEXTS).is_file():
@@ -114,7 +111,7 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
             hint = f"its texts are features, and cannot be translated: --method {untranslated}"
         find = inputs.maybe if optional else partial(inputs.one, hint=hint)
         try:
-            artifact = find("translation", which, fits, better=preferred)
+            artifact = find("translation", which, fits, better=lambda a: not back or bool(a.request.get("back")))
         except ArtifactError as error:
             candidates = [a for a in datasets or inputs.workspace.artifacts("dataset") if not paths or a.id in paths]
             if not language or not candidates or any(dataset.read(a).source_lang != language for a in candidates):
