@@ -20,9 +20,8 @@ from torch.nn.functional import normalize
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import UsageError
-from ccr_cli.losses.adversarial import language_cross_entropy
-from ccr_cli.losses.distillation import feature_distillation, similarity_distillation
 from ccr_cli.losses.masks import negatives_BB
+from ccr_cli.losses.nrccr import feature_distillation, language_cross_entropy, similarity_distillation
 from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.losses.triplet import triplet
 from ccr_cli.methods import base

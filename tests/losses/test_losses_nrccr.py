@@ -12,8 +12,7 @@ import pytest
 import torch
 from scipy.special import log_expit, rel_entr, softmax
 
-from ccr_cli.losses.adversarial import language_cross_entropy
-from ccr_cli.losses.distillation import feature_distillation, similarity_distillation
+from ccr_cli.losses.nrccr import feature_distillation, language_cross_entropy, similarity_distillation
 from ccr_cli.nets.heads import reverse_gradient
 
 Array = npt.NDArray[np.float64]

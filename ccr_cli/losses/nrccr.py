@@ -1,4 +1,4 @@
-"""Multi-view self-distillation: a teacher's embeddings guide those of the translated captions.
+"""Self-distillation, in which a teacher guides the translated captions, and a language discriminator: NRCCR's losses.
 
 Wang et al., "Cross-Lingual Cross-Modal Retrieval with Noise-Robust Learning" (NRCCR), ACM MM 2022. The teacher is
 the cross-attention of English over translated tokens (``nets.attention``). It is detached in both views: the paper
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal
 
 from torch import Tensor
-from torch.nn.functional import smooth_l1_loss
+from torch.nn.functional import smooth_l1_loss, softplus
 
 from ccr_cli.losses.masks import both_directions, kept_B, taking_part, weighted_mean, weights_B
 from ccr_cli.losses.mutual import kullback_leibler_B
@@ -75,3 +75,20 @@ def feature_distillation(
     else:
         cost_B = smooth_l1_loss(student_BD, teacher_BD.detach(), beta=SMOOTH_BETA, reduction="none").mean(dim=1)
     return weighted_mean(cost_B, weights_B(weight_B, student_BD))
+
+
+@full_precision
+def language_cross_entropy(source_logit_B: Tensor, target_logit_B: Tensor) -> Tensor:
+    """L_adv = -mean [log F(source) + log(1 - F(target))], NRCCR eq. (11) with its sign turned; 0 for an empty batch.
+
+    As printed, eq. (11) is the discriminator's log-likelihood, and the minus before it in eq. (12) makes everything
+    that is trained, the encoder too, help the discriminator. Here it is the discriminator's cross-entropy: the
+    discriminator minimises it, the encoder maximises it (``nets.heads``). 2 log 2 is chance.
+
+    Args:
+        source_logit_B: logits of F, "this is the source language", for source captions.
+        target_logit_B: the same for target captions.
+    """
+    check_shapes(source_logit_B, target_logit_B, 1)
+    cost_B = softplus(-source_logit_B) + softplus(target_logit_B)
+    return cost_B.sum() / max(len(cost_B), 1)
