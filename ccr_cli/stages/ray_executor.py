@@ -102,7 +102,7 @@ def translate_on_ray(inputs: Inputs, options: TranslateOptions, parts: int | Non
     label = f"translate {job.source.source_lang} -> {options.lang} on Ray"
     try:
         with _place(inputs, job.source.artifact, cache_folder()) as place:
-            _share(partial(_translate, part_options), place, device, _divide(groups, parts), label, "captions")
+            _share(partial(_translate, part_options), place, device, partial(_divide, groups, parts), label, "captions")
     except UnavailableError as error:
         raise job.with_apertium(error) from None
 
@@ -123,10 +123,10 @@ def extract_on_ray(inputs: Inputs, options: ExtractOptions, parts: int | None) -
         todo, bounds = job.pieces.todo(), job.pieces.bounds()
         device = choose_device(options.device)
         part_options = replace(options, device=device.type, force=False, retry_failed=False)
-        divide = _divide(len(bounds), parts)
 
         def left(slots: int) -> list[WorkPart]:
-            return [part for part in divide(slots) if not set(todo).isdisjoint(part.take(bounds))]
+            divided = _divide(len(bounds), parts, slots)
+            return [part for part in divided if not set(todo).isdisjoint(part.take(bounds))]
 
         with _place(inputs, job.data, None, job.media_of(todo)[:1]) as place:
             _share(partial(_extract, part_options), place, device, left, f"extract {job.name} on Ray", "items")
@@ -143,14 +143,10 @@ def _extract(options: ExtractOptions, inputs: Inputs, part: WorkPart, threads: i
     return {"items": tried - failed, "failed": failed}
 
 
-def _divide(groups: int, parts: int | None) -> Callable[[int], list[WorkPart]]:
-    """Returns a function that divides groups of work into parts, by default by the number of free slots."""
-
-    def divide(slots: int) -> list[WorkPart]:
-        count = min(groups, parts or max(LEAST_PARTS, PARTS_PER_WORKER * slots))
-        return [WorkPart(number, count) for number in range(count)]
-
-    return divide
+def _divide(groups: int, parts: int | None, slots: int) -> list[WorkPart]:
+    """Divides groups of work into parts, by default by the number of free slots."""
+    count = min(groups, parts or max(LEAST_PARTS, PARTS_PER_WORKER * slots))
+    return [WorkPart(number, count) for number in range(count)]
 
 
 @contextmanager
