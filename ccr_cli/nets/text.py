@@ -82,7 +82,6 @@ def build_text_encoder(
     *,
     buckets: int = 1 << 16,
     dim: int = 256,
-    pretrained: bool = True,
     frozen_layers: int = 0,
     pooling: TextPooling = "mean",
     lora_rank: int = 0,
@@ -94,7 +93,6 @@ def build_text_encoder(
         name: ``ngram``, or a transformers model on this machine (folder or cached hub name).
         buckets: size of the n-gram table.
         dim: dimension of the n-gram vectors.
-        pretrained: load the model's weights; else only its architecture.
         frozen_layers: lowest layers of a transformers model that are not trained, embeddings with them; 0: none.
         pooling: what makes one vector of a transformers model's tokens.
         lora_rank: of adapters in its layers that are not frozen, which alone are then trained; 0: none.
@@ -109,19 +107,13 @@ def build_text_encoder(
         return NgramTextEncoder(buckets, dim)
     transformers = _transformers(name)
     try:
-        place = name
-        if pretrained:
-            located = hub.find(name)
-            if located is None:
-                raise OSError("not in the hub's cache")
-            place = str(located.folder)
+        located = hub.find(name)
+        if located is None:
+            raise OSError("not in the hub's cache")
+        place = str(located.folder)
         with transformers_loading():
             settings = transformers.AutoConfig.from_pretrained(place, local_files_only=True)
-            kind = _class_of(settings)
-            if pretrained:
-                model = kind.from_pretrained(place, local_files_only=True, use_safetensors=True)
-            else:
-                model = kind._from_config(settings)
+            model = _class_of(settings).from_pretrained(place, local_files_only=True, use_safetensors=True)
             pad_id = None
             if pooling == "own" and settings.model_type.startswith("siglip"):  # it reads padding as text
                 pad_id = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True).pad_token_id
