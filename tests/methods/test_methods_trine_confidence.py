@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ccr_cli.nets.confidence import Confidence
+from ccr_cli.methods.trine import Confidence
 
 
 def draw(seed: int, count: int = 20_000) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
