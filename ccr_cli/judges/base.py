@@ -220,11 +220,11 @@ def beaten_share_B(score_BB: Tensor, rival_BB: Tensor) -> Tensor:
     return higher_BB.sum(dim=1) / rival_BB.sum(dim=1).clamp(min=1)
 
 
-def epoch_scores(values: npt.ArrayLike, name: str) -> FloatArray:
-    """Copies scores as float64; ValueError if they have more than one dimension or are not finite."""
+def epoch_scores(values: npt.ArrayLike, name: str, columns: tuple[int, ...] = ()) -> FloatArray:
+    """Copies scores as float64, (N,) or (N, *columns); ValueError if they have another shape or are not finite."""
     array = np.array(values, dtype=np.float64)
-    if array.ndim != 1:
-        raise ValueError(f"{name}: expected one dimension, not shape {array.shape}")
+    if array.ndim == 0 or array.shape[1:] != columns:
+        raise ValueError(f"{name}: expected rows of shape {columns}, not an array of shape {array.shape}")
     if not np.isfinite(array).all():
         bad = np.count_nonzero(~np.isfinite(array))
         raise ValueError(f"{name}: {bad} of {array.size} scores are not finite")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, Readings, rising_interval
+from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, Readings, epoch_scores, rising_interval
 from ccr_cli.judges.two_group import LEAST_LEAD, LEAST_WIDTH, MAX_SHARE_OF_LEAD, WIDTH
 
 HYPOTHESES = ("none", "translation", "visual", "source", "all")
@@ -66,7 +66,7 @@ def sides(p_NH: FloatArray) -> FloatArray:
 
 def weigh(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
     """Probability of each hypothesis for each triplet, shape (N, H), from the scores of `clean_probability`."""
-    score_N3, null_M3 = _checked(score_N3, "score_N3"), _checked(null_M3, "null_M3")
+    score_N3, null_M3 = epoch_scores(score_N3, "score_N3", (3,)), epoch_scores(null_M3, "null_M3", (3,))
     if not len(score_N3) or _uninformative(null_M3):
         return np.tile(np.eye(len(HYPOTHESES))[0], (len(score_N3), 1))
     z_N3 = (score_N3 - null_M3.mean(0)) / null_M3.std(0)
@@ -75,7 +75,7 @@ def weigh(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
 
 def fit(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> Triangle:
     """Fits the mixture to N > 0 triplets and shuffled ones that are not all equal."""
-    score_N3, null_M3 = _checked(score_N3, "score_N3"), _checked(null_M3, "null_M3")
+    score_N3, null_M3 = epoch_scores(score_N3, "score_N3", (3,)), epoch_scores(null_M3, "null_M3", (3,))
     x_N3 = (score_N3 - null_M3.mean(0)) / null_M3.std(0)
     x_N3 = x_N3[np.lexsort(x_N3.T)]  # sums do not depend on the order of the triplets
     start_H = np.array([0.7, 0.1, 0.1, 0.05, 0.05])
@@ -115,15 +115,6 @@ def _posterior(mixture: Triangle, x_N3: FloatArray) -> FloatArray:
     log_NH = wrong_N3 @ _FAILS_H3.T + right_N3 @ ~_FAILS_H3.T + np.log(np.maximum(mixture.share_H, _TINY))
     p_NH = np.exp(log_NH - log_NH.max(1, keepdims=True))
     return np.asarray(p_NH / p_NH.sum(1, keepdims=True), dtype=np.float64)
-
-
-def _checked(values: npt.ArrayLike, name: str) -> FloatArray:
-    array = np.array(values, dtype=np.float64)
-    if array.ndim != 2 or array.shape[1] != 3:
-        raise ValueError(f"{name}: expected three columns, not shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name}: {np.count_nonzero(~np.isfinite(array))} of {array.size} scores are not finite")
-    return array
 
 
 def _uninformative(null_M3: FloatArray) -> bool:
