@@ -115,16 +115,14 @@ class Method(base.Method):
         self.text_own: Head | None = None
         if exclusive or c.reg_weight > 0:
             self.visual_own, self.text_own = head(), head()
-        against: dict[str, int] = {}  # for each pair of vectors the length of the second one
+        widths: dict[str, int] = {}  # for each pair of vectors the length of the second one
         if invariant:
-            against |= {"V_S-T": c.dim, "T_S-V": c.dim}
+            widths |= {"V_S-T": c.dim, "T_S-V": c.dim}
         if exclusive:
-            against |= {"V_X-V": c.dim, "T_X-T": c.dim, "V_X-T": c.dim, "T_X-V": c.dim}
+            widths |= {"V_X-V": c.dim, "T_X-T": c.dim, "V_X-T": c.dim, "T_X-V": c.dim}
         if c.reg_weight > 0:
-            against |= {"V_X-V_S": c.part_dim, "T_X-T_S": c.part_dim}
-        self.discriminators = nn.ModuleDict(
-            {n: Discriminator(c.part_dim, d, c.part_hidden) for n, d in against.items()}
-        )
+            widths |= {"V_X-V_S": c.part_dim, "T_X-T_S": c.part_dim}
+        self.discriminators = nn.ModuleDict({n: Discriminator(c.part_dim, d, c.part_hidden) for n, d in widths.items()})
 
     def embed_visual(self, visual: Frames) -> Tensor:
         """V_S, unit vectors (V, D)."""

@@ -197,9 +197,7 @@ def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
     last = loaded.get("logits.conv3d.weight")
     with torch.device("meta"):
         network = InceptionI3d(len(last) if last is not None and last.ndim else 400)
-    expected = {
-        name: tensor for name, tensor in network.state_dict().items() if not name.endswith("num_batches_tracked")
-    }
+    expected = {name: t for name, t in network.state_dict().items() if not name.endswith("num_batches_tracked")}
     wrong = {
         "missing": sorted(expected.keys() - loaded.keys()),
         "unknown": sorted(loaded.keys() - expected.keys()),

@@ -165,7 +165,5 @@ def _transformers(name: str) -> Any:
         with transformers_loading():
             import transformers
     except ImportError as error:
-        raise UnavailableError(
-            f"text encoder '{name}' needs the package transformers", "pip install transformers"
-        ) from error
+        raise UnavailableError(f"text encoder '{name}' needs transformers", "pip install transformers") from error
     return transformers

@@ -274,9 +274,7 @@ def _cluster() -> Iterator[Any]:
         import ray
     except ModuleNotFoundError as error:
         hint = "pip install 'ccr-cli[ray]'"
-        raise UnavailableError(
-            f"--executor ray needs a package that is not installed: {error.name}", hint=hint
-        ) from None
+        raise UnavailableError(f"--executor ray needs the package {error.name}", hint=hint) from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # for a cluster that is started here
     address = os.environ.get("RAY_ADDRESS", "")
     terminate = signal.getsignal(signal.SIGTERM)

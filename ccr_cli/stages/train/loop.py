@@ -302,9 +302,7 @@ class Trainer:
     def _resume(self) -> None:
         loaded = Progress.load(self.build.folder, self.device)
         if len({*self.ranks.all(loaded and (loaded[0].epoch, loaded[0].step))}) > 1:
-            raise ArtifactError(
-                f"the processes see different contents of {self.build.folder}", hint="share the workspace"
-            )
+            raise ArtifactError(f"processes see different contents of {self.build.folder}", hint="share the workspace")
         if loaded is None:
             return
         self.state, engine = loaded

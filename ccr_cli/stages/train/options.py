@@ -102,9 +102,7 @@ class TrainingOptions:
         if self.report_to == "tensorboard" and find_spec("tensorboard") is None:
             raise UnavailableError("TensorBoard is not installed", hint="pip install 'ccr-cli[track]'")
         if self.pairs is None and self.pairs_weight:
-            raise UsageError(
-                "--pairs-weight goes with --pairs", hint="ccr diagnose RUN --export FILE writes such a file"
-            )
+            raise UsageError("--pairs-weight goes with --pairs", hint="ccr diagnose RUN --export FILE writes one")
 
     def config_settings(self) -> dict[str, Any]:
         """`settings`, with the options that have flags of their own."""

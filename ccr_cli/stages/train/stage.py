@@ -84,9 +84,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         known = ", ".join(module.Method.PRESETS) or "none"
         raise UsageError(f"{options.method} has no preset {options.preset!r}", hint=f"presets: {known}")
     if not sources.translated and module.Method.TRANSLATED:
-        raise ArtifactError(
-            f"{options.method} trains on translations, and there are none", hint="ccr translate --lang LANG"
-        )
+        raise ArtifactError(f"{options.method} needs translations; there are none", hint="ccr translate --lang LANG")
     data, pairs = dataset.read(sources.data), sources.pairs
     if pairs:
         pairs.table.require("slot_id", *(["p_clean"] if pairs.weighted else []))
