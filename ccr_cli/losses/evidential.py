@@ -16,18 +16,16 @@ import torch
 from torch import Tensor
 
 from ccr_cli.losses.masks import both_directions, full_mask_BB, kept_B
-from ccr_cli.losses.precision import (
-    check_choice,
-    check_positive,
-    full_precision,
-    reciprocal_trigamma_remainder,
-    trigamma,
-)
+from ccr_cli.losses.precision import check_choice, check_positive, full_precision
 
 EvidenceForm = Literal["scaled", "paper"]
 NoisyTarget = Literal["weight", "zero"]
 LEAST_TAU = 0.0125
 """exp(1 / tau) is then 6e34, which float32 can add up over thousands of candidates; below 0.0113 it cannot hold one."""
+_SHIFT = 8  # the recurrence moves the argument above this, where the series below has converged
+# Bernoulli numbers B_2, B_4, ...: psi1(x) ~ 1/x + 1/(2 x^2) + sum_k B_2k / x^(2k+1)
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
+_LARGE = 1000.0  # above it, 1/psi1(x) - x + 1/2 is taken from its expansion in 1/x
 
 
 class Opinion(NamedTuple):
@@ -187,3 +185,34 @@ def view_weight(epoch: int, epochs: int, *, gamma: float = 0.2, decay: float = 4
     if not 1 <= epoch <= epochs:
         raise ValueError(f"epoch {epoch} is not in 1..{epochs}")
     return max(gamma, 1.0 - decay * epoch / epochs)
+
+
+def trigamma(x: Tensor) -> Tensor:
+    """psi1(x), the second derivative of log Gamma, for x >= 1.
+
+    ``torch.special.polygamma(1, x)`` gives the same values, but its gradient is a Hurwitz zeta function that
+    costs 25 times as much as the forward pass on a CPU. Here: psi1(x) = psi1(x + 8) + sum_{i<8} 1/(x + i)^2
+    and the asymptotic series (Abramowitz and Stegun 6.4.6, 6.4.12), differentiated by autograd. Relative
+    error in float64 below 1e-13.
+    """
+    total = torch.zeros_like(x)
+    for i in range(_SHIFT):
+        total = total + (x + i).square().reciprocal()
+    inverse = (x + _SHIFT).reciprocal()
+    square = inverse.square()
+    series = torch.full_like(x, _BERNOULLI[-1])
+    for number in reversed(_BERNOULLI[:-1]):
+        series = series * square + number
+    return total + inverse * (1 + inverse * (0.5 + inverse * series))
+
+
+def reciprocal_trigamma_remainder(x: Tensor, trigamma_x: Tensor) -> Tensor:
+    """r(x) = 1/psi1(x) - (x - 1/2) for x >= 1: positive, decreasing, at most 6/pi^2 - 1/2 = 0.108.
+
+    Large arguments lose r to cancellation, so there it is taken from r(x) = 1/(12 x) + 1/(24 x^2) - 1/(720
+    x^3) + O(x^-4), which follows from inverting the asymptotic series of psi1.
+    """
+    direct = torch.where(x < _LARGE, trigamma_x, torch.ones_like(x)).reciprocal() - x + 0.5
+    inverse = x.clamp(min=_LARGE).reciprocal()
+    expansion = inverse * (1 / 12 + inverse * (1 / 24 - inverse / 720))
+    return torch.where(x < _LARGE, direct, expansion)

@@ -1,4 +1,4 @@
-"""What the losses share: full precision, checks of arguments, and a trigamma function with a cheap gradient."""
+"""What the losses share: full precision and checks of arguments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from torch import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_SHIFT = 8  # the recurrence moves the argument above this, where the series below has converged
-# Bernoulli numbers B_2, B_4, ...: psi1(x) ~ 1/x + 1/(2 x^2) + sum_k B_2k / x^(2k+1)
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
-_LARGE = 1000.0  # above it, 1/psi1(x) - x + 1/2 is taken from its expansion in 1/x
 
 
 def no_autocast(x: Tensor) -> torch.autocast:
@@ -61,34 +57,3 @@ def check_shapes(one: Tensor, two: Tensor, dimensions: int) -> None:
     if one.ndim != dimensions or one.shape != two.shape:
         shapes = f"{tuple(one.shape)} and {tuple(two.shape)}"
         raise ValueError(f"tensors of shape {shapes} in one batch: want equal ones with ndim {dimensions}")
-
-
-def trigamma(x: Tensor) -> Tensor:
-    """psi1(x), the second derivative of log Gamma, for x >= 1.
-
-    ``torch.special.polygamma(1, x)`` gives the same values, but its gradient is a Hurwitz zeta function that
-    costs 25 times as much as the forward pass on a CPU. Here: psi1(x) = psi1(x + 8) + sum_{i<8} 1/(x + i)^2
-    and the asymptotic series (Abramowitz and Stegun 6.4.6, 6.4.12), differentiated by autograd. Relative
-    error in float64 below 1e-13.
-    """
-    total = torch.zeros_like(x)
-    for i in range(_SHIFT):
-        total = total + (x + i).square().reciprocal()
-    inverse = (x + _SHIFT).reciprocal()
-    square = inverse.square()
-    series = torch.full_like(x, _BERNOULLI[-1])
-    for number in reversed(_BERNOULLI[:-1]):
-        series = series * square + number
-    return total + inverse * (1 + inverse * (0.5 + inverse * series))
-
-
-def reciprocal_trigamma_remainder(x: Tensor, trigamma_x: Tensor) -> Tensor:
-    """r(x) = 1/psi1(x) - (x - 1/2) for x >= 1: positive, decreasing, at most 6/pi^2 - 1/2 = 0.108.
-
-    Large arguments lose r to cancellation, so there it is taken from r(x) = 1/(12 x) + 1/(24 x^2) - 1/(720
-    x^3) + O(x^-4), which follows from inverting the asymptotic series of psi1.
-    """
-    direct = torch.where(x < _LARGE, trigamma_x, torch.ones_like(x)).reciprocal() - x + 0.5
-    inverse = x.clamp(min=_LARGE).reciprocal()
-    expansion = inverse * (1 / 12 + inverse * (1 / 24 - inverse / 720))
-    return torch.where(x < _LARGE, direct, expansion)

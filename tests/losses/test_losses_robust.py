@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.special import polygamma
 
-from ccr_cli.losses import contrastive, evidential, masks, mutual, precision, triplet
+from ccr_cli.losses import contrastive, evidential, masks, mutual, triplet
 
 Loss = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
 
@@ -78,7 +78,7 @@ def test_equal_similarities_are_finite(name: str, value: float) -> None:
 
 def test_trigamma_equals_scipy() -> None:
     x = torch.logspace(0, 8, 500, dtype=torch.float64, requires_grad=True)
-    y = precision.trigamma(x)
+    y = evidential.trigamma(x)
     (slope,) = torch.autograd.grad(y.sum(), x)
     at = x.detach().numpy()
     np.testing.assert_allclose(y.detach().numpy(), polygamma(1, at), rtol=1e-13)
@@ -87,8 +87,8 @@ def test_trigamma_equals_scipy() -> None:
 
 def test_the_two_branches_of_the_remainder_meet() -> None:
     x = torch.tensor([990.0, 999.999, 1000.0, 1000.001, 1010.0], dtype=torch.float64)
-    direct = 1 / precision.trigamma(x) - x + 0.5
-    got = precision.reciprocal_trigamma_remainder(x, precision.trigamma(x))
+    direct = 1 / evidential.trigamma(x) - x + 0.5
+    got = evidential.reciprocal_trigamma_remainder(x, evidential.trigamma(x))
     np.testing.assert_allclose(got.numpy(), direct.numpy(), rtol=0, atol=1e-12)
 
 
