@@ -35,7 +35,7 @@ from ccr_cli.artifacts import base, dataset, run
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokenizer, Tokens
-from ccr_cli.losses.mutual_information import donsker_varadhan, strangers
+from ccr_cli.losses.disncl import donsker_varadhan, strangers
 from ccr_cli.methods.base import Embedder, Method
 from ccr_cli.nets.disentangle import Discriminator
 from ccr_cli.nets.text import text_encoder_from_config

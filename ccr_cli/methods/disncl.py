@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
-from ccr_cli.losses.mutual_information import conditional_bound, jensen_shannon, strangers
-from ccr_cli.losses.soft_margin import align, soft_alignment, soft_targets
+from ccr_cli.losses.disncl import align, conditional_bound, jensen_shannon, soft_alignment, soft_targets, strangers
 from ccr_cli.methods import base
 from ccr_cli.methods.config import Count, NotNegative, Positive, Share, equal_rates
 from ccr_cli.nets.disentangle import Discriminator, Head

@@ -11,8 +11,7 @@ import pytest
 import torch
 from scipy.special import log_expit, logsumexp
 
-from ccr_cli.losses import mutual_information as mi
-from ccr_cli.losses import soft_margin as sm
+from ccr_cli.losses import disncl
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -89,7 +88,7 @@ def oracle_jsd(sim: Array, mask: Mask, weight: Array) -> float:
 def jsd(sim: torch.Tensor, mask: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     off = mask & ~torch.eye(len(sim), dtype=torch.bool)
     outer = torch.where(off, weight[:, None] * weight[None, :], 0.0)
-    return mi.jensen_shannon(10 * sim.diagonal(), 10 * sim.reshape(-1), weight, outer.reshape(-1))
+    return disncl.jensen_shannon(10 * sim.diagonal(), 10 * sim.reshape(-1), weight, outer.reshape(-1))
 
 
 def oracle_bound(sim: Array, mask: Mask, weight: Array) -> float:
@@ -103,17 +102,17 @@ def oracle_dv(sim: Array, mask: Mask, weight: Array) -> float:
 
 
 LOSSES: dict[str, tuple[Loss, Oracle]] = {
-    "align-sum": (lambda s, m, w: sm.align(s, m, weight_B=w), oracle_align("sum")),
-    "align-mean": (lambda s, m, w: sm.align(s, m, reduction="mean", weight_B=w), oracle_align("mean")),
-    "align-warm-up": (lambda s, m, w: sm.align(s, m, base=None, weight_B=w), oracle_align("sum", constant=True)),
-    "soft-sum": (lambda s, m, w: sm.soft_alignment(s, m, hard_share=HARD, weight_B=w), oracle_soft("sum")),
+    "align-sum": (lambda s, m, w: disncl.align(s, m, weight_B=w), oracle_align("sum")),
+    "align-mean": (lambda s, m, w: disncl.align(s, m, reduction="mean", weight_B=w), oracle_align("mean")),
+    "align-warm-up": (lambda s, m, w: disncl.align(s, m, base=None, weight_B=w), oracle_align("sum", constant=True)),
+    "soft-sum": (lambda s, m, w: disncl.soft_alignment(s, m, hard_share=HARD, weight_B=w), oracle_soft("sum")),
     "soft-mean": (
-        lambda s, m, w: sm.soft_alignment(s, m, hard_share=HARD, reduction="mean", weight_B=w),
+        lambda s, m, w: disncl.soft_alignment(s, m, hard_share=HARD, reduction="mean", weight_B=w),
         oracle_soft("mean"),
     ),
     "jensen-shannon": (jsd, oracle_jsd),
-    "conditional-bound": (lambda s, m, w: mi.conditional_bound(s, s.T, w), oracle_bound),
-    "donsker-varadhan": (lambda s, m, w: mi.donsker_varadhan(s.diagonal(), s.reshape(-1)), oracle_dv),
+    "conditional-bound": (lambda s, m, w: disncl.conditional_bound(s, s.T, w), oracle_bound),
+    "donsker-varadhan": (lambda s, m, w: disncl.donsker_varadhan(s.diagonal(), s.reshape(-1)), oracle_dv),
 }
 FROZEN: dict[str, Callable[[Array], Oracle]] = {
     "align-sum": lambda at: oracle_align("sum", frozen=at),
@@ -230,30 +229,30 @@ def test_no_weight_gives_zero(name: str) -> None:
 
 
 def test_the_soft_margin_grows_from_nothing_to_the_whole() -> None:
-    bounds = sm.soft_margin(torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0]), ALPHA, BASE)
+    bounds = disncl.soft_margin(torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0]), ALPHA, BASE)
     assert bounds[0] == 0 and bounds[-1] == pytest.approx(ALPHA)
     assert (bounds.diff() > 0).all()
     with pytest.raises(ValueError, match=r"\b1\.0\b"):
-        sm.soft_margin(torch.ones(2), ALPHA, 1.0)
+        disncl.soft_margin(torch.ones(2), ALPHA, 1.0)
 
 
 def test_a_noisy_column_takes_no_share_of_the_softmax() -> None:
     sim = torch.rand(5, 5)
     weight = torch.tensor([1.0, 1.0, 0.0, 1.0, 0.0])
     kept = torch.tensor([0, 1, 3])
-    whole = sm.soft_alignment(sim, weight_B=weight)
-    assert whole.item() == pytest.approx(sm.soft_alignment(sim[kept][:, kept]).item(), rel=1e-6)
-    assert whole.item() != pytest.approx(sm.soft_alignment(sim).item(), rel=1e-2)
+    whole = disncl.soft_alignment(sim, weight_B=weight)
+    assert whole.item() == pytest.approx(disncl.soft_alignment(sim[kept][:, kept]).item(), rel=1e-6)
+    assert whole.item() != pytest.approx(disncl.soft_alignment(sim).item(), rel=1e-2)
 
 
 def test_targets_of_the_other_direction_are_soft() -> None:
     sim = torch.tensor([[0.5, 0.5], [0.0, 0.5]])  # picture 0 fits both captions
-    hard = sm.soft_alignment(sim, hard_share=1.0)
+    hard = disncl.soft_alignment(sim, hard_share=1.0)
     assert hard.item() == pytest.approx(2 * (np.log(2) + np.log1p(np.exp(-10))), rel=1e-5)
-    assert sm.soft_alignment(sim, hard_share=0.0).item() != pytest.approx(hard.item(), rel=0.1)
+    assert disncl.soft_alignment(sim, hard_share=0.0).item() != pytest.approx(hard.item(), rel=0.1)
 
 
-@pytest.mark.parametrize("loss", [sm.align, sm.soft_alignment])
+@pytest.mark.parametrize("loss", [disncl.align, disncl.soft_alignment])
 def test_an_unknown_reduction_is_refused(loss: Callable[..., torch.Tensor]) -> None:
     with pytest.raises(ValueError, match="'median'"):
         loss(torch.rand(2, 2), reduction="median")
@@ -267,7 +266,7 @@ def test_an_unknown_reduction_is_refused(loss: Callable[..., torch.Tensor]) -> N
 def test_a_saturated_discriminator_gives_finite_values_and_slopes(logit: float, dtype: torch.dtype) -> None:
     joint = torch.full((4,), logit, dtype=dtype, requires_grad=True)
     marginal = torch.full((4,), logit, dtype=dtype, requires_grad=True)
-    value = mi.jensen_shannon(joint, marginal)
+    value = disncl.jensen_shannon(joint, marginal)
     torch.autograd.backward(value)
     assert value.dtype == torch.float32
     assert value.item() == pytest.approx(-abs(logit), rel=1e-6)  # one of the two sides is wholly wrong
@@ -277,12 +276,12 @@ def test_a_saturated_discriminator_gives_finite_values_and_slopes(logit: float, 
 
 
 def test_an_undecided_discriminator_gives_minus_log_4() -> None:
-    assert mi.jensen_shannon(torch.zeros(3), torch.zeros(5)).item() == pytest.approx(-np.log(4), rel=1e-6)
+    assert disncl.jensen_shannon(torch.zeros(3), torch.zeros(5)).item() == pytest.approx(-np.log(4), rel=1e-6)
 
 
 def test_joint_pairs_without_any_stranger_teach_nothing() -> None:
     joint = torch.rand(4, requires_grad=True)
-    value = mi.jensen_shannon(joint, torch.rand(4), None, torch.zeros(4))
+    value = disncl.jensen_shannon(joint, torch.rand(4), None, torch.zeros(4))
     torch.autograd.backward(value)
     assert value.item() == 0 and joint.grad is not None and not joint.grad.any()
 
@@ -299,13 +298,13 @@ def test_joint_pairs_without_any_stranger_teach_nothing() -> None:
     ],
 )
 def test_strangers_are_the_next_rows_of_other_items(items: list[int], other: list[int], found: list[bool]) -> None:
-    row, there = mi.strangers(torch.tensor(items, dtype=torch.int64))
+    row, there = disncl.strangers(torch.tensor(items, dtype=torch.int64))
     assert row.tolist() == other and there.tolist() == found
 
 
 def test_strangers_differ_for_almost_all_rows() -> None:
     item = torch.randperm(128, generator=torch.Generator().manual_seed(0)) // 2  # every item twice
-    row, there = mi.strangers(item)
+    row, there = disncl.strangers(item)
     assert there.all() and (item[row] != item).all()
     assert len(set(row.tolist())) > 120
 
@@ -321,11 +320,11 @@ def test_donsker_varadhan_of_the_best_statistic_is_the_mutual_information() -> N
             -0.5 * np.log(1 - rho**2) - (rho**2 * (a**2 + b**2) - 2 * rho * a * b) / (2 * (1 - rho**2))
         )
 
-    value = mi.donsker_varadhan(log_ratio(x, y), log_ratio(x, stranger))
+    value = disncl.donsker_varadhan(log_ratio(x, y), log_ratio(x, stranger))
     assert value.item() == pytest.approx(-0.5 * np.log(1 - rho**2), abs=0.01)
 
 
 def test_the_bound_is_what_separates_the_means() -> None:
     one, two = torch.tensor([[1.0, 0.0], [0.0, 0.0]]), torch.tensor([[0.0, 0.0], [3.0, 4.0]])
-    assert mi.conditional_bound(one, two).item() == pytest.approx((0.5 + 12.5) / 2)
-    assert mi.conditional_bound(one, two, torch.tensor([1.0, 0.0])).item() == pytest.approx(0.5)
+    assert disncl.conditional_bound(one, two).item() == pytest.approx((0.5 + 12.5) / 2)
+    assert disncl.conditional_bound(one, two, torch.tensor([1.0, 0.0])).item() == pytest.approx(0.5)

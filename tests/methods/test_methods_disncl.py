@@ -14,8 +14,7 @@ import torch
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.errors import UsageError
-from ccr_cli.losses.mutual_information import conditional_bound
-from ccr_cli.losses.soft_margin import align
+from ccr_cli.losses.disncl import align, conditional_bound
 from ccr_cli.methods import base, disncl
 from ccr_cli.nets.text import NgramTextEncoder
 from ccr_cli.stages.shared.options import configure

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from ccr_cli.losses.mutual_information import jensen_shannon, strangers
+from ccr_cli.losses.disncl import jensen_shannon, strangers
 from ccr_cli.nets.disentangle import Discriminator, Head
 from ccr_cli.nets.heads import reverse_gradient
 

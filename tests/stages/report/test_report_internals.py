@@ -16,7 +16,7 @@ from toy import Chain
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
-from ccr_cli.losses.soft_margin import soft_alignment
+from ccr_cli.losses.disncl import soft_alignment
 from ccr_cli.report.content import ModelInternals
 from ccr_cli.report.figures import canvas, examples
 from ccr_cli.stages.report.examples import Examples
