@@ -67,7 +67,7 @@ def sides(p_NH: FloatArray) -> FloatArray:
 def weigh(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
     """Probability of each hypothesis for each triplet, shape (N, H), from the scores of `clean_probability`."""
     score_N3, null_M3 = epoch_scores(score_N3, "score_N3", (3,)), epoch_scores(null_M3, "null_M3", (3,))
-    if not len(score_N3) or _uninformative(null_M3):
+    if not len(score_N3) or len(null_M3) < 2 or (np.ptp(null_M3, axis=0) <= _ROUNDING).any():
         return np.tile(np.eye(len(HYPOTHESES))[0], (len(score_N3), 1))
     z_N3 = (score_N3 - null_M3.mean(0)) / null_M3.std(0)
     return _posterior(fit(score_N3, null_M3), z_N3)
@@ -115,10 +115,6 @@ def _posterior(mixture: Triangle, x_N3: FloatArray) -> FloatArray:
     log_NH = wrong_N3 @ _FAILS_H3.T + right_N3 @ ~_FAILS_H3.T + np.log(np.maximum(mixture.share_H, _TINY))
     p_NH = np.exp(log_NH - log_NH.max(1, keepdims=True))
     return np.asarray(p_NH / p_NH.sum(1, keepdims=True), dtype=np.float64)
-
-
-def _uninformative(null_M3: FloatArray) -> bool:
-    return len(null_M3) < 2 or bool((np.ptp(null_M3, axis=0) <= _ROUNDING).any())
 
 
 class TriangleJudge(Judge):

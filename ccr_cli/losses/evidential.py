@@ -92,13 +92,6 @@ def squared_error_BK(alpha_BK: Tensor, target_BK: Tensor, mask_BK: Tensor | None
 
 
 @full_precision
-def fisher_mse(alpha_BK: Tensor, target_BK: Tensor, mask_BK: Tensor) -> Tensor:
-    """I-MSE of each row, UML eq. (7): the squared error to the rows Y, times psi1(alpha_j), summed over unmasked j."""
-    term_BK = squared_error_BK(alpha_BK, target_BK, mask_BK)
-    return (term_BK * trigamma(alpha_BK)).masked_fill(~mask_BK, 0.0).sum(dim=1)
-
-
-@full_precision
 def fisher_log_det(alpha_BK: Tensor, mask_BK: Tensor) -> Tensor:
     """Log-determinant of the Fisher information of each row, UML eq. (8).
 
@@ -133,7 +126,8 @@ def dual_direction_loss(
 ) -> Tensor:
     """L_u of one view for each pair: L_e of its row plus L_e of its column, UML eq. (6), (9), (10).
 
-    L_e = I-MSE - phi * log-determinant. A direction in which the pair has no other candidate adds 0:
+    L_e = I-MSE - phi * log-determinant; I-MSE, eq. (7), is the squared error to the rows Y, times psi1(alpha_j), summed
+    over unmasked j. A direction in which the pair has no other candidate adds 0:
     ``masks.kept_rows_B`` names the rows that count in a mean.
 
     Args:
@@ -145,7 +139,8 @@ def dual_direction_loss(
     """
 
     def loss_B(alpha_BB: Tensor, target_BB: Tensor, mask_BB: Tensor) -> Tensor:
-        mse_B = fisher_mse(alpha_BB, target_BB, mask_BB)
+        term_BB = squared_error_BK(alpha_BB, target_BB, mask_BB) * trigamma(alpha_BB)
+        mse_B = term_BB.masked_fill(~mask_BB, 0.0).sum(dim=1)
         return mse_B - phi * fisher_log_det(alpha_BB, mask_BB) if phi else mse_B
 
     return labelled_B(loss_B, evidence_BB + 1, label_B, mask_BB, noisy_target)

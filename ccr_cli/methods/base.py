@@ -86,14 +86,10 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
     visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
     trained = not isinstance(text_encoder, GivenTextEncoder)
     text_head = None if trained and text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
-    return DualEncoder(visual_head, text_encoder, text_head, config.text_dropout, pooling(config))
-
-
-def pooling(config: Config) -> Pooling | None:
-    """Makes the pooling of an item's rows; None for their mean."""
+    pooling: Pooling | None = GeneralizedPooling(config.visual_drop) if config.visual == "gpo" else None
     if config.visual == "transformer":
-        return FrameTransformer(config.dim, config.visual_layers, config.visual_heads, config.visual_drop)
-    return GeneralizedPooling(config.visual_drop) if config.visual == "gpo" else None
+        pooling = FrameTransformer(config.dim, config.visual_layers, config.visual_heads, config.visual_drop)
+    return DualEncoder(visual_head, text_encoder, text_head, config.text_dropout, pooling)
 
 
 def twin(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:

@@ -43,8 +43,11 @@ class Engine:
         self.dtype: torch.dtype = getattr(torch, options.dtype)
         """That of autocast, or float32."""
         self.config, self.triplets = data.config, data.per_epoch
-        if options.compiled:
-            compile_encoders(method)
+        encoders = [part for part in method.modules() if isinstance(part, TransformerTextEncoder)]
+        if options.compiled and not encoders:
+            raise UsageError("--compile is for transformers encoders; this run has none", hint="leave --compile out")
+        for encoder in encoders if options.compiled else ():
+            encoder.compile()
         if data.tower is not None:
             method.attach(data.tower)
         method.to(device)
@@ -184,15 +187,6 @@ class Engine:
         if self.config.clip_norm:
             torch._foreach_mul_(grads, (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0))
         return {"grad_norm": norm, **overflow}
-
-
-def compile_encoders(method: Method) -> None:
-    """Compiles the transformers encoders of texts with torch.compile; UsageError if the method has none."""
-    encoders = [part for part in method.modules() if isinstance(part, TransformerTextEncoder)]
-    if not encoders:
-        raise UsageError("--compile is for transformers encoders, and this run has none", hint="leave --compile out")
-    for encoder in encoders:
-        encoder.compile()
 
 
 def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
