@@ -95,10 +95,10 @@ class RankedGallery:
     """The queries of both directions of one gallery, as sums over items."""
 
     def __init__(self, t2v: RankedQueries, v2t: RankedQueries) -> None:
-        """Args: the queries of each direction, at least one, with the same numbers for the same items."""
+        """Takes the queries of each direction, at least one in all, whose items have the same numbers in both."""
         items, codes = np.unique(np.concatenate([t2v.item_Q, v2t.item_Q]), return_inverse=True)
         if not len(items):
-            raise ValueError("there is no query with a positive to resample")
+            raise ValueError("0 queries have a positive: there is nothing to resample")
         self.n_items = len(items)
         split = np.split(codes.astype(np.int64), [len(t2v.item_Q)])
         self.sides = [_Side(queries, code_Q, len(items)) for queries, code_Q in zip((t2v, v2t), split, strict=True)]

@@ -58,6 +58,8 @@ def figures(rank_Q: FloatArray, ap_Q: FloatArray, member_Q: NDArray[np.bool_]) -
 
 def by_value(value_Q: FloatArray, rank_Q: FloatArray, ap_Q: FloatArray, groups: int = GROUPS) -> list[dict[str, Any]]:
     """The figures of at most so many groups of rising values (nan: not known), each with its lowest and highest."""
+    if not len(value_Q) == len(rank_Q) == len(ap_Q):
+        raise ValueError(f"{len(value_Q)} values, {len(rank_Q)} ranks, {len(ap_Q)} precisions")
     return [
         {"low": float(value_Q[m].min()), "high": float(value_Q[m].max()), **figures(rank_Q, ap_Q, m)}
         for m in split(value_Q, groups)

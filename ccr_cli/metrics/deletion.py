@@ -56,7 +56,7 @@ def delete(
     if shapes[0] != shapes[1] or len(positives) != len(sim_QG):
         raise ValueError(f"uncertainties {shapes[0]}, similarities {shapes[1]}, {len(positives)} queries")
     if bool(unc_QG.isnan().any()):
-        raise ValueError("NaN among the uncertainties")
+        raise ValueError(f"{int(unc_QG.isnan().sum())} of {unc_QG.numel()} uncertainties are NaN")
     kept_QG = torch.ones_like(unc_QG, dtype=torch.bool) if threshold is None else unc_QG <= threshold
     left = positives.where(kept_QG.cpu().numpy()[positives.row, positives.index])
     # what is deleted stands below everything, so it competes with nothing that is kept
@@ -80,8 +80,11 @@ def deletion_curve(
 ) -> list[Deletion]:
     """Deletes growing shares of the pairs, the most uncertain first.
 
-    Pairs of equal uncertainty stay together, so a smaller share than the rate may be deleted. Rates lie in [0, 1).
+    Pairs of equal uncertainty stay together, so a smaller share than the rate may be deleted. A rate outside
+    [0, 1) is a ValueError.
     """
+    if not all(0 <= rate < 1 for rate in rates):
+        raise ValueError(f"deletion rates {tuple(rates)} do not lie in [0, 1)")
     sorted_N: NDArray[np.float64] = np.sort(unc_QG.double().cpu().numpy(), axis=None)
     curve = []
     for rate in rates:

@@ -68,11 +68,12 @@ class Positives:
         if index.ndim != 1 or offsets.ndim != 1 or len(offsets) == 0:
             raise ValueError("positives need a flat index and a flat list of offsets, one more than queries")
         if offsets[0] != 0 or offsets[-1] != len(index) or (np.diff(offsets) < 0).any():
-            raise ValueError("the offsets of positives must rise from 0 to the number of positives")
+            raise ValueError(f"the offsets of positives must rise from 0 to their number, {len(index)}")
         object.__setattr__(self, "offsets", offsets)
         index = index[np.lexsort((index, self.row))]
-        if ((np.diff(index) == 0) & (np.diff(self.row) == 0)).any():
-            raise ValueError("a query names the same positive twice")
+        twice = (np.diff(index) == 0) & (np.diff(self.row) == 0)
+        if twice.any():
+            raise ValueError(f"query {self.row[twice.argmax()]} names the same positive twice")
         object.__setattr__(self, "index", index)
 
     @property

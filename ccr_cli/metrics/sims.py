@@ -51,7 +51,9 @@ def extrema(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024)
     grid = itertools.product(blocks(n_queries, block), blocks(n_gallery, block))
     ends = [value.item() for part in grid for value in torch.aminmax(sim(*part))]
     if not ends or not np.isfinite(ends).all():
-        raise ValueError("cannot normalise similarities that are not all finite, or none")
+        raise ValueError(
+            f"cannot normalise {n_queries} x {n_gallery} similarities: there are none, or one is not finite"
+        )
     return min(ends), max(ends)
 
 

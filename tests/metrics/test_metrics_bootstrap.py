@@ -108,5 +108,5 @@ def test_a_direction_without_queries_says_nothing() -> None:
 
 
 def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="0 queries"):
         RankedGallery(ranked([], []), ranked([], []))

@@ -91,5 +91,5 @@ def test_what_cannot_be_measured_is_refused() -> None:
         risk_coverage([float("nan")], [1])
     with pytest.raises(ValueError, match=r"\(1,\).*\(2,\)"):
         calibration([0.1], [1, 2])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"\[0, 1\]"):
         reliability([1.5], [1])

@@ -104,7 +104,9 @@ def test_equal_doubts_stay_together_and_nothing_may_be_left() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     sim, positives = torch.rand(2, 3), Positives.from_lists([[0], [1]])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"\(3, 2\)"):
         delete(sim, torch.rand(3, 2), positives, None)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="6 of 6"):
         delete(sim, torch.full((2, 3), float("nan")), positives, 0.5)
+    with pytest.raises(ValueError, match=r"\(1.0,\)"):
+        deletion_curve(sim, sim, positives, rates=(1.0,))

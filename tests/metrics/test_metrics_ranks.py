@@ -259,15 +259,15 @@ def test_nan_is_refused_and_infinity_is_not(keep: int) -> None:
 
 def test_similarities_that_do_not_fit_are_refused() -> None:
     one = Positives.from_lists([[0], [1]])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="float16"):
         rank_queries(matrix_sim(torch.zeros(2, 2, dtype=torch.float16)), 2, 2, one)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"\(1, 1\).*\(2, 2\)"):
         rank_queries(lambda q, g: torch.zeros(1, 1), 2, 2, one)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="gallery of 1 "):
         rank_queries(matrix_sim(torch.zeros(2, 1)), 2, 1, one)
     with pytest.raises(ValueError, match="3"):
         rank_queries(matrix_sim(torch.zeros(3, 2)), 3, 2, one)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="block is 0"):
         rank_queries(matrix_sim(torch.zeros(2, 2)), 2, 2, one, block=0)
     with pytest.raises(ValueError, match="best"):
         rank(torch.zeros(2, 2), [[0], [1]]).rank("best")
@@ -330,11 +330,11 @@ def test_blocks_without_a_right_answer_are_asked_for_once() -> None:
 
 
 def test_positives_say_what_is_wrong_with_them() -> None:
-    with pytest.raises(ValueError):
-        Positives.from_lists([[1, 1]])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="query 1 "):
+        Positives.from_lists([[0], [1, 1]])
+    with pytest.raises(ValueError, match=r"from 0 .* 2$"):
         Positives(np.array([0, 1]), np.array([0, 1]))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="gallery of 3 "):
         Positives.from_lists([[-1]]).check(3)
     back = Positives.from_lists([[2], [0, 2], []]).reversed(3)
     assert back.index.tolist() == [1, 0, 1] and back.offsets.tolist() == [0, 1, 1, 3]

@@ -44,7 +44,7 @@ def test_fusion_ends_are_one_similarity_bit_for_bit() -> None:
     one, two = matrices()
     assert torch.equal(fused(matrix_sim(one), matrix_sim(two), 1.0)(*ALL), one)
     assert torch.equal(fused(matrix_sim(one), matrix_sim(two), 0.0)(*ALL), two)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"1\.2"):
         fused(matrix_sim(one), matrix_sim(two), 1.2)
 
 
@@ -52,9 +52,9 @@ def test_minmax_of_a_constant_and_of_what_is_not_finite() -> None:
     assert minmax(matrix_sim(torch.full((9, 7), 3.0)), 9, 7)(*ALL).abs().max() == 0.0
     assert extrema(matrix_sim(torch.tensor([[1.0, -2.0], [5.0, 0.0]])), 2, 2, block=1) == (-2.0, 5.0)
     for bad in (float("nan"), float("inf")):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="1 x 2"):
             minmax(matrix_sim(torch.tensor([[0.0, bad]])), 1, 2)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="0 x 2"):
         extrema(matrix_sim(torch.zeros(0, 2)), 0, 2)
 
 

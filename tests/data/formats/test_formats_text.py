@@ -285,7 +285,9 @@ def test_archives_are_to_be_unpacked(tmp_path: Path) -> None:
 
 def test_a_format_explains_itself_and_its_options() -> None:
     docs = {name: reader(name).__doc__ or "" for name in formats()}
-    assert len({doc.split("\n")[0] for doc in docs.values()}) == len(docs) >= 10
+    summaries = {doc.split("\n")[0] for doc in docs.values()}
+    assert len(summaries) == len(docs) >= 10
+    assert all(line.endswith(".") for line in summaries)
     assert all(f"\n        {option}: " in docs[name] for name in docs for option in options_of(name))
 
 

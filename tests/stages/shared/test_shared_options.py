@@ -35,9 +35,11 @@ def test_options_are_listed_without_inputs(call: tuple[str, ...], option: str, t
 
 
 def test_without_a_name_the_options_are_those_of_what_the_data_set_takes(sources: toy.Chain) -> None:
+    before = sorted(sources.root.rglob("*"))
     for call, option in ((("translate", "--lang", "es"), "table"), (("extract",), "image_size")):
         listed = sources.ccr(*call, "--set", "help")
         assert listed.code == 0 and f"\n{option}\t" in listed.out
+    assert sorted(sources.root.rglob("*")) == before
 
 
 def test_presets_are_listed_with_what_they_set(tmp_path: Path) -> None:
