@@ -37,7 +37,7 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokenizer, Tokens
 from ccr_cli.losses.disncl import donsker_varadhan, strangers
 from ccr_cli.methods.base import Embedder, Method
-from ccr_cli.nets.disentangle import Discriminator
+from ccr_cli.methods.disncl import Discriminator
 from ccr_cli.nets.text import text_encoder_from_config
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs

@@ -37,8 +37,7 @@ import numpy as np
 import torch
 from rank_metrics import argsort_loop
 
-from ccr_cli.metrics.ranks import Positives, Ranks, rank_both, rank_queries, summarise
-from ccr_cli.metrics.sims import dot_sim
+from ccr_cli.metrics.ranks import Positives, Ranks, dot_sim, rank_both, rank_queries, summarise
 
 KS = (1, 5, 10)
 PART = 1000

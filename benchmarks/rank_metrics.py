@@ -33,8 +33,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.ranks import Positives, Ranks, rank_both
-from ccr_cli.metrics.sims import SimBlock, dot_sim, matrix_sim
+from ccr_cli.metrics.ranks import Positives, Ranks, SimBlock, dot_sim, matrix_sim, rank_both
 
 Array = NDArray[np.float32]
 Index = NDArray[np.int64]

@@ -234,7 +234,7 @@ class Job:
 
     def padding(self) -> dict[str, float]:
         """Share of padding among what goes through the encoder, over 200 batches."""
-        lengths = [np.diff(table.offsets.numpy()) for table in self.tables]
+        lengths = [np.diff(table.offsets_B1.numpy()) for table in self.tables]
         dice, size = np.random.default_rng(0), self.arguments.batch
         batches = [[side[dice.integers(0, len(side), size)] for side in lengths] for _ in range(200)]
         real = sum(int(side.sum()) for batch in batches for side in batch)

@@ -17,7 +17,7 @@ _NOT_PLUGINS = {"__init__", "base", "config"}
 _EXPECTED = {
     "methods": ("Config", "Method"),
     "encoders": ("Config", "Encoder"),
-    "translators": ("Config", "Translator", "pairs"),
+    "translators": ("Config", "Translator"),
     "judges": ("JUDGE",),
 }
 """Names that a plug-in of each group must define."""

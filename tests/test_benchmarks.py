@@ -96,7 +96,7 @@ def test_rows_belong_to_cells_whose_options_they_share() -> None:
 
 
 def test_an_option_that_no_method_has_is_refused() -> None:
-    with pytest.raises(UsageError, match="no option"):
+    with pytest.raises(UsageError, match="'nonsense'"):
         Cell("x", "infonce", (("nonsense", "1"),)).config  # noqa: B018
 
 
@@ -127,7 +127,7 @@ def test_recovery_is_the_ratio_of_means() -> None:
     assert wider is not None and wider.low is not None and wider.high is not None
     assert wider.low < wider.value < wider.high
     assert recovery(base, base, base - 1) is None, "an oracle below the baseline"
-    with pytest.raises(ValueError, match="same seeds"):
+    with pytest.raises(ValueError, match=r"\(2, 200\).*\(3, 200\)"):
         recovery(base[:2], base, base)
 
 
@@ -193,7 +193,7 @@ def test_every_block_has_its_place_on_the_page_and_can_be_made_from_nothing() ->
     assert [line for line in filled.splitlines() if line.startswith("## ")] == [
         line for line in page.splitlines() if line.startswith("## ")
     ]
-    with pytest.raises(ValueError, match="no place"):
+    with pytest.raises(ValueError, match=r"\bunknown$"):
         tables.fill(page, {"unknown": ""})
 
 
@@ -240,7 +240,7 @@ def test_a_reading_from_export_to_precision(tmp_path: Path) -> None:
     listed = real_noise._read(blind)
     assert list(listed.columns) == ["caption_id", "english", "translation", "verdict", "reason"]
     assert listed["caption_id"].tolist() != triplets.slot_ids and set(listed["english"]) == {*text[:100], *text[150:]}
-    with pytest.raises(SystemExit, match="in lines 2, 3"):
+    with pytest.raises(SystemExit, match=r"\b2, 3\b"):
         real_noise.take(blind, results)
     number = listed["caption_id"].str[1:].str.partition("#")[0].astype(int)
     bad = number < 50

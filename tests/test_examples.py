@@ -34,6 +34,20 @@ def test_the_tour_runs_and_what_it_promises_is_there(tmp_path: Path) -> None:
     assert workspace.artifacts("report") and workspace.artifacts("export")
 
 
+@pytest.mark.slow
+def test_the_first_hour_with_own_data_runs(tmp_path: Path) -> None:
+    data, root = toy.toy().write(tmp_path / "toy"), tmp_path / "workspace"
+    more = {"WORKSPACE": str(root), "EPOCHS": "1", "DATA": str(data)}
+    script = ["bash", str(EXAMPLES / "products.sh")]
+    done = subprocess.run(script, env=toy.environment(root, **more), capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert all(Path(line.split(": ")[1].strip()).is_file() for line in done.stdout.splitlines()[-2:])
+    (products,) = Workspace(root).artifacts("dataset")
+    counts = products.counts
+    assert counts["captions.en"] == 96 and sum(counts[f"items.{split}"] for split in ("train", "val", "test")) == 48
+    assert not any(key.startswith("captions.") and key != "captions.en" for key in counts)
+
+
 def test_scripts_parse_and_need_their_arguments() -> None:
     for script in EXAMPLES.glob("*.sh"):
         subprocess.run(["bash", "-n", script], check=True)

@@ -44,7 +44,7 @@ def test_every_import_is_a_declared_dependency(project: dict[str, Any]) -> None:
     declared = [*project["project"]["dependencies"]]
     declared += [
         each
-        for extra in ("demo", "ct2", "hdf5", "video", "onnx", "lora", "index", "serve", "ray")
+        for extra in ("demo", "ct2", "excel", "hdf5", "video", "onnx", "lora", "index", "serve", "ray")
         for each in extras[extra]
     ]
     known = {normal(re.split(r"[<>=!~ \[]", requirement)[0]) for requirement in declared}
@@ -96,8 +96,8 @@ def test_the_wheel_carries_the_data_sets_and_works_elsewhere(tmp_path: Path) -> 
     assert "ccr_cli/py.typed" in names
     page = PACKAGE / "report" / "page"
     templates = [*(page / "templates").iterdir(), *(page / "static").iterdir()]
-    templates.append(PACKAGE / "stages" / "export" / "model_card.md.j2")
-    assert {path.suffix for path in templates} == {".j2", ".css", ".js"}
+    templates += [PACKAGE / "stages" / "export" / "model_card.md.j2", PACKAGE / "report" / "words" / "words.toml"]
+    assert {path.suffix for path in templates} == {".j2", ".css", ".js", ".toml"}
     assert {f"ccr_cli/{path.relative_to(PACKAGE).as_posix()}" for path in templates} <= names
     licences = {name.split("/licenses/")[1] for name in names if "/licenses/" in name}
     assert licences == {"LICENSE", *(f"LICENSES/{p.name}" for p in (CHECKOUT / "LICENSES").iterdir())}
@@ -120,7 +120,7 @@ def test_the_wheel_carries_the_data_sets_and_works_elsewhere(tmp_path: Path) -> 
     checked = run(tmp_path / "venv" / "bin" / "ccr", "data", "verify", "noto-emoji", at=empty)
     assert str(site / "ccr_cli" / "data_manifests" / "noto-emoji") in checked
     assert "<title>Search</title>" in run(
-        python, "-c", "from ccr_cli.report.page.search_page import page; print(page())", at=empty
+        python, "-c", "from ccr_cli.report.page.rendering import search_page; print(search_page())", at=empty
     )
     assert not list(empty.iterdir())
 

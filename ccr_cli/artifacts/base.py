@@ -27,14 +27,22 @@ FAILURES = "failures.jsonl"
 CLOCK_TICK_NS = 100_000_000
 """File systems round the time of a change; two changes within this time may look like one."""
 
-SCHEMAS = {
-    "dataset": 1, "translation": 1, "noise": 1, "features": 1, "run": 1,
-    "evaluation": 1, "diagnosis": 2, "report": 1, "export": 1, "index": 1,
-}  # fmt: skip
+FOLDERS = {
+    "dataset": "datasets",
+    "translation": "translations",
+    "noise": "noise",
+    "features": "features",
+    "run": "runs",
+    "evaluation": "evaluations",
+    "diagnosis": "diagnoses",
+    "report": "reports",
+    "export": "exports",
+    "index": "indexes",
+}
+"""The folder of each kind."""
+SCHEMAS = dict.fromkeys(FOLDERS, 1) | {"diagnosis": 2}
 """The layout version that this ccr writes, by kind."""
-_FIELDS: dict[str, type] = {
-    "kind": str, "schema": int, "name": str, "id": str, "request": dict, "parents": list, "files": list, "counts": dict,
-}  # fmt: skip
+_FIELDS = dict(kind=str, schema=int, name=str, id=str, request=dict, parents=list, files=list, counts=dict)
 
 
 @dataclass(frozen=True)
@@ -78,11 +86,10 @@ class Artifact:
                 return entry
         raise ArtifactError(f"{self.path} has no file {name!r}", hint=self.rebuild_hint())
 
-    def file(self, name: str, *, hashed: bool = True) -> Path:
+    def file(self, name: str) -> Path:
         """Returns the path of one of the artifact's files after checking that it is the recorded one.
 
-        It is hashed once a process, unless it changes on disk. Not `hashed`, only its size is compared, for files of
-        many gigabytes.
+        It is hashed once a process, unless it changes on disk.
 
         Raises:
             ArtifactError: If the file is not part of the artifact, is missing, or was changed.
@@ -90,7 +97,7 @@ class Artifact:
         entry, path = self.entry(name), self.path / name
         if not path.is_file():
             raise ArtifactError(f"{path} is missing, although the artifact lists it", hint=self.rebuild_hint())
-        if path.stat().st_size != entry.bytes or (hashed and known_sha256(path) != entry.sha256):
+        if path.stat().st_size != entry.bytes or known_sha256(path) != entry.sha256:
             raise ArtifactError(f"{path} was changed after it was written", hint=self.rebuild_hint())
         return path
 

@@ -13,29 +13,21 @@ _PLUGINS = ("method", "engine", "encoder", "judge", "type")
 """Options that choose a plug-in, and with it the further options."""
 _OWN = ("lang", "langs", "noise", "seed", "pairs", "preset", "select_on", "epochs", "split", "find", "only")
 """Options of every plug-in: named wherever they differ."""
-_SHOWN: dict[str, tuple[str, ...]] = {
-    "translation": ("lang", "engine", "split", "back", "queries", "only"),
-    "noise": ("ratio", "style", "target", "seed"),
-    "features": ("encoder",),
-    "run": ("method", "lang", "noise", "seed", "epochs", "preset", "pairs", "select_on"),
-    "evaluation": (
-        "split", "langs", "zero_shot", "protocol", "task", "caption_set", "corrupt", "corruption", "ood", "ensemble",
-    ),
-    "diagnosis": ("judge", "judge_side", "share"),
-    "report": ("title",),
-    "index": ("split", "find", "lang", "type"),
-}  # fmt: skip
+_SHOWN = {
+    "translation": "lang engine split back queries only",
+    "noise": "ratio style target seed",
+    "features": "encoder",
+    "run": "method lang noise seed epochs preset pairs select_on",
+    "evaluation": "split langs zero_shot protocol task caption_set corrupt corruption ood ensemble",
+    "diagnosis": "judge judge_side share",
+    "report": "title",
+    "index": "split find lang type",
+}
 """The options that describe each kind, in this order."""
-_USUAL: dict[str, Any] = {
-    "noise": None, "preset": None, "pairs": None, "select_on": "mt", "langs": [], "zero_shot": False,
-    "protocol": "full", "task": "visual", "caption_set": None, "share": None, "title": None, "back": False,
-    "queries": False, "judge_side": "cross_lingual",
-}  # fmt: skip
-"""Values that are left out."""
-_BARE = {
-    *_PLUGINS, "lang", "langs", "split", "protocol", "corruption", "style", "target", "title", "find", "judge_side",
-}  # fmt: skip
-"""Options whose value needs no name."""
+_USUAL = {"select_on": "mt", "protocol": "full", "task": "visual", "judge_side": "cross_lingual"}
+"""Values that are left out, with flags that are not set and empty lists."""
+_BARE = ("lang", "langs", "split", "protocol", "corruption", "style", "target", "title", "find", "judge_side")
+"""Options whose value needs no name, like that of a plug-in."""
 _BOTH = {"back": ("without back-translations", "with back-translations")}
 """Options named on both sides where they differ: without, and with."""
 _BY_NAME = ("dataset", "translation", "features", "run")
@@ -44,16 +36,16 @@ _BY_NAME = ("dataset", "translation", "features", "run")
 def short(artifact: Artifact) -> str:
     """The main options of an artifact, such as `uml, es, noise 0.4, seed 0, epochs 12`; the usual ones are left out."""
     parts = []
-    for key in (key for key in _SHOWN.get(artifact.kind, ()) if key in artifact.request):
+    for key in (key for key in _SHOWN.get(artifact.kind, "").split() if key in artifact.request):
         value = artifact.request[key]
         if key == "split" and artifact.kind != "index" and value == "all":
             continue
         if key == "judge_side" and artifact.request.get("judge") in WITHOUT_SIDE:
             continue
-        if (key in _USUAL and value == _USUAL[key]) or (value is None and key != "split"):
+        if value is False or value == _USUAL.get(key, []) or (value is None and key != "split"):
             continue
         words = _value(key, artifact.request)
-        parts.append(_name(key) if value is True else words if key in _BARE else f"{_name(key)} {words}")
+        parts.append(_name(key) if value is True else words if key in (*_PLUGINS, *_BARE) else f"{_name(key)} {words}")
     return ", ".join(parts)
 
 

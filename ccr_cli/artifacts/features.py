@@ -40,6 +40,11 @@ def shard_name(shard: int) -> str:
     return f"{shard:05d}.npy"
 
 
+def index_name(shard: int) -> str:
+    """File name of the index of a shard, until `finish_index` joins all of them."""
+    return f"index-{shard:05d}.parquet"
+
+
 def read_index(artifact: Artifact) -> pd.DataFrame:
     """Reads the index of a features artifact."""
     return artifact_table(artifact, "index.parquet", INDEX)
@@ -51,19 +56,19 @@ def write_header(handle: IO[bytes], n_rows: int, dim: int) -> int:
     return handle.tell()
 
 
-def index_of(
-    item_ids: Sequence[str], shard: int, n_rows: npt.NDArray[np.int32], errors: Sequence[str | None]
-) -> pd.DataFrame:
-    """Returns the index of a shard; an item without rows has failed, one with rows and an error is damaged."""
+def write_index(
+    path: Path, item_ids: Sequence[str], shard: int, n_rows: npt.NDArray[np.int32], errors: Sequence[str | None]
+) -> None:
+    """Writes the index of a shard; an item without rows has failed, one with rows and an error is damaged."""
     first = np.cumsum(n_rows, dtype=np.int64) - n_rows
     status = ["failed" if not n else "damaged" if error else "ok" for n, error in zip(n_rows, errors, strict=True)]
     rows = {"first_row": np.where(n_rows > 0, first, 0), "n_rows": n_rows, "status": status}
     ids, reasons = list(item_ids), np.array(errors, dtype=object)
-    return pd.DataFrame({"item_id": ids, "shard": np.int32(shard), **rows, "error": reasons})
+    write_table(path, pd.DataFrame({"item_id": ids, "shard": np.int32(shard), **rows, "error": reasons}), INDEX)
 
 
 def finish_index(folder: Path, n_items: int) -> pd.DataFrame:
-    """Joins the indexes of the shards (`index-00000.parquet` and so on) into one, and removes them."""
+    """Joins the indexes of the shards into one, and removes them."""
     parts = sorted(folder.glob("index-*.parquet"))
     index = pd.concat([read_table(path, INDEX) for path in parts], ignore_index=True)
     assert len(index) == n_items, "the shards do not cover the items"

@@ -12,12 +12,6 @@ from typing import Any
 from ccr_cli.artifacts import base
 from ccr_cli.errors import ArtifactError, UsageError
 
-FOLDERS = {
-    "dataset": "datasets", "translation": "translations", "noise": "noise", "features": "features", "run": "runs",
-    "evaluation": "evaluations", "diagnosis": "diagnoses", "report": "reports", "export": "exports", "index": "indexes",
-}  # fmt: skip
-"""The folder of each kind."""
-
 PER_DATASET = {"translation", "noise", "features"}
 """Kinds whose folder has one more level: the data set's name."""
 
@@ -40,7 +34,7 @@ class Workspace:
 
     def place(self, kind: str, name: str, data: str | None = None) -> Path:
         """Returns the folder of an artifact; `data` is the data set's name, for kinds kept by data set."""
-        folder = self.root / FOLDERS[kind]
+        folder = self.root / base.FOLDERS[kind]
         if kind in PER_DATASET:
             assert data is not None, f"a {kind} is kept by data set"
             folder = folder / slug(data)
@@ -53,7 +47,7 @@ class Workspace:
     def places(self) -> list[tuple[str, Path]]:
         """Lists the folders of complete artifacts with their expected kind, without reading them."""
         places = []
-        for kind, folder in FOLDERS.items():
+        for kind, folder in base.FOLDERS.items():
             depth = "*/*" if kind in PER_DATASET else "*"
             records = (self.root / folder).glob(f"{depth}/{base.RECORD}")
             finished = (r.parent for r in records if not r.parent.name.endswith((".partial", ".old", ".copy")))

@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
 
 
-_WHERE = "Where and how"
-_where = functools.partial(typer.Option, rich_help_panel=_WHERE)
-_result = functools.partial(typer.Option, rich_help_panel="Result")
-
-
 def _utf8(path: Path) -> Path:
     """Refuses a workspace whose path is not UTF-8, because tables and pipes could not name it."""
     try:
@@ -49,59 +44,41 @@ _ARTIFACTS = (
     "Artifacts to work on, in any order; `-` reads their paths from standard input. Default: those of the workspace "
     "that fit."
 )
-_SET = "Set an option of the method, encoder, engine or format; repeat for several. `--set help` lists them."
 _STYLE = "What moves together: caption (single captions), image (all captions of an item)."
 _TARGET = "What moves: translation (the translation alone), pair (caption and translation)."
+_SET = "Set an option of the method, encoder, engine or format; repeat for several. `--set help` lists them."
 _SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without --shard then makes the artifact."
-_PARTS = "Number of parts, with --executor ray."
-_EXECUTOR = "Run locally (local), or divide the work across a Ray cluster (ray, $RAY_ADDRESS)."
-
-Artifacts = Annotated[list[str] | None, typer.Argument(help=_ARTIFACTS, show_default=False)]
-WorkspaceOption = Annotated[
-    Path, _where("--workspace", envvar="CCR_WORKSPACE", callback=_utf8, help="Folder of artifacts.")
-]
-Name = Annotated[str | None, _result("--name", help="Name of the artifact.")]
-Force = Annotated[bool, _result("--force", help="Rebuild; keep the old artifact until the new one is complete.")]
-Json = Annotated[bool, _result("--json", help="Print one JSON object instead of text.")]
-DryRun = Annotated[bool, _result("--dry-run", help="Print the plan without building anything.")]
-Device = Annotated[str, _where("--device", envvar="CCR_DEVICE", help="Device: auto, cpu or cuda.")]
-Dtype = Annotated[str, _where("--dtype", help="Precision: float32, bfloat16 or float16.")]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SET, show_default=False)]
-MaxFailed = Annotated[
-    float, _result("--max-failed", min=0.0, max=1.0, help="Fraction of items that may fail (0 to 1).")
-]
-RetryFailed = Annotated[bool, _result("--retry-failed", help="Retry failed items and keep the others.")]
-Cache = Annotated[
-    Path | None,
-    _where(
-        "--cache", envvar="CCR_CACHE", help="Cache folder; its content can be rebuilt.", show_default="the user's cache"
+_where = functools.partial(option, rich_help_panel="Where and how")
+_result = functools.partial(option, rich_help_panel="Result")
+_SHARED: dict[str, dataclasses.Field[Any]] = {
+    "settings": option((), _SET, "--set", metavar="KEY=VALUE", show_default=False, command_line=(list[str], parse_set)),
+    "seed": option(0, "Random seed.", min=0),
+    "noise_style": option("caption", _STYLE),
+    "noise_target": option("translation", _TARGET),
+    "noise_seed": option(None, "Random seed of the mismatch.", min=0, show_default="--seed"),
+    "device": _where("auto", "Device: auto, cpu or cuda.", envvar="CCR_DEVICE"),
+    "dtype": _where("float32", "Precision: float32, bfloat16 or float16."),
+    "max_failed": _result(0.2, "Fraction of items that may fail (0 to 1).", min=0.0, max=1.0),
+    "name": _result(None, "Name of the artifact."),
+    "force": _result(False, "Rebuild; keep the old artifact until the new one is complete."),
+    "retry_failed": _result(False, "Retry failed items and keep the others."),
+    "cache": _where(
+        None, "Cache folder; its content can be rebuilt.", envvar="CCR_CACHE", show_default="the user's cache"
     ),
-]
-Quiet = Annotated[bool, _where("--quiet", "-q", help="Print errors only.")]
-Verbose = Annotated[
-    int, _where("--verbose", "-v", count=True, metavar="", show_default=False, help="Print more messages.")
-]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
-NoiseStyle = Annotated[str, typer.Option("--noise-style", help=_STYLE)]
-NoiseTarget = Annotated[str, typer.Option("--noise-target", help=_TARGET)]
-NoiseSeed = Annotated[
-    int | None, typer.Option("--noise-seed", min=0, help="Random seed of the mismatch.", show_default="--seed")
-]
-
-_SHARED = {
-    "settings": Set, "seed": Seed, "noise_style": NoiseStyle, "noise_target": NoiseTarget, "noise_seed": NoiseSeed,
-    "device": Device, "dtype": Dtype, "max_failed": MaxFailed, "name": Name, "force": Force,
-    "retry_failed": RetryFailed, "artifacts": Artifacts, "workspace": WorkspaceOption, "dry_run": DryRun, "json": Json,
-    "quiet": Quiet, "verbose": Verbose,
-}  # fmt: skip
-"""Flags of fields that several commands' options have."""
+    "workspace": _where(Path("."), "Folder of artifacts.", envvar="CCR_WORKSPACE", callback=_utf8),
+    "dry_run": _result(False, "Print the plan without building anything."),
+    "json": _result(False, "Print one JSON object instead of text."),
+    "quiet": _where(False, "Print errors only.", "--quiet", "-q"),
+    "verbose": _where(0, "Print more messages.", "--verbose", "-v", count=True, metavar="", show_default=False),
+}
+"""Flags that several commands have, by the name of their field or parameter, which decides on the default."""
 
 
 @dataclass(frozen=True)
 class Call:
     """The flags of every command that reads artifacts."""
 
-    artifacts: list[str] | None = None
+    artifacts: Annotated[list[str] | None, typer.Argument(help=_ARTIFACTS, show_default=False)] = None
     workspace: Path = Path(".")
     quiet: bool = False
     verbose: int = 0
@@ -129,8 +106,10 @@ class Division:
     """The flags of a command whose work can be divided among machines."""
 
     shard: str | None = option(None, _SHARD, metavar="I/N", show_default=False)
-    executor: str = option("local", _EXECUTOR, rich_help_panel=_WHERE)
-    parts: int | None = option(None, _PARTS, min=1, max=999_999, show_default="by the cluster", rich_help_panel=_WHERE)
+    executor: str = _where("local", "Run locally (local), or divide the work across a Ray cluster (ray, $RAY_ADDRESS).")
+    parts: int | None = _where(
+        None, "Number of parts, with --executor ray.", min=1, max=999_999, show_default="by the cluster"
+    )
 
 
 @dataclass(frozen=True)
@@ -151,9 +130,9 @@ class BuildCall(Call):
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
     """Makes a command of a function: a flag for every field of its dataclasses, and errors with their exit code.
 
-    A parameter whose type is a dataclass gets an object of the flags' values. A field describes its flag by
-    `stages.shared.options.option`; a plain one has the flag of that name in `_SHARED`. A user's mistake never shows a
-    traceback.
+    A parameter whose type is a dataclass gets an object of the flags' values. A field, or another parameter, describes
+    its flag by `stages.shared.options.option`; with a plain default it has the flag of that name in `_SHARED`. A user's
+    mistake never shows a traceback.
     """
     signature = inspect.signature(function, eval_str=True)
     parameters = signature.parameters.values()
@@ -192,7 +171,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
                 raise
             _exit(known)
 
-    flags = [flag for p in parameters for flag in (_flags(p.annotation) if p.name in groups else [p])]
+    flags = [flag for parameter in parameters for flag in _flags(parameter)]
     wrapper.__signature__ = signature.replace(parameters=flags)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {flag.name: flag.annotation for flag in flags}
     paragraphs = (function.__doc__ or "").split("\n\n")
@@ -204,23 +183,39 @@ def _terminate(signum: int, frame: object) -> None:
     raise Terminated
 
 
-def _flags(group: Any) -> Iterator[inspect.Parameter]:
-    """The flags of the fields of a dataclass."""
-    hints = typing.get_type_hints(group)
-    for field in dataclasses.fields(group):
-        annotation, default = _SHARED.get(field.name), None if field.name == "settings" else field.default
-        if "shown" in field.metadata:
-            names = field.metadata["flags"] or (f"--{field.name.replace('_', '-')}",)
-            kind = (field.metadata["command_line"] or (hints[field.name], None))[0]
-            annotation = Annotated[kind, typer.Option(*names, **field.metadata["shown"])]
-        yield inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def _flags(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """The flags of a command's parameter, as Typer reads them: those of the fields of a dataclass, or its own."""
+    defaults, hints = {parameter.name: parameter.default}, {parameter.name: parameter.annotation}
+    if dataclasses.is_dataclass(parameter.annotation):
+        defaults = {field.name: field for field in dataclasses.fields(parameter.annotation)}
+        hints = typing.get_type_hints(parameter.annotation, include_extras=True)
+    for name, default in defaults.items():
+        declared, annotation = _declared(name, default), hints[name]
+        if isinstance(default, dataclasses.Field):
+            default = (declared or default).default if default.default is dataclasses.MISSING else default.default
+        if declared is not None and default is not inspect.Parameter.empty:
+            kind: Any = (declared.metadata["command_line"] or (annotation, None))[0]
+            names = declared.metadata["flags"] or (f"--{name.replace('_', '-')}",)
+            annotation = Annotated[kind, typer.Option(*names, **declared.metadata["shown"])]
+        yield parameter.replace(name=name, default=default, annotation=annotation)
+
+
+def _declared(name: str, default: Any) -> dataclasses.Field[Any] | None:
+    """What describes the flag of a field or a parameter."""
+    own = isinstance(default, dataclasses.Field) and "shown" in default.metadata
+    return default if own else _SHARED.get(name)
 
 
 def _value(field: dataclasses.Field[Any], given: Any) -> Any:
-    if field.name == "settings":
-        return parse_set(given)
-    _, read = field.metadata.get("command_line") or (None, lambda same: same)
-    return given if given is None else read(given)
+    declared = _declared(field.name, field)
+    read = declared.metadata["command_line"] if declared else None
+    return read[1](given) if read and given is not None else given
+
+
+def flags_given(context: typer.Context) -> dict[str, str]:
+    """The flags on the command line, by the name of their parameter; not those of the environment."""
+    sources = {option: context.get_parameter_source(str(option.name)) for option in context.command.params}
+    return {str(o.name): o.opts[0] for o, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def _exit(error: CcrError) -> NoReturn:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.report.words.numbers import decimal, ends, mean_sd
+from ccr_cli.stages.shared.options import option
 
 if TYPE_CHECKING:
     from ccr_cli.stages.evaluate.compare import ComparedFigure, Comparison
@@ -18,14 +17,12 @@ if TYPE_CHECKING:
 @c.guarded
 def compare(
     *,
-    every: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Also compare queries in the source language, queries fused with their translations, and the other "
-            "embeddings of methods that have several.",
-        ),
-    ] = False,
+    every: bool = option(
+        False,
+        "Also compare queries in the source language, queries fused with their translations, and the other embeddings "
+        "of methods that have several.",
+        "--all",
+    ),
     call: c.ListCall,
 ) -> None:
     """Test whether one system is better than another on the same queries, and by how much.

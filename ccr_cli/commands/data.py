@@ -12,6 +12,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.data.options import ImportOptions
+from ccr_cli.stages.shared.options import option
 
 app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, verify.", rich_markup_mode="rich")
 
@@ -19,8 +20,9 @@ Source = Annotated[str, typer.Argument(help="A bundled data set, a collection, o
 Sources = Annotated[
     list[str] | None,
     typer.Argument(
-        help="A bundled data set, a collection, a folder in the dataset format, or a .mat file of features. "
-        "With --format: your caption files; `train=FILE`, `de=FILE` or `train.de=FILE` names split and language.",
+        help="A bundled data set, a collection, a folder in the dataset format, or a .mat file of features. Or your "
+        "own: tables of pictures and captions (CSV, Excel, JSON, Parquet) or a folder of both; `train=FILE`, `de=FILE` "
+        "or `train.de=FILE` names split and language.",
         show_default=False,
     ),
 ]
@@ -28,7 +30,7 @@ Sources = Annotated[
 
 @app.command("list", epilog=c.examples("ccr data list"))
 @c.guarded
-def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> None:
+def list_(workspace: Path = Path("."), json: bool = False) -> None:
     """List the bundled data sets, the collections that can be imported, and the data sets of the workspace."""
     from ccr_cli.stages.data.card import listing
 
@@ -43,7 +45,7 @@ def list_(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> Non
     "show", epilog=c.examples("ccr data show noto-emoji", "ccr data show multi30k", "ccr data show datasets/mine")
 )
 @c.guarded
-def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
+def show(source: Source, workspace: Path = Path(".")) -> None:
     """Show a data set's card: counts, languages, protocols, an example, licence, citation, missing files.
 
     For a collection that is not imported: its files, how to get them, and the source of every fact.
@@ -57,11 +59,12 @@ def show(source: Source, workspace: c.WorkspaceOption = Path(".")) -> None:
     "import",
     epilog=c.examples(
         "ccr data import noto-emoji",
+        "ccr data import products.csv",
+        "ccr data import products.xlsx --columns text=title,media=photo --media-root /data/images",
         "ccr data import multi30k --root DIR",
         "ccr data import flickr8k-cn --root DIR --allow-partial",
         "ccr data import FOLDER --media-root /data/images",
         "ccr data import wiki.mat",
-        "ccr data import --format karpathy dataset.json --lang en --media-root /data/images",
         "ccr data import --format parallel train.en=a.en test.en=b.en test.de=b.de "
         "--split train=a.txt --split test=b.txt",
     ),
@@ -71,11 +74,11 @@ def import_(
     sources: Sources = None,
     *,
     options: ImportOptions,
-    workspace: c.WorkspaceOption = Path("."),
-    dry_run: c.DryRun = False,
-    json: c.Json = False,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    workspace: Path = Path("."),
+    dry_run: bool = False,
+    json: bool = False,
+    quiet: bool = False,
+    verbose: int = 0,
 ) -> None:
     """Import a bundled data set, a collection's official files, a folder, or your own files.
 
@@ -92,13 +95,8 @@ def import_(
 @c.guarded
 def verify(
     source: Source,
-    root: Annotated[
-        Path | None, typer.Option("--root", help="Folder that holds a collection's official files.", show_default=False)
-    ] = None,
-    media_root: Annotated[
-        Path | None,
-        typer.Option("--media-root", help="Folder that holds the images or videos.", show_default="beside the data"),
-    ] = None,
+    root: Path | None = option(None, "Folder that holds a collection's official files.", show_default=False),
+    media_root: Path | None = option(None, "Folder that holds the images or videos.", show_default="beside the data"),
 ) -> None:
     """Check a data set against its manifest without importing it.
 

@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -19,6 +19,7 @@ from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import require_packages
 from ccr_cli.report.words.numbers import duration
+from ccr_cli.stages.shared.options import option
 
 DATA, OTHER, LANG, MORE = "noto-emoji", "twemoji", "es", "fr"
 ORACLE = "infonce (oracle)"
@@ -29,13 +30,11 @@ SIZE = ("--set", "image_size=128")
 @c.guarded
 def demo(
     context: typer.Context,
-    full: Annotated[bool, typer.Option("--full", help="Train with 0, 20, 40 and 60 % noise and three seeds.")] = False,
-    epochs: Annotated[int | None, typer.Option("--epochs", min=1, help="Epochs per run, for a quick try.")] = None,
-    workspace: Annotated[
-        Path | None, typer.Option("--workspace", help="Folder of artifacts.", show_default="demo, or demo-full")
-    ] = None,
-    quiet: c.Quiet = False,
-    verbose: c.Verbose = 0,
+    full: bool = option(False, "Train with 0, 20, 40 and 60 % noise and three seeds."),
+    epochs: int | None = option(None, "Epochs per run, for a quick try.", min=1),
+    workspace: Path | None = option(None, "Folder of artifacts.", show_default="demo, or demo-full"),
+    quiet: bool = False,
+    verbose: int = 0,
 ) -> None:
     """Run the whole chain on bundled pictures, human captions and real machine translations.
 

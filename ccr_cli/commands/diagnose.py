@@ -5,37 +5,27 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ccr_cli import console
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
+from ccr_cli.stages.shared.options import option
 
 
 @c.guarded
 def diagnose(
     *,
     options: DiagnoseOptions,
-    worst: Annotated[
-        int | None,
-        typer.Option("--worst", min=1, help="Print this many of the most suspicious pairs instead of paths."),
-    ] = None,
-    sheet: Annotated[
-        Path | None,
-        typer.Option("--sheet", help="Write these pairs (20 without --worst) with their pictures to a .html file."),
-    ] = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(
-            "--export",
-            help="Write all pairs with their verdicts to a .parquet or .csv file, which ccr train --pairs and "
-            "ccr translate --only read.",
-        ),
-    ] = None,
+    worst: int | None = option(None, "Print this many of the most suspicious pairs instead of paths.", min=1),
+    sheet: Path | None = option(None, "Write these pairs (20 without --worst) with their pictures to a .html file."),
+    export: Path | None = option(
+        None,
+        "Write all pairs with their verdicts to a .parquet or .csv file, which ccr train --pairs and ccr translate "
+        "--only read.",
+    ),
     call: c.BuildCall,
 ) -> None:
     """Find the training pairs that a model considers mismatched.

@@ -9,7 +9,7 @@ from ccr_cli.commands import common as c
 
 
 @c.guarded
-def doctor(workspace: c.WorkspaceOption = Path("."), json: c.Json = False) -> None:
+def doctor(workspace: Path = Path("."), json: bool = False) -> None:
     """Check this machine: versions, devices, engines, encoders, and how to get what is missing."""
     from ccr_cli.stages.doctor import examine
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated
-
-import typer
 
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.console import say
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.evaluate.options import EvaluationOptions
+from ccr_cli.stages.shared.options import option
 
 
 @c.guarded
 def evaluate(
     *,
     options: EvaluationOptions,
-    ensemble: Annotated[
-        bool, typer.Option("--ensemble", help="Evaluate the given runs as one ensemble (mean of their similarities).")
-    ] = False,
-    device: c.Device = "auto",
-    name: c.Name = None,
-    force: c.Force = False,
+    ensemble: bool = option(False, "Evaluate the given runs as one ensemble (mean of their similarities)."),
+    device: str = "auto",
+    name: str | None = None,
+    force: bool = False,
     call: c.BuildCall,
 ) -> None:
     """Measure retrieval in both directions, with a signature for every score.

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from ccr_cli import console
 from ccr_cli.commands import common as c
+from ccr_cli.stages.shared.options import option
 
 
 @c.guarded
 def export(
     *,
-    onnx: Annotated[
-        bool, typer.Option("--onnx", help="Also write the text side as ONNX (transformers text encoders only).")
-    ] = False,
-    name: c.Name = None,
-    force: c.Force = False,
+    onnx: bool = option(False, "Also write the text side as ONNX (transformers text encoders only)."),
+    name: str | None = None,
+    force: bool = False,
     call: c.BuildCall,
 ) -> None:
     """Write a run as a folder that works without ccr.

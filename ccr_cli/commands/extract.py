@@ -75,11 +75,10 @@ _OF_FROM = frozenset(("from_", "ids", "encoder_name", "media_root", "device", "b
 
 
 def _refuse_others(context: typer.Context, mode: str, known: frozenset[str]) -> None:
-    """Refuses options on the command line that would have no effect; variables of the environment are ignored."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if parameter.name not in known and source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"{parameter.opts[0]} has no effect with {mode}, which encodes nothing")
+    """Refuses options on the command line that would have no effect."""
+    for name, flag in c.flags_given(context).items():
+        if name not in known:
+            raise UsageError(f"{flag} has no effect with {mode}, which encodes nothing")
 
 
 EPILOG = c.examples(

@@ -16,6 +16,7 @@ from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.search.options import SearchOptions
+from ccr_cli.stages.shared.options import option
 
 if TYPE_CHECKING:
     from ccr_cli.stages.search.stage import Answer
@@ -31,19 +32,13 @@ def search(
         ),
     ] = None,
     *,
-    image: Annotated[Path | None, typer.Option("--image", help="Search with a picture instead of words.")] = None,
-    queries: Annotated[
-        Path | None, typer.Option("--queries", help="Search with every line of a text file; `-` reads standard input.")
-    ] = None,
+    image: Path | None = option(None, "Search with a picture instead of words."),
+    queries: Path | None = option(None, "Search with every line of a text file; `-` reads standard input."),
     options: SearchOptions,
-    top: Annotated[int, typer.Option("--top", min=1, help="Number of results.")] = 5,
-    sheet: Annotated[
-        Path | None, typer.Option("--sheet", help="Write the results with their pictures to a .html or .png file.")
-    ] = None,
-    open_: Annotated[
-        bool, typer.Option("--open", help="Open the sheet in the browser (a temporary one without --sheet).")
-    ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per query, one per line.")] = False,
+    top: int = option(5, "Number of results.", min=1),
+    sheet: Path | None = option(None, "Write the results with their pictures to a .html or .png file."),
+    open_: bool = option(False, "Open the sheet in the browser (a temporary one without --sheet).", "--open"),
+    json: bool = option(False, "Print one JSON object per query, one per line."),
     call: c.Call,
 ) -> None:
     """Search a run's items, or their captions, with words or a picture.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import webbrowser
-from typing import Annotated
 
 import typer
 
@@ -11,6 +10,7 @@ from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import Terminated, require_packages
 from ccr_cli.stages.search.options import SearchOptions, ServerOptions
+from ccr_cli.stages.shared.options import option
 
 
 @c.guarded
@@ -18,7 +18,7 @@ def serve(
     *,
     searched: SearchOptions,
     options: ServerOptions,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    open_: bool = option(False, "Open the page in the browser.", "--open"),
     call: c.Call,
 ) -> None:
     """Serve search over HTTP, with a web page.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from ccr_cli import registry
 from ccr_cli.commands import common as c
 from ccr_cli.errors import UsageError
+from ccr_cli.stages.shared.options import option
 from ccr_cli.stages.train.options import TrainingOptions
 
 
@@ -17,24 +16,18 @@ def train(
     context: typer.Context,
     *,
     options: TrainingOptions,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--sweep",
-            metavar="KEY=VALUE,...",
-            help="Train one run per value, e.g. seed=0,1,2 or noise=0,0.4 or any option of --set; repeat for a grid.",
-            show_default=False,
-        ),
-    ] = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            "--shard",
-            metavar="I/N",
-            help="With --sweep: train runs I, I+N, I+2N, ... (I counts from 1), to divide a sweep among machines.",
-            show_default=False,
-        ),
-    ] = None,
+    sweep: list[str] | None = option(
+        None,
+        "Train one run per value, e.g. seed=0,1,2 or noise=0,0.4 or any option of --set; repeat for a grid.",
+        metavar="KEY=VALUE,...",
+        show_default=False,
+    ),
+    shard: str | None = option(
+        None,
+        "With --sweep: train runs I, I+N, I+2N, ... (I counts from 1), to divide a sweep among machines.",
+        metavar="I/N",
+        show_default=False,
+    ),
     call: c.BuildCall,
 ) -> None:
     """Train a method on visual items, captions and their translations.
@@ -58,7 +51,7 @@ def train(
     if options.preset == "help":
         list_presets(options.method)
     if sweep:
-        fixed = {key: f"--set {key}" for key in options.settings} | _flags_given(context)
+        fixed = {key: f"--set {key}" for key in options.settings} | c.flags_given(context)
         with c.first_speaks():
             train_sweep(inputs, options, read_axes(sweep, fixed), shard, call.json)
         return
@@ -68,12 +61,6 @@ def train(
     if trained is not None:  # only the first of torchrun's processes prints
         show_summary(trained)
         c.emit(inputs, [trained], call.json)
-
-
-def _flags_given(context: typer.Context) -> dict[str, str]:
-    """The flags on the command line, by the name of their parameter."""
-    sources = {option: context.get_parameter_source(str(option.name)) for option in context.command.params}
-    return {str(o.name): o.opts[0] for o, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 EPILOG = c.examples(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import typer
 
@@ -21,7 +22,7 @@ def translate(
     options: TranslateOptions,
     division: c.Division,
     mismatch: MismatchOptions,
-    cache: c.Cache = None,
+    cache: Path | None = None,
     call: c.BuildCall,
 ) -> None:
     """Machine-translate the captions of a data set.

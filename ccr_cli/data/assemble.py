@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ SPLIT_NAMES = {
     "validate": "val", "validation": "val", "test": "test",
 }  # fmt: skip
 """Names of splits in files; Karpathy's `restval` belongs to training."""
+SPLITS_OTHERWISE = "before a file: train=FILE; or lists of ids: --split train=IDS --split test=IDS"
+"""What to type to name splits that the files do not name."""
 _POS = re.compile(r":[A-Za-z]+$")
 _OTHERS = "are left out, as captions of the same text have another one"
 _TAKEN = ("listed", "items", "rows", "refused", "left_out", "odd", "langs", "numbers")
@@ -66,8 +69,7 @@ class Assembly:
         self.lists_lacking = False
         """Whether a list is missing or wrong; an item that no other list names may then belong to it."""
         self.listed: dict[str, str] = {}
-        self.own = variant.toml == Path()
-        """Whether the files are the user's own, without a manifest."""
+        self.own = variant.own
         self.stems: dict[str, list[str]] = {}
         """The ids of the lists, by their stem without the ending of a media file."""
         self.spelt: dict[str, str] = {}
@@ -83,6 +85,8 @@ class Assembly:
         """Recorded translations by source text, by the name of their table."""
         self.notes: list[str] = []
         """Messages for the user: what was left out, and how much."""
+        self.split_rule = ""
+        """How items were divided, where no file says so."""
         self.left_out: Counter[str] = Counter()
         self.unlisted = ""
         """The first id of the captions that no list names."""
@@ -195,10 +199,11 @@ class Assembly:
 
     def _split(self, spec: FileSpec, record: Record, named: ItemName) -> str:
         """The split of a caption's item: from the lists, or else from earlier captions, or else from the file."""
-        named_split = spec.split or SPLIT_NAMES.get(record.split.lower(), "")
+        named_split = spec.split or SPLIT_NAMES.get(record.split.strip().lower(), "")
         if record.split and not named_split:
             known = ", ".join(SPLIT_NAMES)
-            raise ArtifactError(f"{record.where}: the split is {record.split!r}; known: {known}")
+            hint = "--columns split=NAME for another column, --columns split= for none" if self.own else None
+            raise ArtifactError(f"{record.where}: the split is {record.split!r}; known: {known}", hint)
         item = self.items.get(named.item)
         if self.lists:
             kept = named_split if named_split in self.variant.unlisted and not self.lists_lacking else ""
@@ -239,7 +244,10 @@ class Assembly:
         if lang not in self.langs:
             if not LANG.fullmatch(lang):
                 what = f"{lang!r} is not a language tag (BCP 47, such as en)" if lang else "the language is unknown"
-                raise ArtifactError(f"{record.where}: {what}", hint="--lang LANG, or before the file: LANG=FILE")
+                hint = "--lang LANG, or before the file: LANG=FILE"
+                if record.lang and self.own:
+                    hint = "write a tag such as en there; or, for no column of languages: --columns lang= --lang LANG"
+                raise ArtifactError(f"{record.where}: {what}", hint)
             self.langs.add(lang)
         chosen = record.caption_set or spec.caption_set or DEFAULT_SET
         k = record.k if record.k is not None else spec.k
@@ -247,7 +255,7 @@ class Assembly:
             key = (item, lang, chosen)
             k = self.numbers[key]
             self.numbers[key] += 1
-        if text := _text(spec, record):
+        if text := caption_text(spec, record):
             self.rows.append((record.caption_id, item, lang, k, text, chosen, record.where))
         else:
             self.refused.append(empty_caption(record.caption_id or f"{item}#{lang}#{k}", record.where))
@@ -265,7 +273,7 @@ class Assembly:
 
     def _nothing(self, what: str) -> ArtifactError:
         why = "; ".join(f"{number:,} captions {why}" for why, number in self.left_out.items())
-        hint = "before a file: train=FILE; or lists of ids: --split train=IDS --split test=IDS" if why else None
+        hint = f"--split auto divides the items; or {SPLITS_OTHERWISE}" if why else None
         return ArtifactError(f"{self.variant.name} has no {what}" + (f": {why}" if why else ""), hint=hint)
 
     def _halves(self) -> dict[str, str]:
@@ -295,32 +303,18 @@ class Assembly:
 
     def _translate(self, captions: pd.DataFrame) -> None:
         """Adds the recorded translations: the first one where a text has several."""
-        languages: dict[str, str] = {}
-        for spec in self.variant.files:
-            place = self.locate(spec.path)
-            if spec.role != "translations" or place is None:
-                continue
-            try:
-                found, left_out = self._translations(spec, place, captions)
-            except ArtifactError as error:
-                if not self.lenient:
-                    raise
-                self.unread[spec.path] = error.message
-                continue
-            table = self.translations.setdefault(spec.table, {})
-            left_out[_OTHERS] += sum(table.setdefault(text, target) != target for text, target in found.items())
-            self.notes += [
-                f"{number:,} translations of {spec.path} {why}" for why, number in left_out.items() if number
-            ]
-            languages[spec.table] = spec.source
-        for name, language in languages.items():
-            texts = captions.loc[captions["lang"] == language, "text"]
-            lacking = int((~texts.isin(self.translations[name].keys())).sum())
-            if lacking:
-                self.notes.append(f"{lacking:,} of {len(texts):,} captions in {language} have no translation in {name}")
+        specs = [spec for spec in self.variant.files if spec.role == "translations"]
+        for spec in specs:
+            self._attempt(spec, partial(self._translations, captions))
+        language_of = {spec.table: spec.source for spec in specs}
+        for name, table in self.translations.items():
+            texts = captions.loc[captions["lang"] == language_of[name], "text"]
+            if lacking := int((~texts.isin(table.keys())).sum()):
+                share = f"{lacking:,} of {len(texts):,} captions in {language_of[name]}"
+                self.notes.append(f"{share} have no translation in {name}")
 
-    def _translations(self, spec: FileSpec, place: Path, captions: pd.DataFrame) -> tuple[dict[str, str], Counter[str]]:
-        """The translations of a file by source text, joined by item and number, and how many are left out, by why."""
+    def _translations(self, captions: pd.DataFrame, spec: FileSpec, place: Path) -> None:
+        """Adds the translations of a file by source text, joined by item and number."""
         own = captions[captions["lang"] == spec.source]
         if spec.caption_set:
             own = own[own["caption_set"] == spec.caption_set]
@@ -336,14 +330,16 @@ class Assembly:
         for record in self._records(spec, place):
             source = text_of.get((self.name(record.item).item, record.k))
             if source is not None:
-                target = _text(spec, record)
+                target = caption_text(spec, record)
                 if not target:
                     left_out["are empty"] += 1
                 elif found.setdefault(source, target) != target:
                     left_out[_OTHERS] += 1
         if not found:
             raise ArtifactError(f"{place} translates no {spec.source} caption of {self.variant.name}")
-        return found, left_out
+        table = self.translations.setdefault(spec.table, {})
+        left_out[_OTHERS] += sum(table.setdefault(text, target) != target for text, target in found.items())
+        self.notes += [f"{number:,} translations of {spec.path} {why}" for why, number in left_out.items() if number]
 
 
 def _caption_ids(frame: pd.DataFrame) -> list[str]:
@@ -356,7 +352,7 @@ def _caption_ids(frame: pd.DataFrame) -> list[str]:
     return list(ids.where(~ids.duplicated(keep=False), named))
 
 
-def _text(spec: FileSpec, record: Record) -> str:
+def caption_text(spec: FileSpec, record: Record) -> str:
     """The text of a caption. Words that are apart become a sentence: parts of speech and blanks go, gaps are commas."""
     text = record.text
     if spec.segmented:

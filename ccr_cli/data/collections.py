@@ -11,6 +11,7 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,11 @@ class Variant:
     own_split: bool = False
     """Whether the split is ccr's own choice, not that of the papers."""
     toml: Path = Path()
+
+    @property
+    def own(self) -> bool:
+        """Whether the files are the user's own, without a manifest."""
+        return self.toml == Path()
 
     @property
     def kind(self) -> str:
@@ -190,8 +196,8 @@ def read(path: Path) -> tuple[Variant, ...]:
             raise ArtifactError(f"{path}: {where} is one of {', '.join(known)}, not {value!r}")
     for lang in (about["source_lang"], *about.get("query_langs", [])):
         refuse_lang(lang, str(path))
-    for table in about["files"]:
-        _check_file(path, table)
+    for mistake in chain.from_iterable(map(_mistakes, about["files"])):
+        raise ArtifactError(f"{path}: {mistake}")
     return tuple(_variant(path, about, table) for table in about["variants"])
 
 
@@ -265,33 +271,26 @@ def _choices(path: Path, about: dict[str, Any]) -> Iterator[tuple[Any, Collectio
             yield table.get("format", ""), ("labelled", "svcl"), f"format of {table['path']}"
         if table["role"] in ("captions", "translations"):
             yield table.get("format", ""), formats(), f"format of {table['path']}"
-            for option in table.get("options", {}):
+            for option, value in table.get("options", {}).items():
                 yield option, options_of(table["format"]), f"an option of {table['path']}"
+                annotation = options_of(table["format"])[option]
+                _check_type(value, annotation, f"{path}: option {option!r} of {table['path']}")
 
 
-def _check_file(path: Path, table: dict[str, Any]) -> None:
-    label, role = table["path"], table["role"]
-    if role in ("captions", "translations"):
-        for option, value in table.get("options", {}).items():
-            _check_type(value, options_of(table["format"])[option], f"{path}: option {option!r} of {label}")
-    for wrong, what in (
-        (not label.strip("./"), f"the path of a file is that of a file, not {label!r}"),
-        (label.startswith("/") or ".." in Path(label).parts, f"{label} leads out of the folder of the files"),
-        (
-            role == "translations" and not all(table.get(key) for key in ("source", "target", "engine")),
-            f"{label} holds translations and needs the keys source, target and engine",
-        ),
-        (role == "splits" and not table.get("split"), f"{label} is the list of a split and needs the key split"),
-        *(
-            (
-                not re.fullmatch("|[0-9a-f]{64}", table.get(key, "")),
-                f"{key} of {label} is 64 digits in hex, not {table.get(key)!r}",
-            )
-            for key in ("sha256", "unpacked_sha256")
-        ),
-    ):
-        if wrong:
-            raise ArtifactError(f"{path}: {what}")
+def _mistakes(table: dict[str, Any]) -> Iterator[str]:
+    """Yields what is wrong with the description of a file."""
+    path, role = table["path"], table["role"]
+    if not path.strip("./"):
+        yield f"the path of a file is that of a file, not {path!r}"
+    if path.startswith("/") or ".." in Path(path).parts:
+        yield f"{path} leads out of the folder of the files"
+    if role == "translations" and not all(table.get(key) for key in ("source", "target", "engine")):
+        yield f"{path} holds translations and needs the keys source, target and engine"
+    if role == "splits" and not table.get("split"):
+        yield f"{path} is the list of a split and needs the key split"
+    for key in ("sha256", "unpacked_sha256"):
+        if not re.fullmatch("|[0-9a-f]{64}", table.get(key, "")):
+            yield f"{key} of {path} is 64 digits in hex, not {table.get(key)!r}"
 
 
 def _variant(path: Path, about: dict[str, Any], table: dict[str, Any]) -> Variant:

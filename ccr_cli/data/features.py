@@ -40,6 +40,8 @@ BIGFILE = (BIN, "id.txt", "shape.txt", FRAMES)
 HDF5 = (".h5", ".hdf5", ".hdf", ".h5py")
 LISTED = (".npy", ".mat")
 """Formats that hold no ids."""
+Place = tuple[int, int]
+"""Number of a table, and of an entry in it."""
 _MATLAB_NUMBERS = {"double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
 
 
@@ -54,19 +56,13 @@ class FeatureTable:
     """Reads the rows (T, D) of an entry by its number, in their stored precision."""
 
 
-@dataclass(frozen=True)
-class Joined:
-    """The entry of every item."""
+def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> tuple[list[Place | None], list[str]]:
+    """Matches items and entries by exact id, else by both without a media file's suffix; ArtifactError if ambiguous.
 
-    places: list[tuple[int, int] | None]
-    """Table and entry of every item, in order; None if it has none."""
-    left: list[str]
-    """Ids of entries that match no item."""
-
-
-def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> Joined:
-    """Matches items and entries by exact id, else by both without a media file's suffix; ArtifactError if ambiguous."""
-    where: dict[str, tuple[int, int]] = {}
+    Returns:
+        The place of every item, in order, None if it has none; and the ids of entries that match no item.
+    """
+    where: dict[str, Place] = {}
     for t, table in enumerate(tables):
         for i, name in enumerate(table.ids):
             if name in where:
@@ -90,7 +86,7 @@ def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> Joined:
             owner[name], matches[item] = item, name
     used = set(matches.values())
     places = [where[matches[item]] if item in matches else None for item in items]
-    return Joined(places, [name for name in where if name not in used])
+    return places, [name for name in where if name not in used]
 
 
 def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path, Path | None]]:
@@ -286,7 +282,9 @@ def _bigfile(path: Path) -> FeatureTable:
     """Maps `feature.bin` of a folder."""
     words = _text(path / "shape.txt").split()
     if len(words) != 2 or not all(re.fullmatch("[1-9][0-9]{0,14}", word) for word in words):
-        raise ArtifactError(f"{path / 'shape.txt'}: expected two numbers above 0, `N D`")
+        raise ArtifactError(
+            f"{path / 'shape.txt'}: expected two numbers above 0, `N D`, found {' '.join(words)[:40]!r}"
+        )
     count, dim = map(int, words)
     ids = _text(path / "id.txt").split()
     if len(ids) != count:

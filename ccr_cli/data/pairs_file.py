@@ -29,6 +29,7 @@ COLUMNS = table_schema(
     "slot_id string, source_caption_id string, item_id string, lang string, source_text string, translation string, "
     "place int32, verdict string, p_vs float32, p_clean float32, p_st float32"
 )
+"""The columns of `ccr diagnose --export`, in order."""
 SUFFIXES = (".parquet", ".csv")
 VERDICTS = ("clean", "noisy")
 PROBABILITIES = ("p_vs", "p_clean", "p_st")

@@ -4,7 +4,7 @@ A batch of texts is one flat vector of ids and the offsets where each text begin
 until a model asks for it, and a batch is gathered from a table without touching a text again. A *token* is what
 a model may attend to: each id of a transformers tokenizer; a word, symbol or CJK character with all its n-grams.
 
-Shape suffixes: B texts in a batch, T texts in a table, N ids of a batch, M ids of a table.
+Shape suffixes: B texts in a batch, N ids of all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -42,16 +42,39 @@ CJK_RANGES = (
 
 @dataclass(frozen=True)
 class Tokens:
-    """A batch of tokenised texts: text b is ``ids_N[offsets_B1[b]:offsets_B1[b + 1]]``."""
+    """Tokenised texts, a batch or all of a split: text b is ``ids_N[offsets_B1[b]:offsets_B1[b + 1]]``."""
 
     ids_N: torch.Tensor
-    """int64 ids of all texts, one after the other."""
+    """Ids of all texts, one after the other: int64 in a batch, int32 in a table, for its size."""
     offsets_B1: torch.Tensor
     """int64, B + 1 values from 0 to N."""
     starts_N: torch.Tensor
     """bool, true where an id is the first of a token."""
     lengths_B: torch.Tensor
     """int64, ids of each text; always on the host, so that padding need not wait for the device."""
+
+    @classmethod
+    def from_lists(cls, lists: Iterable[Sequence[Sequence[int]]]) -> Tokens:
+        """Builds a table from one sequence of tokens a text, each the sequence of its ids; none may be empty."""
+        flat: list[int] = []
+        starts: list[bool] = []
+        offsets = [0]
+        for tokens in lists:
+            assert len(tokens) > 0, "a text has no tokens"
+            for ids in tokens:
+                flat.extend(ids)
+                starts.append(True)
+                starts.extend([False] * (len(ids) - 1))
+            offsets.append(len(flat))
+        ids_N, offsets_B1 = torch.tensor(flat, dtype=torch.int32), torch.tensor(offsets, dtype=torch.int64)
+        return cls(ids_N, offsets_B1, torch.tensor(starts, dtype=torch.bool), offsets_B1.diff())
+
+    def select(self, rows_B: torch.Tensor) -> Tokens:
+        """Gathers a batch by int64 row numbers on the device of the texts, in their order, with repetitions."""
+        starts_B = self.offsets_B1[rows_B]
+        lengths_B = self.offsets_B1[rows_B + 1] - starts_B
+        place_N, offsets_B1 = places_of(starts_B, lengths_B)
+        return Tokens(self.ids_N[place_N].long(), offsets_B1, self.starts_N[place_N], lengths_B.cpu())
 
     def to(self, device: torch.device | str) -> Tokens:
         """Copies the batch to a device asynchronously."""
@@ -67,45 +90,6 @@ class Tokens:
     def __len__(self) -> int:
         """B, the number of texts."""
         return int(self.offsets_B1.shape[0]) - 1
-
-
-@dataclass(frozen=True)
-class TokenTable:
-    """All texts of a split, tokenised; rows are gathered into batches by number."""
-
-    ids: torch.Tensor
-    """int32 ids of all texts, (M,)."""
-    offsets: torch.Tensor
-    """int64, (T + 1,)."""
-    starts: torch.Tensor
-    """bool, (M,)."""
-
-    @classmethod
-    def from_lists(cls, lists: Iterable[Sequence[Sequence[int]]]) -> TokenTable:
-        """Builds a table from one sequence of tokens a text, each the sequence of its ids; none may be empty."""
-        flat: list[int] = []
-        starts: list[bool] = []
-        offsets = [0]
-        for tokens in lists:
-            assert len(tokens) > 0, "a text has no tokens"
-            for ids in tokens:
-                flat.extend(ids)
-                starts.append(True)
-                starts.extend([False] * (len(ids) - 1))
-            offsets.append(len(flat))
-        ids_M, offsets_T1 = torch.tensor(flat, dtype=torch.int32), torch.tensor(offsets, dtype=torch.int64)
-        return cls(ids_M, offsets_T1, torch.tensor(starts, dtype=torch.bool))
-
-    def select(self, rows_B: torch.Tensor) -> Tokens:
-        """Gathers the texts of int64 row numbers on the table's device, in their order, with repetitions."""
-        starts_B = self.offsets[rows_B]
-        lengths_B = self.offsets[rows_B + 1] - starts_B
-        place_N, offsets_B1 = places_of(starts_B, lengths_B)
-        return Tokens(self.ids[place_N].long(), offsets_B1, self.starts[place_N], lengths_B.cpu())
-
-    def __len__(self) -> int:
-        """T, the number of texts."""
-        return int(self.offsets.shape[0]) - 1
 
 
 @cache
@@ -130,15 +114,15 @@ class Tokenizer(ABC):
     def __init__(self, vocab_size: int, settings: dict[str, Any]) -> None:
         self.vocab_size, self._settings = vocab_size, settings
 
-    def encode(self, texts: Sequence[str]) -> TokenTable:
+    def encode(self, texts: Sequence[str]) -> Tokens:
         """Tokenises each distinct text once; row i is text i. ArtifactError if a text has no given feature."""
         first: dict[str, int] = {}
         rows = [first.setdefault(text, len(first)) for text in texts]
-        distinct = TokenTable.from_lists(self._ids(list(first)))
+        distinct = Tokens.from_lists(self._ids(list(first)))
         if len(distinct) == len(rows):  # all texts differ: the rows are in order already
             return distinct
         tokens = distinct.select(torch.tensor(rows, dtype=torch.int64))
-        return TokenTable(tokens.ids_N.int(), tokens.offsets_B1, tokens.starts_N)
+        return replace(tokens, ids_N=tokens.ids_N.int())
 
     def words(self, text: str) -> list[str]:
         """Returns each token of a text in readable form; here the whole text."""
@@ -249,10 +233,10 @@ class HFTokenizer(Tokenizer):
             raise UnavailableError(f"no tokenizer of model '{self.name}' on this machine", hint) from error
         super().__init__(len(self._tokenizer), {"max_length": max_length})
 
-    def unknown(self, table: TokenTable) -> float:
+    def unknown(self, table: Tokens) -> float:
         """Returns the fraction of a table's tokens that are unknown to the vocabulary."""
         number = self._tokenizer.unk_token_id
-        return 0.0 if number is None or not len(table.ids) else float((table.ids == number).float().mean())
+        return 0.0 if number is None or not len(table.ids_N) else float((table.ids_N == number).float().mean())
 
     def knows(self, text: str) -> bool:
         """Whether the vocabulary has a token of a text."""
@@ -260,7 +244,7 @@ class HFTokenizer(Tokenizer):
 
     def words(self, text: str) -> list[str]:
         """Returns each token of a text in readable form."""
-        ids = self.encode([text]).ids.tolist()
+        ids = self.encode([text]).ids_N.tolist()
         return [str(token) for token in self._tokenizer.convert_ids_to_tokens(ids)]
 
     def save(self, directory: Path) -> None:

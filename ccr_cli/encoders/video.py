@@ -26,6 +26,7 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
@@ -42,7 +43,7 @@ from ccr_cli.encoders._transformers import (
     read_network,
     read_settings,
     reading_preprocessor,
-    three,
+    recipe_of,
 )
 from ccr_cli.encoders.base import first_line
 from ccr_cli.errors import ArtifactError, UsageError
@@ -57,10 +58,10 @@ _POOLING = {"videomae": "mean", "timesformer": "cls", "vivit": "cls", "vjepa2": 
 _HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 _CLIP = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
 _PREPARED: dict[str, dict[str, Any]] = {
-    "VideoMAE": {"shorter": 224, "crop": 224, "factor": 1 / 255, "offset": False, "resample": 2} | _HALF,
-    "Vivit": {"shorter": 256, "crop": 224, "factor": 1 / 127.5, "offset": True, "resample": 2} | _HALF,
-    "VJEPA2": {"shorter": 292, "crop": 256, "factor": 1 / 255, "offset": False, "resample": 2} | IMAGENET,
-    "CLIP": {"shorter": 224, "crop": 224, "factor": 1 / 255, "offset": False, "resample": 3} | _CLIP,
+    "VideoMAE": {"size": 224, "crop_size": 224, "rescale_factor": 1 / 255, "resample": 2} | _HALF,
+    "Vivit": {"size": 256, "crop_size": 224, "rescale_factor": 1 / 127.5, "offset": True, "resample": 2} | _HALF,
+    "VJEPA2": {"size": 292, "crop_size": 256, "rescale_factor": 1 / 255, "resample": 2} | IMAGENET,
+    "CLIP": {"size": 224, "crop_size": 224, "rescale_factor": 1 / 255, "resample": 3} | _CLIP,
 }
 """Defaults of transformers' processors, for what a model's files leave out; filters as Pillow numbers them."""
 _FILES: dict[str, tuple[str, ...]] = {
@@ -180,8 +181,27 @@ class Encoder(TransformersEncoder):
 
 def read_recipe(folder: Path, model: str) -> Recipe:
     """Reads how a model's frames are prepared, from one of `_FILES`; UsageError if ccr does not support it."""
-    with reading_preprocessor(model, "frames"):
-        return _recipe(_preprocessor(folder), model)
+    with reading_preprocessor(model, "frames"), transformers_loading():
+        from transformers.image_utils import SizeDict
+
+        content = _preprocessor(folder)
+        keys = ("video_processor_type", "image_processor_type", "feature_extractor_type")
+        kind = next((str(content[key]) for key in keys if content.get(key)), "")
+        default = next((settings for family, settings in _PREPARED.items() if kind.startswith(family)), None)
+        if default is None:
+            reason = f" ({kind} is unknown)" if kind else ""
+            message = f"the files of {model} do not specify how its frames are prepared{reason}"
+            raise ArtifactError(message, hint=PREPROCESSOR_HINT)
+        steps = dict.fromkeys(("do_resize", "do_center_crop", "do_rescale", "do_normalize"), True)
+        processor = SimpleNamespace(**steps | default | content)
+        if not processor.do_resize:
+            raise UsageError(f"{model} does not resize its frames, which ccr does not support")
+        size, crop = (getattr(processor, name) or default[name] for name in ("size", "crop_size"))
+        processor.crop_size = SizeDict(**({"height": crop, "width": crop} if isinstance(crop, int) else crop))
+        if kind.startswith("VJEPA2"):  # whatever the file has
+            size = int(processor.crop_size.height * 256 / 224)
+        processor.size = SizeDict(**({"shortest_edge": size} if isinstance(size, int) else size))
+        return recipe_of(processor, kind, model, "frames")
 
 
 def _preprocessor(folder: Path) -> dict[str, Any]:
@@ -192,41 +212,3 @@ def _preprocessor(folder: Path) -> dict[str, Any]:
             for part in (content[part] for part in parts if part in content) if parts else (content,):
                 return dict(part)
     return {}
-
-
-def _recipe(content: dict[str, Any], model: str) -> Recipe:
-    keys = ("video_processor_type", "image_processor_type", "feature_extractor_type")
-    kind = next((str(content[key]) for key in keys if content.get(key)), "")
-    default = next((steps for family, steps in _PREPARED.items() if kind.startswith(family)), None)
-    if not content or default is None:
-        reason = f" ({kind} is unknown)" if kind else ""
-        message = f"the files of {model} do not specify how its frames are prepared{reason}"
-        raise ArtifactError(message, hint=PREPROCESSOR_HINT)
-    given = {key: value for key, value in content.items() if value is not None}
-    size, crop = given.get("size", default["shorter"]), given.get("crop_size", default["crop"])
-    crop_HW = (crop, crop) if isinstance(crop, int) else (int(crop["height"]), int(crop["width"]))
-    shorter, squashed = None, None
-    if kind.startswith("VJEPA2"):  # whatever the file has
-        shorter = int(crop_HW[0] * 256 / 224)
-    elif isinstance(size, int):
-        shorter = size
-    elif "shortest_edge" in size:
-        shorter = int(size["shortest_edge"])
-    elif {"height", "width"} <= set(size):
-        squashed = (int(size["height"]), int(size["width"]))
-    else:
-        raise UsageError(f"{model} resizes its frames to {size}, which ccr does not support")
-    crops = content.get("do_center_crop", True)
-    if not content.get("do_resize", True):
-        raise UsageError(f"{model} does not resize its frames, which ccr does not support")
-    if not crops and squashed is None:
-        raise UsageError(f"the frames of {model} are not of one size, which ccr does not support")
-    rescales = content.get("do_rescale", True)
-    factor = float(content.get("rescale_factor", default["factor"])) if rescales else 1.0
-    offset = 1.0 if rescales and content.get("offset", default["offset"]) else 0.0
-    mean, std = (content.get(name, default[name]) for name in ("image_mean", "image_std"))
-    if not content.get("do_normalize", True):
-        mean, std = [0.0] * 3, [1.0] * 3
-    resampling = int(content.get("resample", default["resample"]))
-    scale_C, shift_C = three(factor / s for s in std), three(-(offset + m) / s for m, s in zip(mean, std, strict=True))
-    return Recipe(kind, shorter, squashed, crop_HW if crops else None, resampling, scale_C, shift_C)

@@ -210,7 +210,8 @@ def batch_scores(score_BB: Tensor, mask_BB: Tensor | None) -> tuple[Tensor, Tens
     if mask_BB is None:
         return score_BB, off_BB
     if mask_BB.shape != score_BB.shape or mask_BB.dtype != torch.bool:
-        raise ValueError(f"expected a boolean mask of shape {tuple(score_BB.shape)}, not {tuple(mask_BB.shape)}")
+        got = f"{mask_BB.dtype} {tuple(mask_BB.shape)}"
+        raise ValueError(f"expected a boolean mask of shape {tuple(score_BB.shape)}, not {got}")
     return score_BB, off_BB & mask_BB
 
 

@@ -68,7 +68,10 @@ class Config(base.Config):
         super().__post_init__()
         together = self.beta * self.consistency_weight
         if not any((self.evidential_weight, self.anchor_weight, self.cross_lingual_weight, together)):
-            raise ValueError("the weights of all terms that pull are 0, which leaves nothing to train")
+            raise ValueError(
+                "evidential_weight, anchor_weight, cross_lingual_weight and beta * consistency_weight are all 0, which "
+                "leaves nothing to train"
+            )
 
 
 _LITERAL = {

@@ -23,10 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.ranks import KS
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from ccr_cli.metrics.ranks import KS, FloatArray, IntArray
 
 DIRECTIONS = ("t2v", "v2t")
 _VALUES: dict[str, Callable[[FloatArray, FloatArray], FloatArray]] = {
@@ -191,12 +188,10 @@ def differences(
             rows = slice(start, start := start + len(weight_RI))
             gap_RC = _mean([run[n].figures(weight_RI) for run in second])
             values_RC[rows] += (gap_RC - _mean([run[n].figures(weight_RI) for run in first])) / n_folds
-    low_C, high_C = ends(values_RC)
     p_of = _flipped(first, second, rng, flips)
-    return {
-        name: Estimate(float(estimate_C[c]), float(low_C[c]), float(high_C[c]), p_of.get(name))
-        for c, name in enumerate(FIGURES)
-    }
+    rows = np.stack([estimate_C, *ends(values_RC)], axis=1).tolist()
+    values = zip(FIGURES, rows, strict=True)
+    return {name: Estimate(estimate, low, high, p_of.get(name)) for name, (estimate, low, high) in values}
 
 
 def interval_of_difference(
@@ -279,4 +274,5 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
 def _check(runs: Sequence[Sequence[RankedGallery]]) -> None:
     first, *others = ([side.count_I for fold in run for side in fold.sides] for run in runs)
     if any(len(other) != len(first) or not all(map(np.array_equal, first, other)) for other in others):
-        raise ValueError("the compared systems have different queries")
+        counts = " and ".join(str([int(side.sum()) for side in run]) for run in (first, *others))
+        raise ValueError(f"the compared systems have different queries: {counts}")

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ccr_cli.metrics.ranks import KS
+from ccr_cli.metrics.ranks import KS, FloatArray
 from ccr_cli.metrics.scripts import has_spaces
-
-FloatArray = NDArray[np.float64]
 
 GROUPS = 5
 """Most groups of a breakdown."""

@@ -23,15 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ccr_cli.metrics.bootstrap import SAMPLES, FloatArray, IntArray, ends, resamples
-from ccr_cli.metrics.detection import auroc
-
-BoolArray = NDArray[np.bool_]
+from ccr_cli.metrics.bootstrap import SAMPLES, ends, resamples
+from ccr_cli.metrics.detection import BoolArray, auroc
+from ccr_cli.metrics.ranks import FloatArray, IntArray
 
 BINS = 10
 CURVE_POINTS = 50
-FIGURES = ("auroc", "aurc")
-"""The figures in which uncertainties are compared."""
 
 
 def risk_coverage(uncertainty: ArrayLike, rank: ArrayLike) -> FloatArray:
@@ -164,7 +161,9 @@ def compared(
     them. Without an uncertainty of its own only what needs none.
     """
     figures = {name: calibration(unc_Q, rank_Q) for name, unc_Q in others.items()}
-    trivial: dict[str, Any] = {name: {key: of[key] for key in (*FIGURES, "curve")} for name, of in figures.items()}
+    trivial: dict[str, Any] = {
+        name: {key: of[key] for key in ("auroc", "aurc", "curve")} for name, of in figures.items()
+    }
     if own_Q is None:
         some = next(iter(figures.values()))
         return {**{key: some[key] for key in ("aurc_random", "aurc_best", "queries")}, "trivial": trivial}
@@ -195,18 +194,15 @@ def gaps(
     """
     code_Q = np.unique(np.asarray(item), return_inverse=True)[1]
     if not len(code_Q):
-        raise ValueError("there is no query to resample")
+        raise ValueError("0 queries: there is nothing to resample")
     own, rivals = SortedUncertainty(uncertainty, rank), {name: SortedUncertainty(u, rank) for name, u in others.items()}
     differences: dict[str, list[FloatArray]] = {name: [] for name in rivals}
     for weight_RQ in _weights(code_Q, seed, samples):
         own_R2 = own.figures(weight_RQ)
         for name, rival in rivals.items():
             differences[name].append(own_R2 - rival.figures(weight_RQ))
-    out = {}
-    for name, parts in differences.items():
-        values_R2 = np.concatenate(parts)
-        out[name] = {figure: _interval(values_R2[:, n]) for n, figure in enumerate(FIGURES)}
-    return out
+    intervals = {name: map(_interval, np.concatenate(parts).T) for name, parts in differences.items()}
+    return {name: dict(zip(("auroc", "aurc"), pair, strict=True)) for name, pair in intervals.items()}
 
 
 def separation(
@@ -228,15 +224,20 @@ def separation(
     code_Q = np.unique(items, return_inverse=True)[1]
     unknown_Q = np.arange(len(items)) >= len(np.asarray(known_item))
     if unknown_Q.all() or not unknown_Q.any():
-        raise ValueError("there are no queries of two kinds")
+        raise ValueError(f"{len(items) - unknown_Q.sum()} known and {unknown_Q.sum()} unknown queries: both are needed")
     score = {name: np.concatenate([np.asarray(known[name]), np.asarray(unknown[name])]) for name in known}
     ordered = {name: SortedUncertainty(score_Q, 1 + unknown_Q) for name, score_Q in score.items()}
     areas: dict[str, list[FloatArray]] = {name: [] for name in score}
     rises: dict[str, list[FloatArray]] = {name: [] for name in score}
     for weight_RQ in _weights(code_Q, seed, samples):
         for name in score:
-            areas[name].append(ordered[name].figures(weight_RQ)[:, FIGURES.index("auroc")])
-            rises[name].append(_rise(score[name], unknown_Q, weight_RQ))
+            areas[name].append(ordered[name].figures(weight_RQ)[:, 0])
+            with np.errstate(invalid="ignore", divide="ignore"):  # nan where one kind was not drawn
+                unknown_R, known_R = (
+                    weight_RQ[:, kind_Q] @ score[name][kind_Q] / weight_RQ[:, kind_Q].sum(axis=1)
+                    for kind_Q in (unknown_Q, ~unknown_Q)
+                )
+            rises[name].append(unknown_R - known_R)
     area = {name: np.concatenate(parts) for name, parts in areas.items()}
     first, out = next(iter(score)), {}
     for name, score_Q in score.items():
@@ -249,17 +250,6 @@ def separation(
         if name != first:
             out[name]["gap"] = _interval(area[first] - area[name])
     return out
-
-
-def _rise(score_Q: FloatArray, unknown_Q: NDArray[np.bool_], weight_RQ: IntArray) -> FloatArray:
-    """The mean of unknown queries less that of known ones, by resample (R,); nan where one kind was not drawn."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        unknown_R, known_R = (
-            weight_RQ[:, kind_Q] @ score_Q[kind_Q] / weight_RQ[:, kind_Q].sum(axis=1)
-            for kind_Q in (unknown_Q, ~unknown_Q)
-        )
-    rise_R: FloatArray = unknown_R - known_R
-    return rise_R
 
 
 def _weights(code_Q: IntArray, seed: int, samples: int) -> Iterator[IntArray]:

@@ -18,8 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccr_cli.metrics.ranks import Positives, rank_queries
-from ccr_cli.metrics.sims import matrix_sim
+from ccr_cli.metrics.ranks import Positives, matrix_sim, rank_queries
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 

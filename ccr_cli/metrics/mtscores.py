@@ -63,7 +63,8 @@ def corpus_scores(
     from sacrebleu.metrics.chrf import CHRF
 
     if not hypotheses or len(hypotheses) != len(references) or not all(references):
-        raise ValueError("every translation needs a reference, and there must be one")
+        count = f"{len(hypotheses)} translations, {sum(map(bool, references))} with a reference"
+        raise ValueError(f"{count}: each needs one, and there is at least one")
     cut, note = tokenizer(lang)
     metrics: list[Any] = [BLEU(tokenize=cut, force=True), CHRF()]
     if has_spaces(lang):
@@ -135,6 +136,8 @@ def round_trip_chrf(sources: Sequence[str], round_trips: Sequence[str]) -> tuple
     Case counts, white space does not.
     """
     if not sources or len(sources) != len(round_trips):
-        raise ValueError("chrF needs at least one sentence, and as many round trips as sources")
+        raise ValueError(
+            f"{len(sources)} sources, {len(round_trips)} round trips: chrF needs as many, and at least one"
+        )
     each = sentence_chrf(round_trips, [[source] for source in sources])
     return each, *corpus_chrf(round_trips, sources)

@@ -1,7 +1,8 @@
 """Where the right answers stand: ranks and average precision by counting, block by block, with one tie rule.
 
 Nothing is sorted but a query's own positives, and the matrix is never built: for each positive the entries
-with a greater and with an equal similarity are counted while blocks stream by.
+with a greater and with an equal similarity are counted while blocks stream by. A `SimBlock` is called with two
+slices, of queries and of gallery entries, and returns that part of the similarity matrix, higher meaning more alike.
 
 The tie rule. The *competitors* of a query are the gallery entries that are not its positives. For a positive
 with similarity s let greater = #competitors above s and ties = #competitors equal to s. Then
@@ -23,14 +24,14 @@ precision at recall r is the greatest of the precisions in this sum with k/m >= 
 Similarities in half precision tie by rounding, so they are refused. A similarity function that does not
 return bit-equal numbers for equal gallery entries breaks their tie by rounding: that is its doing.
 
-Shape legend: Q queries, G gallery entries, P positives of all queries, M most positives of a query in a
-block; lower case: a block.
+Shape legend: Q queries, G gallery entries, V visual items, T texts, D embedding, P positives of all queries, M most
+positives of a query in a block; lower case: a block.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,12 +39,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ccr_cli.metrics.sims import SimBlock, blocks
-
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+SimBlock = Callable[[slice, slice], Tensor]
 
 KS = (1, 5, 10)
+"""The K of R@K; SumR is the sum of all of them in both directions, so another K changes it."""
 TIES = {"mid": 0.5, "optimistic": 0.0, "pessimistic": 1.0}
 """The tie rules: the share of tied competitors that stand above a positive."""
 TENTHS = 10
@@ -52,6 +53,61 @@ EXACT = 2**24
 """most numbers a row: flags are added up in float32 (fastest by far), exact up to here"""
 COUNT_EACH = 16
 """up to so many scores a row, each is compared with all numbers; beyond, the numbers are binned"""
+
+
+def matrix_sim(sim_QG: Tensor) -> SimBlock:
+    """Blocks of a matrix (Q, G) that already exists."""
+    return lambda queries, gallery: sim_QG[queries, gallery]
+
+
+def dot_sim(query_QD: Tensor, gallery_GD: Tensor) -> SimBlock:
+    """Blocks of the dot product of two sets of embeddings (the cosine if their rows have unit length)."""
+    return lambda queries, gallery: query_QD[queries] @ gallery_GD[gallery].T
+
+
+def columns(sim: SimBlock, at_G: IntArray) -> SimBlock:
+    """The similarities to some of the gallery entries alone, at ascending positions (G,)."""
+
+    def part(queries: slice, gallery: slice) -> Tensor:
+        at_g = at_G[gallery]
+        sim_qg = sim(queries, slice(int(at_g[0]), int(at_g[-1]) + 1))
+        return sim_qg[:, torch.from_numpy(at_g - at_g[0]).to(sim_qg.device)]
+
+    return part
+
+
+def blocks(n: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` that cover 0..n."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def minmax(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) -> SimBlock:
+    """Similarities moved to [0, 1] by the extrema of the *whole* matrix (NRCCR's code, not its eq. (13)).
+
+    A constant matrix becomes all zeros. The ranks of one matrix do not change by this (but for rounding);
+    those of a sum of two do. An entry that is not finite is a ValueError, and so is a matrix without any.
+    """
+    grid = itertools.product(blocks(n_queries, block), blocks(n_gallery, block))
+    ends = [value.item() for part in grid for value in torch.aminmax(sim(*part))]
+    if not ends or not np.isfinite(ends).all():
+        raise ValueError(
+            f"cannot normalise {n_queries} x {n_gallery} similarities: there are none, or one is not finite"
+        )
+    low, high = min(ends), max(ends)
+    scale = 1.0 / (high - low) if high > low else 0.0
+    return lambda queries, gallery: (sim(queries, gallery) - low) * scale
+
+
+def fused(target: SimBlock, translated: SimBlock, beta: float) -> SimBlock:
+    """Fuses similarities, NRCCR eq. (13): beta * target + (1 - beta) * translated; beta = 1 is `target` bit for bit."""
+    if not 0.0 <= beta <= 1.0:
+        raise ValueError(f"beta is {beta}, not in [0, 1]")
+    if beta == 1.0:
+        return target
+    if beta == 0.0:
+        return translated
+    return lambda queries, gallery: beta * target(queries, gallery) + (1.0 - beta) * translated(queries, gallery)
 
 
 @dataclass(frozen=True)
@@ -438,21 +494,3 @@ def precision_recall(folds: Sequence[Ranks]) -> list[float]:
     """The precision of one direction at the recalls 0, 0.1, ... 1, in percent: mean over queries, then over folds."""
     means = [each.precision[each.valid].mean(axis=0) for each in folds if each.valid.any()]
     return [100.0 * float(value) for value in np.mean(means, axis=0)] if len(means) == len(folds) else []
-
-
-def mean_of_folds(folds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The figures of one direction over folds: the mean of each, every fold counting the same; counts are sums."""
-    counts = ("queries", "dropped")
-    return {
-        key: sum(fold[key] for fold in folds) if key in counts else float(np.mean([fold[key] for fold in folds]))
-        for key in folds[0]
-    }
-
-
-def sum_recall(t2v: Mapping[str, float], v2t: Mapping[str, float]) -> float:
-    """SumR: the sum of R@1, R@5 and R@10 of both directions in percent, at most 600.
-
-    >>> sum_recall({"R@1": 10.0, "R@5": 20.0, "R@10": 30.0}, {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0})
-    66.0
-    """
-    return sum(direction[f"R@{k}"] for direction in (t2v, v2t) for k in KS)

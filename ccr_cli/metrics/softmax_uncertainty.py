@@ -29,7 +29,7 @@ def fit_temperature(sim_QG: Tensor, right_Q: Tensor) -> float:
     from scipy.optimize import minimize_scalar  # a second, for this alone
 
     if not len(sim_QG):
-        raise ValueError("there is no query to fit a temperature to")
+        raise ValueError("0 queries: there is nothing to fit a temperature to")
     rows = max(1, BLOCK // sim_QG.shape[1])
     blocks = list(zip(torch.split(sim_QG, rows), torch.split(right_Q, rows), strict=True))
 

@@ -63,8 +63,8 @@ class ReportDataset:
 
     @property
     def source_lang(self) -> str:
-        """The language that was translated from."""
-        return str(self.manifest.get("source_lang", "en"))
+        """The language that was translated from; empty if the data set is gone."""
+        return str(self.manifest.get("source_lang", "en")) if self.manifest else ""
 
 
 @dataclass(frozen=True)
@@ -238,6 +238,10 @@ class ReportData:
         frame = load() if load else None
         return None if frame is None else frame[frame["direction"] == direction].reset_index(drop=True)
 
-    def dataset(self, name: str) -> ReportDataset | None:
-        """The data set of a name."""
-        return next((dataset for dataset in self.datasets if dataset.name == name), None)
+    def dataset(self, name: str) -> ReportDataset:
+        """The data set of a name; one without pictures and captions if it is gone."""
+        return next((dataset for dataset in self.datasets if dataset.name == name), ReportDataset(name, {}))
+
+    def dataset_of_run(self, run_id: str) -> ReportDataset:
+        """The data set that a run was trained on."""
+        return self.dataset(self.facts[run_id].data if run_id in self.facts else "")

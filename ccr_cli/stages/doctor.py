@@ -16,7 +16,7 @@ from ccr_cli.artifacts.workspace import Workspace
 _PACKAGES = ("torch", "transformers", "numpy", "pandas", "pyarrow", "scikit-learn", "sacrebleu", "deep-translator")
 _OPTIONAL = {
     "av": "video", "h5py": "hdf5", "ctranslate2": "ct2", "peft": "lora", "onnxruntime": "onnx", "ray": "ray",
-    "faiss": "index", "fastapi": "serve", "uvicorn": "serve", "torchvision": "",
+    "faiss": "index", "fastapi": "serve", "uvicorn": "serve", "openpyxl": "excel", "torchvision": "",
 }  # fmt: skip
 """Optional packages, and the extra that installs each; without one, ccr does better without the package."""
 _DISTRIBUTION = {"faiss": "faiss-cpu"}

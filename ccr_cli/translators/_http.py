@@ -342,30 +342,27 @@ class _Run:
         """The result of a text after as many attempts as needed; None where the run ends before."""
         limits = self.client.limits
         for attempt in itertools.count(1):
-            while (wait := self.client.take()) > 0:
-                if self.stop.wait(wait):
-                    return None
+            while (wait := self.client.take()) > 0 and not self.stop.wait(wait):
+                pass
             if self.stop.is_set():
-                return None
+                break
             try:
                 result = self.ask(connection, text)
-            except Failure as error:
-                failure = error
-            else:
                 self.client.answered, self.in_a_row = True, 0
                 return result
-            if self._ends_with(failure):
-                return None
-            delay = failure.retry_after
-            if delay is None:
-                delay = backoff(attempt, limits.backoff, random.random())
-            if failure.kind == "busy":
-                self.client.pause(delay)
-            if failure.kind in ("rejected", "unsent") or attempt > limits.retries:
-                return failure
-            if failure.kind != "busy" and self.stop.wait(delay):
-                return None
-        raise AssertionError
+            except Failure as failure:
+                if self._ends_with(failure):
+                    break
+                delay = failure.retry_after
+                if delay is None:
+                    delay = backoff(attempt, limits.backoff, random.random())
+                if failure.kind == "busy":
+                    self.client.pause(delay)
+                if failure.kind in ("rejected", "unsent") or attempt > limits.retries:
+                    return failure
+                if failure.kind != "busy" and self.stop.wait(delay):
+                    break
+        return None
 
     def _ends_with(self, failure: Failure) -> bool:
         """Counts a failure and ends the run after one too many; failures of the text alone do not count."""

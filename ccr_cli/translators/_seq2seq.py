@@ -81,8 +81,9 @@ class Options:
     DTYPES: ClassVar[tuple[str, ...]] = ("auto",)
 
     def __post_init__(self) -> None:
-        if min(self.num_beams, self.max_new_tokens, self.batch_tokens) < 1:
-            raise ValueError("num_beams, max_new_tokens and batch_tokens must be at least 1")
+        for name in ("num_beams", "max_new_tokens", "batch_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.dtype not in self.DTYPES:
             raise ValueError(f"unknown dtype {self.dtype!r}; choose from {', '.join(self.DTYPES)}")
 
@@ -255,11 +256,6 @@ def identity(config: Options) -> dict[str, str]:
     """What a request records: a model in a folder by its content."""
     contents = {"model": hub.identity(config.model), "back_model": hub.identity(config.back_model)}
     return {option: content["model"] for option, content in contents.items() if content}
-
-
-def pairs(dataset_dir: Path | None) -> list[tuple[str, str]] | None:
-    """Unknown: a model may be anywhere."""
-    return None
 
 
 def _alternatives(dataset_dir: Path | None, source: str, target: str) -> str:

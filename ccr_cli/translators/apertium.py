@@ -65,7 +65,7 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.timeout <= 0:
-            raise ValueError("timeout must be greater than 0")
+            raise ValueError(f"timeout must be greater than 0, not {self.timeout:g}")
 
 
 class Translator:
@@ -136,15 +136,8 @@ def identity(config: Config) -> dict[str, float]:
     return {"timeout": Config().timeout}
 
 
-def pairs(dataset_dir: Path | None) -> list[tuple[str, str]]:
-    """Lists the pairs that the installed modes reach within two hops."""
-    installed = _modes()
-    languages = sorted({language for edge in _edges(installed) for language in edge})
-    return [(a, b) for a in languages for b in languages if a != b and _path(a, b, installed)]
-
-
 def reaches(source: str, target: str) -> bool:
-    """Whether the installed modes reach one language from another."""
+    """Whether the installed modes reach one language from another within two hops."""
     return bool(_path(primary(source), primary(target), _modes()))
 
 
@@ -284,8 +277,6 @@ def _packages_of(mode: str) -> list[str]:
 
 @cache
 def _package_version(package: str) -> str:
-    if shutil.which("dpkg-query") is None:
-        return "of unknown version"
     return _output("dpkg-query", "-W", "-f", "${Version}", package).strip() or "of unknown version"
 
 

@@ -22,11 +22,10 @@ class Translation:
 class Translator(Protocol):
     """An engine set up for one pair: `Translator(source, target, config, *, dataset_dir, device)`.
 
-    Its module also has `Config` and `pairs(dataset_dir)`: the pairs that are available now, or None if that takes
-    loading a model. It may have `missing()` for `ccr doctor`, and `identity(config)`: what a request records in place
-    of options that name a file. An engine that needs something that may be missing (a model, a key, a provider's reply)
-    has `planned(source, target, config)` for a dry run: model, revision, licence, warning, and in `here` (yes or no)
-    whether the engine can be set up; it sends no request.
+    Its module also has `Config`. It may have `missing()` for `ccr doctor`, and `identity(config)`: what a request
+    records in place of options that name a file. An engine that needs something that may be missing (a model, a key, a
+    provider's reply) has `planned(source, target, config)` for a dry run: model, revision, licence, warning, and in
+    `here` (yes or no) whether the engine can be set up; it sends no request.
     """
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.translators import _seq2seq
-from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, pairs, planned
+from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, planned
 
-__all__ = ["Config", "Translator", "identity", "missing", "pairs", "planned"]
+__all__ = ["Config", "Translator", "identity", "missing", "planned"]
 
 _INSTALL = "pip install 'ccr-cli[ct2]'"
 _CUBLAS = "libcublas.so.12"

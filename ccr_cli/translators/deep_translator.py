@@ -250,10 +250,6 @@ def identity(config: Config) -> dict[str, Any]:
     return asdict(Limits())
 
 
-def pairs(dataset_dir: Path | None) -> None:
-    """Unknown without asking a provider."""
-
-
 def missing() -> tuple[str, str] | None:
     """Tells `ccr doctor` that this engine sends captions away, and which key variables are set."""
     present = ", ".join(name for name in _VARIABLES if os.environ.get(name)) or "none (google needs none)"

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ccr_cli.errors import ArtifactError
 from ccr_cli.transformers_loading import transformers_loading
-from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, missing, pairs, planned
+from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, missing, planned
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Config", "Translator", "identity", "missing", "pairs", "planned"]
+__all__ = ["Config", "Translator", "identity", "missing", "planned"]
 
 _SCORED_FLOATS = 64 * 1024 * 1024  # logits per pass when scoring: 256 MB in float32
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.console import say
+from ccr_cli.data import toml
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.text_files import hashtag
 from ccr_cli.data.tsv import read_tsv
@@ -145,11 +145,7 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
     tables: dict[Path, _Table] = {}
     manifest = dataset_dir / "manifest.toml"
     if manifest.is_file():
-        try:
-            entries: list[dict[str, Any]] = tomllib.loads(manifest.read_text("utf-8")).get("translations", [])
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ArtifactError(f"{manifest} is not valid TOML: {error}") from None
-        for entry in entries:
+        for entry in toml.read(manifest).get("translations", []):
             name, *facts = (str(entry.get(key, "")) for key in ("file", *_FACTS))
             path = dataset_dir / name
             if not path.is_file():

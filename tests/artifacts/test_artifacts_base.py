@@ -98,7 +98,7 @@ def edit(artifact: base.Artifact, **change: Any) -> None:
 def test_tampered_record(tmp_path: Path, change: dict[str, Any]) -> None:
     artifact = make(tmp_path)
     edit(artifact, **change)
-    with pytest.raises(ArtifactError, match="was changed after it was written"):
+    with pytest.raises(ArtifactError, match=re.escape(str(artifact.path / base.RECORD))):
         base.load(artifact.path)
 
 
@@ -111,11 +111,11 @@ def test_facts_apart_from_identity_may_differ(tmp_path: Path) -> None:
 def test_newer_schema(tmp_path: Path) -> None:
     artifact = make(tmp_path)
     edit(artifact, schema=99)
-    with pytest.raises(ArtifactError, match="newer ccr") as caught:
+    with pytest.raises(ArtifactError, match=r"\b99\b.*\b1\b") as caught:
         base.load(artifact.path)
     assert caught.value.hint == "upgrade ccr"
     edit(artifact, schema=1, kind="atlas")
-    with pytest.raises(ArtifactError, match="unknown kind 'atlas'") as caught:
+    with pytest.raises(ArtifactError, match="'atlas'") as caught:
         base.load(artifact.path)
     assert caught.value.hint == "upgrade ccr"
 
@@ -140,14 +140,14 @@ def test_record_with_a_field_of_another_type(tmp_path: Path, field: str, value: 
 
 
 def test_paths_that_are_no_artifact(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="does not exist"):
+    with pytest.raises(ArtifactError, match=re.escape(str(tmp_path / "none"))):
         base.load(tmp_path / "none")
-    with pytest.raises(ArtifactError, match="no artifact"):
+    with pytest.raises(ArtifactError, match=base.RECORD):
         base.load(tmp_path)
     (tmp_path / "a.partial").mkdir()
-    with pytest.raises(ArtifactError, match="is unfinished"):
+    with pytest.raises(ArtifactError, match=r"a\.partial"):
         base.load(tmp_path / "a.partial")
-    with pytest.raises(ArtifactError, match="is a report, not a run"):
+    with pytest.raises(ArtifactError, match=r"\breport\b.*\brun\b"):
         base.load(make(tmp_path).path, "run")
 
 
@@ -156,19 +156,19 @@ def test_tampered_file(tmp_path: Path) -> None:
     assert base.verify(artifact) == []
     assert artifact.file("sub/text.txt").read_text() == "hello"
     (artifact.path / "sub" / "text.txt").write_text("jello")
-    with pytest.raises(ArtifactError, match="was changed after it was written"):
+    with pytest.raises(ArtifactError, match=r"sub/text\.txt"):
         base.load(artifact.path).file("sub/text.txt")
     assert base.verify(artifact) == ["changed: sub/text.txt"]
     (artifact.path / "sub" / "text.txt").write_text("longer text")
-    with pytest.raises(ArtifactError, match="was changed after it was written"):
-        base.load(artifact.path).file("sub/text.txt", hashed=False)
+    with pytest.raises(ArtifactError, match=r"sub/text\.txt"):
+        base.load(artifact.path).file("sub/text.txt")
     assert base.verify(artifact) == ["size: sub/text.txt has 11 bytes, expected 5"]
     (artifact.path / "sub" / "text.txt").unlink()
     (artifact.path / "more.txt").write_text("")
-    with pytest.raises(ArtifactError, match="is missing, although the artifact lists it"):
+    with pytest.raises(ArtifactError, match=r"sub/text\.txt"):
         base.load(artifact.path).file("sub/text.txt")
     assert base.verify(artifact) == ["missing: sub/text.txt", "unexpected: more.txt"]
-    with pytest.raises(ArtifactError, match="has no file 'none'"):
+    with pytest.raises(ArtifactError, match="'none'"):
         artifact.file("none")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -92,7 +93,7 @@ def test_stale_temporary_files_do_not_become_part(tmp_path: Path) -> None:
 def test_partial_of_another_request_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), building(Workspace(tmp_path), "report", "a", {"x": 1}):
         raise RuntimeError
-    with pytest.raises(ArtifactError, match="x: 1 there, 2 in this request"):
+    with pytest.raises(ArtifactError, match=r"\bx: 1\b.*\b2\b"):
         write(tmp_path, request={"x": 2})
     assert write(tmp_path, request={"x": 2}, force=True).request == {"x": 2}
 
@@ -163,7 +164,7 @@ def test_stopped_just_before_the_rename(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_second_writer_is_kept_out_and_a_dead_one_taken_over(tmp_path: Path) -> None:
     with other_writer(tmp_path) as process:
-        with pytest.raises(LockedError, match="another process is writing") as caught:
+        with pytest.raises(LockedError) as caught:
             write(tmp_path)
         assert str(process.pid) in caught.value.message and socket.gethostname() in caught.value.message
         assert caught.value.exit_code == 7
@@ -226,12 +227,12 @@ def test_missing_and_replaced_parent(tmp_path: Path) -> None:
     with building(workspace, "evaluation", "b", {}, [parent]) as site:
         child = site.finish({})
     new = write(tmp_path, "other", force=True)
-    with pytest.raises(ArtifactError, match=f"another state of reports/a .*{parent.id[:12]}, now {new.id[:12]}"):
+    with pytest.raises(ArtifactError, match=f"reports/a .*{parent.id[:12]}.*{new.id[:12]}"):
         workspace.parent(child, "report")
     parent.path.rename(tmp_path / "away")
-    with pytest.raises(ArtifactError, match=r"was made from the report reports/a: .* does not exist"):
+    with pytest.raises(ArtifactError, match=f"reports/a.*{re.escape(str(parent.path))}"):
         workspace.parent(child, "report")
-    with pytest.raises(ArtifactError, match="was not made from a run"):
+    with pytest.raises(ArtifactError, match=r"evaluations/b .*\brun\b"):
         workspace.parent(child, "run")
 
 

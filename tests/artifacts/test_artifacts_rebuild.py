@@ -47,7 +47,7 @@ def test_what_a_rebuild_must_not_take_over(tmp_path: Path) -> None:
     assert attempt(tmp_path, 1, finish=False)[0] == [], "begun without --force, so it may be old"
     assert attempt(tmp_path, 2, finish=False)[0] == [], "of other options"
     assert attempt(tmp_path, 2, finish=False, force=False)[0] == ["0.txt"]
-    with pytest.raises(ArtifactError, match="x: 2 there, 1 in this request"):
+    with pytest.raises(ArtifactError, match=r"\bx: 2\b.*\b1\b"):
         attempt(tmp_path, 1, finish=False, force=False)
 
 

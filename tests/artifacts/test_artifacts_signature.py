@@ -71,10 +71,10 @@ def test_what_is_not_a_signature_is_refused() -> None:
     parts = text.split("|")
     for bad, value in (
         ("", "''"),
-        ("|".join(parts[1:]), "data"),
-        ("|".join([parts[1], parts[0], *parts[2:]]), "order"),
+        ("|".join(parts[1:]), "'data'"),
+        ("|".join([parts[1], parts[0], *parts[2:]]), r"split\|data"),
         (text + "|ccr:2", "'ccr'"),
-        (text + "|fold:2", "fold"),
+        (text + "|fold:2", "'fold'"),
         (text.replace("unc:", "unc"), "unc"),
     ):
         with pytest.raises(ValueError, match=value):

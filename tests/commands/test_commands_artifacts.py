@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,7 +17,8 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts import base
-from ccr_cli.artifacts.workspace import FOLDERS, Workspace
+from ccr_cli.artifacts.base import FOLDERS
+from ccr_cli.artifacts.workspace import Workspace
 
 TRAIN = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL)
 CPU = ("--device", "cpu")
@@ -60,7 +62,7 @@ def test_nothing_there(command: tuple[str, ...], kind: str, hint: str, tmp_path:
 def test_features_are_missing(workspace: Chain) -> None:
     shutil.rmtree(workspace.root / "features")
     done = workspace.ccr(*TRAIN)
-    assert done.code == 4 and "error: there are no features of toy" in done.err and "ccr extract" in done.err
+    assert done.code == 4 and f"ccr extract {workspace.find('dataset').path}" in done.err
 
 
 @pytest.mark.parametrize("command", [("evaluate",), ("diagnose",), ("search", "rojo")])
@@ -71,7 +73,7 @@ def test_several_fit(command: tuple[str, ...], chain: Chain) -> None:
     for method, noise in (("uml", "0.4"), ("infonce", "none")):
         line = lines[f"runs/{chain.find('run', method).name}"]
         assert line.split(maxsplit=1)[1] == f"method {method}, noise {noise}", "what differs, and nothing else"
-    assert "name the one" in done.err
+    assert "runs/" in done.err.split("try: ")[1]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +98,13 @@ def test_what_was_meant_is_said(options: tuple[str, ...], said: str, hint: str, 
 def test_a_name_without_its_folder_is_looked_for(chain: Chain) -> None:
     run = chain.find("run", "uml")
     done = chain.ccr("evaluate", run.name)
-    assert (done.code, done.out) == (4, "") and f"there are: runs/{run.name}" in done.err.replace("\n", " ")
+    assert (done.code, done.out) == (4, "") and f"runs/{run.name}" in done.err.split("try: ")[1]
 
 
 def test_several_are_given(chain: Chain) -> None:
-    done = chain.ccr("search", "red", *(a.path for a in Workspace(chain.root).artifacts("run")))
-    assert done.code == 4 and "several run artifacts fit" in done.err
+    given = Workspace(chain.root).artifacts("run")
+    done = chain.ccr("search", "red", *(run.path for run in given))
+    assert done.code == 4 and all(f"runs/{run.name}" in done.err for run in given)
 
 
 def test_a_file_is_tampered_with(finished: Chain) -> None:
@@ -118,7 +121,7 @@ def test_a_file_is_tampered_with(finished: Chain) -> None:
     for command in ("diagnose", "evaluate"):
         done = finished.ccr(command, run.path, *CPU, "--force")
         assert (done.code, done.out) == (4, "")
-        assert str(weights) in done.err and "was changed after it was written" in done.err
+        assert str(weights) in done.err
 
 
 @pytest.mark.parametrize(
@@ -141,7 +144,7 @@ def test_a_record_is_tampered_with(finished: Chain) -> None:
     record.write_text(record.read_text().replace('"seed": 0', '"seed": 1'))
     for command in (("verify",), ("evaluate", record.parent)):
         done = finished.ccr(*command)
-        assert done.code == 4 and f"{record} was changed after it was written" in done.err
+        assert done.code == 4 and str(record) in done.err
 
 
 @pytest.mark.slow
@@ -151,7 +154,7 @@ def test_verify_looks_at_every_parent(finished: Chain) -> None:
     last = [p for p in report.parents if p.kind == "diagnosis"][-1]
     shutil.rmtree(finished.root / last.path)
     done = finished.ccr("verify", report.path)
-    assert done.code == 4 and f"made from the diagnosis {last.path}" in done.out
+    assert done.code == 4 and last.path in done.out
 
 
 @pytest.mark.slow
@@ -164,7 +167,7 @@ def test_a_newer_schema_is_refused(kind: str, finished: Chain) -> None:
     artifact = Workspace(finished.root).artifacts(kind)[0]
     edit_record(artifact, schema=base.SCHEMAS[kind] + 1)
     done = finished.ccr("verify", artifact.path)
-    assert done.code == 4 and "newer ccr" in done.err and "upgrade ccr" in done.err
+    assert done.code == 4 and f" {base.SCHEMAS[kind] + 1}" in done.err and "upgrade ccr" in done.err
 
 
 def test_artifacts_of_two_data_sets(workspace: Chain, tmp_path: Path) -> None:
@@ -176,14 +179,10 @@ def test_artifacts_of_two_data_sets(workspace: Chain, tmp_path: Path) -> None:
     features = toy.ok("extract", data, *toy.ENCODER, workspace=workspace.root).made
     ours, theirs = workspace.find("translation").path, workspace.root / "noise" / "other"
     toy.ok("translate", data, "--noise", "0.5", workspace=workspace.root)
-    for given, message in (
-        (features.path, "features of toy"),
-        (data, "was not made from"),
-        (next(theirs.iterdir()), "was not made from"),
-    ):
+    for given in (features.path, data, next(theirs.iterdir())):
         done = workspace.ccr(*TRAIN, ours, given)
         assert (done.code, done.out) == (4, ""), given
-        assert message in done.err
+        assert str(given) in done.err
 
 
 def test_a_parent_was_replaced(finished: Chain) -> None:
@@ -192,7 +191,7 @@ def test_a_parent_was_replaced(finished: Chain) -> None:
     for command in (("evaluate", "--force"), ("diagnose", "--force"), ("verify",)):
         more = () if command == ("verify",) else CPU
         done = finished.ccr(*command, *more, run.path)
-        assert done.code == 4 and "made from another state of features/toy/" in done.out + done.err
+        assert done.code == 4 and "features/toy/" in done.out + done.err
 
 
 def test_same_request_twice_does_no_work_twice(chain: Chain) -> None:
@@ -217,11 +216,11 @@ def test_one_name_for_two_requests(workspace: Chain) -> None:
     before = everything(first.path)
     done = workspace.ccr(*TRAIN, "--name", "mine", "--seed", "7", "--noise", "0.4")
     assert (done.code, done.out) == (4, "")
-    assert "seed: 0 there, 7" in done.err and "parent noise: none there" in done.err
-    assert "--name, or rebuild it with --force" in done.err
+    assert re.search(r"\bseed: 0\b.*\b7\b", done.err) and "parent noise: none" in done.err
+    assert "--name" in done.err and "--force" in done.err
     assert everything(first.path) == before
     broken = workspace.ccr(*TRAIN, "--name", "mine", "--set", "lr=1e38", "--force")
-    assert broken.code == 1 and "the loss is not finite" in broken.err
+    assert broken.code == 1 and "infonce_vs nan" in broken.err
     assert everything(first.path) == before, "the old run stays until the new one is complete"
     second = toy.ok(*TRAIN, "--name", "mine", "--seed", "7", "--force", workspace=workspace.root).made
     assert second.path == first.path and second.request["seed"] == 7
@@ -299,7 +298,7 @@ def test_a_workspace_that_cannot_be_written(finished: Chain) -> None:
         for call in (("translate", "--lang", "es"), ("evaluate", run, "--split", "val", *CPU), TRAIN):
             done = finished.ccr(*call)
             assert (done.code, done.out) == (4, ""), call
-            assert "no permission" in done.err and "--workspace" in done.err
+            assert str(finished.root) in done.err and "--workspace" in done.err
         assert toy.ok("search", "rojo", run, *CPU, workspace=finished.root).out
         assert toy.ok("evaluate", run, *CPU, workspace=finished.root).made.kind == "evaluation"
 
@@ -307,5 +306,5 @@ def test_a_workspace_that_cannot_be_written(finished: Chain) -> None:
 def test_a_file_where_the_workspace_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     done = toy.ccr("data", "import", "twemoji", workspace=tmp_path / "file")
-    assert done.code == 4 and "--workspace" in done.err
+    assert done.code == 4 and str(tmp_path / "file") in done.err and "--workspace" in done.err
     assert (tmp_path / "file").read_text() == "mine"

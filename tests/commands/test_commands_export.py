@@ -20,7 +20,7 @@ def test_the_same_request_twice_does_no_work_twice(finished: Chain) -> None:
     first = toy.ok("export", run.path, workspace=finished.root)
     made = first.made
     assert made.path == finished.root / "exports" / run.name and made.kind == "export"
-    assert f"encode.py; see {made.path / 'README.md'}" in first.err
+    assert "encode.py" in first.err and str(made.path / "README.md") in first.err
     times = {path: path.stat().st_mtime_ns for path in made.path.rglob("*")}
     again = toy.ok("export", run.path, workspace=finished.root)
     assert again.out == first.out and {path: path.stat().st_mtime_ns for path in made.path.rglob("*")} == times
@@ -70,7 +70,7 @@ def test_a_dry_run(chain: Chain) -> None:
 
 def test_onnx_is_of_transformers_alone(chain: Chain) -> None:
     done = chain.ccr("export", chain.find("run", "uml").path, "--onnx")
-    assert (done.code, done.out) == (2, "") and "ngram" in done.err and "leave --onnx out" in done.err
+    assert (done.code, done.out) == (2, "") and "ngram" in done.err and "--onnx" in done.err
     assert not (chain.root / "exports").exists()
 
 

@@ -38,28 +38,32 @@ def run(*arguments: str) -> tuple[int, Any]:
 
     @program.command()
     @common.guarded
-    def command(*, options: Options, other: str = "") -> None:
-        caught.append((options, other))
+    def command(
+        *, options: Options, other: str = "", top: int = option(5, "Results.", min=1), name: str | None = None
+    ) -> None:
+        caught.append((options, other, top, name))
 
     outcome = CliRunner().invoke(program, list(arguments))
     return outcome.exit_code, caught[0] if caught else outcome.output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "other"),
+    ("arguments", "options", "others"),
     [
-        ((), Options(), ""),
-        (("--size", "5", "-w", "a", "--word", "b", "--quietly"), Options(5, "a+b", True), ""),
-        (("--seed", "7", "--other", "x"), Options(seed=7), "x"),
+        ((), Options(), ("", 5, None)),
+        (("--size", "5", "-w", "a", "--word", "b", "--quietly"), Options(5, "a+b", True), ("", 5, None)),
+        (("--seed", "7", "--other", "x"), Options(seed=7), ("x", 5, None)),
+        (("--top", "2", "--name", "n"), Options(), ("", 2, "n")),
     ],
 )
-def test_a_field_is_a_flag(arguments: tuple[str, ...], options: Options, other: str) -> None:
-    assert run(*arguments) == (0, (options, other))
+def test_a_field_or_parameter_is_a_flag(arguments: tuple[str, ...], options: Options, others: tuple[object]) -> None:
+    assert run(*arguments) == (0, (options, *others))
 
 
 def test_a_flag_is_checked() -> None:
-    code, output = run("--size", "0")
-    assert code == 2 and "--size" in output
+    for flag in ("--size", "--top"):
+        code, output = run(flag, "0")
+        assert code == 2 and flag in output
 
 
 def test_marked_fields_are_the_request() -> None:

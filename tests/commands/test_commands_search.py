@@ -56,8 +56,8 @@ def test_more_queries_than_are_answered_together(chain: Chain) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("rojo", "--sheet", "a.pdf"), ".html or .png"),
-        (("--image", "a.png", "--queries", "b.txt"), "--image or --queries"),
+        (("rojo", "--sheet", "a.pdf"), "'a.pdf'"),
+        (("--image", "a.png", "--queries", "b.txt"), "--queries"),
         (("--queries", "none.txt"), "none.txt"),
         (("--queries", "/"), "/: Is a directory"),
         (("-", "--queries", "-"), "standard input"),
@@ -76,25 +76,24 @@ def test_what_does_not_go_together(options: tuple[str, ...], said: str, chain: C
 
 def test_words_that_training_never_had_are_named(chain: Chain) -> None:
     run = chain.find("run", "uml").path
-    scale = "uncertainty is that of the query, from 0 (certain) to 1"
     for query in ("círculo rojo", "a RED xyzzy", "círculos"):
         done = toy.ok("search", query, run, *CPU, workspace=chain.root)
-        assert scale in done.err and "means little" not in done.err, query
+        assert "uncertainty" in done.err and "warning:" not in done.err, query
     for query in ("xyzzy", "猫", "!!!"):
         done = toy.ok("search", query, run, *CPU, workspace=chain.root)
-        assert "warning:" in done.err and f"{query!r}: the results mean little" in done.err
+        assert "warning:" in done.err and repr(query) in done.err
     several = ("--queries", "-", "--json", *CPU)
     done = toy.ok("search", run, *several, workspace=chain.root, stdin="xyzzy\nrojo\nqwrtzx\n")
     assert [json.loads(line)["known"] for line in done.out.splitlines()] == [False, True, False]
-    assert "2 of 3 queries ('xyzzy', 'qwrtzx')" in done.err
+    assert "2 of 3 " in done.err and "'xyzzy', 'qwrtzx'" in done.err
     done = toy.ok("search", run, *several, workspace=chain.root, stdin="xyzzy\nrojo\n")
-    assert "1 of 2 queries ('xyzzy')" in done.err
+    assert "1 of 2 " in done.err and "'xyzzy'" in done.err
 
 
 def test_nobody_can_tell_when_the_translation_is_gone(finished: Chain) -> None:
     shutil.rmtree(finished.find("translation").path)
     done = toy.ok("search", "xyzzy", finished.find("run", "uml").path, *CPU, workspace=finished.root)
-    assert "means little" not in done.err and len(done.out.splitlines()) == 6
+    assert "warning:" not in done.err and len(done.out.splitlines()) == 6
 
 
 def test_nothing_to_search_with(chain: Chain) -> None:
@@ -152,11 +151,12 @@ def test_the_sheet_of_a_picture_and_of_what_has_none(tmp_path: Path) -> None:
     toy.draw("red-ring").save(tmp_path / "asked.png")
     found = [ExampleHit(f"i{n}", f"caption {n}", 1 - n / 9, tmp_path / "none.png", lang="es") for n in range(7)]
     searches = [ExampleSearch("asked.png", "", found, image=tmp_path / "asked.png"), ExampleSearch("nothing", "es", [])]
-    seen = Page(contact_sheet.to_html(searches, "title"))
+    page, picture = (contact_sheet.write(tmp_path / f"sheet.{suffix}", searches, "title") for suffix in ("html", "png"))
+    seen = Page(page.read_text(encoding="utf-8"))
     assert [a["class"] for tag, a in seen.tags if tag == "img"] == ["query-picture"]
     assert seen.words.count("no image") == 7 and "7 · 0.333" in seen.words and "uncertainty" not in seen.words
     assert [a["lang"] for tag, a in seen.tags if tag == "bdi" and "lang" in a] == [*["es"] * 7, "es"]
-    assert contact_sheet.to_picture(searches, "title").startswith(b"\x89PNG")
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_too_many_results_for_one_picture(chain: Chain, tmp_path: Path) -> None:
@@ -175,9 +175,7 @@ def test_too_many_results_for_one_picture(chain: Chain, tmp_path: Path) -> None:
         ),
         stdin=words,
     )
-    assert (
-        done.code == 2 and "240 results" in done.err and "at most 200" in done.err and not (tmp_path / "a.png").exists()
-    )
+    assert done.code == 2 and "240" in done.err and "200" in done.err and not (tmp_path / "a.png").exists()
 
 
 @pytest.mark.slow

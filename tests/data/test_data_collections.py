@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tomllib
@@ -156,7 +155,7 @@ def test_variants_are_found_by_name_the_default_by_two(tmp_path: Path) -> None:
     assert collections.find("smaller", tmp_path) is None and collections.find("small-three", tmp_path) is None
     other = collections.variants(tmp_path)["small-two"]
     assert other.langs == ("en", "cs") and other.protocols == ()
-    with pytest.raises(ArtifactError, match="has the name 'small-one-more' too"):
+    with pytest.raises(ArtifactError, match="'small-one-more'"):
         write(tmp_path, SMALL.replace('"two"', '"one-more"'))
         collections.variants(tmp_path)
 
@@ -226,11 +225,11 @@ def test_what_is_wrong_is_named(old: str, new: str, message: str | None, tmp_pat
 @pytest.mark.parametrize(
     ("option", "wanted"),
     [
-        ("columns = 7", "'columns' of a/train.en is a list of texts, not 7"),
-        ("columns = [1]", "'columns' of a/train.en is a list of texts, not [1]"),
-        ("header = { text = 1 }", "'header' of a/train.en is a table of texts"),
-        ("quoted = 1", "'quoted' of a/train.en is true or false, not 1"),
-        ("delimiter = true", "'delimiter' of a/train.en is a text, not True"),
+        ("columns = 7", r"'columns' .*a/train\.en .*\b7$"),
+        ("columns = [1]", r"'columns' .*a/train\.en .*\[1\]$"),
+        ("header = { text = 1 }", r"'header' .*a/train\.en .*{'text': 1}$"),
+        ("quoted = 1", r"'quoted' .*a/train\.en .*\b1$"),
+        ("delimiter = true", r"'delimiter' .*a/train\.en .*\bTrue$"),
         ('columns = ["item_id", "text"], quoted = false, delimiter = "tab"', None),
         ('header = { item_id = "a", text = "b" }', None),
     ],
@@ -241,13 +240,13 @@ def test_an_option_is_of_its_type(option: str, wanted: str | None, tmp_path: Pat
     if wanted is None:
         assert len(collections.read(path)) == 2
         return
-    with pytest.raises(ArtifactError, match=re.escape(f"small.toml: option {wanted}")):
+    with pytest.raises(ArtifactError, match=rf"small\.toml: .*{wanted}"):
         collections.read(path)
 
 
 def test_a_list_of_a_split_says_of_which(tmp_path: Path) -> None:
     text = SMALL.replace('role = "captions"\nformat = "parallel"', 'role = "splits"')
-    with pytest.raises(ArtifactError, match=r"a/train\.en .* the key split"):
+    with pytest.raises(ArtifactError, match=r"a/train\.en .*\bsplit$"):
         collections.read(write(tmp_path, text.replace('split = "train"\nlang', "lang")))
 
 
@@ -270,7 +269,7 @@ def test_toml_is_read_back_as_it_was() -> None:
         "after": "a table",
     }
     assert tomllib.loads(toml.dumps(content)) == content
-    with pytest.raises(TypeError, match="no TOML"):
+    with pytest.raises(TypeError, match="None"):
         toml.dumps({"nothing": None})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -105,9 +106,9 @@ def test_five_rows_an_image_where_the_list_says_so(regions: bool, tmp_path: Path
     other = np.repeat(once, 5, axis=0)
     other[7] += 1
     np.save(tmp_path / "other.npy", other)
-    refused(tmp_path / "other.npy", "'katze' 5 times", names)
-    refused(tmp_path / "five.npy", "20 rows, .* 4 ids", listed(tmp_path / "four", IDS))
-    refused(tmp_path / "once.npy", "4 rows, .* 19 ids", listed(tmp_path / "nineteen", (IDS * 5)[1:]))
+    refused(tmp_path / "other.npy", r"\'katze\' 5\b", names)
+    refused(tmp_path / "five.npy", r"\b20\b.*\b4\b", listed(tmp_path / "four", IDS))
+    refused(tmp_path / "once.npy", r"\b4\b.*\b19\b", listed(tmp_path / "nineteen", (IDS * 5)[1:]))
 
 
 def test_an_id_twice_in_a_list_is_left_to_the_join(tmp_path: Path) -> None:
@@ -115,14 +116,14 @@ def test_an_id_twice_in_a_list_is_left_to_the_join(tmp_path: Path) -> None:
     ids = listed(tmp_path / "ids", ["a", "a", "b"])
     with (
         features.opened(tmp_path / "f.npy", ids) as table,
-        pytest.raises(ArtifactError, match=r"'a' is twice in .*f\.npy"),
+        pytest.raises(ArtifactError, match=r"'a' .*f\.npy"),
     ):
         join(["a"], [table])
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(np.zeros(4), "shape"), (np.zeros((4, 2, 2, 2)), "shape"), (np.array([["a"]] * 4), "not numbers")],
+    [(np.zeros(4), r"\(4,\)"), (np.zeros((4, 2, 2, 2)), r"\(4, 2, 2, 2\)"), (np.array([["a"]] * 4), "<U1")],
 )
 def test_other_arrays_are_refused(value: npt.NDArray[Any], message: str, tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", value)
@@ -145,7 +146,7 @@ def test_pickles_are_never_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.npy").write_bytes((tmp_path / "dict.npy").read_bytes())
     for name in ("dict.npy", "plain.npy", "in.npz", "folder"):
-        error = refused(tmp_path / name, "pickled", ids if name.endswith(".npy") else None)
+        error = refused(tmp_path / name, re.escape(str(tmp_path / name)), ids if name.endswith(".npy") else None)
         assert error.hint and "np.savez" in error.hint
     assert not (tmp_path / "unpickled").exists()
 
@@ -174,7 +175,7 @@ def test_a_folder_of_files_named_by_item(tmp_path: Path) -> None:
     (folder / "readme.txt").write_text("no features")
     same(read(folder), wanted | {"none": np.zeros((0, 4), dtype=np.float32)})
     np.save(folder / "odd.npy", np.zeros((2, 3, 4)))
-    refused(folder, r"odd.npy has the shape \(2, 3, 4\)")
+    refused(folder, r"odd\.npy .*\(2, 3, 4\)")
 
 
 def test_npz(tmp_path: Path) -> None:
@@ -190,12 +191,12 @@ def test_damaged_npz_files_are_refused(tmp_path: Path) -> None:
     np.savez_compressed(path, a=np.random.default_rng(0).standard_normal((50, 8)))
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    refused(path, "damaged")
+    refused(path, re.escape(str(path)))
     path.write_bytes(whole[:100] + bytes(40) + whole[140:])
-    refused(path, "'a' in .* is damaged")
+    refused(path, r"'a' .*f\.npz")
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.npy", b"what?")
-    refused(path, "'a' in")
+    refused(path, r"'a' .*f\.npz")
 
 
 def test_hdf5(tmp_path: Path) -> None:
@@ -210,16 +211,16 @@ def test_hdf5_files_that_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.h5"
     with h5py.File(path, "w") as file:
         file["text"] = ["a"]
-    refused(path, "'text' in .* not numbers")
+    refused(path, r"'text' .*\bobject\b")
     with h5py.File(path, "w") as file:
         file["nothing"] = h5py.Empty("f4")
-    refused(path, "'nothing' in .* not numbers")
+    refused(path, r"'nothing' .*f\.h5")
     (tmp_path / "other.bin").write_bytes(bytes(16))
     with h5py.File(path, "w") as file:
         file.create_dataset("a", (2, 2), "f4", external=[("other.bin", 0, 16)])
-    refused(path, "'a' in .* refers to another file")
+    refused(path, r"'a' .*f\.h5")
     path.write_bytes(path.read_bytes()[:100])
-    refused(path, "damaged")
+    refused(path, re.escape(str(path)))
 
 
 def test_hdf5_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,21 +286,21 @@ def test_dicts_that_are_none_are_refused_and_never_run(
 
 def test_bigfiles_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     path = big(tmp_path / "f", np.eye(3, dtype=np.float32), ["a", "b", "c"], "{'v': ['a', 'd']}")
-    refused(path, "the video 'v' has the frame 'd', which id.txt lacks")
+    refused(path, r"'v'.*'d'.*id\.txt")
     (path / "video2frames.txt").write_text("{'v': ['a'], 'w': ['b'], 'v': ['c']}")
-    with features.opened(path, None) as table, pytest.raises(ArtifactError, match="the id 'v' is twice"):
+    with features.opened(path, None) as table, pytest.raises(ArtifactError, match="'v'"):
         join(["v"], [table])
     (path / "id.txt").write_text("a b a")
-    refused(path, "the id 'a' is twice in .*id.txt")
+    refused(path, r"'a' .*id\.txt")
     (path / "id.txt").write_text("a b")
-    refused(path, "2 ids, .* 3 rows")
+    refused(path, r"\b2\b.*\b3\b")
     (path / "id.txt").write_text("a b c")
     whole = (path / "feature.bin").read_bytes()
     (path / "feature.bin").write_bytes(whole[:-1])
-    refused(path, "feature.bin has 35 bytes; 3 x 3 numbers of shape.txt are 36")
+    refused(path, r"feature\.bin .*\b35\b.*\b3 x 3\b.*\b36\b")
     for shape in ("3", "3 3 3", "3 x", "0 3", "-3 3", "3 " + "9" * 5000):
         (path / "shape.txt").write_text(shape)
-        refused(path, "shape.txt: expected two numbers")
+        refused(path, rf"shape\.txt: .*{re.escape(repr(shape[:40]))}")
     (path / "shape.txt").unlink()
     refused(path, r"shape\.txt")
 
@@ -319,15 +320,15 @@ def test_mat_by_columns_or_rows(compressed: bool, tmp_path: Path) -> None:
 def test_mat_files_that_are_refused(tmp_path: Path) -> None:
     ids, path = listed(tmp_path / "ids", IDS), tmp_path / "f.mat"
     scipy.io.savemat(path, {"a": np.zeros((4, 4))})
-    assert "square" in refused(path, "a is square", ids).message
+    refused(path, r"f\.mat: a ", ids)
     scipy.io.savemat(path, {"a": np.zeros((4, 5)), "b": np.zeros((5, 4))})
-    refused(path, "4 ids.* a, b", ids)
+    refused(path, r"\b4\b.* a, b", ids)
     scipy.io.savemat(path, {"a": np.zeros((3, 5)), "s": {"X1": np.zeros((4, 5))}})
-    refused(path, "4 ids.* none", ids)
+    refused(path, r"\b4\b", ids)
     scipy.io.savemat(path, {"a": np.zeros((4, 5), dtype=complex)})
-    refused(path, "not numbers", ids)
+    refused(path, "complex128", ids)
     path.write_bytes(path.read_bytes()[:150])
-    refused(path, "not a readable MATLAB file", ids)
+    refused(path, re.escape(str(path)), ids)
 
 
 def test_ids_are_never_guessed(tmp_path: Path) -> None:
@@ -347,10 +348,10 @@ def test_what_is_of_no_known_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").touch()
     (tmp_path / "empty").mkdir()
     path = big(tmp_path / "big", np.eye(2, dtype=np.float32), ["a", "b"])
-    cases = {"none.npy": r"none\.npy", "f.csv": r"f\.csv", "empty": "neither feature.bin nor .npy files"}
+    cases = {"none.npy": r"none\.npy", "f.csv": r"f\.csv", "empty": r"empty\b.*feature\.bin"}
     for name, message in cases.items():
         refused(tmp_path / name, message)
-    error = refused(path / "feature.bin", "one file of a BigFile")
+    error = refused(path / "feature.bin", r"feature\.bin")
     assert str(path) in str(error.hint)
 
 
@@ -360,21 +361,22 @@ def table(*ids: str, path: str = "f") -> FeatureTable:
 
 
 def test_join_is_exact_first_and_then_without_endings() -> None:
-    joined = join(["a.jpg", "b", "c.PNG", "d", "e.x"], [table("b.mp4", "a.jpg", "e", "c"), table("a", "z", path="g")])
-    assert joined.places == [(0, 1), (0, 0), (0, 3), None, None]
-    assert joined.left == ["e", "a", "z"]
-    assert join(["a.jpg", "a.png"], [table("a.png", "a.jpg")]).places == [(0, 1), (0, 0)]
-    assert join(["é"], [table("e\u0301")]).left == ["e\u0301"], "no other spelling is taken for the same"
+    tables = [table("b.mp4", "a.jpg", "e", "c"), table("a", "z", path="g")]
+    places, left = join(["a.jpg", "b", "c.PNG", "d", "e.x"], tables)
+    assert places == [(0, 1), (0, 0), (0, 3), None, None]
+    assert left == ["e", "a", "z"]
+    assert join(["a.jpg", "a.png"], [table("a.png", "a.jpg")])[0] == [(0, 1), (0, 0)]
+    assert join(["é"], [table("e\u0301")])[1] == ["e\u0301"], "no other spelling is taken for the same"
 
 
 def test_join_refuses_what_could_be_two() -> None:
-    with pytest.raises(ArtifactError, match="the id 'a' is both in f and in g"):
+    with pytest.raises(ArtifactError, match=r"'a' .*\bf\b.*\bg\b"):
         join(["b"], [table("a"), table("a", path="g")])
-    with pytest.raises(ArtifactError, match=r"both 'a\.jpg' and 'a\.mp4' could be the features of the item 'a'"):
+    with pytest.raises(ArtifactError, match=r"'a\.jpg'.*'a\.mp4'.*'a'$"):
         join(["a"], [table("a.jpg", "a.mp4")])
-    with pytest.raises(ArtifactError, match=r"'a' could be the features of the items 'a\.jpg' and 'a\.png'"):
+    with pytest.raises(ArtifactError, match=r"'a' .*'a\.jpg'.*'a\.png'"):
         join(["a.jpg", "a.png"], [table("a")])
-    assert join(["b"], [table("a.jpg", "a.mp4", "b")]).places == [(0, 2)], "of no item, so of no matter"
+    assert join(["b"], [table("a.jpg", "a.mp4", "b")])[0] == [(0, 2)], "of no item, so of no matter"
 
 
 def test_a_map_is_not_read_before_it_is_asked_for(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_hdf5_datasets_have_every_name_that_a_link_gives_them(tmp_path: Path) ->
         for i in range(4):
             np.testing.assert_array_equal(table.rows(i), values)
         for i in (4, 5):
-            with pytest.raises(ArtifactError, match="refers to another file"):
+            with pytest.raises(ArtifactError, match=rf"{table.ids[i]!r} .*f\.h5"):
                 table.rows(i)
 
 
@@ -44,5 +44,5 @@ def test_arrays_that_claim_to_be_larger_than_memory(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "f.npz", "w") as archive:
         archive.writestr("a.npy", header.getvalue())
     for opened in (features.opened(tmp_path / "f.h5", None), features.opened(tmp_path / "f.npz", None)):
-        with opened as table, pytest.raises(ArtifactError, match=r"'a' in .* larger than memory"):
+        with opened as table, pytest.raises(ArtifactError, match=r"'a' .*f\.(h5|npz)"):
             table.rows(0)

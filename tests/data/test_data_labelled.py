@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -161,11 +162,11 @@ def test_xmedianet_keeps_its_media_in_cells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("train[3]", r"train\[3\], train has 3 cells"),
-        ("train", "train is not a matrix of numbers but object"),
-        ("valid_labels[0][0]", r"has no 'valid_labels\[0\]\[0\]'; it has train"),
-        ("trained[0]", "has no 'trained'; it has train"),
-        ("train[9999]", r"has no 'train\[9999\]'"),
+        ("train[3]", r"train\[3\], train .*\b3\b"),
+        ("train", "train .*object"),
+        ("valid_labels[0][0]", r"'valid_labels\[0\]\[0\]'.*\btrain\b"),
+        ("trained[0]", r"'trained'.*\btrain\b"),
+        ("train[9999]", r"'train\[9999\]'"),
     ],
 )
 def test_cells_that_are_not_there(tmp_path: Path, key: str, message: str) -> None:
@@ -175,40 +176,34 @@ def test_cells_that_are_not_there(tmp_path: Path, key: str, message: str) -> Non
 
 
 def test_a_matrix_is_no_row_of_cells(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="img_train has 0 cells"):
+    with pytest.raises(ArtifactError, match=r"img_train\[0\], img_train .*\b0\b"):
         read_labelled(pascal(tmp_path / "pascal.mat"), {"train": {**PASCAL["train"], "image": "img_train[0]"}})
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"img_train": None}, "has no 'img_train'; it has text_train, label_train"),
-        (
-            {"img_train": np.ones((7, 6))},
-            r"split train: .*image \(7, 6\), text \(8, 4\), label \(8,\)",
-        ),
-        ({"text_train": np.ones((4, 8))}, r"split train: .*row per item"),
-        ({"label_train": np.zeros((9, 1))}, r"label \(9,\)"),
-        ({"img_test": np.ones((5, 7))}, "the image features of the splits differ: 6 in train, 7 in test"),
-        ({"text_test": np.ones((5, 3))}, "the text features of the splits differ: 4 in train, 3 in test"),
-        (
-            {"label_test": np.eye(5, 3)[[0, 1, 2, 0, 1]]},
-            "the categories of the splits differ: numbers in train, one-hot",
-        ),
-        ({"img_train": np.full((8, 6), np.nan)}, "img_train holds numbers that are not finite"),
-        ({"img_train": np.full((8, 6), 1e300)}, "img_train holds numbers that are not finite, or too large"),
-        ({"img_train": np.ones((8, 6, 2))}, r"img_train is not a matrix .* of the shape \(8, 6, 2\)"),
-        ({"img_train": "some text"}, "img_train is not a matrix of numbers but <U"),
-        ({"img_train": np.ones((8, 6)) * 1j}, "img_train is not a matrix of numbers but complex128"),
-        ({"img_train": np.empty((0, 6))}, "img_train is not a matrix"),
-        ({"img_train": {"a": 1}}, "img_train is not a matrix"),
-        ({"label_train": np.full((8, 1), 0.5)}, "label_train holds other numbers than categories"),
-        ({"label_train": np.full((8, 1), -1)}, "label_train holds other numbers than categories"),
-        ({"label_train": np.full((8, 1), 2.0**40)}, "label_train holds other numbers than categories"),
-        ({"label_train": np.full((8, 1), np.inf)}, "label_train holds numbers that are not finite"),
-        ({"label_train": np.ones((8, 3))}, r"label_train of shape \(8, 3\) is neither"),
-        ({"label_train": np.zeros((8, 3))}, "neither one number per item nor one row per item"),
-        ({"label_train": np.arange(8)[:, None] + 2, "label_test": np.full((5, 1), 2)}, "the lowest category is 2"),
+        ({"img_train": None}, "'img_train'.* text_train, label_train"),
+        ({"img_train": np.ones((7, 6))}, r"train: .*\(7, 6\), .*\(8, 4\), .*\(8,\)"),
+        ({"text_train": np.ones((4, 8))}, r"train: .*\(8, 6\), .*\(4, 8\), .*\(8,\)"),
+        ({"label_train": np.zeros((9, 1))}, r"train: .*\(8, 6\), .*\(8, 4\), .*\(9,\)"),
+        ({"img_test": np.ones((5, 7))}, r"image .*\b6 in train, 7 in test"),
+        ({"text_test": np.ones((5, 3))}, r"text .*\b4 in train, 3 in test"),
+        ({"label_test": np.eye(5, 3)[[0, 1, 2, 0, 1]]}, "in train, one-hot in test"),
+        ({"img_train": np.full((8, 6), np.nan)}, "img_train"),
+        ({"img_train": np.full((8, 6), 1e300)}, "img_train"),
+        ({"img_train": np.ones((8, 6, 2))}, r"img_train .*\(8, 6, 2\)"),
+        ({"img_train": "some text"}, "img_train .*<U"),
+        ({"img_train": np.ones((8, 6)) * 1j}, "img_train .*complex128"),
+        ({"img_train": np.empty((0, 6))}, r"img_train .*\(0, 6\)"),
+        ({"img_train": {"a": 1}}, r"img_train .*\(1, 1\)"),
+        ({"label_train": np.full((8, 1), 0.5)}, "label_train"),
+        ({"label_train": np.full((8, 1), -1)}, "label_train"),
+        ({"label_train": np.full((8, 1), 2.0**40)}, "label_train"),
+        ({"label_train": np.full((8, 1), np.inf)}, "label_train"),
+        ({"label_train": np.ones((8, 3))}, r"label_train .*\(8, 3\)"),
+        ({"label_train": np.zeros((8, 3))}, r"label_train .*\(8, 3\)"),
+        ({"label_train": np.arange(8)[:, None] + 2, "label_test": np.full((5, 1), 2)}, r": .*\b2\b"),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -229,32 +224,32 @@ def test_what_does_not_fit_is_said(tmp_path: Path, changes: dict[str, Any], mess
     ],
 )
 def test_keys_that_say_too_little_or_too_much(tmp_path: Path, keys: dict[str, Any]) -> None:
-    with pytest.raises(ArtifactError, match="split train: keys of image, text and label are expected"):
+    with pytest.raises(ArtifactError, match=f"train: .*{re.escape(str(keys))}"):
         read_labelled(pascal(tmp_path / "pascal.mat"), {"train": keys})
 
 
 def test_rows_that_are_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"split train: no rows 4 to 9 in image \(8, 6\)"):
+    with pytest.raises(ArtifactError, match=r"train: .*\b4\b.*\b9\b.*\(8, 6\)"):
         read_labelled(pascal(tmp_path / "pascal.mat"), {"train": {**PASCAL["train"], "rows": [4, 9]}})
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    for name, message in (("a.mat", "not a readable MATLAB file"), ("a.h5py", "damaged.*HDF5")):
-        with pytest.raises(ArtifactError, match="there is no"):
+    for name in ("a.mat", "a.h5py"):
+        with pytest.raises(ArtifactError, match=re.escape(str(tmp_path / name))):
             read_labelled(tmp_path / name, PASCAL)
         for content in (b"", b"no such file", b"\x80\x04\x95"):
             (tmp_path / name).write_bytes(content)
-            with pytest.raises(ArtifactError, match=message):
+            with pytest.raises(ArtifactError, match=re.escape(str(tmp_path / name))):
                 read_labelled(tmp_path / name, PASCAL)
     whole = pascal(tmp_path / "whole.mat").read_bytes()
     (tmp_path / "a.mat").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ArtifactError, match="not a readable MATLAB file"):
+    with pytest.raises(ArtifactError, match=r"a\.mat"):
         read_labelled(tmp_path / "a.mat", PASCAL)
     with h5py.File(tmp_path / "whole.h5", "w") as file:
         file["img_train"] = rows(500, 0)[0]
     whole = (tmp_path / "whole.h5").read_bytes()
     (tmp_path / "a.h5py").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ArtifactError, match="damaged"):
+    with pytest.raises(ArtifactError, match=r"a\.h5py"):
         read_labelled(tmp_path / "a.h5py", PASCAL)
 
 
@@ -264,11 +259,11 @@ def test_keys_of_hdf5_that_are_not_there_or_lie_elsewhere(tmp_path: Path) -> Non
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["valid_imgs_deep"] = np.ones((8, 6))
         file["train_imgs_deep"] = h5py.ExternalLink("other.h5", "secret")
-    with pytest.raises(ArtifactError, match=r"'train_imgs_deep' in .* refers to another file"):
+    with pytest.raises(ArtifactError, match=r"'train_imgs_deep' .*a\.h5"):
         read_labelled(tmp_path / "a.h5", NUSWIDE)
     with h5py.File(tmp_path / "b.h5", "w") as file:
         file.create_dataset("train_imgs_deep", (2, 2), "f8", external=[(str(tmp_path / "other.h5"), 0, 32)])
-    with pytest.raises(ArtifactError, match="refers to another file"):
+    with pytest.raises(ArtifactError, match=r"'train_imgs_deep' .*b\.h5"):
         read_labelled(tmp_path / "b.h5", NUSWIDE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,17 @@ def test_rows_labels_and_split_are_those_of_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"X2": None}, "has no X2"),
-        ({"split": None}, "has no split"),
-        ({"split": {"ind_train": np.arange(1, 31)}}, "has no ind_test"),
-        ({"X2": np.ones((4, ITEMS - 1))}, "a column an item"),
-        ({"X1": np.full((6, ITEMS), np.nan)}, "not finite"),
-        ({"X1": "a text"}, "not a matrix"),
-        ({"Y": np.ones((3, ITEMS))}, "or several"),
-        ({"Y": np.zeros((3, ITEMS))}, "no category"),
-        ({"split": {"ind_train": np.arange(1, 31), "ind_test": np.arange(30, 41)}}, "do not divide"),
-        ({"split": {"ind_train": np.arange(0, 30), "ind_test": np.arange(30, 40)}}, "ind_train"),
-        ({"split": {"ind_train": np.arange(1, 31), "ind_test": np.arange(31, 40)}}, "do not divide"),
+        ({"X2": None}, r"\bX2\b"),
+        ({"split": None}, r"\bsplit\b"),
+        ({"split": {"ind_train": np.arange(1, 31)}}, r"\bind_test\b"),
+        ({"X2": np.ones((4, ITEMS - 1))}, r"\(6, 40\), .*\(4, 39\), .*\(3, 40\)"),
+        ({"X1": np.full((6, ITEMS), np.nan)}, r"\bX1\b"),
+        ({"X1": "a text"}, r"\bX1\b"),
+        ({"Y": np.ones((3, ITEMS))}, r"\bY\b"),
+        ({"Y": np.zeros((3, ITEMS))}, r"\bY\b"),
+        ({"split": {"ind_train": np.arange(1, 31), "ind_test": np.arange(30, 41)}}, r"ind_train.*ind_test.*\b40\b"),
+        ({"split": {"ind_train": np.arange(0, 30), "ind_test": np.arange(30, 40)}}, r"ind_train .*\b1\b.*\b40\b"),
+        ({"split": {"ind_train": np.arange(1, 31), "ind_test": np.arange(31, 40)}}, r"ind_train.*ind_test.*\b40\b"),
     ],
 )
 def test_what_does_not_fit_is_said(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -73,7 +74,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     ):
         path = tmp_path / f"{number}.mat"
         path.write_bytes(content)
-        with pytest.raises(ArtifactError, match="MATLAB"):
+        with pytest.raises(ArtifactError, match=re.escape(str(path))):
             read_svcl(path)
 
 
@@ -102,12 +103,12 @@ def test_import_makes_dataset_and_features(tmp_path: Path) -> None:
 def test_features_beyond_half_precision_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "large.mat", X1=np.full((6, ITEMS), 1e5))
     done = toy.ccr("data", "import", str(tmp_path / "large.mat"), workspace=tmp_path)
-    assert done.code == 4 and "too large" in done.err
+    assert done.code == 4 and "100000" in done.err
 
 
 def test_a_missing_file_is_exit_4(tmp_path: Path) -> None:
     done = toy.ccr("data", "import", str(tmp_path / "no.mat"), workspace=tmp_path)
-    assert done.code == 4 and "there is no file" in done.err
+    assert done.code == 4 and str(tmp_path / "no.mat") in done.err
 
 
 @pytest.mark.needs("data/wikipedia_svcl/wiki.mat")

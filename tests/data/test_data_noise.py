@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -171,18 +172,20 @@ def roomy(table: pd.DataFrame, style: str, wanted: int) -> bool:
     (Then each set of places has as many givers as it has members.) Up to eight that all go with each other are chosen
     first, where no place clashes with more than an eighth of all.
     """
-    said = table.groupby("item_id")["text"].agg(set)
+    rows = list(zip(table["item_id"], table["text"], strict=True))
+    said: dict[str, set[str]] = {}
+    for item, text in rows:
+        said.setdefault(item, set()).add(text)
     if style == "image":
-        worst = max(sum(not one.isdisjoint(other) for other in said) for one in said)
+        worst = max(sum(not one.isdisjoint(other) for other in said.values()) for one in said.values())
         places = len(said)
     else:
-        times, size = table["text"].value_counts(), table["item_id"].value_counts()
-        places_of = (
-            table.drop_duplicates(["item_id", "text"]).groupby("text")["item_id"].agg(lambda i: size.loc[list(i)].sum())
-        )
-        worst = max(max(times.loc[list(texts)].sum() for texts in said), places_of.max())
-        places = len(table)
-    return bool(2 * worst <= wanted or (wanted <= 8 and 16 * worst < places))
+        times, size, places_of = Counter(table["text"]), Counter(table["item_id"]), Counter[str]()
+        for item, text in set(rows):
+            places_of[text] += size[item]
+        worst = max(*(sum(times[text] for text in texts) for texts in said.values()), *places_of.values())
+        places = len(rows)
+    return 2 * worst <= wanted or (wanted <= 8 and 16 * worst < places)
 
 
 @settings(max_examples=250, deadline=None)

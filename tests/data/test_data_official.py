@@ -57,7 +57,7 @@ def test_lines_are_counted_with_or_without_a_last_line_end(data: bytes, number: 
 
 def test_a_gzip_that_is_cut_off_is_no_file_of_lines(tmp_path: Path) -> None:
     (tmp_path / "some.gz").write_bytes(gzip.compress(b"a\n" * 1000, mtime=0)[:-9])
-    with pytest.raises(ArtifactError, match="cut off or damaged"):
+    with pytest.raises(ArtifactError, match=r"some\.gz"):
         count_lines(tmp_path / "some.gz")
 
 

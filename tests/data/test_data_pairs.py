@@ -65,22 +65,22 @@ def test_a_list_written_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "empty"),
-        ("slot_id,verdict\n", "empty"),
-        ("a,b\n1,2\n", "slot_id or source_caption_id"),
-        ("verdict\nclean\n", "slot_id or source_caption_id"),
+        ("", ""),
+        ("slot_id,verdict\n", ""),
+        ("a,b\n1,2\n", "slot_id .*source_caption_id"),
+        ("verdict\nclean\n", "slot_id .*source_caption_id"),
         ("slot_id,verdict\na,clean\nb,perhaps\n", "row 2: verdict 'perhaps'"),
         ("slot_id,p_clean\na,1.5\n", "row 1: p_clean '1.5'"),
         ("slot_id,p_clean\na,nan\n", "row 1: p_clean 'nan'"),
         ("slot_id,p_clean\na,high\n", "'high'"),
         ("slot_id,verdict\na,clean\na,noisy\n", "row 2: slot_id 'a'"),
-        ("slot_id,verdict\na\n", "line 2 has 1 cells, the header 2"),
+        ("slot_id,verdict\na\n", r"line 2\b.*\b1\b.*\b2$"),
     ],
 )
 def test_what_is_no_list_is_refused(content: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text(content, encoding="utf-8", newline="")
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=rf"pairs\.csv.*{message}"):
         pairs_file.read(path)
 
 

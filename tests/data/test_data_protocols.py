@@ -43,37 +43,37 @@ def test_protocols_are_read_in_the_manifests_order() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": "full"}, "cannot be named 'full'"),
-        ({"name": "val-select"}, "cannot be named 'val-select'"),
-        ({"name": "zero-shot-x"}, "cannot be named 'zero-shot-x'"),
-        ({"name": "a b"}, "a name of its own, of .*, not 'a b'"),
-        ({"name": None}, "a name of its own"),
-        ({"folds": 0}, "folds of the protocol 'mine' is a whole number from 1, not 0"),
-        ({"items": -1}, "items of the protocol 'mine' is a whole number from 1, not -1"),
-        ({"folds": True}, "folds of the protocol 'mine' is a whole number"),
-        ({"captions": "5"}, "captions of the protocol 'mine' is a whole number from 1, not '5'"),
-        ({"split": "restval"}, "split of the protocol 'mine' is one of train, val, test"),
-        ({"split": ["test"]}, "split of the protocol 'mine' is one of train, val, test"),
-        ({"positives": "any"}, "positives of the protocol 'mine' is one of all, single"),
-        ({"langs": "en"}, "langs of the protocol 'mine' is a list of language tags"),
-        ({"langs": []}, "langs of the protocol 'mine' is a list of language tags"),
-        ({"caption_set": 1}, "caption_set of the protocol 'mine' is text, not 1"),
-        ({"fold": 5}, "protocol 'mine' has the key 'fold'"),
+        ({"name": "full"}, "'full'"),
+        ({"name": "val-select"}, "'val-select'"),
+        ({"name": "zero-shot-x"}, "'zero-shot-x'"),
+        ({"name": "a b"}, "'a b'"),
+        ({"name": None}, "None"),
+        ({"folds": 0}, r"folds .*\'mine\'.*\b0$"),
+        ({"items": -1}, "items .*'mine'.*-1$"),
+        ({"folds": True}, "folds .*'mine'.*True$"),
+        ({"captions": "5"}, "captions .*'mine'.*'5'$"),
+        ({"split": "restval"}, "split .*'mine'.*train, val, test.*'restval'$"),
+        ({"split": ["test"]}, r"split .*\'mine\'.*train, val, test.*\[\'test\'\]$"),
+        ({"positives": "any"}, "positives .*'mine'.*all, single.*'any'$"),
+        ({"langs": "en"}, "langs .*'mine'.*'en'$"),
+        ({"langs": []}, r"langs .*\'mine\'.*\[\]$"),
+        ({"caption_set": 1}, r"caption_set .*\'mine\'.*\b1$"),
+        ({"fold": 5}, "'mine'.*'fold'"),
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArtifactError, match=f"manifest.toml of toy: .*{message}"):
+    with pytest.raises(ArtifactError, match=rf"manifest\.toml of toy: .*{message}"):
         read_protocols({"protocols": [{"name": "mine"} | change]}, "manifest.toml of toy")
 
 
 @pytest.mark.parametrize("entries", [{"name": "mine"}, ["mine"], "mine"])
 def test_protocols_are_tables(entries: Any) -> None:
-    with pytest.raises(ArtifactError, match=r"each under \[\[protocols\]\]"):
+    with pytest.raises(ArtifactError, match=r"\[\[protocols\]\]"):
         read_protocols({"protocols": entries}, "the manifest")
 
 
 def test_a_name_stands_for_one_protocol() -> None:
-    with pytest.raises(ArtifactError, match="a name of its own"):
+    with pytest.raises(ArtifactError, match="'mine'"):
         read_protocols({"protocols": [{"name": "mine"}, {"name": "mine"}]}, "the manifest")
 
 
@@ -98,9 +98,9 @@ def test_the_first_items_are_folded() -> None:
     assert fold_of(frame, Protocol("mine", items=4), "toy") == dict.fromkeys(ids[:4], 0)
     found = fold_of(frame, Protocol("mine", items=9, folds=3), "toy")
     assert found == dict(zip(ids[:9], (0, 0, 0, 1, 1, 1, 2, 2, 2), strict=True))
-    with pytest.raises(ArtifactError, match="mine needs 12 test items, and toy has 11"):
+    with pytest.raises(ArtifactError, match=r"mine .*\b12\b.*toy .*\b11\b"):
         fold_of(frame, Protocol("mine", items=12, folds=3), "toy")
-    with pytest.raises(ArtifactError, match="mine is a mean over 3 folds of equal size, and toy has 10 test items"):
+    with pytest.raises(ArtifactError, match=r"mine .*\b3\b.*toy .*\b10\b"):
         fold_of(frame, Protocol("mine", items=10, folds=3), "toy")
 
 
@@ -115,7 +115,5 @@ def test_protocols_of_collections_can_be_read(name: str) -> None:
 @pytest.mark.parametrize("items", [11, 13, 2])
 def test_unequal_folds_are_refused(items: int) -> None:
     frame = pd.DataFrame({"item_id": [f"v{n}" for n in range(items)]})
-    with pytest.raises(
-        ArtifactError, match=f"mine is a mean over 3 folds of equal size, and toy has {items} val items"
-    ):
+    with pytest.raises(ArtifactError, match=rf"mine .*\b3\b.*toy .*\b{items} val\b"):
         fold_of(frame, Protocol("mine", split="val", folds=3), "toy")

@@ -77,7 +77,7 @@ def test_clips_lose_no_moment_and_repeat_only_the_last(sampling: Sampling, durat
     ],
 )
 def test_a_video_that_would_fill_the_memory(sampling: Sampling, frames: int) -> None:
-    with pytest.raises(TooLarge, match=r"\d{7,} frames to encode, at most 4000000"):
+    with pytest.raises(TooLarge, match=r"\b\d{7,}\b.*\b4000000\b"):
         sampling.clips(6.9 * 24 * 3600, np.zeros(frames))
     assert sampling.clips(3600.0, np.arange(10.0)).shape[1] == sampling.clip_frames
 
@@ -134,7 +134,7 @@ def test_the_middle_of_segments_and_of_seconds() -> None:
     ],
 )
 def test_values_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=next(iter(wrong))):
+    with pytest.raises(UsageError, match="{}={}".format(*next(iter(wrong.items())))):
         Sampling(**wrong)
 
 

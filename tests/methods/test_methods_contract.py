@@ -141,8 +141,8 @@ def test_every_parameter_gets_gradient_however_frames_become_one(name: str, visu
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("infonce", {"visual": "transformer", "visual_heads": 3}, "3 does not divide 16"),
-        ("infonce", {"visual_drop": 1.0}, r"visual_drop in \[0, 1\)"),
+        ("infonce", {"visual": "transformer", "visual_heads": 3}, r"visual_heads .*\b3\b.*\b16$"),
+        ("infonce", {"visual_drop": 1.0}, r"visual_drop .*\b1\.0$"),
         ("nrccr", {"visual": "gpo"}, "frame_block=false"),
     ],
 )
@@ -347,7 +347,7 @@ def test_what_cannot_be_negative_is_refused(name: str) -> None:
     config = registry.load("methods", name).Config
     numbers = r"\w+_weight|alpha|beta(_\d)?|phi|margin|schedule|eta|kl_rate|candidates"
     for option in (field.name for field in dataclasses.fields(config) if re.fullmatch(numbers, field.name)):
-        with pytest.raises(UsageError, match="weight" if option.endswith("_weight") else option):
+        with pytest.raises(UsageError, match=rf"\b{option} .*-1"):
             configure(config, {option: "-1"}, name)
 
 
@@ -355,7 +355,7 @@ def test_what_cannot_be_negative_is_refused(name: str) -> None:
 def test_an_unknown_option_is_refused_with_the_known_ones(name: str, sources: Chain) -> None:
     done = sources.ccr("train", "--method", name, "--set", "nonsense=1", "--device", "cpu")
     assert done.code == 2 and done.out == ""
-    assert f"method {name} has no option 'nonsense'" in done.err
+    assert f" {name} " in done.err and "'nonsense'" in done.err
     for field in dataclasses.fields(registry.load("methods", name).Config):
         assert field.name in done.err
     assert not (sources.root / "runs").exists()

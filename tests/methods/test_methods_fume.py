@@ -137,13 +137,13 @@ def test_evidential_learning_keeps_the_length_and_the_cosine() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"classes": 300}, "as many dimensions"),
-        ({"layers": 0}, "layers"),
-        ({"temperature": 0.0}, "temperature"),
-        ({"alpha": 0.0, "fuzzy_weight": 0.0}, "nothing to train"),
-        ({"left_out": "3,"}, "list of numbers"),
-        ({"left_out": "art"}, "list of numbers"),
-        ({"credibility": "evidential", "judge": "gmm"}, "judge=gmm cannot judge: credibility=evidential"),
+        ({"classes": 300}, r"\b300\b.*\b256$"),
+        ({"layers": 0}, r"layers .*\b0$"),
+        ({"temperature": 0.0}, r"temperature .*\b0\.0$"),
+        ({"alpha": 0.0, "fuzzy_weight": 0.0}, "fuzzy_weight.*alpha"),
+        ({"left_out": "3,"}, "left_out .*'3,'$"),
+        ({"left_out": "art"}, "left_out .*'art'$"),
+        ({"credibility": "evidential", "judge": "gmm"}, "judge=gmm .*credibility=evidential"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

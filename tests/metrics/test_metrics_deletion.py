@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from ccr_cli.metrics.deletion import RATES, Deletion, delete, deletion_curve
-from ccr_cli.metrics.ranks import Positives, rank_queries, summarise
-from ccr_cli.metrics.sims import matrix_sim
+from ccr_cli.metrics.ranks import Positives, matrix_sim, rank_queries, summarise
 
 
 def oracle(

@@ -25,7 +25,7 @@ def test_chrf_is_sacrebleus() -> None:
     assert corpus == pytest.approx(sacrebleu.corpus_chrf(BACK, [SOURCES]).score)
     assert each[1] == pytest.approx(100.0)
     assert "nc:6" in signature and "nw:0" in signature and "case:mixed" in signature
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match=r"^0\b.*\b0\b"):
         round_trip_chrf([], [])
 
 
@@ -98,7 +98,7 @@ def test_references_need_not_be_equally_many() -> None:
     assert found["BLEU"]["score"] == pytest.approx(100.0)
     assert "nrefs:var" in found["BLEU"]["signature"]
     for wrong in ([["a"], []], [["a"]]):
-        with pytest.raises(ValueError, match="needs a reference"):
+        with pytest.raises(ValueError, match=r"^2\b.*\b1\b"):
             corpus_scores(["a", "b"], wrong, "en")
-    with pytest.raises(ValueError, match="needs a reference"):
+    with pytest.raises(ValueError, match=r"^0\b.*\b0\b"):
         corpus_scores([], [], "en")

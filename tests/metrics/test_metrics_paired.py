@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -126,9 +127,10 @@ def test_a_real_difference_is_found_and_its_sign_is_that_of_the_second() -> None
 
 def test_other_queries_cannot_be_paired() -> None:
     one, two = problem(0, 9), problem(1, 9)
-    for other in ([[RankedGallery(*two)]], [[RankedGallery(*one), RankedGallery(*one)]]):
-        with pytest.raises(ValueError, match="different queries"):
-            differences([[RankedGallery(*one)]], other)
+    for folds in ([two], [one, one]):
+        counts = [[len(side.item_Q) for fold in run for side in fold] for run in ([one], folds)]
+        with pytest.raises(ValueError, match=re.escape(f"{counts[0]} and {counts[1]}")):
+            differences([[RankedGallery(*one)]], [[RankedGallery(*fold) for fold in folds]])
 
 
 def test_holm_by_hand() -> None:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
 from ccr_cli.metrics import ranks as counting
-from ccr_cli.metrics.ranks import Positives, Ranks, precision_recall, rank_both, rank_queries, summarise
-from ccr_cli.metrics.sims import matrix_sim
+from ccr_cli.metrics.ranks import Positives, Ranks, matrix_sim, precision_recall, rank_both, rank_queries, summarise
 
 TIES_AND_WEIGHTS = {"mid": 0.5, "optimistic": 0.0, "pessimistic": 1.0}
 
@@ -265,11 +264,11 @@ def test_similarities_that_do_not_fit_are_refused() -> None:
         rank_queries(lambda q, g: torch.zeros(1, 1), 2, 2, one)
     with pytest.raises(ValueError, match="gallery of 1 "):
         rank_queries(matrix_sim(torch.zeros(2, 1)), 2, 1, one)
-    with pytest.raises(ValueError, match="3"):
+    with pytest.raises(ValueError, match=r"\b2\b.*\b3\b"):
         rank_queries(matrix_sim(torch.zeros(3, 2)), 3, 2, one)
-    with pytest.raises(ValueError, match="block is 0"):
+    with pytest.raises(ValueError, match=r"block .*\b0\b"):
         rank_queries(matrix_sim(torch.zeros(2, 2)), 2, 2, one, block=0)
-    with pytest.raises(ValueError, match="best"):
+    with pytest.raises(ValueError, match="'best'"):
         rank(torch.zeros(2, 2), [[0], [1]]).rank("best")
 
 

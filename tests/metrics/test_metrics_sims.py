@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ccr_cli.metrics.ranks import Positives, rank_queries
-from ccr_cli.metrics.sims import blocks, dot_sim, extrema, fused, matrix_sim, minmax
+from ccr_cli.metrics.ranks import Positives, blocks, dot_sim, fused, matrix_sim, minmax, rank_queries
 
 ALL = slice(0, 9), slice(0, 7)
 
@@ -50,12 +49,13 @@ def test_fusion_ends_are_one_similarity_bit_for_bit() -> None:
 
 def test_minmax_of_a_constant_and_of_what_is_not_finite() -> None:
     assert minmax(matrix_sim(torch.full((9, 7), 3.0)), 9, 7)(*ALL).abs().max() == 0.0
-    assert extrema(matrix_sim(torch.tensor([[1.0, -2.0], [5.0, 0.0]])), 2, 2, block=1) == (-2.0, 5.0)
+    scaled = minmax(matrix_sim(torch.tensor([[1.5, -2.5], [5.5, -0.5]])), 2, 2, block=1)
+    assert scaled(slice(0, 2), slice(0, 2)).tolist() == [[0.5, 0.0], [1.0, 0.25]]
     for bad in (float("nan"), float("inf")):
         with pytest.raises(ValueError, match="1 x 2"):
             minmax(matrix_sim(torch.tensor([[0.0, bad]])), 1, 2)
     with pytest.raises(ValueError, match="0 x 2"):
-        extrema(matrix_sim(torch.zeros(0, 2)), 0, 2)
+        minmax(matrix_sim(torch.zeros(0, 2)), 0, 2)
 
 
 def test_a_fused_similarity_can_be_ranked() -> None:

@@ -55,7 +55,7 @@ def test_a_temperature_stays_in_its_bounds() -> None:
     sure, right_Q = torch.eye(4), torch.arange(4)
     assert COLDEST <= fit_temperature(sure, right_Q) < 0.03, "below 0.03 all cost the same: 0"
     assert fit_temperature(sure, right_Q.flip(0)) == pytest.approx(HOTTEST, rel=1e-3)
-    with pytest.raises(ValueError, match="no query"):
+    with pytest.raises(ValueError, match=r"^0\b"):
         fit_temperature(sure[:0], right_Q[:0])
 
 

@@ -63,7 +63,7 @@ def test_one_that_knows_beats_one_that_does_not() -> None:
 
 def test_without_a_failure_there_is_no_auroc() -> None:
     assert gaps([0.1, 0.2], {"b": [0.2, 0.1]}, [1, 1], [0, 1])["b"] == {"auroc": None, "aurc": [0.0, 0.0]}
-    with pytest.raises(ValueError, match="no query"):
+    with pytest.raises(ValueError, match=r"^0\b"):
         gaps([], {"b": []}, [], [])
 
 
@@ -111,7 +111,7 @@ def test_scores_without_difference_and_perfect_ones() -> None:
     found = separation({"best": items, "blind": items * 0.0}, {"best": items + 30, "blind": items * 0.0}, items, items)
     assert (found["best"]["auroc"], found["best"]["interval"]) == (1.0, [1.0, 1.0])
     assert (found["blind"]["auroc"], found["blind"]["gap"]) == (0.5, [0.5, 0.5])
-    with pytest.raises(ValueError, match="two kinds"):
+    with pytest.raises(ValueError, match=r"^1\b.*\b0\b"):
         separation({"u": [1.0]}, {"u": []}, [0], [])
 
 

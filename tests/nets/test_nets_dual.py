@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ccr_cli.data.frames import Frames
-from ccr_cli.data.tokens import TokenTable
+from ccr_cli.data.tokens import Tokens
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
 from ccr_cli.nets.text import NgramTextEncoder
@@ -31,7 +31,7 @@ def test_normed_input_makes_the_features_scale_irrelevant() -> None:
 def test_both_sides_are_unit_vectors(with_head: bool) -> None:
     text_head = Projection(6, 5, hidden=4) if with_head else None
     model = DualEncoder(Projection(7, 5), NgramTextEncoder(32, 6 if with_head else 5), text_head)
-    text_BD = model.embed_text(TokenTable.from_lists([[[1], [2]], [[3]]]).select(torch.tensor([0, 1, 0])))
+    text_BD = model.embed_text(Tokens.from_lists([[[1], [2]], [[3]]]).select(torch.tensor([0, 1, 0])))
     visual_BD = model.embed_visual(Frames(torch.randn(9, 7), torch.tensor([0, 1, 4, 8, 9])))
     torch.testing.assert_close(text_BD.norm(dim=1), torch.ones(3))
     torch.testing.assert_close(visual_BD.norm(dim=1), torch.ones(4))

@@ -11,7 +11,7 @@ from torch import nn
 from towers import MODELS
 
 from ccr_cli.data.frames import Frames
-from ccr_cli.data.tokens import TokenTable
+from ccr_cli.data.tokens import Tokens
 from ccr_cli.methods.config import Config as Rates
 from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.heads import Projection
@@ -96,7 +96,7 @@ def test_adapters_are_trained_from_scratch_and_the_layers_below_stay() -> None:
 
 def steps(model: DualEncoder, optimizers: list[Any], state: bool = False) -> list[torch.Tensor]:
     """Weights after some steps, and what the optimisers then know."""
-    table = TokenTable.from_lists([[[i % 32]] for i in range(40)])
+    table = Tokens.from_lists([[[i % 32]] for i in range(40)])
     dice = torch.Generator().manual_seed(1)
     for step in range(5):
         for optimizer in optimizers:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from towers import MODELS, VOCABULARY
 
-from ccr_cli.data.tokens import Tokens, TokenTable
+from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.nets.lora import Lora, targets_of
 from ccr_cli.nets.text import TransformerTextEncoder, text_encoder_from_config
@@ -22,7 +22,7 @@ every_family = pytest.mark.parametrize("name", FAMILIES)
 def texts() -> Tokens:
     dice = torch.Generator().manual_seed(0)
     lists = [torch.randint(4, VOCABULARY, (n, 1), generator=dice).tolist() for n in (5, 2, 9)]
-    return TokenTable.from_lists(lists).select(torch.arange(len(lists)))
+    return Tokens.from_lists(lists).select(torch.arange(len(lists)))
 
 
 def adapted(name: str, first: int = 0, seed: int = 0) -> TransformerTextEncoder:
@@ -94,7 +94,7 @@ def test_frozen_layers_have_no_adapters() -> None:
 
 
 def test_adapters_without_a_layer_are_refused() -> None:
-    with pytest.raises(UsageError, match="with frozen_layers=2 of 2 layers none is left for adapters"):
+    with pytest.raises(UsageError, match=r"frozen_layers=2\b.*\b2\b"):
         adapted("bert", first=2)
 
 

@@ -12,7 +12,7 @@ import torch
 from towers import LAYERS, LONGEST, MODELS
 from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel
 
-from ccr_cli.data.tokens import TokenTable
+from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.nets.text import (
     NgramTextEncoder,
@@ -24,8 +24,8 @@ from ccr_cli.nets.text import (
 LISTS = [[5, 6, 7, 8, 9, 10], [11], [12, 13], [5, 5, 5, 14, 15, 16, 17, 18, 19]]
 
 
-def _table() -> TokenTable:
-    return TokenTable.from_lists([[i] for i in ids] for ids in LISTS)
+def _table() -> Tokens:
+    return Tokens.from_lists([[i] for i in ids] for ids in LISTS)
 
 
 def _bert() -> Any:
@@ -55,7 +55,7 @@ def test_ngram_encoder_moves_only_the_rows_it_read(sparse: bool) -> None:
 def test_tokens_of_the_ngram_encoder_are_means_of_their_ngrams() -> None:
     encoder = NgramTextEncoder(32, 6)
     texts = [[[3, 4, 5], [6]], [[7]], [[8, 9], [10], [3, 4]]]
-    tokens = TokenTable.from_lists(texts).select(torch.tensor([2, 0, 1]))
+    tokens = Tokens.from_lists(texts).select(torch.tensor([2, 0, 1]))
     x_BLD, mask_BL = encoder.tokens(tokens)
     assert mask_BL.sum(1).tolist() == [3, 2, 1] and x_BLD.shape == (3, 3, 6)
     for b, row in enumerate([2, 0, 1]):
@@ -84,7 +84,7 @@ def test_freezing_leaves_the_upper_layers(name: str) -> None:
 
 
 def test_more_layers_than_there_are_cannot_be_frozen() -> None:
-    with pytest.raises(UsageError, match="frozen_layers=3, and the text encoder has 2 layers"):
+    with pytest.raises(UsageError, match=r"frozen_layers=3\b.*\b2\b"):
         TransformerTextEncoder(MODELS["bert"]()).freeze(3)
 
 
@@ -160,7 +160,7 @@ def test_the_longest_text_is_read_and_no_longer_one(name: str) -> None:
     after_padding = name in ("roberta", "xlm-roberta", "altclip", "mpnet")
     assert encoder.longest == (None if name in ("t5", "mt5") else LONGEST - 2 * after_padding)
     if encoder.longest is not None:
-        table = TokenTable.from_lists([[[5]] * encoder.longest, [[5]] * (encoder.longest + 1)])
+        table = Tokens.from_lists([[[5]] * encoder.longest, [[5]] * (encoder.longest + 1)])
         assert encoder(table.select(torch.tensor([0]))).isfinite().all()
         with pytest.raises((IndexError, ValueError, RuntimeError)):
             encoder(table.select(torch.tensor([1])))

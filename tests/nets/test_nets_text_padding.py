@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from towers import MODELS, PACKED, VOCABULARY
 
-from ccr_cli.data.tokens import Tokens, TokenTable
+from ccr_cli.data.tokens import Tokens
 from ccr_cli.nets import text_transformer
 from ccr_cli.nets.ragged import TextPooling, pool_tokens
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
@@ -26,7 +26,7 @@ def texts(lengths: list[int] = LENGTHS) -> Tokens:
     """Texts of given lengths, without the numbers that mean padding or an end."""
     dice = torch.Generator().manual_seed(0)
     lists = [torch.randint(4, VOCABULARY, (n, 1), generator=dice).tolist() for n in lengths]
-    return TokenTable.from_lists(lists).select(torch.arange(len(lists)))
+    return Tokens.from_lists(lists).select(torch.arange(len(lists)))
 
 
 def encoder_of(name: str, pooling: TextPooling = "mean") -> TransformerTextEncoder:

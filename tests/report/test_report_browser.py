@@ -74,7 +74,7 @@ def report(root: Path, more: str = "", **changes: Any) -> str:
     ]
     facts = {run: replace(fact, label=fact.label + more) for run, fact in material.facts.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ccr_cli.report.figures.catalogue.drawn", lambda seen: {})
+        patch.setattr("ccr_cli.report.page.compose.FIGURES", ())
         compose.write(replace(material, diagnoses=diagnoses, facts=facts, **changes), root)
     return f"file://{root / compose.PAGE}"
 

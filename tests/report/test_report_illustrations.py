@@ -18,7 +18,6 @@ from ccr_cli.metrics.calibration import reliability
 from ccr_cli.report.content import ReportData
 from ccr_cli.report.figures import (
     canvas,
-    catalogue,
     curves,
     examples,
     judges,
@@ -26,6 +25,7 @@ from ccr_cli.report.figures import (
     uncertainty,
 )
 from ccr_cli.report.figures.figure import FigureData
+from ccr_cli.report.page import compose
 from ccr_cli.report.tables import results as compare
 from ccr_cli.report.words.findings import Findings
 
@@ -177,7 +177,7 @@ def test_only_stated_probabilities_are_held_against_what_happens() -> None:
     ]
     material = ReportData(known, rankings={(run, "s"): lambda: ranks for run in "ab"})
     with canvas.drawing():
-        made = catalogue.drawn(FigureData(material, [view(frame)], Findings("", (), (), "uml", 0.4), []))
+        made, _ = compose.figures(FigureData(material, [view(frame)], Findings("", (), (), "uml", 0.4), []))
     figure = made["calibration"].figure
     assert figure is not None
     names = figure.axes[0].get_legend_handles_labels()[1]
@@ -241,7 +241,7 @@ def test_every_kind_of_queries_outside_is_drawn() -> None:
         "noto-emoji@0a1b2c3d": ["uml"],
     }
     with canvas.drawing():
-        made = catalogue.drawn(seen)["outside"]
+        made = compose.figures(seen)[0]["outside"]
     assert made.figure is not None and len(made.figure.axes) == 4
     assert made.caption.startswith("Without a match: queries whose items were removed; captions of noto-emoji.")
     other = ("q", told | {"label": "fume"})
@@ -250,7 +250,7 @@ def test_every_kind_of_queries_outside_is_drawn() -> None:
         ReportData([("r", told), other], outside=later), [view(frame)], Findings("", (), (), "uml", 0.4), []
     )
     with canvas.drawing():
-        again = catalogue.drawn(both)["outside"]
+        again = compose.figures(both)[0]["outside"]
     assert again.figure is not None and len(again.figure.axes) == 6, "two states of a data set leave both their methods"
 
 
@@ -372,15 +372,14 @@ def test_what_is_not_there_is_named_with_its_command() -> None:
     frame = results(run_id=["a"], label=["uml"], SumR=[1.0], signature="s", run="a")
     seen = FigureData(ReportData([]), [view(frame)], Findings("", (), (), "uml", 0.4), [])
     with canvas.drawing():
-        made = catalogue.drawn(seen)
+        made, missing = compose.figures(seen)
     assert set(made) == {"sumr"}
-    missing = catalogue.absent(seen, made)
-    assert len(missing) == len(catalogue.FIGURES) - 1 and all(kind.command.startswith("ccr ") for kind in missing)
+    assert len(missing) == len(compose.FIGURES) - 1 and all(kind.command.startswith("ccr ") for kind in missing)
 
 
 def test_the_commands_that_are_named_exist() -> None:
     known: dict[str, str] = {}
-    for kind in catalogue.FIGURES:
+    for kind in compose.FIGURES:
         for part in re.split(r", then | \| ", kind.command):
             name, flags = part.split()[1], re.findall(r"--[a-z-]+", part)
             if name not in known:

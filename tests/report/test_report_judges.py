@@ -15,7 +15,7 @@ from ccr_cli.artifacts import base, diagnosis
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.judges.base import load_judge
 from ccr_cli.report.content import ReportData, RunDiagnosis
-from ccr_cli.report.figures import canvas, catalogue
+from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import FigureData
 from ccr_cli.report.page import compose, lists, pairs_browser
 from ccr_cli.report.tables import results
@@ -73,7 +73,7 @@ def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ..
     group, seen = told(found)
     assert group["runs"] == [name] and any(said in words for words in seen.findings.more)
     with canvas.drawing():
-        drawn = catalogue.drawn(seen)
+        drawn, _ = compose.figures(seen)
     figure, beliefs = drawn["judges"].figure, drawn["beliefs"].caption
     assert figure is not None and figure.axes[0].get_legend_handles_labels()[1] == [name]
     assert name.partition("[judge ")[2].rstrip("]") in beliefs

@@ -12,7 +12,7 @@ from fakes import best_cells
 from ccr_cli.artifacts.translation import FLAGS
 from ccr_cli.report.content import ReportData, ReportTranslation
 from ccr_cli.report.figures import canvas
-from ccr_cli.report.figures.translation_measures import distributions
+from ccr_cli.report.figures.translation_measures import quality_measures
 from ccr_cli.report.page import compose, lists
 from ccr_cli.report.page.lists import WORST
 from ccr_cli.report.tables import translations
@@ -277,7 +277,8 @@ def test_distributions_have_a_column_for_what_is_known() -> None:
     bytes_ = []
     for _ in range(2):
         with canvas.drawing():
-            figure = distributions([TranslatedCaptions(made("a"), first), TranslatedCaptions(made("b"), second)])
+            loaded = [TranslatedCaptions(made("a"), first), TranslatedCaptions(made("b"), second)]
+            figure = quality_measures(loaded).figure
             assert figure is not None
             bytes_.append(canvas.to_svg(figure))
     assert bytes_[0] == bytes_[1]
@@ -293,7 +294,7 @@ def test_distributions_have_a_column_for_what_is_known() -> None:
     assert [np.asarray(line.get_xdata()).tolist() for line in marks] == [[4.0]]
     bare = captions(length_z=np.nan, round_trip_chrf=np.nan, reference_chrf=np.nan)
     with canvas.drawing():
-        assert distributions([TranslatedCaptions(made(frame=bare), bare)]) is None
+        assert quality_measures([TranslatedCaptions(made(frame=bare), bare)]).figure is None
 
 
 def test_translations_alone_make_a_page() -> None:

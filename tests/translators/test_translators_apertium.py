@@ -122,8 +122,8 @@ def test_a_locale_without_utf8_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> 
 
 @needs_apertium
 def test_pairs_and_description() -> None:
-    assert {("en", "es"), ("en", "fr"), ("fr", "en")} <= set(apertium.pairs(None))
-    assert all(a != b for a, b in apertium.pairs(None))
+    assert all(apertium.reaches(*pair) for pair in (("en", "es"), ("en", "fr"), ("fr-CA", "en")))
+    assert not apertium.reaches("en", "en") and not apertium.reaches("en", "ja")
     facts = make("en-GB", "fr-FR").describe()
     assert facts["engine"] == "apertium" and facts["model"] == "eng-cat+cat-fra"
     assert facts["version"].startswith("Apertium 3") and "apertium-eng-cat" in facts["version"]
@@ -139,10 +139,10 @@ def test_codes_of_three_letters_are_understood(tmp_path: Path, monkeypatch: pyte
 
 @needs_apertium
 def test_a_pair_and_a_mode_that_are_not_installed() -> None:
-    with pytest.raises(UnavailableError, match="from en to is") as caught:
+    with pytest.raises(UnavailableError, match=r"\ben\b.*\bis\b") as caught:
         make("en", "is")
     assert "sudo apt install apertium apertium-isl-eng" in (caught.value.hint or "")
-    with pytest.raises(UnavailableError, match="no mode eng-xyz"):
+    with pytest.raises(UnavailableError, match="eng-xyz"):
         make("en", "es", modes="eng-spa,eng-xyz")
 
 
@@ -156,9 +156,9 @@ def test_the_path_is_the_shortest_and_the_first() -> None:
 
 def test_without_the_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert apertium.pairs(None) == []
+    assert not apertium.reaches("en", "es")
     for target, packages in (("es", "apertium-eng-spa"), ("fr", "apertium-eng-cat apertium-fra-cat")):
-        with pytest.raises(UnavailableError, match="not installed") as caught:
+        with pytest.raises(UnavailableError, match="Apertium") as caught:
             make("en", target)
         assert caught.value.hint == f"sudo apt install apertium {packages}"
 
@@ -206,7 +206,7 @@ def test_patience_is_no_part_of_a_request(tmp_path: Path, monkeypatch: pytest.Mo
     assert identified(apertium, usual) != identified(apertium, apertium.Config(modes="eng-spa"))
     assert make("en", "es", timeout=5.0).identity() == make("en", "es").identity()
     for seconds in ("0", "-1"):
-        with pytest.raises(UsageError, match="timeout"):
+        with pytest.raises(UsageError, match=f"timeout .* {seconds}$"):
             configure(apertium.Config, {"timeout": seconds}, "engine apertium")
 
 

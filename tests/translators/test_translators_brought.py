@@ -63,7 +63,7 @@ def test_json_lines(tmp_path: Path) -> None:
 def test_lines_that_are_none(line: str, tmp_path: Path) -> None:
     table = tmp_path / "mine.jsonl"
     table.write_text(f'{{"source": "a dog", "target": "ein Hund"}}\n{line}\n', encoding="utf-8")
-    with pytest.raises(ArtifactError, match=r"mine\.jsonl, line 2: expected"):
+    with pytest.raises(ArtifactError, match=r"mine\.jsonl, line 2: "):
         make(table)
 
 
@@ -129,9 +129,9 @@ def test_captions_of_one_text_with_two_translations(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("red-circle#enc2de x", "line 1: expected ITEM#TAG#K TEXT"),
-        ("\nother#de#0 x\n", "no line"),
-        ("", "no line"),
+        ("red-circle#enc2de x", "line 1: .*'red-circle#enc2de x'"),
+        ("\nother#de#0 x\n", r"x\.caption\.txt .*\ben$"),
+        ("", r"x\.caption\.txt .*\ben$"),
     ],
 )
 def test_caption_files_that_are_none(content: str, message: str, root: Path, tmp_path: Path) -> None:
@@ -139,10 +139,10 @@ def test_caption_files_that_are_none(content: str, message: str, root: Path, tmp
     table.write_text(content, encoding="utf-8")
     with pytest.raises(ArtifactError, match=message):
         make(table, root / "datasets" / "toy")
-    with pytest.raises(UsageError, match="data set"):
+    with pytest.raises(UsageError, match=r"x\.caption\.txt"):
         make(table)
     table.write_bytes(b"red-circle#de#0 \xff\n")
-    with pytest.raises(ArtifactError, match="not UTF-8"):
+    with pytest.raises(ArtifactError, match=r"x\.caption\.txt, line 1: .*UTF-8"):
         make(table, root / "datasets" / "toy")
 
 
@@ -152,5 +152,5 @@ def test_two_captions_of_a_number(tmp_path: Path) -> None:
     place = toy.ok("data", "import", folder.write(tmp_path / "two"), workspace=tmp_path / "w").paths[-1]
     table = tmp_path / "x.caption.txt"
     table.write_text("\n".join(captions(folder)), encoding="utf-8")
-    with pytest.raises(ArtifactError, match="number 0 in en"):
+    with pytest.raises(ArtifactError, match=r"\bred-circle\b.*\b0\b.*\ben$"):
         make(table, place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -152,7 +153,7 @@ def test_memory_runs_out_and_the_batches_are_halved(marian: Path) -> None:
     assert failed == sizes[: len(failed)] and len(failed) >= 3, "what was too much is not tried again"
     assert min(sizes[:-1]) > limit / 4
     limit = 0
-    with pytest.raises(ResourceError, match="one text with opus-mt-tiny") as caught:
+    with pytest.raises(ResourceError, match="opus-mt-tiny") as caught:
         list(engine.translate(["A dog."]))
     assert caught.value.exit_code == 6 and "num_beams=1" in (caught.value.hint or "")
 
@@ -292,9 +293,9 @@ def test_a_broken_torchvision_does_no_harm(marian: Path, tmp_path: Path) -> None
 
 
 def test_folders_and_names_that_cannot_be(tmp_path: Path, marian: Path) -> None:
-    with pytest.raises(ArtifactError, match="no complete model"):
+    with pytest.raises(ArtifactError, match=re.escape(str(tmp_path))):
         translator(tmp_path)
-    with pytest.raises(UsageError, match="neither a folder nor"):
+    with pytest.raises(UsageError, match="no such/place/at all"):
         translator(Path("no such/place/at all"))
     broken = tmp_path / "broken"
     broken.mkdir()
@@ -302,13 +303,13 @@ def test_folders_and_names_that_cannot_be(tmp_path: Path, marian: Path) -> None:
         if path.is_file():
             (broken / path.name).write_bytes(path.read_bytes())
     (broken / "config.json").write_text('{"model_type": "no-such-family"}')
-    with pytest.raises(UsageError, match="transformers cannot read"):
+    with pytest.raises(UsageError, match=r"\bbroken\b"):
         translator(broken)
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match=r"num_beams .*\b0$"):
         hf.Config(num_beams=0)
-    with pytest.raises(ValueError, match="int8"):
+    with pytest.raises(ValueError, match="'int8'"):
         hf.Config(dtype="int8")
     assert hf.Config().num_beams == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_the_manifest_says_what_made_a_table(folder: Path) -> None:
 
 def test_another_engine_of_the_same_pair(folder: Path) -> None:
     assert translated(make("en", "es", folder, engine="google"), ["a dog"]) == [Translation("un can")]
-    with pytest.raises(UnavailableError, match="by deepl") as caught:
+    with pytest.raises(UnavailableError, match=r"en->es.*deepl") as caught:
         make("en", "es", folder, engine="deepl")
     assert "en->es (google)" in (caught.value.hint or "")
 
@@ -94,7 +95,7 @@ def test_a_pair_that_is_not_recorded(folder: Path) -> None:
         make("en", "de", folder)
     assert "recorded pairs: en->es, en->zh-Hans, es->en;" in (caught.value.hint or "")
     assert ("--engine apertium" in (caught.value.hint or "")) == apertium.reaches("en", "de")
-    with pytest.raises(UnavailableError, match="no data set"):
+    with pytest.raises(UnavailableError, match="en->de"):
         make("en", "de", None)
 
 
@@ -112,14 +113,14 @@ def test_a_table_of_the_users(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"source\ttarget\na\tb\na\tc\n", "line 3: 'a' has another translation"),
-        (b"source\ttarget\na\n", "line 2: 1 fields"),
-        (b"a\tb\n", "line 1: the header is 'a, b', expected the columns source, target$"),
-        (b"source,target\na,b\n", "line 1: the header is 'source,target', expected the columns source, target$"),
-        (b"", "line 1: the header is '', expected the columns source, target$"),
-        (b"source\ttarget\na\\tb\\n\\r\\\\q\tb\na\\qb\tc\n", r"line 3: unknown escape \\q$"),
-        (b"source\ttarget\na\tb\\\n", r"line 2: unknown escape \\$"),
-        (b"source\ttarget\n\xff\tb\n", "line 2: not UTF-8"),
+        (b"source\ttarget\na\tb\na\tc\n", "line 3: 'a'"),
+        (b"source\ttarget\na\n", r"line 2: .*\b1\b.*\b2\b"),
+        (b"a\tb\n", "line 1: .*'a, b'.* source, target$"),
+        (b"source,target\na,b\n", "line 1: .*'source,target'.* source, target$"),
+        (b"", "line 1: .*''.* source, target$"),
+        (b"source\ttarget\na\\tb\\n\\r\\\\q\tb\na\\qb\tc\n", r"line 3: .*\\q$"),
+        (b"source\ttarget\na\tb\\\n", r"line 2: .*\\$"),
+        (b"source\ttarget\n\xff\tb\n", "line 2: .*UTF-8"),
     ],
 )
 def test_damaged_tables(tmp_path: Path, content: bytes, message: str) -> None:
@@ -140,7 +141,7 @@ def test_a_table_in_a_format_that_is_not_read(name: str, tmp_path: Path) -> None
         lambda: make("en", "de", None, table=str(place)),
         lambda: recorded.identity(recorded.Config(str(place))),
     ):
-        with pytest.raises(UsageError, match=r"\*\.tsv \(columns source and target\), \*\.jsonl, \*\.caption\.txt"):
+        with pytest.raises(UsageError, match=rf"{re.escape(str(place))} .*\*\.tsv .*\*\.jsonl, \*\.caption\.txt"):
             make_it()
 
 
@@ -151,5 +152,5 @@ def test_a_manifest_cannot_point_out_of_the_folder(folder: Path) -> None:
     (folder / "manifest.toml").write_text(text.replace('"zh-Hans"', '"tr"'), encoding="utf-8")
     assert ("en", "tr") not in recorded.pairs(folder)
     (folder / "manifest.toml").write_text("name = ", encoding="utf-8")
-    with pytest.raises(ArtifactError, match="not valid TOML"):
+    with pytest.raises(ArtifactError, match=r"manifest\.toml"):
         recorded.pairs(folder)

@@ -67,7 +67,7 @@ def test_marian_with_several_target_languages(tmp_path: Path) -> None:
 def test_a_marian_of_one_pair_is_not_asked_the_other_way(marian: Path) -> None:
     assert translator(marian, "en-GB", "de")._route.prefix == ""
     for source, target in (("de", "en"), ("en", "fr")):
-        with pytest.raises(UnavailableError, match=f"en into de, not {source} into {target}") as caught:
+        with pytest.raises(UnavailableError, match=rf"\ben\b.*\bde\b.*\b{source}\b.*\b{target}\b") as caught:
             translator(marian, source, target)
         assert "back_model" in (caught.value.hint or "")
 
@@ -111,7 +111,7 @@ def test_a_script_is_never_lost_in_silence(m2m100: Path, nllb: Path, madlad: Pat
         (madlad, "de-Cyrl", "de", "<2de> "),
     ):
         plain = lang.partition("-")[0]
-        with pytest.raises(UnavailableError, match=f"{lang} and {plain}:") as caught:
+        with pytest.raises(UnavailableError, match=rf"\b{lang}\b.*\b{plain}\b") as caught:
             translator(model, "en", lang)
         assert f"--set target_code={code}" in (caught.value.hint or "")
         assert translator(model, "en", lang, target_code=code)._route.prefix == told
@@ -149,7 +149,6 @@ def test_defaults_of_the_pairs() -> None:
     assert default_model("ja", "en-GB") == "Helsinki-NLP/opus-mt-ja-en"
     assert default_model("en", "ja") == default_model("cs", "ja") == "facebook/m2m100_418M"
     assert len(set(OPUS_PAIRS)) == len(OPUS_PAIRS)
-    assert hf.pairs(None) is None
 
 
 def test_the_licence_is_what_the_card_says(tmp_path: Path) -> None:
@@ -199,7 +198,7 @@ def test_a_device_that_is_none_and_one_that_is_not_there(engine: Any, marian: Pa
         return engine.Translator("en", "de", engine.Config(model=str(marian)), dataset_dir=None, device=device)
 
     for device in ("gpu", "cuda:", "cuda:x", "cpu:0"):
-        with pytest.raises(UsageError, match="auto, cpu or cuda"):
+        with pytest.raises(UsageError, match=f"{device!r}.*auto.*cpu.*cuda"):
             on(device)
     with pytest.raises(UnavailableError, match="cuda:99"):
         on("cuda:99")
@@ -219,11 +218,11 @@ def test_a_damaged_model_is_said_to_be_one(engine: Any, marian: Path, tmp_path: 
             (folder / name).write_bytes(content)
         return engine.Translator("en", "de", engine.Config(model=str(folder)), dataset_dir=None, device="cpu")
 
-    with pytest.raises(UsageError, match="transformers cannot read"):
+    with pytest.raises(UsageError, match=r"config\.json"):
         broken("config.json", b"{")
-    with pytest.raises(ArtifactError, match=r"the tokenizer of .* cannot be read"):
+    with pytest.raises(ArtifactError, match=r"source\.spm"):
         broken("source.spm", None)
-    with pytest.raises(ArtifactError, match=r"the weights in .* are damaged"):
+    with pytest.raises(ArtifactError, match=r"model\.safetensors"):
         list(broken("model.safetensors", (marian / "model.safetensors").read_bytes()[:3000]).translate(["a dog"]))
 
 
@@ -254,8 +253,8 @@ def test_a_folder_that_is_not_there_and_the_ways_out(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     for target, offered in (("es", True), ("spa", True), ("ja", False)):
-        with pytest.raises(UnavailableError, match="there is no folder models/my-marian") as caught:
+        with pytest.raises(UnavailableError, match="models/my-marian") as caught:
             engine.Translator("en", target, engine.Config(model="models/my-marian"), dataset_dir=tmp_path, device="cpu")
         hint = caught.value.hint or ""
-        assert "or --set model=FOLDER" in hint and ("--engine apertium" in hint) == offered
+        assert "--set model=FOLDER" in hint and ("--engine apertium" in hint) == offered
         assert "--engine recorded (recorded in this data set: nothing)" in hint

@@ -36,6 +36,7 @@ KINDS = ("image", "video")
 _VIDEO = "mp4|avi|mkv|mov|webm|mpe?g|m4v|ogv|flv|wmv|3gp"
 _VIDEO_ENDING = re.compile(rf"\.({_VIDEO})$", re.IGNORECASE)
 _ENDING = re.compile(rf"\.(jpe?g|png|gif|bmp|webp|tiff?|{_VIDEO})$", re.IGNORECASE)
+"""The endings that an id may have or lack; what is decoded is up to Pillow and FFmpeg."""
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PICKLES = (".pkl", ".pickle", ".pck", ".p")
@@ -92,6 +93,11 @@ def stem(item: str) -> str:
     return _ENDING.sub("", item)
 
 
+def is_media(name: str) -> bool:
+    """Whether the ending of a name is that of a picture or a video."""
+    return _ENDING.search(name) is not None
+
+
 def is_video(name: str) -> bool:
     """Whether the ending of a medium's name is that of a video."""
     return _VIDEO_ENDING.search(name) is not None
@@ -134,6 +140,8 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 def lines(path: Path, encoding: str = "utf-8", *, nul: bool = False) -> Iterator[tuple[int, str]]:
     r"""Yields number (from 1) and text of each line; U+2028, \x85 and a lone \r end no line. NUL is refused or kept."""
     with opened(path) as file:
+        if encoding == "utf-16":
+            file, encoding = _from_utf16(file, path), "utf-8"
         for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
             where = f"{path}, line {number}"
             if len(raw) == LONGEST_LINE:
@@ -147,6 +155,25 @@ def lines(path: Path, encoding: str = "utf-8", *, nul: bool = False) -> Iterator
                     f"{where} holds a NUL byte, so it is not text", hint="if it is an archive, unpack it"
                 )
             yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+def _from_utf16(file: io.BufferedIOBase, path: Path) -> io.BufferedIOBase:
+    """Returns the content of a UTF-16 file of at most `LARGEST_JSON` bytes as UTF-8."""
+    hint = "save it as UTF-8"
+    try:
+        return io.BytesIO(_whole(file, path, hint).decode("utf-16").encode())
+    except UnicodeError as error:
+        raise ArtifactError(f"{path} is not UTF-16: {error}", hint) from None
+
+
+def _whole(file: io.BufferedIOBase, path: Path, hint: str) -> bytes:
+    """Reads at most `LARGEST_JSON` bytes to the end of a file; ArtifactError if it has more."""
+    raw = file.read(LARGEST_JSON + 1)
+    if len(raw) > LARGEST_JSON:
+        raise ArtifactError(
+            f"{path} is larger than {LARGEST_JSON / 2**20:g} MiB, unpacked; this is not a file of captions", hint
+        )
+    return raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +272,7 @@ def parse(text: str, file: Path, at: str = "") -> Json:
 def read_json(path: Path) -> Json:
     """Reads a whole JSON file of at most `LARGEST_JSON` bytes."""
     with opened(path) as file:
-        raw = file.read(LARGEST_JSON + 1)
-    if len(raw) > LARGEST_JSON:
-        raise ArtifactError(
-            f"{path} is larger than {LARGEST_JSON / 2**20:g} MiB, unpacked; this is not a file of captions",
-            hint="JSON lines, one object per item, may have any size: the format jsonl",
-        )
+        raw = _whole(file, path, "JSON lines, one object per item, may have any size: the format jsonl")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""A table of captions, CSV or TSV: `item_id`, `text` and optional columns."""
+"""Tables of captions whose fields are texts, CSV or TSV: `text`, `item_id` or `media`, and optional columns."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ccr_cli.data.formats.base import Record, caption_format, kind_of, lines
 from ccr_cli.errors import ArtifactError
 
 COLUMNS = ("item_id", "text", "split", "lang", "k", "caption_set", "media", "kind", "label", "caption_id")
+OTHER_NAMES = "--columns text=YOURS,media=YOURS"
+"""What to type for columns with names of one's own."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -21,48 +23,65 @@ def captions_csv(
     *,
     delimiter: str = "",
     quoted: bool = True,
+    encoding: str = "utf-8",
     columns: Sequence[str] = (),
     header: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
-    """Reads captions from a table whose first line names `COLUMNS`; the first two are required.
+    """Reads captions from a table whose first line names `COLUMNS`: `text`, and `item_id` or `media`, are required.
 
     Options:
         delimiter: Separator of fields, one character or `tab`; by default a tab in a `.tsv`, otherwise a comma.
         quoted: Whether a field may be in quotes (doubled inside); otherwise a quote is an ordinary character.
+        encoding: Encoding of the text: utf-8, utf-16 or cp1252.
         columns: Names of the columns of a table without a header, in order; "" for a column to skip.
-        header: The file's own column names: `{"item_id": "video_id", "text": "sentence"}`. Columns with the names
-            above are read too, others are not.
+        header: The file's own column names: `{"item_id": "video_id", "text": "sentence"}`; "" for none. Columns with
+            the names above are read too, others are not.
     """
     if columns and header:
         raise ArtifactError(f"{path}: options `columns` (no header) and `header` exclude each other")
-    rows, where = _rows(path, delimiter, quoted), str(path)
+    hint = "put a text that contains the delimiter in quotes" if quoted else None
+    yield from records(path, table_rows(path, delimiter, quoted, encoding), columns, header, hint)
+
+
+def records(
+    path: Path,
+    rows: Iterator[tuple[int, list[str]]],
+    columns: Sequence[str] = (),
+    header: Mapping[str, str] | None = None,
+    hint: str | None = None,
+) -> Iterator[Record]:
+    """Yields the captions of rows of texts with their numbers; `hint` helps if a row has too many fields.
+
+    The first row is the header, unless `columns` has the names; `header` is that of `captions_csv`.
+    """
+    where = str(path)
     if not columns:
-        number, columns = next(rows, (1, []))
-        columns = [name.strip() for name in columns]
+        number, names = next(rows, (1, []))
+        columns = [name.strip() for name in names]
         where = f"{path}, line {number}: the header is {', '.join(columns)!r}"
     places = _places(columns, header, where)
     for number, fields in rows:
         where = f"{path}, line {number}"
         if len(fields) != len(columns):
-            hint = "put a text that contains the delimiter in quotes" if quoted and len(fields) > len(columns) else None
-            raise ArtifactError(f"{where}: {len(fields)} fields, expected {len(columns)}", hint=hint)
+            more = len(fields) > len(columns)
+            raise ArtifactError(f"{where}: {len(fields)} fields, expected {len(columns)}", hint if more else None)
         row: dict[str, Any] = {name: fields[place] for name, place in places.items()}
-        if not row["item_id"].strip():
+        if "item_id" in row and not row["item_id"].strip():
             raise ArtifactError(f"{where}: item_id is empty")
         for name in ("k", "label"):
             row[name] = _number(row.get(name, ""), where, name)
         row["kind"] = kind_of(row.get("kind", "").strip(), where)
-        yield Record(row.pop("item_id"), where=f"{path.name}, line {number}", **row)
+        yield Record(row.pop("item_id", ""), where=f"{path.name}, line {number}", **row)
 
 
-def _rows(path: Path, delimiter: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+def table_rows(path: Path, delimiter: str, quoted: bool, encoding: str) -> Iterator[tuple[int, list[str]]]:
     """Yields the line in which a row begins and its fields, beginning with the header; empty lines are skipped."""
     by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     delimiter = "\t" if delimiter == "tab" else delimiter or by_name
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise ArtifactError(f"{path}: fields are separated by one character, or `tab`, not by {delimiter!r}")
     reader = csv.reader(
-        (f"{line}\n" for _, line in lines(path)),
+        (f"{line}\n" for _, line in lines(path, encoding)),
         delimiter=delimiter,
         quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
         strict=True,
@@ -76,8 +95,8 @@ def _rows(path: Path, delimiter: str, quoted: bool) -> Iterator[tuple[int, list[
         except csv.Error as error:
             raise ArtifactError(
                 f"{path}, line {number}: not a row of a table: {error}",
-                hint="a quote may not be closed. Double a quote inside quotes; if quotes have no meaning, set "
-                "quoted=false",
+                hint="a quote may not be closed. Double a quote inside quotes; if quotes have no meaning: "
+                "--set quoted=false",
             ) from None
         if fields:
             yield number, fields
@@ -87,21 +106,16 @@ def _places(columns: Sequence[str], header: Mapping[str, str] | None, where: str
     """Returns the place of every column by its name in `COLUMNS`."""
     names = header or {name: name for name in columns if name}
     unknown = [name for name in names if name not in COLUMNS]
-    lacking = [name for name in COLUMNS[:2] if name not in names]
+    lacking = [name for name in COLUMNS[:2] if name not in names and not (name == "item_id" and "media" in names)]
     if unknown or lacking:
         what = f"unknown column {unknown[0]!r}" if unknown else f"{' and '.join(lacking)} is missing"
-        hint = f"columns: {', '.join(COLUMNS)}; the first two are required; "
-        hint += "for other names: --set header=item_id:YOURS,text:YOURS,split:YOURS"
-        for delimiter, text in ((";", "';'"), ("\t", "tab"), ("|", "'|'"), (",", ",")):
-            if len(unknown) == 1 and delimiter in unknown[0]:
-                hint = f"another delimiter: --set delimiter={text}"
-        raise ArtifactError(f"{where}; {what}", hint=hint)
+        raise ArtifactError(f"{where}; {what}", hint=f"columns: {', '.join(COLUMNS)}; for other names: {OTHER_NAMES}")
     theirs = {*names, *names.values()}
     names = {**{name: name for name in COLUMNS if name not in theirs and columns.count(name) == 1}, **names}
     for name in names.values():
-        if columns.count(name) != 1:
+        if name and columns.count(name) != 1:
             raise ArtifactError(f"{where}; expected {name!r} in it exactly once")
-    return {ours: columns.index(theirs) for ours, theirs in names.items()}
+    return {ours: columns.index(theirs) for ours, theirs in names.items() if theirs}
 
 
 def _number(field: str, where: str, name: str) -> int | None:

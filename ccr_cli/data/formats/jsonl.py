@@ -1,12 +1,17 @@
-"""JSON lines or a list of objects, one per item or caption; options name keys."""
+"""Rows of values, one per item or caption: JSON lines or a list of objects, and Parquet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+from pyarrow import parquet as pq
+
 from ccr_cli.data.formats.base import Json, Record, caption_format, kind_of, lines, parse, read_json
+from ccr_cli.data.formats.captions_csv import COLUMNS
+from ccr_cli.errors import ArtifactError
 
 
 @caption_format
@@ -28,7 +33,7 @@ def jsonl(
     """Reads captions; in a list of texts, k is the position. Empty lines are skipped.
 
     Options:
-        item: Key of the item's id.
+        item: Key of the item's id; empty: the item is named after its image or video.
         text: Key of the text, or of a list of texts.
         by_lang: The text is in an object for its language: `{"de": {"caption": [...]}, "fil": ...}`.
         split: Key of the split, which an object may lack; the same holds for the following keys.
@@ -40,29 +45,65 @@ def jsonl(
         label: Key of the item's category.
         kind: Key of the item's kind, image or video.
     """
-    for row in _rows(path):
-        facts: dict[str, Any] = {
-            "split": row.text_of(split),
-            "media": row.text_of(media),
-            "caption_id": value.name() if (value := row.get(caption_id)) else "",
-            "caption_set": row.text_of(caption_set),
-            "label": value.number() if (value := row.get(label)) else None,
-            "kind": kind_of(row.text_of(kind), row.where),
-        }
-        name, number = row[item].name(), value.number() if (value := row.get(k)) else None
-        places = [(row.text_of(lang), row)]
-        if by_lang:
-            places = [(key, at) for key, at in row.entries() if isinstance(at.value, dict) and text in at.value]
-            if not places:
-                raise row.wrong(f"there is no language with {text!r}")
-        for language, at in places:
-            for place, caption in (
-                enumerate(at[text].each()) if isinstance(at[text].value, list) else [(number, at[text])]
-            ):
-                yield Record(name, caption.text(), caption.where, language, place, **facts)
+    keys = {"item_id": item, "text": text, "split": split, "lang": lang, "k": k, "caption_set": caption_set}
+    keys |= {"media": media, "caption_id": caption_id, "label": label, "kind": kind}
+    for row in json_rows(path):
+        yield from _captions(row, keys, by_lang=by_lang)
 
 
-def _rows(path: Path) -> Iterator[Json]:
+@caption_format
+def parquet(path: Path, *, header: Mapping[str, str] | None = None) -> Iterator[Record]:
+    """Reads captions from a Parquet file with the columns of captions-csv; the text may be a list of texts.
+
+    Options:
+        header: The file's own column names, as for captions-csv.
+    """
+    names = parquet_columns(path)
+    keys = {name: name for name in COLUMNS if name in names} | dict(header or {})
+    for number, row in enumerate(_parquet_rows(path, [name for name in names if name in keys.values()]), 1):
+        yield from _captions(Json(row, path, f"row {number}"), {name: "" for name in COLUMNS} | keys)
+
+
+def parquet_columns(path: Path) -> list[str]:
+    """Returns the names of the columns of a Parquet file."""
+    try:
+        return list(pq.read_schema(path).names)
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no {path}") from None
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        raise ArtifactError(f"{path} is not a Parquet file: {error}") from None
+
+
+def _parquet_rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(columns=columns):
+            yield from batch.to_pylist()
+
+
+def _captions(row: Json, keys: Mapping[str, str], *, by_lang: bool = False) -> Iterator[Record]:
+    """Yields the captions of an object; `keys` has its key of each of `COLUMNS`, an empty one for what it lacks."""
+    facts: dict[str, Any] = {
+        "split": row.text_of(keys["split"]),
+        "media": row.text_of(keys["media"]),
+        "caption_id": value.name() if (value := row.get(keys["caption_id"])) else "",
+        "caption_set": row.text_of(keys["caption_set"]),
+        "label": value.number() if (value := row.get(keys["label"])) else None,
+        "kind": kind_of(row.text_of(keys["kind"]), row.where),
+    }
+    item, text = row[keys["item_id"]].name() if keys["item_id"] else "", keys["text"]
+    number = value.number() if (value := row.get(keys["k"])) else None
+    places = [(row.text_of(keys["lang"]), row)]
+    if by_lang:
+        places = [(key, at) for key, at in row.entries() if isinstance(at.value, dict) and text in at.value]
+        if not places:
+            raise row.wrong(f"there is no language with {text!r}")
+    for lang, at in places:
+        for place, caption in enumerate(at[text].each()) if isinstance(at[text].value, list) else [(number, at[text])]:
+            yield Record(item, caption.text(), caption.where, lang, place, **facts)
+
+
+def json_rows(path: Path) -> Iterator[Json]:
+    """Yields the objects of JSON lines, or of a list."""
     for number, line in lines(path):
         if line.lstrip().startswith("["):
             yield from read_json(path).each()

@@ -44,11 +44,9 @@ NOISY = "#d55e00"
 """Colours of intact and of mismatched pairs."""
 
 # Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
-_FIXED = {"basic": "#737a85", BASELINE: "#0072b2", "uml": "#d55e00", "trine": "#009e73"}
-"""Colours of the methods that most figures show; the others take the next of `_CYCLE`."""
-_CYCLE = ("#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7a5c3d")
-_MARKS = {"basic": "o", BASELINE: "s", "uml": "^", "trine": "D"}
-_FREE_MARKS = ("v", "P", "X", "*", "h")
+_FIXED = {"basic": ("#737a85", "o"), BASELINE: ("#0072b2", "s"), "uml": ("#d55e00", "^"), "trine": ("#009e73", "D")}
+"""Colours and markers of the methods that most figures show; the others take the next of `_FREE`."""
+_FREE = (("#cc79a7", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("#8c6bb1", "*"), ("#7a5c3d", "h"))
 _DASHES: Sequence[Any] = ((0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (2.5, 1)))
 TERMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7a5c3d", "#56b4e9", "#e69f00")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
@@ -117,7 +115,7 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
     Variants of a method have its colour, with their own dashes and markers; one of them is drawn like the method: that
     without options, else the first.
     """
-    free = iter(zip(itertools.cycle(_CYCLE), itertools.cycle(_FREE_MARKS)))
+    free = itertools.cycle(_FREE)
     methods: dict[str, list[str]] = {}
     out: dict[str, Style] = {label: {} for label in sorted(labels, key=method_order)}
     for label in out:
@@ -126,7 +124,7 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
         else:
             methods.setdefault(Label.parse(label).method, []).append(label)
     for name, variants in methods.items():
-        color, marker = (_FIXED[name], _MARKS[name]) if name in _FIXED else next(free)
+        color, marker = _FIXED.get(name) or next(free)
         others = (mark for mark in _VARIANT_MARKS if mark != marker)
         looks = itertools.chain([("-", marker)], zip(itertools.cycle(_DASHES), itertools.cycle(others)))
         for label, (dash, mark) in zip(sorted(variants, key=lambda label: label != name), looks, strict=False):
@@ -351,3 +349,5 @@ _REPLACED: Mapping[str, str] = {
     "#8c6bb1": "var(--violet)",
     "#7a5c3d": "var(--brown)",
 }
+"""The variable of `page.css` that stands for a colour on the page, so that dark mode has its own. A colour that is not
+listed is the same in both."""

@@ -187,7 +187,7 @@ def _noise_lines(axes: Axes, table: Any, labels: Sequence[str]) -> None:
             axes.plot(x[place], mean[place], **ring | size)
 
 
-def _label_ends(axes: Axes, table: Any, labels: Sequence[str], gap: float = 0.062) -> None:
+def _label_ends(axes: Axes, table: Any, labels: Sequence[str]) -> None:
     """Labels each line at its end: right of the axes, or beside its last point; moved apart where ends are close."""
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     points = {label: table.loc[label].iloc[-1] for label in labels}
@@ -196,7 +196,7 @@ def _label_ends(axes: Axes, table: Any, labels: Sequence[str], gap: float = 0.06
     colors = {label: style["color"] for label, style in canvas.styles(labels).items()}
     for end in sorted({float(point.name) for point in points.values()}):
         order = sorted((label for label in labels if points[label].name == end), key=lambda k: points[k]["mean"])
-        placed = canvas.spread_apart([(points[label]["mean"] - low) / (high - low) for label in order], gap)
+        placed = canvas.spread_apart([(points[label]["mean"] - low) / (high - low) for label in order], gap=0.062)
         x = 1.035 if end == last else (100 * end - left) / (right - left) + 0.025
         for label, y in zip(order, placed, strict=True):
             text = axes.text(x, y, label, color=colors[label], **look)

@@ -52,12 +52,10 @@ def scored_pairs(data: FigureData) -> Drawing | None:
     chosen = choose(data.with_judges(dict(list(data.pairs.items())[:MOST_RUNS])))
     if not chosen:
         return None
-    fact = data.data.facts.get(next(iter(data.diagnoses.values())).run_id)
-    dataset = data.data.dataset(fact.data) if fact else None
-    image = dataset.image if dataset else lambda item_id: None
+    dataset = data.data.dataset_of_run(next(iter(data.diagnoses.values())).run_id)
     title = f"Three training pairs scored by {len(chosen[0].p_clean)} runs, {data.noise}"
     caption = "Chosen by rule: from the upper quarter, by the largest difference of P(clean), by the lowest mean."
-    drawn = draw_pairs(chosen, image, title, dataset.source_lang if dataset else "")
+    drawn = draw_pairs(chosen, dataset.image, title, dataset.source_lang)
     return Drawing(drawn, "Training pairs with the scores of each run", caption)
 
 
@@ -74,8 +72,8 @@ def item_map(data: FigureData) -> Drawing:
 @figure("pictures", "query pictures", "ccr report --inside 3")
 def picture_queries(data: FigureData) -> Drawing:
     """Query pictures with the captions found for them (UML Figure 7, a to c)."""
-    dataset = data.data.dataset(data.main.data)
-    source = f" in {dataset.source_lang}" if dataset else ""
+    lang = data.data.dataset(data.main.data).source_lang
+    source = f" in {lang}" if lang else ""
     caption = (
         "The most similar captions, a tick at the picture's own; grey: a caption of their item"
         f"{source}. Pictures drawn by a fixed seed."

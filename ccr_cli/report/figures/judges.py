@@ -230,5 +230,4 @@ def two_densities(
 
 def add_legend(drawn: Figure, ax: Axes, ncols: int = 2) -> None:
     """The legend of all kinds at the right, above the panels."""
-    handles, labels = ax.get_legend_handles_labels()
-    drawn.legend(handles, labels, loc="outside upper right", ncols=ncols, fontsize=9.5)
+    drawn.legend(*ax.get_legend_handles_labels(), loc="outside upper right", ncols=ncols, fontsize=9.5)

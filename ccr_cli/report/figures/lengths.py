@@ -33,8 +33,7 @@ SPREAD = 0.5
 @figure("lengths", "recall by length of the query", "ccr evaluate")
 def query_lengths(data: FigureData) -> Drawing | None:
     """Runs of the main view with known ranks."""
-    dataset, lang = data.data.dataset(data.main.data), data.main.lang
-    captions = dataset.captions() if dataset else pd.DataFrame()
+    captions, lang = data.data.dataset(data.main.data).captions(), data.main.lang
     if captions.empty:
         return None
     captions = captions[captions["lang"] == lang].set_index("caption_id")
@@ -146,8 +145,7 @@ def draw(recall: RecallByLength, unit: str, baseline: str | None) -> Figure:
         ax.set_xlabel(f"{unit} of the query, share of the queries" + " (bars)" * (ax is left))
         ax.set_xlim(-0.55, len(x) - 0.45)
         ax.grid(axis="x", visible=False)
-    handles, names = left.get_legend_handles_labels()
-    drawn.legend(handles, names, fontsize=8.5, loc="outside lower center", ncols=ncols)
+    drawn.legend(*left.get_legend_handles_labels(), fontsize=8.5, loc="outside lower center", ncols=ncols)
     return drawn
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ccr_cli.metrics.mtquality import LENGTH_Z
 from ccr_cli.report.figures.canvas import CLEAN, FAINT, INK, NOISY, new_figure, note, panels
@@ -29,21 +28,16 @@ LABEL_LETTERS = 22
 
 
 def quality_measures(loaded: Sequence[TranslatedCaptions]) -> Drawing:
-    """The figure of the report's translations."""
+    """Histograms of each measure with their medians; flagged lengths are marked."""
     what = "Histograms of length, round-trip chrF2, chrF2 against human references and the engine's score"
     caption = (
         "Translated captions of all splits. Length: how unusual it is for the length of the source; captions beyond "
         "the dotted lines are flagged and marked. Length ratio: median of translation to source, in characters. Other "
         "lines: medians."
     )
-    return Drawing(distributions(loaded), what, caption)
-
-
-def distributions(loaded: Sequence[TranslatedCaptions]) -> Figure | None:
-    """Histograms of each measure with their medians; flagged lengths are marked."""
     shown = [name for name in MEASURES if any(captions.frame[name].notna().any() for captions in loaded)]
     if not shown:
-        return None
+        return Drawing(None, what, caption)
     figure = new_figure(9.2, 1.05 * len(loaded) + 0.75)
     axes = panels(figure, len(loaded), len(shown), sharex="col")
     for c, name in enumerate(shown):
@@ -59,7 +53,7 @@ def distributions(loaded: Sequence[TranslatedCaptions]) -> Figure | None:
         if captions.frame["length_ratio"].notna().any():
             label += f"\nlength ratio {decimal(captions.frame['length_ratio'].median(), 2)}"
         axes[r][0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8.5)
-    return figure
+    return Drawing(figure, what, caption)
 
 
 def _range(name: str, values: np.ndarray) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.artifacts.label import ORACLE
 from ccr_cli.console import counted, plain, progress
 from ccr_cli.report.content import ReportData, RunDiagnosis
-from ccr_cli.report.figures import canvas, catalogue
+from ccr_cli.report.figures import canvas, curves, examples, judges, lengths, uncertainty
 from ccr_cli.report.figures.figure import Drawing, FigureData, FigureKind
 from ccr_cli.report.figures.translation_measures import quality_measures
 from ccr_cli.report.page import lists, pairs_browser
@@ -31,6 +31,13 @@ from ccr_cli.report.words.findings import Findings, findings
 from ccr_cli.report.words.numbers import MISSING, ends, metric, percent
 
 PAGE = "report.html"
+FIGURES = [
+    kind
+    for module in (curves, judges, uncertainty, lengths, examples)
+    for kind in vars(module).values()
+    if isinstance(kind, FigureKind)
+]
+"""The figures of a report in the order of the page; a new one is a function with the decorator `figure`."""
 HIT = 176
 """Longest side of the picture of a search result, in pixels."""
 MEANINGS = {
@@ -103,9 +110,7 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
     with canvas.drawing():
         drawings: dict[str, Drawing] = {}
         if summary.views:
-            figure_data = FigureData(data, summary.views, summary.findings, suspects)
-            drawings = catalogue.drawn(figure_data)
-            absent = catalogue.absent(figure_data, drawings)
+            drawings, absent = figures(FigureData(data, summary.views, summary.findings, suspects))
         drawings["translations"] = quality_measures(loaded)
         with progress(len(drawings), "report", "figures") as advance:
             for name, drawing in drawings.items():
@@ -116,6 +121,20 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
         handle.write(render(data, summary, plots, suspects, loaded, absent))
     methods = len({label for view in summary.views for label in view.frame["label"]})
     return {"results": len(data.results), "methods": methods, "tables": len(summary.tables), "figures": len(plots)}
+
+
+def figures(data: FigureData) -> tuple[dict[str, Drawing], list[FigureKind]]:
+    """The figures whose data are there, by name, and those whose data are missing. Only inside `canvas.drawing`."""
+    drawings: dict[str, Drawing] = {}
+    absent = []
+    for kind in FIGURES:
+        drawing = kind.draw(data)
+        if drawing and drawing.figure:
+            canvas.heading(drawing.figure, drawing.title)
+            drawings[kind.name.format(data.main.figure.lower())] = drawing
+        else:
+            absent.append(kind)
+    return drawings, absent
 
 
 def _save(figure: Figure, folder: Path, name: str) -> str:

@@ -30,18 +30,6 @@ HEAD, BELOW = 0.62, 0.62
 """Height of a query's heading and of the text under a picture, in inches."""
 
 
-def to_html(searches: Sequence[ExampleSearch], title: str) -> str:
-    """The sheet as a page; the title says what was searched."""
-    style = static("page.css", "contact_sheet.css")
-    return render("contact_sheet.html.j2", title=title, style=style, searches=searches, images=Embedded(SIDE))
-
-
-def to_picture(searches: Sequence[ExampleSearch], title: str) -> bytes:
-    """The sheet as PNG."""
-    with drawing():
-        return to_png(_draw(searches, title))
-
-
 def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
     rows = [max(1, math.ceil(len(search.results) / COLUMNS)) for search in searches]
     line, width = PICTURE + BELOW, COLUMNS * CELL + 0.3
@@ -87,7 +75,13 @@ def write(path: Path | None, searches: Sequence[ExampleSearch], title: str) -> P
     total, limit = sum(len(search.results) for search in searches), LIMITS[path.suffix]
     if total > limit:
         raise UsageError(f"{total:,} results are too many for one {path.suffix} sheet (at most {limit:,})")
-    data = to_picture(searches, title) if path.suffix == ".png" else to_html(searches, title).encode()
+    if path.suffix == ".png":
+        with drawing():
+            data = to_png(_draw(searches, title))
+    else:
+        style = static("page.css", "contact_sheet.css")
+        page = render("contact_sheet.html.j2", title=title, style=style, searches=searches, images=Embedded(SIDE))
+        data = page.encode()
     with atomic_open(path) as handle:
         handle.write(data)
     return path

@@ -97,12 +97,11 @@ def suspicious_pairs(data: ReportData, diagnosis: RunDiagnosis, findings: Findin
     """The most suspicious pairs of a diagnosis; at the headline noise also its errors."""
     summary, noise = diagnosis.summary, diagnosis.noise
     label = label_with_judge(data.label(diagnosis.run_id, str(summary.get("label"))), diagnosis)
-    fact = data.facts.get(diagnosis.run_id)
-    dataset = data.dataset(fact.data) if fact else None
+    dataset = data.dataset_of_run(diagnosis.run_id)
 
     def build(title: str, pairs: Sequence[Mapping[Any, Any]], open: bool = False) -> TextList:
-        image, source_lang = (dataset.image, dataset.source_lang) if dataset else (lambda item_id: None, "")
-        return pair_list(pairs, image, summary.get("lang") or "", source_lang, title, open=open)
+        lang = summary.get("lang") or ""
+        return pair_list(pairs, dataset.image, lang, dataset.source_lang, title, open=open)
 
     suspicious = summary.get("most_suspicious") or []
     if not noise:
@@ -179,7 +178,7 @@ def _captions(data: ReportData, of: ReportTranslation, title: str, frame: pd.Dat
     shown = {key: head for key, head in columns.items() if key in ("source", "text") or frame[key].notna().any()}
     rows = [
         {
-            "address": images.address(dataset.image(str(row["item_id"]))) if dataset else None,
+            "address": images.address(dataset.image(str(row["item_id"]))),
             "texts": [(head, row[key] if pd.notna(row[key]) else "", lang) for key, (head, lang) in shown.items()],
             "figures": _figures(row),
             "flags": [flag for flag in FLAGS if row[flag]],

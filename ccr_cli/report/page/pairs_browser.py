@@ -100,7 +100,7 @@ def content(material: ReportData, main: results.View, findings: Findings) -> dic
         dataset, tables, pairs = material.dataset(group.data), list(group.pairs.values()), []
         for row in chosen(group):
             pair = tables[0].iloc[row]
-            address = (images.address(dataset.image(str(pair["item_id"]))) if dataset else None) or ""
+            address = images.address(dataset.image(str(pair["item_id"]))) or ""
             texts = {"item": "item_id", "source": "source_text", "text": "translation"}
             figures = {key: [float(table[column].iloc[row]) for table in tables] for key, column in _FIGURES.items()}
             pairs.append(
@@ -119,7 +119,7 @@ def content(material: ReportData, main: results.View, findings: Findings) -> dic
             "lang": group.lang,
             "runs": [plain(group.runs[label]) for label in group.pairs],
             "first": next((i for i, label in enumerate(group.pairs) if label == findings.method), 0),
-            "source": dataset.source_lang if dataset else "",
+            "source": dataset.source_lang,
             "total": len(tables[0]),
         }
         out.append({**about, "pairs": pairs})

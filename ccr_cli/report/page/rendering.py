@@ -57,6 +57,19 @@ environment.filters["prose"] = prose
 environment.globals["MISSING"] = MISSING
 
 
+_SEARCH_STYLE, _SEARCH_SCRIPT = static("page.css", "search_page.css"), static("search_page.js")
+SEARCH_POLICY = (
+    f"default-src 'none'; script-src {source_hash(_SEARCH_SCRIPT)}; style-src {source_hash(_SEARCH_STYLE)}; "
+    "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""Content security policy of the search page: only its script and style sheet run, only the server is reachable."""
+
+
+def search_page() -> str:
+    """The page of `ccr serve`, the same for every run; it talks to the server it came from and to nobody else."""
+    return render("search_page.html.j2", title="Search", style=_SEARCH_STYLE, script=_SEARCH_SCRIPT)
+
+
 def render(template: str, **values: Any) -> str:
     """Renders a page."""
     return environment.get_template(template).render(policy=POLICY, **values)

@@ -32,34 +32,12 @@ _OTHER_NAMES = {"coco": "mscoco", "multicoco": "multimscoco", "wiki": "wikipedia
 _OTHER = re.compile("cn|test20[0-9]{2}")
 _UNDETERMINED = "und"
 """The language of texts that are features alone."""
-_ENCODERS = {
-    name: re.compile(pattern, re.IGNORECASE)
-    for name, pattern in {
-        "BERT": "(?<![a-z])bert",
-        "BUTD": "butd",
-        "CLIP": "clip",
-        "EfficientNet": "efficientnet",
-        "GRU": "gru",
-        "GloVe": "glove",
-        "I3D": "i3d",
-        "ResNeXt": "resnext",
-        "ResNet": "resnet",
-        "SGRAF": "sgraf",
-        "Swin": "swin",
-        "VGG": "vgg",
-        "XLM-R": "xlm-?r",
-        "mBERT": "mbert|bert-base-multilingual",
-        "n-grams": "ngram",
-        "word2vec": "word2vec",
-    }.items()
-}
+_ENCODER = re.compile(
+    "mbert|bert-base-multilingual|(?<![a-z])bert|butd|clip|efficientnet|gru|glove|i3d|resnext|resnet|sgraf|swin|vgg|"
+    "xlm-?r|ngram|word2vec"
+)
+"""Encoders that the backbone of a published row, or an encoder of ours, can name."""
 Manifests = Mapping[str, Mapping[str, Any]]
-_STYLES = {
-    "caption-translation": "single translations switched, the English captions intact",
-    "image-translation": "all translations of an item switched together, the English captions intact",
-    "caption-pair": "single captions switched",
-    "image-pair": "all captions of an item switched together",
-}
 
 
 @dataclass(frozen=True)
@@ -230,8 +208,9 @@ def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[Published
         yield PublishedDifference("items searched", "; ".join(mine), f"{int(about['gallery']):,}")
     kinds = _texts(ours.loc[ours["noise"] > 0, "noise_kind"])
     if any(kind != about["noise_style"] for kind in kinds):
-        other = _STYLES.get(about["noise_style"], "not stated")
-        yield PublishedDifference("kind of noise", "; ".join(_STYLES.get(kind, kind) for kind in kinds), other)
+        words = signature_words.WORDS["noise_of_papers"]
+        other = words.get(about["noise_style"], "not stated")
+        yield PublishedDifference("kind of noise", "; ".join(words.get(kind, kind) for kind in kinds), other)
 
 
 def _captions(ours: pd.DataFrame, about: pd.Series[str], tasks: list[str]) -> Iterator[PublishedDifference]:
@@ -251,8 +230,10 @@ def _texts(values: Iterable[str]) -> list[str]:
 
 
 def _encoders(texts: Iterable[str]) -> set[str]:
-    names = {name for text in texts for name, pattern in _ENCODERS.items() if pattern.search(text)}
-    return names - ({"BERT"} if "mBERT" in names else set())
+    """The encoders that texts name; without BERT where the multilingual one is named too."""
+    found = {name.replace("-", "") for text in texts for name in _ENCODER.findall(text.lower())}
+    names = {"mbert" if name == "bertbasemultilingual" else name for name in found}
+    return names - ({"bert"} if "mbert" in names else set())
 
 
 _Differing = Mapping[tuple[str, str], Sequence[PublishedDifference]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -152,14 +153,9 @@ class Table:
 
     def groups(self) -> list[tuple[str, int, int]]:
         """Headings over columns: title, first column, width."""
-        spans: list[tuple[str, int, int]] = []
-        for c, column in enumerate(self.columns):
-            if spans and spans[-1][0] == column.group:
-                title, first, width = spans[-1]
-                spans[-1] = (title, first, width + 1)
-            else:
-                spans.append((column.group, c, 1))
-        return spans
+        spans = itertools.groupby(range(len(self.columns)), key=lambda c: self.columns[c].group)
+        columns = [(title, list(places)) for title, places in spans]
+        return [(title, places[0], len(places)) for title, places in columns]
 
 
 _SHORT = {"text → image": "t→v", "image → text": "v→t", "SumR": "", "mAP@all": ""}

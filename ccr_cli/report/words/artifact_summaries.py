@@ -23,16 +23,10 @@ from ccr_cli.report.words.numbers import (
     similarity,
     with_interval,
 )
+from ccr_cli.report.words.signature_words import WORDS
 
 DIRECTIONS = ("t2v", "v2t")
 METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
-CORRUPTION_WORDS = {
-    "drop": "words dropped",
-    "replace": "words replaced",
-    "shuffle": "words shuffled",
-    "features": "features masked",
-    "both": "words dropped and features masked",
-}
 SUSPICIOUS = 5
 """Number of least believed pairs shown for a diagnosis."""
 
@@ -323,7 +317,7 @@ def _corruption(text: str, lang: str) -> str:
     corruption = Corruption.parse(text)
     if corruption is None:
         return f"corrupted {text}"
-    words = CORRUPTION_WORDS[corruption.kind].replace("words", "words" if has_spaces(lang) else "characters")
+    words = WORDS["corruption"][corruption.kind].replace("words", "words" if has_spaces(lang) else "characters")
     return f"{100 * corruption.share:g}% of {words}"
 
 

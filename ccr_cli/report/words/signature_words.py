@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from ccr_cli.artifacts import signature
 
 FOLLOWING = ("q", "gallery", "dir", "pos")
 """Fields that follow from captions and protocol: named only where nothing else distinguishes results."""
 
-_NOISE = {
-    "none": "no noise",
-    "caption-translation": "translations switched",
-    "image-translation": "translations switched by item",
-    "caption-pair": "captions and translations switched together",
-    "image-pair": "captions and translations switched together by item",
-}
-_PROTOCOL = {"full": "right answers by item", "labelled": "right answers by category"}
-_POSITIVES = {
-    "any": "every caption of an item is right",
-    "label": "every item of the category is right",
-    "single": "only the first caption of an item is right",
-}
-_TIES = {"mid": "ties count half", "optimistic": "ties favour the right one", "pessimistic": "ties favour the others"}
-_SELECT = {
-    "mt": "epoch chosen by machine-translated queries",
-    "human": "epoch chosen by human queries",
-    "last": "last epoch kept",
-}
-_LEAK = {
-    "own-split": "splits of the data set",
-    "selected-on": "includes items that chose the epoch",
-    "trained-on": "includes items that were trained on",
-    "unchecked": "leaks not checked",
-}
+WORDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+"""Words for values, by field."""
 
 
 def noise(kind: str) -> str:
@@ -42,7 +21,7 @@ def noise(kind: str) -> str:
     >>> noise("caption-pair")
     'captions and translations switched together'
     """
-    return _NOISE.get(kind, f"{kind} noise")
+    return WORDS["noise"].get(kind, f"{kind} noise")
 
 
 def fusion(value: str) -> str:
@@ -66,7 +45,7 @@ def field(key: str, value: str) -> str:
     >>> field("mt", "human:recorded:human.tsv"), field("trained_on", "itself"), field("leak", "own-split-3trained")
     ('trained on human captions', 'trained on the same data set', '3 items of groups that were trained on')
     """
-    return _FIELDS[key](value) if key in _FIELDS else _raw(key, value)
+    return WORDS.get(key, {}).get(value) or (_FIELDS[key](value) if key in _FIELDS else _raw(key, value))
 
 
 def _raw(key: str, value: str) -> str:
@@ -75,7 +54,7 @@ def _raw(key: str, value: str) -> str:
 
 def _protocol(value: str) -> str:
     rules = signature.ScoreProtocol.parse(value)
-    words = _PROTOCOL.get(rules.rules, f"protocol {rules.rules}")
+    words = WORDS["protocol"].get(rules.rules, f"protocol {rules.rules}")
     return f"{words}, without {rules.left_out}" if rules.left_out else words
 
 
@@ -86,8 +65,6 @@ def _gallery(value: str) -> str:
 
 
 def _mt(value: str) -> str:
-    if value == signature.NONE:
-        return "trained without translations"
     if value.startswith(f"{signature.HUMAN}:"):
         return "trained on human captions"
     return f"translated by {value.replace('&', ' and ').replace(':', ' ').replace('+', ' and ')}"
@@ -96,18 +73,12 @@ def _mt(value: str) -> str:
 def _leak(value: str) -> str:
     if shared := signature.read_own_split(value):
         return f"{shared} items of groups that were trained on"
-    return _LEAK.get(value, f"leaks: {value.replace('-', ' ')}")
+    return f"leaks: {value.replace('-', ' ')}"
 
 
 def _data(value: str) -> str:
     _, identity, partial = signature.read_data(value)
     return f"data set {identity}{'-partial' * partial}"
-
-
-def _trained_on(value: str) -> str:
-    if value in ("itself", "not known"):
-        return "trained on the same data set" if value == "itself" else "trained on unknown data"
-    return f"trained on {signature.data_name(value)}"
 
 
 _FIELDS: Mapping[str, Callable[[str], str]] = {
@@ -116,18 +87,18 @@ _FIELDS: Mapping[str, Callable[[str], str]] = {
     "gallery": _gallery,
     "dir": lambda value: f"directions {value.replace('+', ' and ')}",
     "protocol": _protocol,
-    "pos": lambda value: _POSITIVES.get(value, value),
-    "ties": lambda value: _TIES.get(value, value),
+    "pos": str,
+    "ties": str,
     "sim": lambda value: f"read as {signature.read_reading(value) or 'usual'}",
-    "fusion": lambda value: "not fused" if value == "none" else f"fused, {fusion(value)}",
+    "fusion": lambda value: f"fused, {fusion(value)}",
     "mt": _mt,
-    "select": lambda value: _SELECT.get(value, value),
+    "select": str,
     "leak": _leak,
     "data": _data,
     "noise": noise,
     "ccr": lambda value: f"measured by ccr {value}",
     "trained_lang": lambda value: f"trained for {value}",
-    "trained_on": _trained_on,
+    "trained_on": lambda value: f"trained on {signature.data_name(value)}",
 }
 
 

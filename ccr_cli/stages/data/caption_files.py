@@ -6,86 +6,156 @@ import inspect
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.data.assemble import SPLIT_NAMES
+from ccr_cli.console import counted, say
+from ccr_cli.data.assemble import SPLIT_NAMES, SPLITS_OTHERWISE, Assembly
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import stem
+from ccr_cli.data.formats.folder import captioned
+from ccr_cli.data.formats.layout import TABLES, Layout, common_folder, form_of, look
 from ccr_cli.data.manifests import LANG, SPLITS
-from ccr_cli.data.official import examine
+from ccr_cli.data.official import CheckedFile, examine
+from ccr_cli.data.own import OwnAssembly, OwnRules
 from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError
 from ccr_cli.stages.data.collection import CollectionFiles, import_collection
-from ccr_cli.stages.data.folder import warn_of_absent_media
+from ccr_cli.stages.data.folder import absent_media, warn_of_absent_media
 from ccr_cli.stages.data.options import ImportOptions
 
 VIDEOS = ("vatex", "msrvtt", "activitynet", "didemo")
 """Formats of video collections. Elsewhere a file names the kind of an item, or the ending of its medium decides."""
-_WITH_LANG = ("vatex", "captions-csv", "jsonl")
-_WITH_SPLIT = ("karpathy", "captions-csv", "jsonl", "msrvtt")
+_COLUMN_OPTIONS = {
+    "columns",
+    "item",
+    "header",
+    "text",
+    "split",
+    "lang",
+    "k",
+    "caption_set",
+    "media",
+    "caption_id",
+    "label",
+    "kind",
+}
+"""Options that --columns replaces."""
 
 
-def import_own(workspace: Workspace, form: str, paths: Sequence[str], options: ImportOptions) -> base.Artifact:
+@dataclass(kw_only=True)
+class OwnFiles(CollectionFiles):
+    """The user's own files."""
+
+    own_request: dict[str, Any]
+    rules: OwnRules
+
+    def request(self, name: str) -> dict[str, Any]:
+        """The request of the dataset artifact: the options, and the files by content."""
+        return self.own_request
+
+    def assembly(self, lenient: bool) -> Assembly:
+        """What reads the files."""
+        return OwnAssembly(self.variant, self.place, self.rules)
+
+    def media_root(self, items: pd.DataFrame) -> Path:
+        """The folder that holds the media of items."""
+        return self.rules.root(items)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file of captions as the user names it, with what it is."""
+
+    path: str
+    split: str
+    lang: str
+    """Empty if the file itself names the languages."""
+    layout: Layout
+
+    def spec(self, dividing: bool) -> FileSpec:
+        """Describes the file; its items are training items until they are divided."""
+        split = "train" if dividing else self.split
+        return FileSpec(
+            path=self.path, format=self.layout.form, options=self.layout.options, split=split, lang=self.lang
+        )
+
+    def request(self, sha256: str, typed: Mapping[str, Any]) -> dict[str, Any]:
+        """The entry of the file in the request: with the options that the user has not set for all files."""
+        entry = {"sha256": sha256, "role": "captions", "split": self.split, "lang": self.lang}
+        further = {
+            k: v
+            for k, v in self.layout.options.items()
+            if k not in typed and "Path" not in options_of(self.layout.form)[k]
+        }
+        return {**entry, "options": further} if further else entry
+
+
+def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOptions) -> base.Artifact:
     """Makes a dataset artifact of caption files; UsageError if something is missing or contradictory.
 
-    A split, a language or both may stand before a path: `train=`, `de=`, `train.de=`.
+    A split, a language or both may stand before a path: `train=`, `de=`, `train.de=`. Without `options.form`, the name
+    or the content of a file tells its format, and the captions are tidied (`OwnRules`).
     """
+    forms = dict.fromkeys([options.form] if options.form else [form_of(Path(parse_source(text)[2])) for text in paths])
+    if len(forms) > 1:
+        raise UsageError(f"the files have different formats: {', '.join(forms)}", hint="import files of one format")
+    (form,) = forms
     typed = _options(form, options.format_options or {})
     if options.lang is not None and not LANG.fullmatch(options.lang):
         raise UsageError(f"--lang: {options.lang!r} is not a language tag (BCP 47, such as en)")
-    lists = dict(map(_list, options.splits))
-    if len(lists) < len(options.splits):
-        raise UsageError("--split names a split twice")
+    lists, seed = _splits(options.splits)
     ids, media = options.ids, options.media or ""
     if ids is not None and "ids" not in options_of(form):
         raise UsageError(f"--ids belongs to files of sentences; the format {form} has the ids of its captions itself")
-    captions = [_file(form, text, options, lists, typed) for text in paths]
+    sources = [_source(form, text, options, lists, typed) for text in paths]
+    seed = _seed(form, sources, seed, lists)
+    captions = [source.spec(seed is not None) for source in sources]
     specs = [FileSpec(path=path, role="splits", split=split) for split, path in lists.items()]
     specs += [FileSpec(path=str(ids), role="ids")] if ids is not None else []
-    specs += captions
-    source = options.lang or next((spec.lang for spec in captions if spec.lang), "en")
-    first = Path(captions[0].path)
-    name = slug(options.name or stem(first.name.split(".")[0]))
-    kind = "video" if form in VIDEOS else "image"
-    variant = Variant(
-        name, name, "own", "", {"kind": kind, "source_lang": source, "get": "", "media": media}, tuple(specs)
-    )
-    files = examine(specs, Path())
+    files = examine([spec for spec in [*specs, *captions] if spec.format != "folder"], Path())
+    files += [
+        CheckedFile(spec, Path(spec.path), _digest(Path(spec.path))) for spec in captions if spec.format == "folder"
+    ]
     lacking = [file.spec.path for file in files if file.path is None]
     if lacking:
         raise ArtifactError(f"there is no {lacking[0]}")
+    first, tidy = Path(captions[0].path), options.form is None
+    name = slug(options.name or (first.resolve().name if first.is_dir() else stem(first.name.split(".")[0])))
+    source_lang = options.lang or next((spec.lang for spec in captions if spec.lang), "en")
+    about = {"kind": "video" if form in VIDEOS else "image", "source_lang": source_lang, "get": "", "media": media}
     digests = {file.spec.path: file.sha256 for file in files}
     request = {
         "name": name,
         "format": form,
         "options": typed,
-        "source_lang": source,
+        "source_lang": source_lang,
         "media": media,
-        "files": [
-            {"sha256": digests[spec.path], "role": spec.role, "split": spec.split, "lang": spec.lang} for spec in specs
-        ],
+        "files": [{"sha256": digests[spec.path], "role": spec.role, "split": spec.split, "lang": ""} for spec in specs]
+        + [source.request(digests[source.path], typed) for source in sources],
+        **({} if seed is None else {"split": f"auto:{seed}"}),
+        **({"tidy": True} if tidy else {}),
     }
-    own = CollectionFiles(variant, first.parent, files, own_request=request)
+    beside = first if first.is_dir() else first.parent
+    absolute = common_folder([name for source in sources for name in source.layout.facts.media]) if tidy else ""
+    rules = OwnRules(beside, tidy, seed, options.media_root, absolute)
+    variant = Variant(name, name, "own", "", about, (*specs, *captions))
+    own = OwnFiles(variant, beside, files, own_request=request, rules=rules)
     artifact = import_collection(workspace, own, options)
-    warn_of_absent_media(dataset.read(artifact))
+    _summarise(dataset.read(artifact))
     return artifact
 
 
-def _file(form: str, text: str, options: ImportOptions, lists: Mapping[str, str], typed: Mapping[str, Any]) -> FileSpec:
-    """Describes a file of captions; UsageError if its split, its language or its ids are unknown."""
-    split, lang, path = _parse(text)
-    lang = lang or options.lang or ""
-    quoted = shlex.quote(path)
-    if not lang and form not in _WITH_LANG:
-        raise UsageError(f"the language of {path} is unknown", hint=f"--lang en, or before the file: en={quoted}")
-    if not split and not lists and form not in _WITH_SPLIT:
-        raise UsageError(
-            f"the split of {path} is unknown",
-            hint=f"before the file: train={quoted}; or lists of ids: --split train=IDS --split test=IDS",
-        )
+def _source(
+    form: str, text: str, options: ImportOptions, lists: Mapping[str, str], typed: Mapping[str, Any]
+) -> _Source:
+    """Looks at a file of captions, and says what was guessed; UsageError if its ids are unknown."""
+    split, lang, path = parse_source(text)
     own = dict(typed)
     if "ids" in options_of(form):
         id_list = options.ids or lists.get(split)
@@ -95,10 +165,56 @@ def _file(form: str, text: str, options: ImportOptions, lists: Mapping[str, str]
                 hint="--ids FILE, one id per line; or one list per split: train=FILE --split train=IDS",
             )
         own["ids"] = str(id_list)
-    return FileSpec(path=path, format=form, options=own, split=split, lang=lang)
+    layout = look(Path(path), options.form or "", own, options.columns or ())
+    for note in layout.notes:
+        say(note)
+    lang = lang or options.lang or ""
+    if not lang and not layout.facts.langs:
+        lang = "en"
+        otherwise = f"--lang LANG, or before the file: LANG={shlex.quote(path)}"
+        say(f"captions of {path} without a language are in {lang}; otherwise: {otherwise}")
+    return _Source(path, split, lang, layout)
 
 
-def _parse(text: str) -> tuple[str, str, str]:
+def _seed(form: str, sources: Sequence[_Source], seed: int | None, lists: Mapping[str, str]) -> int | None:
+    """Returns the seed with which to divide the items, None if the splits are named."""
+    if seed is not None or lists:
+        return seed
+    unknown = [source.path for source in sources if not source.split and not source.layout.facts.splits]
+    if len(unknown) == len(sources):
+        say(f"no split is named, so --split auto divides the items; otherwise: {SPLITS_OTHERWISE}")
+        return 0
+    if unknown and form not in TABLES:
+        raise UsageError(
+            f"the split of {unknown[0]} is unknown", hint=f"before the file: train={shlex.quote(unknown[0])}"
+        )
+    return None
+
+
+def _digest(folder: Path) -> str:
+    """Returns the digest of a folder of pictures: of the caption files by content, of the others by name."""
+    found = captioned(folder)
+    lines = [f"{path.as_posix()}\n" for path in found.captions]
+    for path, _ in sorted({file for files in found.captions.values() for file in files}):
+        lines.append(f"{path.as_posix()} {base.sha256_file(folder / path)}\n")
+    return base.sha256_text("".join(lines))
+
+
+def _summarise(data: dataset.Dataset) -> None:
+    """Says what was imported, and warns of missing media."""
+    splits = ", ".join(f"{number:,} {split}" for split in SPLITS if (number := (data.items["split"] == split).sum()))
+    langs = ", ".join(f"{number:,} {lang}" for lang, number in data.captions["lang"].value_counts().items())
+    items, captions = counted(len(data.items), "item"), counted(len(data.captions), "caption")
+    say(f"{data.name}: {items} ({splits}), {captions} ({langs})")
+    named, root = data.items["media"].nunique(), dataset.media_root(data.artifact)
+    if named and root is not None:
+        missing = absent_media(data.items, root)
+        what = counted(named, "picture or video", "pictures or videos")
+        say(f"{data.name}: {named - len(missing):,} of {what} found in {root}")
+        warn_of_absent_media(missing)
+
+
+def parse_source(text: str) -> tuple[str, str, str]:
     """Splits `train.de=FILE` into split, language and path; the name of an existing file is only a path."""
     before, equals, path = text.partition("=")
     parts = before.split(".")
@@ -109,13 +225,23 @@ def _parse(text: str) -> tuple[str, str, str]:
     return split, "".join(langs), path
 
 
-def _list(text: str) -> tuple[str, str]:
-    """Splits `train=IDS` into split and path."""
-    name, equals, path = text.partition("=")
-    split = SPLIT_NAMES.get(name.lower())
-    if not split or not equals:
-        raise UsageError(f"--split {text}: expected NAME=IDS, the name one of {', '.join(SPLITS)}")
-    return split, str(Path(path))
+def _splits(texts: Sequence[str]) -> tuple[dict[str, str], int | None]:
+    """Reads --split: the list of each split (`train=IDS`), or the seed of `auto` or `auto:SEED`."""
+    lists: dict[str, str] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        split, auto = SPLIT_NAMES.get(name.lower()), re.fullmatch(r"auto(?::(\d{1,9}))?", text)
+        if auto and len(texts) > 1:
+            raise UsageError("--split auto and lists of splits exclude each other")
+        if auto:
+            return {}, int(auto[1] or 0)
+        if not split or not equals:
+            expected = f"auto, auto:SEED or NAME=IDS, the name one of {', '.join(SPLITS)}"
+            raise UsageError(f"--split {text}: expected {expected}")
+        if split in lists:
+            raise UsageError("--split names a split twice")
+        lists[split] = str(Path(path))
+    return lists, None
 
 
 def _options(form: str, texts: Mapping[str, str]) -> dict[str, Any]:
@@ -124,13 +250,14 @@ def _options(form: str, texts: Mapping[str, str]) -> dict[str, Any]:
     if "help" in texts:
         parameters, doc = inspect.signature(reader(form)).parameters, inspect.getdoc(reader(form)) or ""
         meanings = dict(re.findall(r"^    (\w+): (.+(?:\n        .+)*)", doc, re.MULTILINE))
-        defaults = {key: parameters[key].default for key in known}
-        raise OptionsAsked(
-            [
-                (key, "" if default in (None, (), "") else str(default), " ".join(meanings.get(key, "").split()))
-                for key, default in defaults.items()
-            ]
-        )
+        replaced = _COLUMN_OPTIONS if form in TABLES else ()
+        defaults = {key: parameters[key].default for key in known if key not in replaced}
+        rows = [
+            (key, "" if default in (None, (), "") else str(default), " ".join(meanings.get(key, "").split()))
+            for key, default in defaults.items()
+        ]
+        columns = ("--columns", "", "Your names of the columns: text=YOURS,media=YOURS.")
+        raise OptionsAsked([*rows, columns] if form in TABLES else rows)
     for key in texts:
         if key not in known:
             raise UsageError(f"the format {form} has no option {key!r}", hint=f"options: {', '.join(known) or 'none'}")

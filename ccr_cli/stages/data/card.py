@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.data import collections
+from ccr_cli.data import collections, toml
 from ccr_cli.data.assemble import Assembly
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.manifests import bundled, read_folder
@@ -36,8 +35,7 @@ def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]
     def state(name: str, otherwise: str) -> str:
         if name not in imported:
             return otherwise
-        about = tomllib.loads(imported[name].file("manifest.toml").read_text("utf-8"))
-        return "imported in part" if about.get("partial") else "imported"
+        return "imported in part" if toml.read(imported[name].file("manifest.toml")).get("partial") else "imported"
 
     rows: list[tuple[str, ...]] = []
     shipped = bundled()
@@ -70,6 +68,7 @@ def card(workspace: Workspace, source: str) -> Rows:
     rows: Rows = [(key, str(manifest[key])) for key in facts if key in manifest]
     rows.append(("kind", ", ".join(f"{kind} ({n})" for kind, n in items["kind"].value_counts(sort=False).items())))
     rows += [(f"items in {split}", str(n)) for split, n in items["split"].value_counts(sort=False).items()]
+    rows += [("split", manifest["split_rule"])] if "split_rule" in manifest else []
     rows += [(f"captions in {lang}", str(n)) for lang, n in captions["lang"].value_counts(sort=False).items()]
     if data is not None and "collection" in manifest:
         evidence = manifest.get("evidence", {})

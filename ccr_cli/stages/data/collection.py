@@ -50,8 +50,6 @@ class CollectionFiles:
     root: Path
     files: list[CheckedFile]
     problems: list[Problem] = field(default_factory=list)
-    own_request: dict[str, Any] | None = None
-    """The request of an import of one's own files; None for a collection, whose manifest and files decide."""
 
     def place(self, path: str) -> Path | None:
         """Where a file lies; None if it is missing."""
@@ -59,11 +57,17 @@ class CollectionFiles:
 
     def request(self, name: str) -> dict[str, Any]:
         """The request of the dataset artifact: the manifest and every file, by content."""
-        if self.own_request is not None:
-            return self.own_request
         digest = base.sha256_file(self.variant.toml)
         sources = {f"source.{file.spec.path}": file.sha256 for file in self.files if file.path is not None}
         return {"name": name, "collection": self.variant.name, "manifest": digest, **sources}
+
+    def assembly(self, lenient: bool) -> Assembly:
+        """What reads the files; `lenient` leaves out those that cannot be read."""
+        return Assembly(self.variant, self.place, lenient=lenient)
+
+    def media_root(self, items: pd.DataFrame) -> Path:
+        """The folder that holds the media of items unless the user names another."""
+        return self.root
 
     def add_unread(self, unread: Mapping[str, str]) -> None:
         """Adds files that could not be read, with the reasons, to the problems."""
@@ -89,9 +93,15 @@ class CollectionFiles:
                 return f"{there} of {len(paths)} files lie in {folder}: --root {folder}"
         return ""
 
-    def write_manifest(self, site: Build, tables: Collection[str] = (), refused: Sequence[dict[str, Any]] = ()) -> int:
+    def write_manifest(
+        self,
+        site: Build,
+        tables: Collection[str] = (),
+        refused: Sequence[dict[str, Any]] = (),
+        split_rule: str = "",
+    ) -> int:
         """Writes manifest and failures, among them those of `refused` captions; returns how many failures there are."""
-        variant, own = self.variant, self.own_request is not None
+        variant, own = self.variant, self.variant.own
         facts = {key: value for key, value in variant.about.items() if key != "media"}
         if own:
             del facts["kind"]  # items.parquet has the kind of every item
@@ -104,7 +114,8 @@ class CollectionFiles:
             "evidence": dict(variant.evidence),
             "counts": dict(variant.counts),
             "parallel": dict(variant.parallel),
-            "own_split": variant.own_split,
+            "own_split": variant.own_split or bool(split_rule),
+            "split_rule": split_rule,
             "partial": [str(problem) for problem in self.problems],
             "protocols": [dict(protocol) for protocol in variant.protocols],
             "translations": [
@@ -159,10 +170,10 @@ def find_files(variant: Variant, root: Path) -> CollectionFiles:
 def import_collection(workspace: Workspace, source: CollectionFiles, options: ImportOptions) -> base.Artifact:
     """Makes the dataset artifact of a collection's files; ArtifactError if they are not what the manifest says."""
     name = slug(options.name or source.variant.name)
-    media_root, lenient = options.media_root or source.root, options.allow_partial
+    lenient = options.allow_partial
 
     def write(site: Build) -> dict[str, int]:
-        assembly = Assembly(source.variant, source.place, lenient=lenient)
+        assembly = source.assembly(lenient)
         items, captions = assembly.run()
         source.add_unread(assembly.unread)
         source.problems += differences(source.variant, items, captions)
@@ -180,8 +191,9 @@ def import_collection(workspace: Workspace, source: CollectionFiles, options: Im
             (site.folder / "translations").mkdir(exist_ok=True)
             lines = [write_tsv_line(("source", "target")), *map(write_tsv_line, texts.items())]
             (site.folder / "translations" / table).write_text("".join(lines), encoding="utf-8", newline="")
+        media_root = options.media_root or source.media_root(items)
         site.environment["media_root"] = str(media_root.resolve())
-        failed = source.write_manifest(site, assembly.translations, assembly.refused)
+        failed = source.write_manifest(site, assembly.translations, assembly.refused, assembly.split_rule)
         for note in assembly.notes:
             say(f"{name}: {note}")
         return dataset.counts(items, captions, failed)
@@ -189,7 +201,7 @@ def import_collection(workspace: Workspace, source: CollectionFiles, options: Im
     artifact = build_artifact(workspace, "dataset", name, source.request(name), write=write, force=options.force)
     data = dataset.read(artifact)
     source.warn_of_problems(data, lenient)
-    warn_of_kept_media_root(artifact, media_root)
+    warn_of_kept_media_root(artifact, options.media_root or source.media_root(data.items))
     warn_of_overlap(workspace, data)
     return artifact
 

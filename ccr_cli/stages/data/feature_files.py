@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.data.collections import FileSpec
 from ccr_cli.data.labelled import LabelledItems, read_labelled, read_svcl
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.data.collection import CollectionFiles, differences
@@ -40,97 +42,89 @@ def import_mat(workspace: Workspace, source: Path, options: ImportOptions = DEFA
     if not source.is_file():
         raise ArtifactError(f"there is no file {source}")
     name = slug(options.name or source.stem)
-    digest = base.sha256_file(source)
+    request = {"name": name, "sources": {"mat": base.known_sha256(source)}}
 
-    def describe(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: LabelledItems) -> int:
-        dims = f"{read.visual_VD.shape[1]} numbers a picture, {read.text_VE.shape[1]} a text"
-        about = f"Ready-made features: {dims}; {read.label_V.max() + 1} categories."
+    def write_manifest(site: Build, items: pd.DataFrame, captions: pd.DataFrame, content: LabelledItems) -> int:
+        dims = f"{content.visual_VD.shape[1]} numbers a picture, {content.text_VE.shape[1]} a text"
+        about = f"Ready-made features: {dims}; {content.label_V.max() + 1} categories."
         text = f'name = "{name}"\nsource_lang = "{LANG}"\ndescription = "{about}"\n'
         (site.folder / "manifest.toml").write_text(text, encoding="utf-8")
         return 0
 
-    request = {"name": name, "sources": {"mat": digest}}
-    return _import(workspace, name, request, lambda: read_svcl(source), describe, digest, options.force)
+    return _import(workspace, request, source, partial(read_svcl, source), write_manifest, options.force)
 
 
 def import_labelled(workspace: Workspace, source: CollectionFiles, options: ImportOptions) -> Artifacts:
     """Makes the dataset and the features artifact of a collection of labelled features."""
-    path, read = _content(source)
+    spec, path = _file(source)
     if path is None:
         source.refuse_problems()
     assert path is not None, "a missing file is a problem"
 
-    def describe(site: Build, items: pd.DataFrame, captions: pd.DataFrame, read: LabelledItems) -> int:
+    def write_manifest(site: Build, items: pd.DataFrame, captions: pd.DataFrame, content: LabelledItems) -> int:
         source.problems += differences(source.variant, items, captions)
         if not options.allow_partial:
             source.refuse_problems()
         return source.write_manifest(site)
 
-    name = slug(options.name or source.variant.name)
-    digest = base.sha256_file(path)
-    made = _import(workspace, name, source.request(name), read, describe, digest, options.force)
+    request = source.request(slug(options.name or source.variant.name))
+    made = _import(workspace, request, path, partial(_read, spec, path), write_manifest, options.force)
     source.warn_of_problems(dataset.read(made[0]), options.allow_partial)
     return made
 
 
 def preview(source: CollectionFiles) -> tuple[pd.DataFrame, pd.DataFrame] | None:
     """Items and captions of a collection of labelled features; None if its file is missing."""
-    path, read = _content(source)
-    return None if path is None else _tables(source.variant.name, read())
+    spec, path = _file(source)
+    return None if path is None else _tables(source.variant.name, _read(spec, path))
 
 
-def _content(source: CollectionFiles) -> tuple[Path | None, Callable[[], LabelledItems]]:
-    """The path of a collection's file of features, None if it is missing, and what reads it."""
+def _file(source: CollectionFiles) -> tuple[FileSpec, Path | None]:
+    """A collection's file of features and its path, None if it is missing."""
     spec = next(spec for spec in source.variant.files if spec.role == "features")
-    path = source.place(spec.path)
+    return spec, source.place(spec.path)
 
-    def read() -> LabelledItems:
-        assert path is not None
-        return read_svcl(path) if spec.format == "svcl" else read_labelled(path, spec.options)
 
-    return path, read
+def _read(spec: FileSpec, path: Path) -> LabelledItems:
+    return read_svcl(path) if spec.format == "svcl" else read_labelled(path, spec.options)
 
 
 def _import(
     workspace: Workspace,
-    name: str,
     request: dict[str, Any],
+    source: Path,
     read: Callable[[], LabelledItems],
-    describe: Callable[[Build, pd.DataFrame, pd.DataFrame, LabelledItems], int],
-    digest: str,
+    write_manifest: Callable[[Build, pd.DataFrame, pd.DataFrame, LabelledItems], int],
     force: bool,
 ) -> Artifacts:
-    """Makes the dataset and the features; the file is read once if both are made. `describe` returns the failures."""
-    known: LabelledItems | None = None
+    """Makes dataset and features of a file, read once if both are made. `write_manifest` returns the failures."""
+    name, read, digest = str(request["name"]), cache(read), base.known_sha256(source)
 
     def write_dataset(site: Build) -> dict[str, int]:
-        nonlocal known
-        known = read()
-        items, captions = _tables(name, known)
+        items, captions = _tables(name, read())
         write_table(site.folder / "items.parquet", items, dataset.ITEMS)
         write_table(site.folder / "captions.parquet", captions, dataset.CAPTIONS)
-        _save(site.folder / dataset.TEXTS, known.text_VE)
-        return dataset.counts(items, captions, describe(site, items, captions, known))
+        _save(site.folder / dataset.TEXTS, read().text_VE)
+        return dataset.counts(items, captions, write_manifest(site, items, captions, read()))
 
     def write_features(site: Build) -> dict[str, int]:
-        visual_VD = (known or read()).visual_VD
-        if np.abs(visual_VD).max() > np.finfo(np.float16).max:
-            raise ArtifactError("the image features are too large for half precision", hint="scale them down")
-        shard, first = np.divmod(np.arange(len(visual_VD)), features.SHARD_ITEMS)
-        for at in range(int(shard.max()) + 1):
-            _save(site.folder / features.shard_name(at), visual_VD[shard == at].astype(np.float16))
-        facts = {
-            "shard": shard.astype(np.int32),
-            "first_row": first,
-            "n_rows": np.int32(1),
-            "status": "ok",
-            "error": None,
-        }
-        index = pd.DataFrame({"item_id": list(dataset.read(data).items["item_id"]), **facts})
-        write_table(site.folder / "index.parquet", index, features.INDEX)
+        visual_VD = read().visual_VD
+        largest, limit = np.abs(visual_VD).max(), np.finfo(np.float16).max
+        if largest > limit:
+            raise ArtifactError(
+                f"the image features reach {largest:g}, half precision {limit:g}", hint="scale them down"
+            )
+        items = list(dataset.read(data).items["item_id"])
+        for shard, first in enumerate(range(0, len(items), features.SHARD_ITEMS)):
+            part = slice(first, first + features.SHARD_ITEMS)
+            rows_ND = visual_VD[part].astype(np.float16)
+            _save(site.folder / features.shard_name(shard), rows_ND)
+            path, count = site.folder / features.index_name(shard), len(rows_ND)
+            features.write_index(path, items[part], shard, np.ones(count, dtype=np.int32), [None] * count)
+        features.finish_index(site.folder, len(items))
         about = {"encoder": features.GIVEN, "dim": visual_VD.shape[1], "source": {"sha256": digest}}
         base.write_json(site.folder / "encoder.json", about)
-        return {"items": len(visual_VD), "rows": len(visual_VD), "failed": 0}
+        return {"items": len(items), "rows": len(items), "failed": 0}
 
     data = build_artifact(workspace, "dataset", name, request, write=write_dataset, force=force)
     encoded = {"encoder": features.GIVEN, "dtype": "float16", "source": digest}

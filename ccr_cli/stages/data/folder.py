@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -49,7 +50,8 @@ def import_folder(workspace: Workspace, source: str, options: ImportOptions = DE
     request = {"name": name, "sources": digests}
     artifact = build_artifact(workspace, "dataset", name, request, write=write, force=options.force)
     if not shipped:
-        warn_of_absent_media(dataset.read(artifact), options.media_root)
+        root = options.media_root or dataset.media_root(artifact)
+        warn_of_absent_media(absent_media(dataset.read(artifact).items, root) if root is not None else [])
     if options.media_root is not None:
         warn_of_kept_media_root(artifact, options.media_root)
     warn_of_overlap(workspace, dataset.read(artifact))
@@ -58,16 +60,15 @@ def import_folder(workspace: Workspace, source: str, options: ImportOptions = DE
 
 def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
     """The media of items that do not exist below the media root, or lie outside of it."""
-    places = {str(name): dataset.media_path(root, str(name)) for name in items["media"].dropna() if name}
+    places = {name: dataset.media_path(root, name) for name in items["media"].dropna().unique() if name}
     return [root / name for name, place in places.items() if place is None or not place.is_file()]
 
 
-def warn_of_absent_media(data: dataset.Dataset, root: Path | None = None) -> None:
-    """Warns of missing media, below `root` or else below the data set's own media root."""
-    place = root or dataset.media_root(data.artifact)
-    missing = absent_media(data.items, place) if place is not None else []
+def warn_of_absent_media(missing: Sequence[Path]) -> None:
+    """Warns of missing media."""
     if missing:
-        warn(f"{len(missing)} media are missing, the first: {missing[0]}; ccr extract will need them")
+        lacking = f"{len(missing)} media are missing, the first: {missing[0]}; ccr extract will need them"
+        warn(f"{lacking}, below one folder: --media-root DIR")
 
 
 def locate(source: str) -> Path:
@@ -75,11 +76,9 @@ def locate(source: str) -> Path:
     names = bundled()
     path = bundled_root() / source if source in names else Path(source)
     if path.is_file():
-        endings = {".csv": "captions-csv", ".tsv": "captions-csv", ".jsonl": "jsonl"}
-        form = endings.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "FORMAT")
         raise ArtifactError(
             f"{source!r} is a file, and neither a bundled data set, nor a collection, nor a folder",
-            hint=f"for your own captions: ccr data import --format {form} {source} --lang en",
+            hint=f"for your own captions: ccr data import {source}",
         )
     if not path.is_dir():
         raise ArtifactError(

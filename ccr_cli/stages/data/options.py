@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.options import option, parse_set
 
 _OWN: dict[str, Any] = {"rich_help_panel": "Your own files", "show_default": False}
+
+
+def parse_columns(values: Sequence[str]) -> Mapping[str, str] | Sequence[str]:
+    """Splits `--columns text=YOURS,media=YOURS`, or the names of a file without a header; UsageError for a mixture."""
+    parts = [part.strip() for value in values for part in value.split(",")]
+    if not any("=" in part for part in parts):
+        return parts
+    pairs = [part.partition("=") for part in parts]
+    for ours, equals, _ in pairs:
+        if not equals:
+            raise UsageError(f"--columns {ours}: expected OURS=YOURS", hint="--columns text=YOURS,media=YOURS")
+    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
 
 
 @dataclass(frozen=True)
@@ -19,23 +32,34 @@ class ImportOptions:
     root: Path | None = option(None, "Folder that holds a collection's official files.", show_default=False)
     allow_partial: bool = option(False, "Import an incomplete collection; record what is missing or differs.")
     media_root: Path | None = option(
-        None, "Folder that holds the images or videos; they may be missing.", show_default="beside the data"
+        None,
+        "Folder that holds the images or videos; they may be missing.",
+        show_default="beside the data, or images/, photos/, media/ or img/ there",
     )
     form: str | None = option(
         None,
-        "Format of your caption files: captions-csv, jsonl, karpathy, coco, hashtag, parallel, vatex, msrvtt, "
-        "activitynet or didemo.",
+        "Format of your files, read to the letter: captions-csv, jsonl, excel, parquet, folder, karpathy, coco, "
+        "hashtag, parallel, vatex, msrvtt, activitynet or didemo; default: by name and content, and tidied.",
         "--format",
         **_OWN,
     )
+    columns: Mapping[str, str] | Sequence[str] | None = option(
+        None,
+        "Your names of the columns, such as text=title,media=photo,item_id=sku (media= for none); without a header, "
+        "all names in order: media,text. Default: guessed.",
+        metavar="OURS=YOURS,...",
+        command_line=(list[str] | None, parse_columns),
+        **_OWN,
+    )
     lang: str | None = option(
-        None, "Source language, such as en; also the language of files without one of their own.", **_OWN
+        None, "Source language, such as en; also the language of files without one of their own. Default: en.", **_OWN
     )
     splits: tuple[str, ...] = option(
         (),
-        "List of the ids of one split (train, val or test), one id per line; repeat for each split.",
+        "List of the ids of one split (train, val or test), one id per line; repeat for each split. Or auto, the "
+        "default where no split is named: 80 % train, 10 % val, 10 % test, look-alikes together; auto:SEED.",
         "--split",
-        metavar="NAME=FILE",
+        metavar="NAME=FILE|auto",
         command_line=(list[str] | None, tuple),
         **_OWN,
     )

@@ -8,9 +8,11 @@ from pathlib import Path
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import collections
+from ccr_cli.data.formats.base import is_media
+from ccr_cli.data.formats.layout import ENDINGS
 from ccr_cli.data.manifests import bundled
 from ccr_cli.errors import UsageError
-from ccr_cli.stages.data.caption_files import import_own
+from ccr_cli.stages.data.caption_files import import_own, parse_source
 from ccr_cli.stages.data.collection import find_files, import_collection
 from ccr_cli.stages.data.feature_files import import_labelled, import_mat
 from ccr_cli.stages.data.folder import import_folder
@@ -30,16 +32,17 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
     if not sources and "help" not in (options.format_options or {}):
         raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
     collection_only = options.root is not None or options.allow_partial
-    if options.form is not None:
+    if options.form is not None or (sources and all(map(_is_own, sources))):
         if collection_only:
-            raise UsageError("--root and --allow-partial need a collection; --format is for your own files")
-        return [import_own(workspace, options.form, sources, options)]
-    if any((options.lang, options.splits, options.ids, options.media, options.format_options)):
-        raise UsageError(
-            "--lang, --split, --ids, --media and --set are for your own files", hint="name their format: --format"
-        )
+            raise UsageError(
+                "--root and --allow-partial need a collection; these files are your own, by their names or --format"
+            )
+        return [import_own(workspace, sources, options)]
+    if any((options.lang, options.splits, options.ids, options.media, options.format_options, options.columns)):
+        problem = "--lang, --split, --ids, --media, --columns and --set are for your own files"
+        raise UsageError(problem, hint="name your file: ccr data import FILE.csv; or its format: --format")
     if len(sources) > 1:
-        raise UsageError("only one data set at a time", hint="for your own files, name their format: --format")
+        raise UsageError("only one data set at a time, except for your own files", hint="--format names their format")
     (source,) = sources
     variant = find_variant(source)
     if variant is not None:
@@ -54,6 +57,17 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
     if source.endswith(".mat"):
         return import_mat(workspace, Path(source), options)
     return [import_folder(workspace, source, options)]
+
+
+def _is_own(source: str) -> bool:
+    """Whether a source is a file of the user's captions, or a folder of pictures with captions."""
+    path = Path(parse_source(source)[2])
+    if source in bundled() or path.suffix in (".mat", ".toml") or find_variant(source) is not None:
+        return False
+    if path.is_dir():
+        described = any((path / name).exists() for name in ("manifest.toml", "items.tsv", "captions.tsv"))
+        return not described and any(is_media(each.name) for each in path.rglob("*"))
+    return path.is_file() or path.suffix.lower() in ENDINGS
 
 
 def find_variant(source: str) -> collections.Variant | None:

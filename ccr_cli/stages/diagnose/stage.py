@@ -58,15 +58,7 @@ def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
     believed = frame["p_clean"] >= diagnosis.THRESHOLD
     rare = ~believed & (frame["support"] < diagnosis.RARE)
     order = np.lexsort([frame["sim_st"], frame["p_clean"], rare, believed])
-    place = np.empty(len(order), dtype=np.int32)
-    place[order] = np.arange(1, len(order) + 1)
-    return place
-
-
-def verdicts(frame: pd.DataFrame, share: float | None) -> npt.NDArray[np.object_]:
-    """Calls pairs noisy: P(clean) below the threshold, or this share of them, the first by place."""
-    noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
-    return np.where(noisy, "noisy", "clean").astype(object)
+    return (np.argsort(order) + 1).astype(np.int32)
 
 
 def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
@@ -119,21 +111,16 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
         raise UsageError(f"--share is a fraction between 0 and 1, not {share:g}", hint="--share 0.05 calls 5 % noisy")
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
     request |= {} if share is None else {"share": share}
-    return build_artifact(
-        inputs.workspace,
-        "diagnosis",
-        options.name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"}),
-        request,
-        [trained],
-        write=lambda site: _diagnose(site, inputs, trained, settings, choose_device(options.device)),
-        force=options.force,
-    )
+    name = options.name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"})
+
+    def write(site: Build) -> dict[str, int]:
+        return _diagnose(site, inputs, trained, choose_device(options.device))
+
+    return build_artifact(inputs.workspace, "diagnosis", name, request, [trained], write=write, force=options.force)
 
 
-def _diagnose(
-    build: Build, inputs: Inputs, trained: base.Artifact, settings: dict[str, Any], device: torch.device
-) -> dict[str, int]:
-    judge, side = build.request["judge"], build.request["judge_side"]
+def _diagnose(build: Build, inputs: Inputs, trained: base.Artifact, device: torch.device) -> dict[str, int]:
+    settings, judge, side = run.config(trained), build.request["judge"], build.request["judge_side"]
     parent = inputs.workspace.parent
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
     pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
@@ -162,10 +149,12 @@ def _diagnose(
         frames.append(frame.join(_trajectories(trained, part.slot_ids, lang)))
     frame = pd.concat(frames, ignore_index=True)
     frame["place"] = places(frame)
-    frame["verdict"] = verdicts(frame, build.request.get("share"))
+    share = build.request.get("share")
+    noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
+    frame["verdict"] = np.where(noisy, "noisy", "clean").astype(object)
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
-    base.write_json(build.folder / "summary.json", _summary(frame, trained, settings, build.request))
-    return {"pairs": len(frame), "called_noisy": int((frame["verdict"] == "noisy").sum())}
+    base.write_json(build.folder / "summary.json", _summary(frame, trained, build.request))
+    return {"pairs": len(frame), "called_noisy": int(noisy.sum())}
 
 
 def _table(
@@ -197,10 +186,10 @@ def _table(
 
 def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFrame | None) -> dict[str, list[Any]]:
     """The source caption of each triplet, and the back-translation of its translation, mismatch included."""
-    given, back = slot_ids, round_trips(translations)
-    sources = translated = given
+    sources = translated = slot_ids
+    back = round_trips(translations)
     if mismatch is not None:
-        rows = mismatch.set_index("slot_id").loc[given]
+        rows = mismatch.set_index("slot_id").loc[slot_ids]
         sources, translated = list(rows["given_source_id"]), list(rows["given_translation_of"])
     return {"source_caption_id": sources, "back": [back.get(caption) for caption in translated]}
 
@@ -258,9 +247,8 @@ def _opinions(
     return tuple(torch.cat(each).double().cpu().numpy() for each in zip(*parts, strict=True))
 
 
-def _summary(
-    frame: pd.DataFrame, trained: base.Artifact, settings: dict[str, Any], request: dict[str, Any]
-) -> dict[str, Any]:
+def _summary(frame: pd.DataFrame, trained: base.Artifact, request: dict[str, Any]) -> dict[str, Any]:
+    settings = run.config(trained)
     langs, mismatch = run.langs(settings), settings["noise"]
     worst = frame[(frame["p_clean"] < 1) | (frame["verdict"] == "noisy")].sort_values("place").head(SUSPICIOUS)
     shown = ["slot_id", "item_id", "source_text", "translation", "back", "p_clean", "support", "uncertainty", "truth"]

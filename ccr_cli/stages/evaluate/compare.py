@@ -152,12 +152,15 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
     shared = [setting for setting in runs[0] if all(setting in run for run in runs)]
     if not shared:
         raise _nothing_shared(systems)
-    settings = shared if every else _usual(shared, runs[0])
+    settings, first = shared, runs[0]
+    if not every:  # the plain queries in the target language; where there are none, those in the source language
+        plain = [setting for setting in shared if not first[setting].fused and not first[setting].reading]
+        settings = [setting for setting in plain if first[setting].result["role"] == "target"] or plain or shared
     used = {run[setting].evaluation.path for run in runs for setting in shared}
     for artifact in inputs.named:
         if artifact.kind == "evaluation" and artifact.path not in used:
             warn(f"{artifact.name} is left out: the other systems were not evaluated in the same setting")
-    names = _names(settings, runs[0])
+    names = _names(settings, first)
     return [comparison for setting in settings for comparison in _compare(setting, systems, names[setting])]
 
 
@@ -242,13 +245,6 @@ def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
     if LABELLED in least.get("protocol", ()):
         hint = "ccr evaluate RUN --protocol labelled, for the runs evaluated otherwise"
     return ArtifactError(f"{problem}: {differences or 'no setting is common to all'}", hint=hint)
-
-
-def _usual(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> list[Setting]:
-    """The plain queries in the target language; where there are none, those in the source language."""
-    plain = [setting for setting in settings if not first[setting].fused and not first[setting].reading]
-    target = [setting for setting in plain if first[setting].result["role"] == "target"]
-    return target or plain or list(settings)
 
 
 def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> dict[Setting, str]:

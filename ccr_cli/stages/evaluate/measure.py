@@ -16,9 +16,16 @@ import pandas as pd
 from torch import Tensor
 
 import ccr_cli
-from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.evaluation import Corruption
-from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, HALVES, NONE, ScoreProtocol, Signature, fusion_value
+from ccr_cli.artifacts.signature import (
+    COMMON_PROTOCOLS,
+    HALVES,
+    NONE,
+    ScoreProtocol,
+    Signature,
+    fusion_value,
+    sim_value,
+)
 from ccr_cli.artifacts.signature import galleries as gallery_sizes
 from ccr_cli.console import say, warn
 from ccr_cli.data.frames import Frames
@@ -27,8 +34,7 @@ from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.corruption import corrupt_texts
-from ccr_cli.metrics.ranks import TENTHS, Positives, precision_recall, rank_both
-from ccr_cli.metrics.sims import dot_sim
+from ccr_cli.metrics.ranks import TENTHS, Positives, dot_sim, precision_recall, rank_both
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.targets import CHRF, FLAGGED, Target, captions_of, signature_name
 from ccr_cli.stages.evaluate.uncertainty import (
@@ -72,8 +78,6 @@ class Evaluator:
 
     model: Model
     options: EvaluationOptions
-    own: Dataset
-    """The data set that the runs were trained on."""
     foreign: Split | None = None
     """The split of the data set of `--ood`."""
     results: list[dict[str, Any]] = field(default_factory=list)
@@ -173,7 +177,7 @@ class Evaluator:
     def _softmax(self, lang: str) -> Softmax:
         """Fitted once per language of queries."""
         if lang not in self.softmax_of:
-            self.softmax_of[lang] = Softmax.fitted(self.model, lang, self.trained_without, self.own)
+            self.softmax_of[lang] = Softmax.fitted(self.model, lang, self.trained_without)
         return self.softmax_of[lang]
 
     def _folds(self, target: Target, embedded: EmbeddedGallery) -> list[EmbeddedGallery]:
@@ -222,7 +226,7 @@ class Evaluator:
             dir="t2v+v2t",
             protocol=self._protocol(target, f"corrupt-{corruption}" if corruption else ""),
             pos={"all": "any"}.get(target.protocol.positives, target.protocol.positives),
-            sim=self.model.ensemble.similarity(reading),
+            sim=sim_value(reading, len(self.model.ensemble.members)),
             fusion=fusion_value(o.beta, o.fusion, alone) if fused else NONE,
             unc=scorer.uncertainty_scope() if scorer and unc_of else NONE,
         )
@@ -270,11 +274,9 @@ class Evaluator:
             lang=about.lang,
             caption_set=about.caption_sets,
             ties=self.options.ties,
-            mt=ensemble.mt(about.lang),
-            noise=ensemble.noise,
-            select=ensemble.settings["select"],
             leak=target.leak,
             ccr=ccr_cli.__version__,
+            **ensemble.trained_on(about.lang),
             **fields,
         )
 
@@ -433,7 +435,7 @@ def _measure_sentences(evaluator: Evaluator, about: QueryLanguage, relation: str
             dir="t2s+s2t",
             protocol=f"text-{relation}",
             pos=right,
-            sim=evaluator.model.ensemble.similarity(),
+            sim=sim_value("", len(evaluator.model.ensemble.members)),
             fusion=NONE,
             unc=NONE,
         )

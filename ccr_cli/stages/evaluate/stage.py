@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from ccr_cli.artifacts import base, dataset, evaluation
+from ccr_cli.artifacts import base, evaluation
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FULL, LABELLED, ZERO_SHOT
@@ -47,19 +47,15 @@ def evaluate(
     runs = [trained] if isinstance(trained, base.Artifact) else trained
     text = options.task == "text"
     fixed = {"lang": bool(options.langs), "protocol": bool(options.protocol) or text}
-    ensemble = read_ensemble(inputs.workspace, runs, **fixed, own=not options.zero_shot)
+    ensemble = read_ensemble(inputs, runs, **fixed, own=not options.zero_shot)
     usual = LABELLED if not text and ensemble.settings.get("criterion") == "mAP" else FULL
     options = replace(options, protocol=options.protocol or usual)
     _check_runs(ensemble, options)
-    own = dataset.read(inputs.parent(ensemble.first.artifact, "dataset"))
-    if options.zero_shot:
-        targets = other_targets(inputs, ensemble, own, options)
-    else:
-        targets = [own_target(inputs, ensemble, own, options)]
+    targets = other_targets(inputs, ensemble, options) if options.zero_shot else [own_target(inputs, ensemble, options)]
     foreign = None
     if options.ood not in ("", HALF):
         (target,) = targets
-        foreign = read_foreign_data(inputs, options.ood, target.data, target.langs, target.protocol.split)
+        foreign = read_foreign_data(inputs, options.ood, target)
         options = replace(options, ood=foreign.data.name)
     request = options.request() | ({"ensemble": len(runs)} if ensemble.several else {})
     parents = [member.artifact for member in ensemble.members]
@@ -68,7 +64,7 @@ def evaluate(
     parents = list({artifact.id: artifact for artifact in parents}.values())
 
     def write(site: Build) -> dict[str, int]:
-        evaluator = Evaluator(Model(ensemble, choose_device(device)), options, own, foreign)
+        evaluator = Evaluator(Model(ensemble, choose_device(device)), options, foreign)
         with progress(sum(len(target.langs) for target in targets), "evaluate", "languages") as advance:
             for target in targets:
                 measure_texts(evaluator, target, advance) if text else evaluator.measure(target, advance)
@@ -96,23 +92,18 @@ def _check_runs(ensemble: Ensemble, options: EvaluationOptions) -> None:
 
 def _name(inputs: Inputs, ensemble: Ensemble, targets: Sequence[Target], options: EvaluationOptions, usual: str) -> str:
     """A name that a person can guess, with six digits of the options that differ from the defaults."""
-    common = options.protocol in COMMON_PROTOCOLS
-    request = options.request()
-    defaults = EvaluationOptions(zero_shot=options.zero_shot, protocol=usual if common else options.protocol).request()
-    parts = [ensemble.name]
+    common, request = options.protocol in COMMON_PROTOCOLS, options.request()
+    split = None if options.zero_shot else options.split
+    protocol = usual if common else options.protocol
+    defaults = EvaluationOptions(split, zero_shot=options.zero_shot, protocol=protocol, task=options.task).request()
+    parts = [ensemble.name] + [options.task] * (options.task != "visual")
     if ensemble.several:
-        request["runs"], defaults["runs"] = [member.artifact.name for member in ensemble.members], []
-    if options.task != "visual":
-        parts.append(options.task)
-        defaults["task"] = options.task
+        request["runs"] = [member.artifact.name for member in ensemble.members]
     if options.zero_shot:
         parts.append(ZERO_SHOT)
         names = sorted(target.data.name for target in targets)
-        chosen = {artifact.name for artifact in inputs.named if artifact.kind == "dataset"} & {*names}
-        request["targets"], defaults["targets"] = names if chosen or len(names) > 1 else [], []
+        if len(names) > 1 or any(a.kind == "dataset" and a.name in names for a in inputs.named):
+            request["targets"] = names
     elif common:
-        defaults["split"] = request["split"]
         parts.append(request["split"])
-    if not common:
-        parts.append(options.protocol)
-    return stem("-".join(parts), request, defaults)
+    return stem("-".join(parts + [options.protocol] * (not common)), request, defaults)

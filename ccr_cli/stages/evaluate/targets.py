@@ -60,9 +60,9 @@ class Target:
         return made.drop_duplicates("source_caption_id").set_index("source_caption_id")
 
 
-def own_target(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: EvaluationOptions) -> Target:
+def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> Target:
     """The data set that a run was trained on."""
-    settings, translated = ensemble.settings, ensemble.first.translated.values()
+    own, settings, translated = ensemble.data, ensemble.settings, ensemble.first.translated.values()
     refuse_unread(inputs, ensemble.first.artifact, hint="add --zero-shot")
     for artifact in (ensemble.first.features, *translated):
         inputs.note(artifact)
@@ -78,14 +78,14 @@ def own_target(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: Evalua
     return Target(split, ensemble.features_of(inputs, split.data), translations, langs, leak, protocol, folds)
 
 
-def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: EvaluationOptions) -> list[Target]:
+def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> list[Target]:
     """Every other collection that has the protocol, captions in the languages, and features of the run's encoder.
 
     A data set that does not fit, or leaks, is an error if it is on the command line or no other is left; otherwise it
     is left out with a warning. Variants of the collection that the run was trained on are evaluated only if they are on
     the command line, and are not called zero-shot.
     """
-    trained, feats = ensemble.first.artifact, ensemble.first.features
+    own, trained, feats = ensemble.data, ensemble.first.artifact, ensemble.first.features
     inputs.note(feats)
     named = [a for a in inputs.named if a.kind == "dataset" and a.id != own.artifact.id]
     others = named or [a for a in inputs.workspace.artifacts("dataset") if a.id != own.artifact.id]
@@ -104,7 +104,6 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, own: Dataset, options: Eva
             refused.append(error)
         else:
             inputs.note(artifact)
-            inputs.note(targets[-1].features[0])
     if not targets:
         raise _nothing(inputs, feats, refused)
     refuse_unread(inputs, trained, *(a for target in targets for a in (target.data.artifact, target.features[0])))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,18 +18,18 @@ import torch
 from torch import Tensor
 
 from ccr_cli.artifacts import dataset, translation
-from ccr_cli.artifacts.dataset import Dataset
+from ccr_cli.artifacts.base import FOLDERS
 from ccr_cli.artifacts.signature import SOFTMAX
-from ccr_cli.artifacts.workspace import FOLDERS
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.losses.credibility import pair_uncertainty
+from ccr_cli.methods.base import Method
 from ccr_cli.metrics import softmax_uncertainty
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.calibration import compared, separation
 from ccr_cli.metrics.deletion import delete, deletion_curve
 from ccr_cli.stages.evaluate.options import HALF
-from ccr_cli.stages.evaluate.targets import same_collection
+from ccr_cli.stages.evaluate.targets import Target, same_collection
 from ccr_cli.stages.shared.ensemble import Model
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.leaks import group_ids
@@ -48,23 +48,6 @@ TEMPERATURE_QUERIES = 1024
 """Most queries that a temperature is fitted to."""
 DELETION_THRESHOLD = 0.5
 """Uncertainty of a pair at which FUME's Table 1 deletes."""
-
-
-class Scorer(Protocol):
-    """States how uncertain a query is: a method, or a softmax in its place."""
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether the uncertainty is the probability that the first result is wrong."""
-
-    def score(self, query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Similarities (Q, G) and the uncertainty (Q,) of each query, or None where it has none."""
-
-    def entropy(self, query_QD: Tensor) -> Tensor | None:
-        """Entropy of each query's shares of the categories (Q,); None where it knows no categories."""
-
-    def uncertainty_scope(self) -> str:
-        """What the uncertainty is computed from, for the signature."""
 
 
 def uncertainties(scorer: Scorer, queries: Queries, softmax: Softmax | None = None) -> dict[str, np.ndarray]:
@@ -135,13 +118,13 @@ class Softmax:
     calibrated = True
 
     @classmethod
-    def fitted(cls, model: Model, lang: str, left_out: str, data: Dataset) -> Softmax:
+    def fitted(cls, model: Model, lang: str, left_out: str) -> Softmax:
         """Fits the temperatures to validation items of the training data and the texts that search them.
 
         The texts are machine translations into the language of the queries, or into one that was trained on; human
         captions in a target language are not used. For queries in the source language they are its captions.
         """
-        data = without(data, left_out)
+        data = without(model.ensemble.data, left_out)
         features = [member.features for member in model.ensemble.members]
         translated = model.ensemble.first.translated
         captions = data.captions[data.captions["lang"] == data.source_lang]
@@ -196,6 +179,10 @@ class Softmax:
         return zip(self.model.apart(query_QD), self.model.apart(gallery_GD), self.temperatures, strict=True)
 
 
+Scorer = Method | Softmax
+"""States how uncertain a query is: a method, or a softmax in its place."""
+
+
 def deletions(embedded: EmbeddedGallery, unc: Mapping[str, np.ndarray], tie: str) -> dict[str, Any] | None:
     """Deletion curves of both directions, by the uncertainty of pairs and by similarity, on data with categories.
 
@@ -234,7 +221,7 @@ def halves(embedded: EmbeddedGallery, data: dataset.Dataset) -> KnownAndUnknown:
     code_V = np.unique([group_of[item] for item in embedded.gallery.item_ids], return_inverse=True)[1]
     number = int(code_V.max()) + 1
     if number < 2:
-        raise ArtifactError("a gallery of one item cannot be halved", hint="leave --ood half out")
+        raise ArtifactError("a gallery of 1 item cannot be halved", hint="leave --ood half out")
     half_N = np.random.default_rng(SEED).permutation(np.arange(number) % 2)
     one, other = embedded.folds(half_N[code_V], 2)
     return [one.queries(), other.queries()], [one.queries(other), other.queries(one)]
@@ -282,8 +269,9 @@ def _scored(scorer: Scorer, queries: Queries) -> pd.DataFrame:
     return facts.assign(**uncertainties(scorer, queries))
 
 
-def read_foreign_data(inputs: Inputs, name: str, own: dataset.Dataset, langs: Sequence[str], split: str) -> Split:
+def read_foreign_data(inputs: Inputs, name: str, target: Target) -> Split:
     """Reads the split of a data set (a name or path) whose captions search a gallery that they do not belong to."""
+    own, langs, split = target.data, target.langs, target.protocol.split
     folder = name if "/" in name else f"{FOLDERS['dataset']}/{name}"
     artifact = Inputs.from_paths(inputs.workspace, [folder]).one("dataset", "")
     data = dataset.read(artifact)

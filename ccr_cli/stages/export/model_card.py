@@ -91,7 +91,7 @@ def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = (
         model=None if folders else model,
         folders=list(folders),
         reads_rows=any(step["layer"] in OF_ROWS for step in model.visual),
-        layers=list(filter(None, map(_torch_line, model.visual))),
+        layers=[Markup(line) for step in model.visual if (line := _TORCH.get(step["layer"], _CALL).format(**step))],
     )
     return re.sub(r"\n{3,}", "\n\n", content)
 
@@ -121,10 +121,7 @@ _TORCH = {
     "mean": "",
 }
 """A layer as a line of torch code, unless its function takes only x; none for the mean, which the caller has taken."""
-
-
-def _torch_line(step: Mapping[str, Any]) -> Markup:
-    return Markup(_TORCH.get(step["layer"], "x = functional.{layer}(x)").format(**step))
+_CALL = "x = functional.{layer}(x)"
 
 
 def _noise(mismatch: Mapping[str, Any] | None) -> str:

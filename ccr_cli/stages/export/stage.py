@@ -79,7 +79,7 @@ def export(
     def write(site: Build) -> dict[str, int]:
         _clear(site.folder)
         try:
-            return _write(site.folder, inputs.workspace, trained, settings, evaluations, onnx)
+            return _write(site.folder, inputs.workspace, trained, evaluations, onnx)
         except CcrError:
             _clear(site.folder)
             raise
@@ -95,15 +95,10 @@ def _clear(folder: Path) -> None:
 
 
 def _write(
-    folder: Path,
-    workspace: Workspace,
-    trained: base.Artifact,
-    settings: dict[str, Any],
-    evaluations: Sequence[base.Artifact],
-    onnx: bool,
+    folder: Path, workspace: Workspace, trained: base.Artifact, evaluations: Sequence[base.Artifact], onnx: bool
 ) -> dict[str, int]:
     """Writes the files of an export; returns its counts."""
-    data = dataset.read(workspace.parent(trained, "dataset"))
+    settings, data = run.config(trained), dataset.read(workspace.parent(trained, "dataset"))
     feats = workspace.parent(trained, "features")
     links = [link for link in trained.parents if link.kind == "translation"]
     translations = [entry for link in links for entry in _translators(workspace, workspace.linked(trained, link))]
@@ -161,7 +156,7 @@ class _Sample:
         encoder = method.encoder.text_encoder
         self.features: Any = None
         if isinstance(encoder, GivenTextEncoder):
-            self.features = encoder.table_TD[tokenizer.encode(self.texts).ids.long()].numpy()
+            self.features = encoder.table_TD[tokenizer.encode(self.texts).ids_N.long()].numpy()
         else:
             self.texts.append(" ".join(self.texts))  # a text that is too long
         index = features.read_index(feats)

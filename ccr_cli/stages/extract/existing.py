@@ -28,7 +28,7 @@ from ccr_cli.artifacts.build import PLAN, Build, build_artifact
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
-from ccr_cli.data.features import FeatureTable, Joined, join
+from ccr_cli.data.features import FeatureTable, Place, join
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
 from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
@@ -66,14 +66,14 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
         try:
             with ExitStack() as stack:
                 tables = [stack.enter_context(formats.opened(*pair)) for pair in pairs]
-                joined = join(items, tables)
-                missing = [item for item, place in zip(items, joined.places, strict=True) if place is None]
-                _report(missing, len(items), tables, joined)
+                places, left = join(items, tables)
+                missing = [item for item, place in zip(items, places, strict=True) if place is None]
+                _report(missing, len(items), tables, left)
                 first = f"{missing[0]!r} has no features" if missing else ""
                 refuse_too_many(len(missing), len(items), max_failed, "items", first)
-                t, entry = next(place for place in joined.places if place is not None)
+                t, entry = next(place for place in places if place is not None)
                 dim = int(tables[t].rows(entry).shape[1])
-                index = _write(site.folder, items, tables, joined, dim)
+                index = _write(site.folder, items, tables, places, dim)
         except ArtifactError:
             for path in site.folder.iterdir():  # another source may replace the refused one
                 if path.name != PLAN:
@@ -84,7 +84,7 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
         about = {"encoder": request["encoder"], "dim": dim}
         about |= {} if encoder_name else {"source": {"sha256": request[features.FROM]}}
         site.environment["sources"] = [str(source.absolute()) for source in sources]
-        return {**write_outcome(site.folder, index, about), "left_over": len(joined.left)}
+        return {**write_outcome(site.folder, index, about), "left_over": len(left)}
 
     first = Path(os.path.abspath(sources[0]))
     name = options.name or (first.name if first.is_dir() else re.sub(r"\.\w+$", "", first.name))
@@ -116,16 +116,16 @@ def _content(source: Path) -> str:
     return whole.hexdigest()
 
 
-def _report(missing: Sequence[str], total: int, tables: Sequence[FeatureTable], joined: Joined) -> None:
+def _report(missing: Sequence[str], total: int, tables: Sequence[FeatureTable], left: Sequence[str]) -> None:
     """Warns of items without features and of entries without items; ArtifactError if no item has features."""
     where = ", ".join(str(table.path) for table in tables)
     if len(missing) == total:
-        entries = f"it has {_some(joined.left)}" if joined.left else "it is empty"
+        entries = f"it has {_some(left)}" if left else "it is empty"
         raise ArtifactError(f"none of the {total} items ({_some(missing)}) is in {where}: {entries}")
     if missing:
         warn(f"{len(missing)} of {total} items are not in {where}: {_some(missing)}")
-    if joined.left:
-        warn(f"{len(joined.left)} entries of {where} match no item and are left out: {_some(joined.left)}")
+    if left:
+        warn(f"{len(left)} entries of {where} match no item and are left out: {_some(left)}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -133,7 +133,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _write(
-    folder: Path, items: Sequence[str], tables: Sequence[FeatureTable], joined: Joined, dim: int
+    folder: Path, items: Sequence[str], tables: Sequence[FeatureTable], places: Sequence[Place | None], dim: int
 ) -> pd.DataFrame:
     """Writes the shards that do not exist yet, rows as they come; returns the index."""
 
@@ -142,7 +142,7 @@ def _write(
         errors: list[str | None] = []
         block: list[tuple[str, npt.NDArray[Any]]] = []
         size = 0
-        for item, place in zip(items[part], joined.places[part], strict=True):
+        for item, place in zip(items[part], places[part], strict=True):
             rows_TD = np.empty((0, dim)) if place is None else tables[place[0]].rows(place[1])
             if rows_TD.shape[1] != dim:
                 raise ArtifactError(f"{item!r} has features of {rows_TD.shape[1]} numbers, but the first item of {dim}")
@@ -160,9 +160,7 @@ def _write(
 
     def need(first: int) -> float:
         """Extrapolates from the shards so far; before that, one row per item."""
-        done, left = (
-            sum(place is not None for place in half) for half in (joined.places[:first], joined.places[first:])
-        )
+        done, left = (sum(place is not None for place in half) for half in (places[:first], places[first:]))
         size = sum(path.stat().st_size for path in folder.glob("*.npy"))
         return left * (size / done if done else 2 * dim)
 

@@ -25,7 +25,6 @@ import pandas as pd
 
 from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.build import PLAN, locked
-from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.console import progress, warn
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.shared.failures import failure, require_space, write_failures
@@ -393,7 +392,7 @@ def write_shards(
     with progress(len(item_ids), "extract", "items") as advance:
         for shard, first in enumerate(range(0, len(item_ids), features.SHARD_ITEMS)):
             part = slice(first, first + features.SHARD_ITEMS)
-            path = folder / f"index-{shard:05d}.parquet"
+            path = folder / features.index_name(shard)
             if not path.is_file():
                 require_space(folder.parent, need(first))
                 with base.atomic_open(folder / features.shard_name(shard)) as handle:
@@ -402,7 +401,7 @@ def write_shards(
                     handle.seek(0)
                     end = features.write_header(handle, int(n_rows.sum()), dim)
                     assert end == start, "numpy leaves room for the number of rows to grow"
-                write_table(path, features.index_of(item_ids[part], shard, n_rows, errors), features.INDEX)
+                features.write_index(path, item_ids[part], shard, n_rows, errors)
             advance(len(item_ids[part]))
     return features.finish_index(folder, len(item_ids))
 

@@ -17,7 +17,7 @@ from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.parquet import artifact_table
 from ccr_cli.artifacts.signature import HUMAN, noise_kind
-from ccr_cli.artifacts.workspace import FOLDERS, slug
+from ccr_cli.artifacts.workspace import slug
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data import published
 from ccr_cli.data.splits import refuse_unknown
@@ -126,7 +126,7 @@ def write(inputs: Inputs, data: content.ReportData, *, name: str | None = None, 
         for names in results.repeated(results.results_frame(data.results, data.facts)):
             warn(f"{' and '.join(names)} agree in method, options and seeds: their mean counts as one run")
         counts = Counter(parent.kind for parent in data.artifacts)
-        sources = ", ".join(counted(n, kind, FOLDERS[kind]) for kind, n in counts.items())
+        sources = ", ".join(counted(n, kind, base.FOLDERS[kind]) for kind, n in counts.items())
         say(f"a report on {sources}: tables, figures, the page")
         return compose.write(data, site.folder)
 

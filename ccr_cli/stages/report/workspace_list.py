@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from ccr_cli.artifacts import base, diagnosis, evaluation, index, run
+from ccr_cli.artifacts.base import FOLDERS
 from ccr_cli.artifacts.description import short
 from ccr_cli.artifacts.signature import signature_of
-from ccr_cli.artifacts.workspace import FOLDERS, Workspace
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import counted
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.words.artifact_summaries import headlines, is_plain

@@ -6,7 +6,8 @@ Shape suffixes: R rows of an input, D feature.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ccr_cli.encoders.base import DTYPES
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
 from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.shared.pixels import encoder_input
 
 _IGNORED = {"model", "revision", "licence", *features.OF_VIDEOS}
 """Keys of encoder.json that do not change the vector of a picture: the weights are compared by their sha256."""
@@ -31,17 +33,19 @@ _IGNORED = {"model", "revision", "licence", *features.OF_VIDEOS}
 class PictureEncoder:
     """The encoder of a data set's features (or the encoders, of joined features), ready for more pictures.
 
-    Raises ArtifactError if ccr did not encode them, or the encoder has changed since.
+    For a method that needs `media` (`Config.needs`), it only prepares them. Raises ArtifactError if ccr did not encode
+    the features, or the encoder has changed since.
     """
 
-    def __init__(self, feats: base.Artifact, device: torch.device) -> None:
+    def __init__(self, feats: base.Artifact, device: torch.device, needs: frozenset[str] = frozenset()) -> None:
+        self._parts: list[tuple[Any, Callable[[list[Tensor]], Tensor]]] = []
+        if "media" in needs:
+            self._parts.append((encoder_input(feats), torch.stack))
+            return
         manifest = feats.json("encoder.json")
-        parts = features.parts(feats)
-        recorded = manifest.get(features.PARTS, [manifest])
-        self._parts = [
-            (_encoder(feats, part, about, device), part.request.get("pool") == "mean")
-            for part, about in zip(parts, recorded, strict=True)
-        ]
+        for part, recorded in zip(features.parts(feats), manifest.get(features.PARTS, [manifest]), strict=True):
+            model = _encoder(feats, part, recorded, device)
+            self._parts.append((model, partial(_rows, model, part.request.get("pool") == "mean")))
 
     def file(self, path: Path) -> Frames:
         """Encodes a picture, or the frames of a video, as one item; raises UsageError if it cannot be read."""
@@ -61,8 +65,8 @@ class PictureEncoder:
         """Encodes an open picture as one item; only if `stills`."""
         return self._item([[model.preprocess(image)] for model, _ in self._parts])
 
-    def _item(self, inputs: Sequence[Sequence[Tensor]]) -> Frames:
-        parts = [_rows(model, tensors, mean) for (model, mean), tensors in zip(self._parts, inputs, strict=True)]
+    def _item(self, inputs: Sequence[list[Tensor]]) -> Frames:
+        parts = [rows(tensors) for (_, rows), tensors in zip(self._parts, inputs, strict=True)]
         if len({len(rows_RD) for rows_RD in parts}) > 1:
             raise UsageError("the encoders of the joined features give different numbers of rows")
         rows_RD = torch.cat(parts, dim=1)
@@ -70,9 +74,9 @@ class PictureEncoder:
 
 
 @torch.inference_mode()
-def _rows(model: Any, inputs: Sequence[Tensor], mean: bool) -> Tensor:
+def _rows(model: Any, mean: bool, inputs: list[Tensor]) -> Tensor:
     """The rows of one item as an artifact would hold them, rounded to half precision."""
-    output = model.encode(torch.stack(list(inputs))).float().cpu().numpy()
+    output = model.encode(torch.stack(inputs)).float().cpu().numpy()
     rows_RD = output.reshape(-1, output.shape[-1])
     if mean:
         rows_RD = rows_RD.mean(axis=0, dtype=np.float64, keepdims=True)

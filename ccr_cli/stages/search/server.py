@@ -24,7 +24,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from ccr_cli.console import warn
 from ccr_cli.errors import CcrError, UsageError
-from ccr_cli.report.page import search_page
+from ccr_cli.report.page.rendering import SEARCH_POLICY, search_page
 from ccr_cli.report.thumbnails import small
 from ccr_cli.stages.search.options import ServerOptions
 from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
@@ -167,7 +167,7 @@ def application(service: Service, rules: AccessRules) -> Guard:
     app.get("/about")(service.about)
     app.get("/search")(service.text)
     app.get("/media")(service.media)
-    page = HTMLResponse(search_page.page(), headers={"content-security-policy": search_page.POLICY})
+    page = HTMLResponse(search_page(), headers={"content-security-policy": SEARCH_POLICY})
 
     @app.get("/")
     async def index() -> Response:

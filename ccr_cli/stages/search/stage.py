@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,6 @@ from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
 from ccr_cli.stages.shared.load_run import load_method
-from ccr_cli.stages.shared.pixels import EncoderInput, encoder_input
 from ccr_cli.stages.shared.triplets import read_visuals
 
 ENTRIES = 1 << 25
@@ -220,7 +219,7 @@ class Searcher:
     ) -> None:
         data, self.features = sources(inputs, trained, index)
         self.data, self.trained, self.options = dataset.read(data), trained, options
-        self._images: dict[str, Path | None] = {}
+        self._resolved = cache(self.image)  # resolving a path takes longer than a search; not for reading the file
         self._media = dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
         self._root = dataset.media_root(data)
         self.langs = languages(inputs.workspace, trained)
@@ -259,21 +258,13 @@ class Searcher:
         return next(self._answers([name], query_1D, top, picture=True))
 
     @cached_property
-    def encoder(self) -> PictureEncoder | EncoderInput:
+    def encoder(self) -> PictureEncoder:
         """Encodes pictures as the run's features were; for a run that reads pictures itself, prepares them."""
-        if "media" in self._method.config.needs():
-            return encoder_input(self.features)
-        return PictureEncoder(self.features, self._device)
+        return PictureEncoder(self.features, self._device, self._method.config.needs())
 
     def image(self, item_id: str) -> Path | None:
         """The media file of an item; None if it has none inside the media root, or does not exist."""
         return dataset.media_path(self._root, self._media.get(item_id))
-
-    def _resolved(self, item_id: str) -> Path | None:
-        """`image`, resolved once: resolving a path takes longer than a search. Not for reading the file."""
-        if item_id not in self._images:
-            self._images[item_id] = self.image(item_id)
-        return self._images[item_id]
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Vectors of texts (Q, D)."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ccr_cli.data.frames import Frames
-from ccr_cli.data.tokens import Tokenizer, TokenTable
+from ccr_cli.data.tokens import Tokenizer, Tokens
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.methods.base import Embedder
 
@@ -22,7 +22,7 @@ PICTURES = 128
 
 
 @torch.no_grad()
-def embed_texts(method: Embedder, table: TokenTable, device: torch.device, some_T: Tensor | None = None) -> Tensor:
+def embed_texts(method: Embedder, table: Tokens, device: torch.device, some_T: Tensor | None = None) -> Tensor:
     """Embeds texts of a table, all of them or some, in float32 (T, D), on the device."""
     rows = torch.split(torch.arange(len(table)) if some_T is None else some_T, BATCH)
     return torch.cat([method.embed_text(table.select(r).to(device)).float() for r in rows])

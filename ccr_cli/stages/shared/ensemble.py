@@ -17,10 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccr_cli.artifacts import base, run, signature, translation
+from ccr_cli.artifacts import base, dataset, run, signature, translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.label import Label
-from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.methods.base import Method, joined
@@ -54,26 +53,21 @@ class Member:
             engines[lang] = f"{signature.HUMAN}:{name}" if lang in human else name
         return engines
 
-    def must_agree(self, lang: bool, protocol: bool, own: bool) -> dict[str, tuple[str, str]]:
-        """What the runs of an ensemble have in common, with the hint where they differ; see `read_ensemble`."""
+    def must_agree(self, lang: bool, protocol: bool, own: bool) -> list[tuple[str, str, str]]:
+        """What the runs of an ensemble have in common, its value here, and the hint for others; see `read_ensemble`."""
         settings, data, noise = self.settings, self.artifact.parent("dataset"), self.settings["noise"]
         usual = "labelled" if settings.get("criterion") == "mAP" else "full"
         left_out = str(settings["options"].get("left_out", "")) or "none"
         kind = f"{signature.noise_kind(noise)}-{noise['ratio']:g}" if noise else "none"
+        where, langs = f"{data.path} ({data.id[:8]})", "" if lang else " and ".join(run.langs(settings))
         alone = "or leave --ensemble out"
-        return {
-            "trained on": (
-                f"{data.path} ({data.id[:8]})",
-                f"give runs of one data set, {alone} to evaluate each by itself",
-            ),
-            "for queries in": (
-                "" if lang else " and ".join(run.langs(settings)),
-                "--lang LANG, or give runs of one language",
-            ),
-            "by the protocol": ("" if protocol else usual, "--protocol full, or labelled"),
-            "without the categories": (left_out if own else "", f"give runs that left out the same, {alone}"),
-            "trained with noise": (kind, f"give runs of one kind and ratio of noise, {alone}"),
-        }
+        return [
+            ("trained on", where, f"give runs of one data set, {alone} to evaluate each by itself"),
+            ("for queries in", langs, "--lang LANG, or give runs of one language"),
+            ("by the protocol", "" if protocol else usual, "--protocol full, or labelled"),
+            ("without the categories", left_out if own else "", f"give runs that left out the same, {alone}"),
+            ("trained with noise", kind, f"give runs of one kind and ratio of noise, {alone}"),
+        ]
 
 
 @dataclass(frozen=True)
@@ -81,6 +75,8 @@ class Ensemble:
     """The runs that are evaluated together; most often a single one."""
 
     members: Sequence[Member]
+    data: Dataset
+    """The data set that the runs were trained on."""
 
     @property
     def first(self) -> Member:
@@ -131,19 +127,13 @@ class Ensemble:
                 found.append(like(inputs, member.features, data))
         return tuple(found)
 
-    def mt(self, lang: str) -> str:
-        """The engines of the translations trained on, for the signature."""
-        return "+".join(dict.fromkeys(signature.mt_value(member.engines, lang) for member in self.members))
-
-    @property
-    def noise(self) -> str:
-        """The synthetic noise trained on, for the signature."""
+    def trained_on(self, lang: str) -> dict[str, str]:
+        """What the signature of queries in a language says of training: the engines, the noise, and what selected."""
+        engines = [signature.mt_value(member.engines, lang) for member in self.members]
         noises = [member.settings["noise"] for member in self.members]
-        return "+".join(dict.fromkeys(signature.noise_value(**n) if n else signature.NONE for n in noises))
-
-    def similarity(self, reading: str = "") -> str:
-        """The similarity, for the signature."""
-        return signature.sim_value(reading, len(self.members))
+        noise = [signature.noise_value(**n) if n else signature.NONE for n in noises]
+        facts = {key: "+".join(dict.fromkeys(values)) for key, values in (("mt", engines), ("noise", noise))}
+        return {**facts, "select": self.settings["select"]}
 
     def heading(self) -> dict[str, Any]:
         """The fields of a result that name the runs."""
@@ -159,26 +149,25 @@ class Ensemble:
         }
 
 
-def read_ensemble(
-    workspace: Workspace, runs: Sequence[base.Artifact], *, lang: bool, protocol: bool, own: bool
-) -> Ensemble:
+def read_ensemble(inputs: Inputs, runs: Sequence[base.Artifact], *, lang: bool, protocol: bool, own: bool) -> Ensemble:
     """Reads runs that are evaluated together, in the order of their names; UsageError if they make no ensemble.
 
     They need not agree in the languages of the queries or the protocol (`lang`, `protocol`: whether the options set
     them), nor in categories left out of training if they are not evaluated on their `own` data set.
     """
-    members = []
-    for artifact in sorted(runs, key=lambda artifact: artifact.name):
+    members, runs, workspace = [], sorted(runs, key=lambda artifact: artifact.name), inputs.workspace
+    data = inputs.parent(runs[0], "dataset")
+    for artifact in runs:
         features, translated = workspace.parent(artifact, "features"), translations_of(workspace, artifact)[0]
         members.append(Member(artifact, run.config(artifact), features, translated))
     first, *others = members
     for other in others:
-        facts = other.must_agree(lang, protocol, own)
-        for what, (value, hint) in first.must_agree(lang, protocol, own).items():
-            if facts[what][0] != value:
-                pair = f"{first.artifact.name} and {other.artifact.name}"
-                raise UsageError(f"{pair} make no ensemble: {what} {value} and {facts[what][0]}", hint=hint)
-    return Ensemble(members)
+        pairs = zip(first.must_agree(lang, protocol, own), other.must_agree(lang, protocol, own), strict=True)
+        for (what, value, hint), (_, theirs, _) in pairs:
+            if value != theirs:
+                names = f"{first.artifact.name} and {other.artifact.name}"
+                raise UsageError(f"{names} make no ensemble: {what} {value} and {theirs}", hint=hint)
+    return Ensemble(members, dataset.read(data))
 
 
 class Model:

@@ -38,6 +38,8 @@ def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str
     if total and failed / total > limit:
         problem = f"{failed} of {total} {what} failed, more than --max-failed {limit:g}; the first: {first}"
         hint = "fix the cause and run the command again (successful items are kept), or raise --max-failed"
+        if "NoMedia" in first:
+            hint = f"import again with the names of the files: ccr data import FILE --columns media=NAME; or {hint}"
         raise CcrError(problem, hint=hint)
 
 

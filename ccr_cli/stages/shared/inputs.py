@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts.base import FOLDERS
 from ccr_cli.artifacts.description import apart
-from ccr_cli.artifacts.workspace import FOLDERS, Workspace
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, UsageError
 
 _DATA = ("dataset", "translation", "noise", "features")

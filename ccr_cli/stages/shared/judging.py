@@ -18,7 +18,7 @@ from torch.nn.functional import embedding_bag, normalize
 
 from ccr_cli.artifacts.diagnosis import THRESHOLD
 from ccr_cli.data.seeds import derive
-from ccr_cli.data.tokens import TokenTable
+from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import ArtifactError
 from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion
 from ccr_cli.losses.masks import negatives_BB
@@ -120,7 +120,7 @@ class TripletEmbeddings:
 
 
 def embed_triplets(
-    method: Method, triplets: Triplets, source: TokenTable, target: TokenTable, device: torch.device
+    method: Method, triplets: Triplets, source: Tokens, target: Tokens, device: torch.device
 ) -> TripletEmbeddings:
     """Embeds all training triplets."""
     return TripletEmbeddings(
@@ -171,7 +171,22 @@ class TripletReadings:
         second engine's translation of the given source caption with the given translation; with neither it is an
         ArtifactError.
         """
-        return agreement(self.triplets, self.seed)
+        triplets = self.triplets
+        if triplets.back is not None:
+            texts, references = triplets.back, triplets.source
+        elif triplets.second is not None:
+            texts, references = triplets.target, triplets.second
+        else:
+            languages = " ".join(f"--lang {lang}" for lang in triplets.langs)
+            problem = "the judge translation has no back-translations and no second translation to compare"
+            second = "or also name a second engine's translation of the same captions"
+            raise ArtifactError(problem, hint=f"ccr translate {languages} --back, {second}")
+        order = np.random.default_rng(self.seed).permutation(len(triplets))[:_SHUFFLED_TEXTS]
+        other = np.roll(order, 1)
+        items = triplets.item_N.cpu().numpy()
+        differ = items[order] != items[other]
+        null, _, _ = round_trip_chrf([references[i] for i in order[differ]], [texts[i] for i in other[differ]])
+        return round_trip_chrf(references, texts)[0], null
 
     def wrong(self) -> dict[str, npt.NDArray[np.bool_]] | None:
         """Which sides (N,) synthetic noise mismatched."""
@@ -219,35 +234,6 @@ def _joined(parts: Sequence[Opinion], rows: Sequence[npt.NDArray[np.int64]]) -> 
     kinds = parts[0].shares
     shares = {kind: float(np.average([part.shares[kind] for part in parts], weights=weights)) for kind in kinds}
     return Opinion(Belief(*sides), shares, list(parts))
-
-
-def trust(triplets: Triplets) -> Belief[FloatArray]:
-    """Full belief in every triplet."""
-    return Belief(*[np.ones(len(triplets))] * 3)
-
-
-def agreement(triplets: Triplets, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Sentence chrF (0 to 100) of every triplet's two captions (N,), and of captions of different items (M,).
-
-    The given translation, translated back, is compared with the given source caption; without back-translations, a
-    second engine's translation of the given source caption with the given translation; with neither it is an
-    ArtifactError.
-    """
-    if triplets.back is not None:
-        texts, references = triplets.back, triplets.source
-    elif triplets.second is not None:
-        texts, references = triplets.target, triplets.second
-    else:
-        languages = " ".join(f"--lang {lang}" for lang in triplets.langs)
-        problem = "the judge translation has no back-translations and no second translation to compare"
-        second = "or also name a second engine's translation of the same captions"
-        raise ArtifactError(problem, hint=f"ccr translate {languages} --back, {second}")
-    order = np.random.default_rng(seed).permutation(len(triplets))[:_SHUFFLED_TEXTS]
-    other = np.roll(order, 1)
-    items = triplets.item_N.cpu().numpy()
-    differ = items[order] != items[other]
-    null, _, _ = round_trip_chrf([references[i] for i in order[differ]], [texts[i] for i in other[differ]])
-    return round_trip_chrf(references, texts)[0], null
 
 
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:

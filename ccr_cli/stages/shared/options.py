@@ -34,10 +34,10 @@ def option(
     command_line: tuple[Any, Callable[[Any], Any]] | None = None,
     **shown: Any,
 ) -> Any:
-    """A field of a command's options: the command shows it as a flag (`commands.common.guarded`).
+    """A field of a command's options, or a parameter of a command: it is a flag (`commands.common.guarded`).
 
-    A field that several commands share (`device`, `seed`, `name`, ...) needs no `option`: a plain default does, and the
-    command takes the flag of that name from `commands.common`.
+    What several commands share (`device`, `seed`, `name`, ...) needs no `option`: a plain default does, and the command
+    takes the flag of that name from `commands.common`.
 
     Args:
         default: Default value.
@@ -62,11 +62,6 @@ def request_of(options: Any, **facts: Any) -> dict[str, Any]:
 def default_request(options_type: Any) -> dict[str, Any]:
     """The defaults of the fields that belong to the request."""
     return {field.name: field.default for field in dataclasses.fields(options_type) if field.metadata.get("request")}
-
-
-def sweepable(options_type: Any) -> tuple[str, ...]:
-    """Names of the fields that `ccr train --sweep` can vary."""
-    return tuple(field.name for field in dataclasses.fields(options_type) if field.metadata.get("sweep"))
 
 
 def parse_set(values: Sequence[str] | None) -> dict[str, str]:

@@ -24,7 +24,6 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import progress, say
-from ccr_cli.data.formats.base import is_video
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.encoders._transformers import Recipe
@@ -53,28 +52,9 @@ class EncoderInput:
     sampling: Sampling
     """Which frames of a video."""
 
-    @property
-    def stills(self) -> bool:
-        """Whether the encoder takes pictures, and not only clips of videos."""
-        return self.sampling.clip_frames == 1
-
     def preprocess(self, image: Image.Image) -> Tensor:
         """Returns the levels of a picture, (3, H, W) uint8."""
         return self.recipe.levels(image)
-
-    def file(self, path: Path) -> Frames:
-        """Reads a picture, or the frames of a video, as one item; UsageError if it cannot be read."""
-        real = path.resolve()
-        medium = Medium("video" if is_video(real.name) else "image", real.name)
-        try:
-            levels_NCHW = torch.stack(list(MediaReader(real.parent, self).read(medium)))
-        except MediaError as error:
-            raise UsageError(f"{path} cannot be used as a query: {error}") from None
-        return Frames(levels_NCHW, torch.tensor([0, len(levels_NCHW)]))
-
-    def image(self, image: Image.Image) -> Frames:
-        """Returns an open picture as one item; for an encoder with `stills`."""
-        return Frames.single(self.preprocess(image)[None])
 
 
 def load_tower(feats: base.Artifact, frozen_layers: int) -> VisualTower:

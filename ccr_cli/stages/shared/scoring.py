@@ -17,8 +17,18 @@ from torch import Tensor
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.bootstrap import DIRECTIONS
-from ccr_cli.metrics.ranks import Positives, Ranks, mean_of_folds, rank_both, rank_queries, sum_recall, summarise
-from ccr_cli.metrics.sims import columns, dot_sim, fused, minmax
+from ccr_cli.metrics.ranks import (
+    KS,
+    Positives,
+    Ranks,
+    columns,
+    dot_sim,
+    fused,
+    minmax,
+    rank_both,
+    rank_queries,
+    summarise,
+)
 from ccr_cli.stages.shared.triplets import Gallery
 
 BLOCK, BLOCK_CUDA, INTERVAL_SEED = 1024, 8192, 0
@@ -39,8 +49,8 @@ class Figures:
 
     @property
     def sum_r(self) -> float:
-        """SumR, the sum of R@1, R@5, R@10 of both directions in percent."""
-        return sum_recall(self.t2v, self.v2t)
+        """SumR, the sum of R@1, R@5, R@10 of both directions in percent, at most 600."""
+        return sum(direction[f"R@{k}"] for direction in (self.t2v, self.v2t) for k in KS)
 
 
 @dataclass(frozen=True)
@@ -56,8 +66,13 @@ class Scores(Figures):
 
 
 def over_folds(folds: Sequence[Figures]) -> Figures:
-    """The means over folds; SumR is then the sum of mean recalls."""
-    return Figures(mean_of_folds([fold.t2v for fold in folds]), mean_of_folds([fold.v2t for fold in folds]))
+    """The means over folds, every fold counting the same; counts are sums, and SumR is the sum of mean recalls."""
+
+    def mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+        values = {name: [row[name] for row in rows] for name in rows[0]}
+        return {name: sum(v) if name in ("queries", "dropped") else float(np.mean(v)) for name, v in values.items()}
+
+    return Figures(mean([fold.t2v for fold in folds]), mean([fold.v2t for fold in folds]))
 
 
 @dataclass(frozen=True)
@@ -91,8 +106,9 @@ class EmbeddedGallery:
         first, findable_TD = other.gallery.first_T, other.text_TD
         if first is not None:
             findable_TD = findable_TD[torch.from_numpy(first).to(findable_TD.device)]
+        items = [own.item_ids[v] for v in own.item_T]
         return {
-            "t2v": Queries(own.caption_ids, own.caption_items, self.text_TD, other.visual_VD),
+            "t2v": Queries(own.caption_ids, items, self.text_TD, other.visual_VD),
             "v2t": Queries(own.item_ids, own.item_ids, self.visual_VD, findable_TD),
         }
 

@@ -14,34 +14,27 @@ from ccr_cli.nets.text import GivenTextEncoder, TextEncoder, TransformerTextEnco
 GIVEN = "given"
 
 
-def make_tokenizer(config: Any, data: Dataset) -> Tokenizer:
-    """The tokenizer of a method's options; ArtifactError if it needs text features and the data set has none."""
-    if config.text_encoder == GIVEN:
-        if data.text_features() is None:
-            raise ArtifactError(f"{data.name} brings no features of its texts", hint="--set text_encoder=ngram")
-        return GivenTokenizer(list(data.captions["text"]))
-    if config.text_encoder == "ngram":
-        return NgramTokenizer(buckets=config.buckets)
-    return HFTokenizer(config.text_encoder, config.max_tokens)
+def make_text_side(config: Any, data: Dataset) -> tuple[Tokenizer, TextEncoder]:
+    """The tokenizer and the text encoder of a method's options.
 
-
-def make_text_encoder(config: Any, data: Dataset) -> TextEncoder:
-    """The text encoder that goes with it; UsageError if texts may be longer than it can read."""
+    Raises:
+        ArtifactError: If they need text features and the data set has none.
+        UsageError: If texts may be longer than the encoder can read.
+    """
     if config.text_encoder == GIVEN:
         features_TD = data.text_features()
-        assert features_TD is not None, "the tokenizer was made before"
-        return GivenTextEncoder(torch.from_numpy(features_TD))
-    encoder = build_text_encoder(
-        config.text_encoder,
-        buckets=config.buckets,
-        dim=config.dim,
-        frozen_layers=config.frozen_layers,
-        pooling=config.pooling,
-        lora_rank=config.lora_rank,
-        lora_alpha=config.lora_alpha,
-    )
+        if features_TD is None:
+            raise ArtifactError(f"{data.name} brings no features of its texts", hint="--set text_encoder=ngram")
+        return GivenTokenizer(list(data.captions["text"])), GivenTextEncoder(torch.from_numpy(features_TD))
+    tokenizer: Tokenizer
+    if config.text_encoder == "ngram":
+        tokenizer = NgramTokenizer(buckets=config.buckets)
+    else:
+        tokenizer = HFTokenizer(config.text_encoder, config.max_tokens)
+    names = ("buckets", "dim", "frozen_layers", "pooling", "lora_rank", "lora_alpha")
+    encoder = build_text_encoder(config.text_encoder, **{name: getattr(config, name) for name in names})
     longest = encoder.longest if isinstance(encoder, TransformerTextEncoder) else None
     if longest is not None and config.max_tokens > longest:
         problem = f"{config.text_encoder} reads {longest} tokens at most, and max_tokens is {config.max_tokens}"
         raise UsageError(problem, hint=f"--set max_tokens={longest}")
-    return encoder
+    return tokenizer, encoder

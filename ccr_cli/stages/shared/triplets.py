@@ -104,11 +104,6 @@ class Gallery:
     first_T: np.ndarray | None = None
     """Rows of the captions that an item can find, ascending, one of each item; None: all of its captions."""
 
-    @property
-    def caption_items(self) -> list[str]:
-        """The item of each caption."""
-        return [self.item_ids[v] for v in self.item_T]
-
 
 def training_triplets(
     data: Dataset,

@@ -24,7 +24,7 @@ from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.console import progress, say, warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
-from ccr_cli.data.tokens import TokenTable
+from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import ArtifactError, CcrError
 from ccr_cli.methods.base import Method
 from ccr_cli.report.words.numbers import metric
@@ -214,11 +214,9 @@ class Trainer:
 
     def _visuals(self, visual: Frames) -> Tensor:
         """Embeds items (V, D), divided among the processes."""
-        if self.ranks.size == 1:
-            return embed_visuals(self.method, visual, self.device)
         return self.ranks.embed(lambda rows: embed_visuals(self.method, visual, self.device, rows), len(visual))
 
-    def _texts(self, table: TokenTable, some_T: Tensor | None = None) -> Tensor:
+    def _texts(self, table: Tokens, some_T: Tensor | None = None) -> Tensor:
         """Embeds all or some texts (T, D), divided among the processes."""
         some = torch.arange(len(table)) if some_T is None else some_T
         return self.ranks.embed(lambda rows: embed_texts(self.method, table, self.device, some[rows]), len(some))
@@ -379,8 +377,8 @@ def refuse_collapse(method: Method, visual_VD: Tensor, text_TD: Tensor) -> None:
     some_T = torch.linspace(0, len(text_TD) - 1, min(len(text_TD), _SAMPLE), device=text_TD.device).long()
     some_V = torch.linspace(0, len(visual_VD) - 1, min(len(visual_VD), _SAMPLE), device=visual_VD.device).long()
     sim_TV, uncertainty_T = method.score(text_TD[some_T], visual_VD[some_V])
-    if not sim_TV.isfinite().all():
-        raise Collapsed("vectors of texts or items are not finite")
+    if count := int((~sim_TV.isfinite()).sum()):
+        raise Collapsed(f"{count} of {sim_TV.numel()} similarities of texts and items are not finite")
     if sim_TV.numel() > 2 and float(sim_TV.std()) < SPREAD:
         raise Collapsed(f"all similarities are equal, {float(sim_TV.mean()):.4f}: the model tells nothing apart")
     if uncertainty_T is None or len(some_T) < 3 or method.calibrated:  # certain of all may be right, if all hits are

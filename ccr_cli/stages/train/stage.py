@@ -76,8 +76,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         UsageError: If an option is unknown or does not fit the others.
     """
     options.check()
-    several = len(sources.translated) > 1
-    if options.langs != "all" and not several:
+    if options.langs != "all" and len(sources.translated) < 2:
         raise UsageError(f"--langs {options.langs} goes with several languages", hint="--lang es --lang fr")
     module = registry.load("methods", options.method)
     if options.preset is not None and options.preset not in module.Method.PRESETS:
@@ -89,14 +88,12 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     if pairs:
         pairs.table.require("slot_id", *(["p_clean"] if pairs.weighted else []))
         pairs.table.refuse_others(data, "slot_id", sources.langs)
-    standard = module.Config()
     start = configure(module.Config, module.Method.PRESETS.get(options.preset or "", {}), options.method)
     if data.text_features() is not None:
-        standard, start = (replace(config, text_encoder=GIVEN) for config in (standard, start))
+        start = replace(start, text_encoder=GIVEN)
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
     request = _request(sources, options, config)
-    defaults = _defaults(options, request, standard, start)
-    name = options.name or _run_name(sources, data, request, defaults)
+    name = options.name or _run_name(sources, data, request, asdict(start))
     site = building(inputs.workspace, "run", name, request, sources.parents, force=options.force)
     with ExitStack() as open_sites:
         build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get its facts, and no lock
@@ -126,26 +123,19 @@ def _request(sources: Sources, options: TrainingOptions, config: Any) -> dict[st
     return request
 
 
-def _defaults(options: TrainingOptions, request: dict[str, Any], standard: Any, start: Any) -> dict[str, Any]:
-    """The request with the values that a run's name need not tell: the defaults, and what it spells out."""
-    spelled_out = {key: request[key] for key in ("method", "lang", "seed")}
-    defaults = default_request(TrainingOptions) | asdict(standard) | spelled_out
-    usual_noise = {"style": "caption", "target": "translation", "seed": options.seed}
-    if request["noise"] and usual_noise.items() <= request["noise"].items():
-        defaults["noise"] = request["noise"]
-    if options.preset:
-        defaults |= asdict(start) | {"preset": options.preset}
-    return defaults
-
-
-def _run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+def _run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any], usual: dict[str, Any]) -> str:
     """Names a run by requests alone, whatever else the workspace holds and whatever its sources are called.
 
     `DATA-LANG-METHOD-seedN`; preset and noise ratio follow the method. The encoder follows the data set, and the engine
     its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex digits encode
-    everything else that differs from the defaults: options of the run, of its translations and of its features, and a
-    second translation.
+    everything else that differs from the defaults (`usual`: those of the method and preset): options of the run, of its
+    translations and of its features, and a second translation.
     """
+    spelled_out = {key: request[key] for key in ("method", "lang", "seed", "preset")}
+    defaults = default_request(TrainingOptions) | usual | spelled_out
+    usual_noise = {"style": "caption", "target": "translation", "seed": request["seed"]}
+    if request["noise"] and usual_noise.items() <= request["noise"].items():
+        defaults["noise"] = request["noise"]
     translated = [_translation(artifact, data) for artifact in sources.translated]
     encoder, of_features = _features(sources.features, data)
     engines = [engine for engine, _ in translated] or [""]

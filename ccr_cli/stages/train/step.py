@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from ccr_cli.data.frames import Frames, sent
+from ccr_cli.data.frames import sent
 from ccr_cli.errors import UsageError
 from ccr_cli.methods.base import Batch, Belief, Config, Method
 from ccr_cli.nets.lora import layers_of
@@ -52,7 +52,9 @@ class Engine:
             method.attach(data.tower)
         method.to(device)
         self.losses = ranks.wrap(method)
-        self.visual, self.item_N = _placed(data.triplets.visual, device), data.triplets.item_N.to(device)
+        visual, self.item_N = data.triplets.visual, data.triplets.item_N.to(device)
+        fits = device.type == "cuda" and visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]
+        self.visual = visual.to(device) if fits else visual
         self.label_V = None if data.label_V is None else data.label_V.to(device)
         dense, sparse = parameter_groups(method, self.config)
         self.optimizers: list[torch.optim.Optimizer] = []
@@ -193,12 +195,6 @@ def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """The gradients of an optimiser's weights; of sparse gradients the rows."""
     weights = (weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None)
     return [weight.grad.values() if weight.grad.is_sparse else weight.grad for weight in weights]
-
-
-def _placed(visual: Frames, device: torch.device) -> Frames:
-    """Puts features on the device if they fit; larger ones stay on the host and are sent by batch."""
-    fits = device.type == "cuda" and visual.rows_ND.nbytes <= ROOM * torch.cuda.mem_get_info(device)[0]
-    return visual.to(device) if fits else visual
 
 
 Group = dict[str, Any]

@@ -18,13 +18,13 @@ from ccr_cli.artifacts.build import Planned, in_work
 from ccr_cli.console import counted, say
 from ccr_cli.errors import CcrError, LockedError, ResourceError, Terminated, UsageError, as_user_error, no_share
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.options import sweepable, typed
+from ccr_cli.stages.shared.options import typed
 from ccr_cli.stages.shared.sharding import rank_and_size
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources, with_noise
 from ccr_cli.stages.train.stage import train
 
-FLAGS = sweepable(TrainingOptions)
+FLAGS = tuple(option.name for option in fields(TrainingOptions) if option.metadata.get("sweep"))
 """Options of `ccr train` that can be swept, beside the options of the method."""
 POLL_SECONDS = 2.0
 """How often to look whether another process has finished a run."""

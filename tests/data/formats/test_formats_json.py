@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def test_vatex() -> None:
 def test_vatex_without_annotations_is_said(tmp_path: Path) -> None:
     path = tmp_path / "vatex_private_test_without_annotations.json"
     path.write_text('[{"videoID": "zz_Yy-12345_000003_000013"}]')
-    with pytest.raises(ArtifactError, match=r"\[0\]: the video .* neither enCap nor chCap"):
+    with pytest.raises(ArtifactError, match=r"\[0\]: .*'zz_Yy-12345_000003_000013'.*enCap.*chCap"):
         list(vatex(path))
 
 
@@ -194,11 +195,11 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     for length in (0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 4):
         path.write_bytes(whole[:length])
-        with pytest.raises(ArtifactError, match=r"is not valid JSON|not UTF-8") as caught:
+        with pytest.raises(ArtifactError, match=re.escape(str(path))) as caught:
             list(FILES[name](path))
         assert caught.value.hint
     path.write_bytes(gzip.compress(whole, mtime=0)[:-30])
-    with pytest.raises(ArtifactError, match="is cut off or damaged"):
+    with pytest.raises(ArtifactError, match=re.escape(str(path))):
         list(FILES[name](path))
 
 
@@ -211,39 +212,39 @@ def test_another_layout_is_refused_or_empty(tmp_path: Path, name: str, content: 
     if fits:
         assert list(FILES[name](path)) == []
     else:
-        with pytest.raises(ArtifactError, match=f"{name}.*: (expected|there is no)"):
+        with pytest.raises(ArtifactError, match=re.escape(str(path))):
             list(FILES[name](path))
 
 
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
-        (KARPATHY, RAW, float("nan"), r"images\[1\]\.sentences\[0\]\.raw: expected a text, found float nan"),
-        (KARPATHY, RAW, None, r"images\[1\]\.sentences\[0\]: there is no 'raw' \(it has 'tokens', "),
-        (KARPATHY, RAW, "half \ud83d", "half of a character"),
-        (KARPATHY, RAW, "a\0b", "or a NUL"),
-        (KARPATHY, ("images", 0, "sentences"), {"raw": "a"}, r"images\[0\]\.sentences: expected a list, found dict"),
-        (KARPATHY, ("images", 2, "filename"), ["a.jpg"], r"images\[2\]\.filename: expected a text, found list"),
-        (KARPATHY, ("images", 2, "filename"), " ", r"images\[2\]\.filename: an empty id"),
-        (KARPATHY, ("images", 2, "split"), 3, r"images\[2\]\.split: expected a text, found int 3"),
-        (KARPATHY, ("images", 2, "filename"), PICTURE, "0001.jpg' occurs twice"),
-        (KARPATHY, ("images", 2, "sentences", 0, "sentid"), 9, r"'9' occurs twice"),
-        (STAIR, ("annotations", 2, "image_id"), 99, r"annotations\[2\]\.image_id: there is no image '99'"),
-        (STAIR, ("annotations", 2, "id"), 31, r"annotations\[2\].id: '31' occurs twice"),
-        (STAIR, ("annotations", 2, "id"), 1.5, r"annotations\[2\]\.id: expected a text, found float"),
-        (STAIR, ("annotations", 2, "image_id"), True, r"image_id: expected a text, found bool"),
-        (STAIR, ("images", 1, "id"), 990001, r"images\[1\].id: '990001' occurs twice"),
-        (VATEX, (1, "videoID"), CLIP, r"\[1\].videoID: '-Qx7_.*' occurs twice"),
-        (VATEX, (1, "chCap", 7), 7, r"\[1\]\.chCap\[7\]: expected a text"),
-        (VATEX, (1, "chCap"), "text", r"\[1\]\.chCap: expected a list"),
-        (MSRVTT, ("sentences", 1, "video_id"), "video7", r"sentences\[1\]\.video_id: there is no video 'video7'"),
-        (MSRVTT, ("sentences", 1, "sen_id"), 0, r"sentences\[1\]\.sen_id: '0' occurs twice"),
-        (MSRVTT, ("videos", 1, "video_id"), "video1", r"videos\[1\].video_id: 'video1' occurs twice"),
-        (ACTIVITY, ("v_zz_Yy-12345", "sentences", 0), None, r"sentences\[0\]: expected a text, found null"),
-        (ACTIVITY, ("v_zz_Yy-12345",), [], r"\['v_zz_Yy-12345'\]: expected an object"),
-        (ACTIVITY, ("",), {"sentences": []}, "an empty id"),
-        (DIDEMO, (2, "annotation_id"), 8, r"\[2\]\.annotation_id: '8' occurs twice"),
-        (DIDEMO, (2, "video"), None, r"\[2\]: there is no 'video'"),
+        (KARPATHY, RAW, float("nan"), r"images\[1\]\.sentences\[0\]\.raw: .*\bnan\b"),
+        (KARPATHY, RAW, None, r"images\[1\]\.sentences\[0\]: .*'raw'.*'tokens'"),
+        (KARPATHY, RAW, "half \ud83d", r"images\[1\]\.sentences\[0\]\.raw: .*ud83d"),
+        (KARPATHY, RAW, "a\0b", r"images\[1\]\.sentences\[0\]\.raw: .*x00"),
+        (KARPATHY, ("images", 0, "sentences"), {"raw": "a"}, r"images\[0\]\.sentences: .*'raw'"),
+        (KARPATHY, ("images", 2, "filename"), ["a.jpg"], r"images\[2\]\.filename: .*'a\.jpg'"),
+        (KARPATHY, ("images", 2, "filename"), " ", r"images\[2\]\.filename: "),
+        (KARPATHY, ("images", 2, "split"), 3, r"images\[2\]\.split: .*\b3\b"),
+        (KARPATHY, ("images", 2, "filename"), PICTURE, r"0001\.jpg'"),
+        (KARPATHY, ("images", 2, "sentences", 0, "sentid"), 9, "'9'"),
+        (STAIR, ("annotations", 2, "image_id"), 99, r"annotations\[2\]\.image_id: .*'99'"),
+        (STAIR, ("annotations", 2, "id"), 31, r"annotations\[2\]\.id: .*'31'"),
+        (STAIR, ("annotations", 2, "id"), 1.5, r"annotations\[2\]\.id: .*1\.5"),
+        (STAIR, ("annotations", 2, "image_id"), True, r"annotations\[2\]\.image_id: .*True"),
+        (STAIR, ("images", 1, "id"), 990001, r"images\[1\]\.id: .*'990001'"),
+        (VATEX, (1, "videoID"), CLIP, r"\[1\]\.videoID: .*'-Qx7_.*'"),
+        (VATEX, (1, "chCap", 7), 7, r"\[1\]\.chCap\[7\]: .*\b7$"),
+        (VATEX, (1, "chCap"), "text", r"\[1\]\.chCap: .*'text'"),
+        (MSRVTT, ("sentences", 1, "video_id"), "video7", r"sentences\[1\]\.video_id: .*'video7'"),
+        (MSRVTT, ("sentences", 1, "sen_id"), 0, r"sentences\[1\]\.sen_id: .*'0'"),
+        (MSRVTT, ("videos", 1, "video_id"), "video1", r"videos\[1\]\.video_id: .*'video1'"),
+        (ACTIVITY, ("v_zz_Yy-12345", "sentences", 0), None, r"sentences\[0\]: .*null"),
+        (ACTIVITY, ("v_zz_Yy-12345",), [], r"\['v_zz_Yy-12345'\]: .*\[\]"),
+        (ACTIVITY, ("",), {"sentences": []}, r"\[''\]"),
+        (DIDEMO, (2, "annotation_id"), 8, r"\[2\]\.annotation_id: .*'8'"),
+        (DIDEMO, (2, "video"), None, r"\[2\]: .*'video'"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said_with_its_place(
@@ -263,18 +264,18 @@ def test_values_that_nobody_reads_may_be_anything(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_other_files_are_no_json(tmp_path: Path, name: str) -> None:
     for content, message in (
-        (b"[" * 200_000, "is not valid JSON: "),
-        (b'{"a":' * 200_000, "is not valid JSON: "),
-        (b"[1" + b"0" * 5000 + b"]", "is not valid JSON: "),
-        (b'{"v": {}, "v": {}}', "the key 'v' occurs twice in one object"),
-        (b'{"a": 1}\n{"a": 2}\n', "is not valid JSON: Extra data: line 2"),
-        ('{"a":\n "zwölf"}'.encode("latin-1"), "line 2: not UTF-8 at byte 5"),
-        ('{"a": 1}'.encode("utf-16"), "line 1: not UTF-8 at byte 1"),
-        (b"<html><title>404</title></html>", "is not valid JSON: .*line 1"),
+        (b"[" * 200_000, "JSON"),
+        (b'{"a":' * 200_000, "JSON"),
+        (b"[1" + b"0" * 5000 + b"]", "JSON"),
+        (b'{"v": {}, "v": {}}', "'v'"),
+        (b'{"a": 1}\n{"a": 2}\n', "line 2"),
+        ('{"a":\n "zwölf"}'.encode("latin-1"), r"line 2: .*UTF-8.*\b5\b"),
+        ('{"a": 1}'.encode("utf-16"), r"line 1: .*UTF-8.*\b1\b"),
+        (b"<html><title>404</title></html>", "line 1"),
     ):
         path = tmp_path / name
         path.write_bytes(content)
-        with pytest.raises(ArtifactError, match=message):
+        with pytest.raises(ArtifactError, match=f"{re.escape(str(path))}.*{message}"):
             list(FILES[name](path))
 
 
@@ -292,7 +293,7 @@ def test_a_message_does_not_repeat_a_whole_file(tmp_path: Path) -> None:
             list(karpathy(path))
         assert len(caught.value.message) < 700
     path.write_text(json.dumps({key: []}))
-    with pytest.raises(ArtifactError, match="expected an object") as caught:
+    with pytest.raises(ArtifactError, match=r"\['key key") as caught:
         list(activitynet(path))
     assert len(caught.value.message) < 300
 
@@ -301,7 +302,7 @@ def test_a_gzip_of_more_than_any_json_is_not_read_to_its_end(tmp_path: Path, mon
     monkeypatch.setattr(base, "LARGEST_JSON", 2**20)
     path = tmp_path / "dataset.json"
     path.write_bytes(gzip.compress(b"[" + b" " * 2**20 + b"]", mtime=0))
-    with pytest.raises(ArtifactError, match=r"dataset\.json is larger than 1 MiB, unpacked"):
+    with pytest.raises(ArtifactError, match=r"dataset\.json .*\b1 MiB"):
         base.read_json(path)
     path.write_bytes(gzip.compress(b"[" + b" " * (2**20 - 2) + b"]", mtime=0))
     assert base.read_json(path).value == []

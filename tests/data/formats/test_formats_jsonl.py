@@ -76,27 +76,27 @@ def test_lines_that_do_not_fit_are_said_with_their_number(tmp_path: Path) -> Non
     path = tmp_path / "own.jsonl"
     good: dict[str, Any] = {"item_id": "a", "text": "b"}
     for change, message in (
-        ({"item_id": None}, "line 2: there is no 'item_id'"),
-        ({"text": None}, "line 2: there is no 'text'"),
-        ({"text": 3}, "line 2, text: expected a text"),
-        ({"text": {}}, "line 2, text: expected a text"),
-        ({"text": ["b", 3]}, r"line 2, text\[1\]: expected a text"),
-        ({"k": 10**9}, "line 2, k: expected a whole number of at most nine digits"),
-        ({"k": -1}, "line 2, k: expected a whole number"),
-        ({"k": "0"}, "line 2, k: expected a whole number"),
-        ({"k": float("nan")}, "line 2, k: expected a whole number"),
-        ({"label": 1.0}, "line 2, label: expected a whole number"),
-        ({"lang": ["de"]}, "line 2, lang: expected a text"),
+        ({"item_id": None}, "line 2: .*'item_id'"),
+        ({"text": None}, "line 2: .*'text'"),
+        ({"text": 3}, r"line 2, text: .*\b3\b"),
+        ({"text": {}}, "line 2, text: .*{}"),
+        ({"text": ["b", 3]}, r"line 2, text\[1\]: .*\b3\b"),
+        ({"k": 10**9}, "line 2, k: .*1000000000"),
+        ({"k": -1}, "line 2, k: .*-1"),
+        ({"k": "0"}, "line 2, k: .*'0'"),
+        ({"k": float("nan")}, "line 2, k: .*nan"),
+        ({"label": 1.0}, r"line 2, label: .*1\.0"),
+        ({"lang": ["de"]}, "line 2, lang: .*'de'"),
     ):
         path.write_text(f"{json.dumps(good)}\n{json.dumps(good | change)}\n")
         with pytest.raises(ArtifactError, match=message):
             list(jsonl(path))
     for line, message in (
-        ('{"item_id": "a", "text": "b"', "line 2 is not valid JSON"),
-        ('{"item_id": "a", "text": "b", "text": "c"}', "line 2 is not valid JSON: the key 'text' occurs twice"),
-        ('"a"', "line 2: expected an object, found str 'a'"),
-        ('{"a":' * 100_000, "line 2 is not valid JSON"),
-        ("item_id,text", "line 2 is not valid JSON"),
+        ('{"item_id": "a", "text": "b"', r"line 2\b"),
+        ('{"item_id": "a", "text": "b", "text": "c"}', r"line 2\b.*'text'"),
+        ('"a"', "line 2: .*'a'"),
+        ('{"a":' * 100_000, r"line 2\b"),
+        ("item_id,text", r"line 2\b"),
     ):
         path.write_text(f"{json.dumps(good)}\n{line}\n")
         with pytest.raises(ArtifactError, match=message):
@@ -114,5 +114,5 @@ def test_an_object_without_languages_is_said(tmp_path: Path) -> None:
     path.write_text(
         '{"item_id": "a", "de": {"caption": ["x"]}, "meta": {"n": 1}}\n{"item_id": "b", "meta": {"n": 1}}\n'
     )
-    with pytest.raises(ArtifactError, match="line 2: there is no language with 'caption'"):
+    with pytest.raises(ArtifactError, match=r"line 2: .*'caption'"):
         list(jsonl(path, text="caption", by_lang=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import machine
@@ -29,7 +30,7 @@ def test_multi30k_task_1(split: str, lang: str) -> None:
     folder = machine.DATA.joinpath("multi30k", "task1")
     path, ids = folder / "raw" / f"{split}.{lang}.gz", folder / "image_splits" / f"{split}.txt"
     if lang == "cs" and "2017" in split:
-        with pytest.raises(ArtifactError, match="there is no"):
+        with pytest.raises(ArtifactError, match=re.escape(str(path))):
             list(parallel(path, ids=ids))
         return
     read = list(parallel(path, ids=ids))
@@ -50,7 +51,7 @@ def test_multi30k_keeps_what_stands_in_a_line() -> None:
 @pytest.mark.needs("data/multi30k")
 def test_multi30k_refuses_the_ids_of_another_split() -> None:
     folder = machine.DATA.joinpath("multi30k", "task1")
-    with pytest.raises(ArtifactError, match=r"has 1014 lines, and .* has 1000 ids"):
+    with pytest.raises(ArtifactError, match=r"\b1014\b.*\b1000\b"):
         list(parallel(folder / "raw" / "val.de.gz", ids=folder / "image_splits" / "test_2016_flickr.txt"))
 
 

@@ -113,15 +113,15 @@ def test_hashtag_takes_a_line_apart(tmp_path: Path, line: str, wanted: tuple[str
 )
 def test_hashtag_refuses_other_lines(tmp_path: Path, line: str) -> None:
     path = write(tmp_path / "a.caption.txt", f"a#enc#0 b\n{line}\n")
-    with pytest.raises(ArtifactError, match=r"a\.caption\.txt, line 2: expected ITEM#TAG#K TEXT"):
+    with pytest.raises(ArtifactError, match=rf"a\.caption\.txt, line 2: .*{re.escape(line[:60])}"):
         list(hashtag(path))
 
 
 def test_hashtag_refuses_the_tag_of_another_file() -> None:
-    with pytest.raises(ArtifactError, match="line 1: the tag is 'enc', expected 'zhc'") as caught:
+    with pytest.raises(ArtifactError, match=r"line 1: .*'enc'.*'zhc'") as caught:
         list(hashtag(OFFICIAL / "flickr8kenc.caption.txt", tag="zhc"))
-    assert "another language" in (caught.value.hint or "")
-    with pytest.raises(ArtifactError, match="the tag is '', expected 'zh'"):
+    assert caught.value.hint
+    with pytest.raises(ArtifactError, match=r"''.*'zh'"):
         list(hashtag(OFFICIAL / "imageid.human-written-caption.txt", tag="zh"))
 
 
@@ -150,18 +150,18 @@ def test_ids_that_are_there_twice_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "holds no id"),
-        (b"\n", "holds no id"),
-        (b"a\n\nb\n", "line 2: there is no id"),
-        (b"a\nb\n \n", "line 3: there is no id"),
-        (b"a\tb\tc\nd\te\tf\n", "line 1: a tab"),
-        (b"a\nz\xfcrich\n", "line 2: not UTF-8 at byte 2"),
-        (b"\xff\xfea\0\n\0b\0\n\0", "line 1: not UTF-8"),
-        (b"a\0\n\0b\0\n\0", "line 1 holds a NUL"),
+        (b"", ""),
+        (b"\n", ""),
+        (b"a\n\nb\n", "line 2: "),
+        (b"a\nb\n \n", "line 3: "),
+        (b"a\tb\tc\nd\te\tf\n", r"line 1: .*a\\tb\\tc"),
+        (b"a\nz\xfcrich\n", r"line 2: .*UTF-8.*\b2\b"),
+        (b"\xff\xfea\0\n\0b\0\n\0", "line 1: .*UTF-8"),
+        (b"a\0\n\0b\0\n\0", r"line 1\b.*NUL"),
     ],
 )
 def test_lists_that_are_none(tmp_path: Path, content: bytes, message: str) -> None:
-    with pytest.raises(ArtifactError, match=f"ids.txt.*{message}"):
+    with pytest.raises(ArtifactError, match=rf"ids\.txt.*{message}"):
         read_ids(write(tmp_path / "ids.txt", content))
 
 
@@ -176,9 +176,9 @@ def test_lists_of_features_may_be_latin1(tmp_path: Path) -> None:
         ([1, 2], "int64"),
         ([["a"], ["b"]], r"shape \(2, 1\)"),
         (np.empty(0, dtype="U3"), r"shape \(0,\)"),
-        (["a", ""], "place 1"),
-        ([b"a", b"\xff"], "not UTF-8"),
-        (["a", "\ud800"], "not UTF-8"),
+        (["a", ""], r"\b1\b"),
+        ([b"a", b"\xff"], "UTF-8.*0xff"),
+        (["a", "\ud800"], "UTF-8.*ud800"),
     ],
 )
 def test_arrays_that_are_no_list(tmp_path: Path, values: object, message: str) -> None:
@@ -187,15 +187,16 @@ def test_arrays_that_are_no_list(tmp_path: Path, values: object, message: str) -
 
 
 def test_an_array_of_objects_is_not_unpickled(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="pickled"):
+    with pytest.raises(ArtifactError, match=r"names\.npy") as caught:
         read_ids(npy(tmp_path / "names.npy", np.array(["a", None], dtype=object)))
+    assert "np.savez" in (caught.value.hint or "")
 
 
 def test_lists_that_are_not_there(tmp_path: Path) -> None:
     for name in ("no.txt", "no.npy", "no.json"):
-        with pytest.raises(ArtifactError, match=f"there is no .*{re.escape(name)}"):
+        with pytest.raises(ArtifactError, match=re.escape(str(tmp_path / name))):
             read_ids(tmp_path / name)
-    for value, message in (({"a": 1}, "expected a list"), (["a", None], r"\[1\]: expected a text"), ([""], r"\[0\]")):
+    for value, message in (({"a": 1}, "dict"), (["a", None], r"\[1\].*null"), ([""], r"\[0\]")):
         with pytest.raises(ArtifactError, match=message):
             read_ids(write(tmp_path / "ids.json", json.dumps(value)))
 
@@ -226,9 +227,9 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
 )
 def test_parallel_refuses_unequal_counts(tmp_path: Path, sentences: str, ids: str, found: tuple[int, int]) -> None:
     path = write(tmp_path / "a.de", sentences)
-    with pytest.raises(ArtifactError, match=r"a\.de has {} lines, and .*ids.txt has {} ids".format(*found)) as caught:
+    with pytest.raises(ArtifactError, match=r"a\.de .*\b{}\b.*ids\.txt .*\b{}\b".format(*found)) as caught:
         list(parallel(path, ids=write(tmp_path / "ids.txt", ids)))
-    assert "cut off" in (caught.value.hint or "")
+    assert caught.value.hint
 
 
 def test_an_empty_line_is_an_empty_caption_of_its_id(tmp_path: Path) -> None:
@@ -242,21 +243,21 @@ def test_gzip_that_is_cut_or_damaged_is_said(tmp_path: Path) -> None:
     cut = write(tmp_path / "cut.de.gz", bytes(packed[: len(packed) // 2]))
     packed[len(packed) // 2] ^= 0xFF
     for path in (cut, write(tmp_path / "damaged.de.gz", bytes(packed)), write(tmp_path / "head.gz", b"\x1f\x8b")):
-        with pytest.raises(ArtifactError, match=f"{path.name} is cut off or damaged") as caught:
+        with pytest.raises(ArtifactError, match=re.escape(path.name)) as caught:
             list(parallel(path, ids=ids))
         assert caught.value.hint == "fetch it again"
 
 
 def test_other_encodings_are_named_by_line_and_byte(tmp_path: Path) -> None:
     path = write(tmp_path / "a.de", "ok\nzwölf Zürcher\n".encode("latin-1"))
-    with pytest.raises(ArtifactError, match=r"a\.de, line 2: not UTF-8 at byte 3") as caught:
+    with pytest.raises(ArtifactError, match=r"a\.de, line 2: .*UTF-8.*\b3\b") as caught:
         list(parallel(path, ids=write(tmp_path / "ids.txt", "1\n2\n")))
     assert "iconv" in (caught.value.hint or "")
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     path = write(tmp_path / "a.de.gz", gzip.compress(bytes(base.LONGEST_LINE + 1), compresslevel=1, mtime=0))
-    with pytest.raises(ArtifactError, match="line 1 is longer than 64 MiB"):
+    with pytest.raises(ArtifactError, match=r"line 1\b.*\b64 MiB"):
         list(lines(path))
 
 
@@ -264,12 +265,13 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
 def test_pickles_are_refused_with_a_way_out(tmp_path: Path, protocol: int) -> None:
     path = tmp_path / "raw-captions.pkl"
     path.write_bytes(pickle.dumps({"-Qx7_abcd0A_1_5": [["a", "dog"]]}, protocol))
-    with pytest.raises(ArtifactError, match="is a pickle") as caught:
+    with pytest.raises(ArtifactError, match=r"raw-captions\.pkl") as caught:
         list(lines(path))
     assert "jsonl" in (caught.value.hint or "")
     if protocol > 1:
-        with pytest.raises(ArtifactError, match="is a pickle"):
+        with pytest.raises(ArtifactError, match=r"captions\.json") as caught:
             base.read_json(path.rename(tmp_path / "captions.json"))
+        assert "jsonl" in (caught.value.hint or "")
 
 
 def test_archives_are_to_be_unpacked(tmp_path: Path) -> None:
@@ -277,10 +279,10 @@ def test_archives_are_to_be_unpacked(tmp_path: Path) -> None:
         archive.writestr("captions.txt", "a\n")
     with tarfile.open(tmp_path / "captions.tar.gz", "w:gz") as tar:
         tar.add(tmp_path / "captions.zip")
-    for name, message in (("captions.zip", "is a zip archive"), ("captions.tar.gz", "line 1 holds a NUL byte")):
-        with pytest.raises(ArtifactError, match=message) as caught:
+    for name, message in (("captions.zip", "zip"), ("captions.tar.gz", r"line 1\b.*NUL")):
+        with pytest.raises(ArtifactError, match=rf"{re.escape(name)}\b.*{message}") as caught:
             list(lines(tmp_path / name))
-        assert "npack it" in (caught.value.hint or "")
+        assert caught.value.hint
 
 
 def test_a_format_explains_itself_and_its_options() -> None:
@@ -292,7 +294,7 @@ def test_a_format_explains_itself_and_its_options() -> None:
 
 
 def test_folders_and_missing_files_are_said(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="is a folder"):
+    with pytest.raises(ArtifactError, match=re.escape(str(tmp_path))):
         list(lines(tmp_path))
-    with pytest.raises(ArtifactError, match="there is no"):
+    with pytest.raises(ArtifactError, match=r"no\.txt"):
         list(lines(tmp_path / "no.txt"))

@@ -110,20 +110,18 @@ def test_a_format_is_imported(
     ("form", "arguments", "code", "messages"),
     [
         ("pickle", ("captions.csv",), 2, ["there is no format 'pickle'", "captions-csv"]),
-        ("karpathy", ("karpathy.json",), 2, ["karpathy.json", "--lang en", "en=karpathy.json"]),
-        (
-            "captions-csv",
-            ("plain.tsv", "--set", "columns=item_id,text,"),
-            4,
-            ["1 captions belong to items", "train=FILE"],
-        ),
-        (
-            "captions-csv",
-            ("train=plain.tsv", "--set", "columns=item_id,text,"),
-            4,
-            ["plain.tsv, line 1", "--lang LANG"],
-        ),
-        ("coco", ("coco.json", "--lang", "en"), 2, ["coco.json", "train=coco.json", "--split train=IDS"]),
+        ("captions-csv", ("plain.tsv", "--set", "columns=item_id,text,"), 4, ["1 item", "train=FILE"]),
+        ("coco", ("coco.json", "--lang", "en"), 4, ["1 item", "train=FILE", "--split train=IDS"]),
+        ("coco", ("train=coco.json", "rows.jsonl"), 4, ["rows.jsonl"]),
+        ("hashtag", ("train=train.caption.txt", "zh=zh.caption.txt"), 2, ["zh.caption.txt", "train=zh.caption.txt"]),
+        ("karpathy", ("karpathy.json", "--columns", "text=raw"), 2, ["--columns", "captions-csv", "karpathy.json"]),
+        ("captions-csv", ("captions.csv", "--columns", "text=texts"), 4, ["'texts'", "--columns text=text"]),
+        ("captions-csv", ("captions.csv", "--columns", "words=text"), 2, ["'words'", "caption_set"]),
+        ("captions-csv", ("captions.csv", "--columns", "text=text,lang"), 2, ["lang", "OURS=YOURS"]),
+        ("jsonl", ("rows.jsonl", "--columns", "media,text"), 2, ["OURS=YOURS"]),
+        ("captions-csv", ("own.csv", "--columns", "text=said", "--set", "header=text:said"), 2, ["--columns", "--set"]),
+        ("hashtag", ("en=train.caption.txt", "--split", "auto", "--split", "test=a"), 2, ["auto"]),
+        ("hashtag", ("en=train.caption.txt", "--split", "auto:x"), 2, ["auto:SEED", "auto:x"]),
         ("parallel", ("train.en=train.en",), 2, ["train.en", "--ids FILE"]),
         ("parallel", ("test.en=test.en", "--split", "test=all.txt"), 4, ["test.en has 1 lines, and", "2 ids"]),
         ("parallel", ("test.en=test.en", "--ids", "none.txt"), 4, ["none.txt"]),
@@ -139,7 +137,7 @@ def test_a_format_is_imported(
             "karpathy",
             ("karpathy.json", "--lang", "en", "--split", "dog=all.txt"),
             2,
-            ["expected NAME=IDS", "train, val"],
+            ["dog=all.txt", "NAME=IDS", "train, val"],
         ),
         ("hashtag", ("en=train.caption.txt", "--split", "test=a", "--split", "test=b"), 2, ["names a split twice"]),
         ("karpathy", ("karpathy.json", "--lang", "en", "--set", "colour=red"), 2, ["has no option 'colour'", "item"]),
@@ -250,20 +248,6 @@ def test_media_that_are_not_there_are_said(files: Path) -> None:
     done = toy.ccr("extract", "datasets/one", *toy.ENCODER, workspace=Path("space"))
     assert done.code == 1 and "2 of 2 media" in done.err
     assert "a.png" in done.err and str(files / "pictures") in " ".join(done.err.split())
-
-
-@pytest.mark.parametrize(("delimiter", "said"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
-def test_another_delimiter_or_header_is_told_the_option(delimiter: str, said: str, files: Path) -> None:
-    Path("a.csv").write_text(delimiter.join(("item_id", "text", "split")) + "\n", encoding="utf-8")
-    done = run("captions-csv", "a.csv", "--lang", "en")
-    assert done.code == 4 and f"--set delimiter={said}" in done.err
-    Path("a.csv").write_text("image,text,split\n", encoding="utf-8")
-    assert "--set header=item_id:YOURS" in run("captions-csv", "a.csv", "--lang", "en").err
-
-
-def test_a_file_without_its_format_is_told_the_option(files: Path) -> None:
-    done = toy.ccr("data", "import", "captions.csv", workspace=Path("space"))
-    assert done.code == 4 and "--format captions-csv captions.csv --lang en" in " ".join(done.err.split())
 
 
 def test_where_files_lie_is_not_part_of_what_was_asked_for(files: Path) -> None:

@@ -43,7 +43,7 @@ def test_the_signature_says_so(options: tuple[str, ...], data: str, protocol: st
 
 
 def test_the_page_says_so(cut: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccr_cli.report.figures.catalogue.drawn", lambda *args: {})
+    monkeypatch.setattr("ccr_cli.report.page.compose.FIGURES", ())
     cut.ccr("evaluate", cut.find("run").path, *CPU)
     done = cut.ccr("report", "--name", "page")
     page = done.made.file("report.html").read_text(encoding="utf-8")

@@ -13,8 +13,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import dataset, evaluation, translation
 from ccr_cli.data.protocols import Protocol
-from ccr_cli.metrics.ranks import Positives, rank_queries
-from ccr_cli.metrics.sims import matrix_sim
+from ccr_cli.metrics.ranks import Positives, matrix_sim, rank_queries
 from ccr_cli.stages.evaluate.measure import breakdowns
 from ccr_cli.stages.evaluate.targets import Target
 

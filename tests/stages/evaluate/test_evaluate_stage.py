@@ -22,8 +22,7 @@ from ccr_cli.artifacts.signature import KEYS
 from ccr_cli.data.splits import items_of
 from ccr_cli.methods import infonce
 from ccr_cli.metrics.calibration import calibration
-from ccr_cli.metrics.ranks import TIES, Positives, rank_both
-from ccr_cli.metrics.sims import matrix_sim
+from ccr_cli.metrics.ranks import TIES, Positives, matrix_sim, rank_both
 from ccr_cli.nets.text import build_text_encoder
 from ccr_cli.stages.evaluate.uncertainty import QUERY_BLOCK, query_uncertainty
 from ccr_cli.stages.shared.load_run import load_method

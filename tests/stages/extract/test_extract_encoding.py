@@ -87,10 +87,10 @@ def test_batches_are_halved_until_they_fit(tmp_path: Path, pictures: list[Medium
 
 def test_memory_that_does_not_suffice_is_said(tmp_path: Path) -> None:
     inputs = [torch.zeros(3, 4, 4)] * 4
-    with pytest.raises(ResourceError, match="4") as caught:
+    with pytest.raises(ResourceError, match=r"\b4\b") as caught:
         BatchEncoder(Mean(most=3), Resources(CPU, 4))(inputs)
     assert caught.value.hint == "--batch-size auto"
-    with pytest.raises(ResourceError, match="1"):
+    with pytest.raises(ResourceError, match=r"\b1\b"):
         BatchEncoder(Mean(most=0), Resources(CPU))(inputs)
 
 

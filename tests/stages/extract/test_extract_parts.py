@@ -167,7 +167,7 @@ def test_of_encoders_that_begin_at_once_one_is_noted(root: Path) -> None:
     pieces = write_features.Pieces(place, root / "mine", ["a", "b"], 1)
     pieces.prepare({})
     first = pieces.by({"revision": "1", "dim": 2})
-    with pytest.raises(ArtifactError, match="revision: '1' there, '2' here"):
+    with pytest.raises(ArtifactError, match=r"revision: '1' .*'2'"):
         pieces.by({"revision": "2", "dim": 2})
     assert pieces.about()["revision"] == "1"
     assert sorted(path.name for path in place.iterdir()) == [".plan.json", "encoder.json"], "no draft is left"

@@ -12,7 +12,6 @@ from toy import Chain
 
 from ccr_cli.artifacts import evaluation
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.report.figures import catalogue
 from ccr_cli.report.page import compose
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
@@ -31,8 +30,8 @@ def measured(finished: Chain) -> Chain:
 def test_the_intact_result_is_there_once_and_the_corrupted_ones_by_themselves(
     measured: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only = [kind for kind in catalogue.FIGURES if kind.name == "corruption"]
-    monkeypatch.setattr("ccr_cli.report.figures.catalogue.FIGURES", only)
+    only = [kind for kind in compose.FIGURES if kind.name == "corruption"]
+    monkeypatch.setattr("ccr_cli.report.page.compose.FIGURES", only)
     run = measured.find("run", "uml")
     made = [a for a in Workspace(measured.root).artifacts("evaluation") if a.parent("run").id == run.id]
     assert len(made) == 3

@@ -47,10 +47,10 @@ def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> N
 
 
 def test_a_report_has_the_map_that_was_asked_for(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccr_cli.report.figures import catalogue
+    from ccr_cli.report.page import compose
 
-    only = [kind for kind in catalogue.FIGURES if kind.name == "where"]
-    monkeypatch.setattr(catalogue, "FIGURES", tuple(only))
+    only = [kind for kind in compose.FIGURES if kind.name == "where"]
+    monkeypatch.setattr(compose, "FIGURES", tuple(only))
     shutil.copytree(chain.root, tmp_path / "workspace")
     made = toy.ok("report", "--map", "4", "--device", "cpu", "--name", "mapped", workspace=tmp_path / "workspace").made
     assert {f"figures/where.{end}" for end in ("svg", "pdf", "png")} <= {entry.path for entry in made.files}

@@ -127,10 +127,10 @@ def test_a_report_asks_for_what_it_shows(trained: Chain, chain: Chain) -> None:
 
 @pytest.mark.slow
 def test_the_figures_are_on_the_page(finished: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ccr_cli.report.figures import catalogue
+    from ccr_cli.report.page import compose
 
     names = ("pictures", "targets", "attention")
-    monkeypatch.setattr(catalogue, "FIGURES", tuple(k for k in catalogue.FIGURES if k.name in names))
+    monkeypatch.setattr(compose, "FIGURES", tuple(k for k in compose.FIGURES if k.name in names))
     toy.ok("train", "--method", "disncl", "--epochs", "1", *toy.SMALL, workspace=finished.root)
     toy.ok("train", "--method", "nrccr", "--epochs", "1", *NRCCR, *toy.SMALL, workspace=finished.root)
     made = toy.ok("report", "--inside", "2", "--device", "cpu", workspace=finished.root).made

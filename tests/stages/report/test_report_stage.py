@@ -39,7 +39,7 @@ def workspace(made: Workspace, tmp_path: Path) -> Workspace:
 @pytest.fixture
 def unillustrated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves the figures out, where they are not what is tested."""
-    monkeypatch.setattr("ccr_cli.report.figures.catalogue.drawn", lambda *args: {})
+    monkeypatch.setattr("ccr_cli.report.page.compose.FIGURES", ())
 
 
 @pytest.fixture(autouse=True)

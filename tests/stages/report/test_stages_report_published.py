@@ -37,7 +37,7 @@ def german(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 
 @pytest.fixture(autouse=True)
 def unillustrated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccr_cli.report.figures.catalogue.drawn", lambda *args: {})
+    monkeypatch.setattr("ccr_cli.report.page.compose.FIGURES", ())
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, noise, run, translation
+from ccr_cli.judges.base import FloatArray
 from ccr_cli.judges.two_group import clean_probability
-from ccr_cli.stages.shared.judging import agreement
+from ccr_cli.stages.shared.judging import TripletReadings
 from ccr_cli.stages.shared.triplets import Triplets, training_triplets
 
 TRAIN = ("train", "--method", "infonce", "--set", "judge=translation", "--epochs", "2", "--noise", "0.4", *toy.SMALL)
@@ -30,6 +31,10 @@ def triplets(chain: Chain, translated: base.Artifact, second: base.Artifact | No
     )
 
 
+def agreement(found: Triplets) -> tuple[FloatArray, FloatArray]:
+    return TripletReadings(found, 0, None, 0, lambda sim_BB: sim_BB).agreement()
+
+
 def drawn(workspace: Chain) -> Chain:
     toy.ok(*TRAIN, workspace=workspace.root)
     return workspace
@@ -38,7 +43,7 @@ def drawn(workspace: Chain) -> Chain:
 def test_round_trips_of_the_given_translation_meet_the_given_source(workspace: Chain) -> None:
     found = triplets(drawn(workspace), workspace.find("translation"))
     assert found.back is not None and found.wrong is not None
-    score_N, null_M = agreement(found, seed=0)
+    score_N, null_M = agreement(found)
     wrong_N = found.wrong["vt_wrong"].to_numpy(bool)
     assert wrong_N.any() and (score_N[~wrong_N] == 100).all() and (score_N[wrong_N] < 100).all()
     same_N = np.array([b == s for b, s in zip(found.back, found.source, strict=True)])
@@ -98,7 +103,7 @@ def test_one_missing_text_leaves_the_way_out(kind: str, workspace: Chain) -> Non
     less = training_triplets(data, {"es": given[0]}, pairs, feats, frozenset(), given[1], compared=True)
     assert less.dropped == 1 and len(less) == len(found) - 1
     assert (less.back is None) == (kind == "second") and less.wrong is not None
-    score_N, null_M = agreement(less, seed=0)
+    score_N, null_M = agreement(less)
     p_N, wrong_N = clean_probability(score_N, null_M), less.wrong["vt_wrong"].to_numpy(bool)
     assert len(p_N) == len(less) and p_N[~wrong_N].min() > p_N[wrong_N].max()
 

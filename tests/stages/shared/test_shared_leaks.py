@@ -81,16 +81,14 @@ def test_what_was_trained_on_is_refused_or_left_out(space: Any, prefix: str, dat
     own = of(data, ["coco", "flickr"], {"train": ["coco:1", "coco:2", "flickr:7"], "val": []})
     tested = [f"{prefix}{n}" for n in (2, 3, 1, 7)]
     other = of(data, space, {"test": tested})
-    with pytest.raises(
-        ArtifactError, match=f"2 groups of toy .test. were trained on in toy, e.g. '{prefix}1'"
-    ) as error:
+    with pytest.raises(ArtifactError, match=rf"\b2\b.*\btoy .test.*\btoy\b.*'{prefix}1'") as error:
         other_leak(own, Split.of(other, "test"), "mt")
     assert error.value.hint is not None and "--drop-leaks" in error.value.hint
     found = other_leak(own, Split.of(other, "test"), "mt", drop=True)
     digits = left("test-i1", "test-i3")
     assert found == Leak(f"dropped-2-left{digits}-by-coco-trained2of3", frozenset({"test-i0", "test-i2"}))
     for split in ("val", "train"):
-        with pytest.raises(ArtifactError, match=r"nothing would be left of toy .test.: 3 were trained on"):
+        with pytest.raises(ArtifactError, match=r"\btoy .test.*\b3\b"):
             every = of(data, space, {"test": [f"{prefix}1", f"{prefix}2", f"{prefix}1"], split: [f"{prefix}9"]})
             other_leak(own, Split.of(every, "test"), "mt", drop=True)
 
@@ -125,7 +123,7 @@ def test_what_chose_the_epoch_is_said_or_left_out(data: dataset.Dataset, capsys:
 
 @pytest.mark.parametrize("space", [3, ["a", 1], [""], "a:b", {"a": 1}])
 def test_a_space_is_a_name(space: Any, data: dataset.Dataset) -> None:
-    with pytest.raises(ArtifactError, match="toy: id_space is a name without a colon, or a list of such"):
+    with pytest.raises(ArtifactError, match=f"toy: id_space .*{re.escape(repr(space))}"):
         other_leak(of(data, "a", {"train": ["1"]}), Split.of(of(data, space, {"test": ["1"]}), "test"), "mt")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ccr_cli.artifacts import base, evaluation, features
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.ragged import mean_rows
+from ccr_cli.stages.search.picture_query import PictureEncoder
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.pixels import encoder_input, load_tower, read_pixels
 from ccr_cli.stages.shared.triplets import read_visuals
@@ -79,7 +81,9 @@ def test_the_network_begins_where_the_features_end(place: Chain) -> None:
     ids = list(features.read_index(feats)["item_id"])
     assert alike(feats, ids[::-1]) >= 0.99999
     pictures, _ = read_visuals(feats, ids[3:5], frozenset({"media"}))
-    one = encoder_input(feats).file(place.folder / "media" / f"{ids[4]}.png")
+    one = PictureEncoder(feats, torch.device("cpu"), frozenset({"media"})).file(
+        place.folder / "media" / f"{ids[4]}.png"
+    )
     assert torch.equal(pictures.select(torch.tensor([1])).rows_ND, one.rows_ND)
 
 
@@ -204,7 +208,7 @@ def test_what_cannot_be_trained_is_refused(
         load_tower(sources.find("features"), 0)
     media = tmp_path / "media"
     monkeypatch.setenv("CCR_MEDIA_ROOT", str(media))
-    with pytest.raises(ArtifactError, match="no media"):
+    with pytest.raises(ArtifactError, match=re.escape(str(media))):
         read_pixels(feats, ["red-circle"])
     media.mkdir()
     with pytest.raises(ArtifactError, match=r"red-circle .*FileNotFound"):
@@ -215,7 +219,7 @@ def test_what_cannot_be_trained_is_refused(
     assert refused.code == 4 and "cosine" in refused.err
     moved = model.rename(model.with_name("elsewhere"))
     try:
-        with pytest.raises(ArtifactError, match="no longer exists"):
+        with pytest.raises(ArtifactError, match=re.escape(str(model))):
             load_tower(feats, 0)
     finally:
         moved.rename(model)

@@ -16,7 +16,7 @@ import torch
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.calibration import gaps
-from ccr_cli.metrics.ranks import TIES
+from ccr_cli.metrics.ranks import TIES, Positives, dot_sim, rank_both
 from ccr_cli.stages.evaluate.uncertainty import trivial_uncertainties, uncertainty_figures
 from ccr_cli.stages.shared.scoring import (
     EmbeddedGallery,
@@ -120,7 +120,7 @@ class Stating:
         return "pair"
 
 
-def told_by(scorer: Stating, parts: list[tuple[EmbeddedGallery, Scores]]) -> tuple[dict[str, Any], dict[str, Array]]:
+def told_by(scorer: Any, parts: list[tuple[EmbeddedGallery, Scores]]) -> tuple[dict[str, Any], dict[str, Array]]:
     queries = rank_table([(fold.gallery, scores) for fold, scores in parts], "mid")
     return uncertainty_figures(scorer, [fold for fold, _ in parts], queries, None, False)
 
@@ -276,3 +276,10 @@ def test_sum_r_is_the_sum_of_mean_recalls() -> None:
     recalls = [dict.fromkeys(("R@1", "R@5", "R@10", "queries", "dropped"), float(n)) for n in (10, 20, 60)]
     means = over_folds([Figures(recall, recall) for recall in recalls])
     assert means.sum_r == pytest.approx(6 * 30.0) and means.t2v["queries"] == 90
+
+
+def test_sum_recall_of_perfect_retrieval_is_600() -> None:
+    unit = torch.eye(20)
+    visual_of_text = Positives.from_ids([i // 5 for i in range(100)], range(20))
+    t2v, v2t = rank_both(dot_sim(unit, unit.repeat_interleave(5, 0)), 20, 100, visual_of_text)
+    assert Scores.of(t2v, v2t, "mid").sum_r == 600.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,6 @@ from ccr_cli.artifacts import run
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.methods import infonce
 from ccr_cli.methods.base import Belief, Method
-from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.loop import Collapsed, refuse_collapse
 from ccr_cli.stages.train.options import TrainingOptions
@@ -41,7 +41,7 @@ def engine(chain: Chain, **options: object) -> Engine:
 
 
 def belief(made: Engine) -> Belief[torch.Tensor]:
-    p = judging.trust(made.data.triplets)
+    p = made.data.first_belief
     return Belief(*(torch.from_numpy(side).float() for side in (p.VS, p.VT, p.ST)))
 
 
@@ -205,9 +205,9 @@ def test_a_model_that_tells_nothing_apart_is_refused(sources: Chain) -> None:
     apart = torch.nn.functional.normalize(torch.randn(40, 32, generator=torch.Generator().manual_seed(0)), dim=1)
     refuse_collapse(made.method, apart[:20], apart[20:])
     same = apart[:1].expand(20, -1)
-    with pytest.raises(Collapsed, match="all similarities are equal"):
+    with pytest.raises(Collapsed, match=r"\b\d\.\d{4}\b"):
         refuse_collapse(made.method, same, same)
-    with pytest.raises(Collapsed, match="not finite"):
+    with pytest.raises(Collapsed, match=r"\b400 of 400\b"):
         refuse_collapse(made.method, apart[:20], apart[20:] * math.nan)
 
 
@@ -216,7 +216,7 @@ def test_saturated_evidence_is_refused(certain: float, sources: Chain, monkeypat
     made = engine(sources)
     apart = torch.nn.functional.normalize(torch.randn(40, 32, generator=torch.Generator().manual_seed(0)), dim=1)
     monkeypatch.setattr(type(made.method), "uncertainty", lambda self, sim: torch.full((len(sim),), certain))
-    with pytest.raises(Collapsed, match="evidence is saturated"):
+    with pytest.raises(Collapsed, match=re.escape(f"{certain:.4f}")):
         refuse_collapse(made.method, apart[:20], apart[20:])
 
 

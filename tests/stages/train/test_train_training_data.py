@@ -84,7 +84,7 @@ def test_another_language_of_an_item_is_no_negative(root: Path) -> None:
     torch.manual_seed(0)
     method = infonce.Method(m.config, m.triplets.visual.dim, m.text_encoder)
     made = step.Engine(method, m, torch.device("cpu"), TrainingOptions())
-    p = judging.trust(m.triplets)
+    p = m.first_belief
     belief = Belief(*(torch.from_numpy(side).float() for side in (p.VS, p.VT, p.ST)))
     first = m.triplets.item_N == m.triplets.item_N[0]
     own = torch.arange(len(first))[first]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,6 +131,6 @@ def test_many_processes_write_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["file", "file/below", "/proc/nowhere"])
 def test_a_place_where_no_cache_can_be(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ArtifactError, match="cannot be used") as caught:
+    with pytest.raises(ArtifactError, match=re.escape(str(tmp_path / place))) as caught:
         cache(tmp_path / place).write("a", Translation("b"))
     assert "--cache DIR" in (caught.value.hint or "")

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import normalize
 
 from ccr_cli.losses.disncl import jensen_shannon, strangers
-from ccr_cli.nets.disentangle import Discriminator, Head
+from ccr_cli.methods.disncl import Discriminator, Head
 from ccr_cli.nets.heads import reverse_gradient
 
 

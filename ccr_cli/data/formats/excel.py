@@ -1,0 +1,61 @@
+"""A table of captions in an Excel workbook."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ccr_cli.data.formats.base import LARGEST_JSON, Record, caption_format
+from ccr_cli.data.formats.captions_csv import records
+from ccr_cli.errors import ArtifactError, require_packages
+
+
+@caption_format
+def excel(
+    path: Path, *, sheet: str = "", columns: Sequence[str] = (), header: Mapping[str, str] | None = None
+) -> Iterator[Record]:
+    """Reads captions from a sheet of a workbook (`.xlsx`) with the columns of `captions_csv`.
+
+    Options:
+        sheet: Name of the sheet; the first by default.
+        columns: Names of the columns of a sheet without a header, in order; "" for a column to skip.
+        header: The file's own column names, as for captions-csv.
+    """
+    yield from records(path, sheet_rows(path, sheet), columns, header)
+
+
+def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
+    """Yields the number (from 1) and the cells of every row of a sheet that is not empty."""
+    require_packages(f"the Excel file {path}", "excel", "openpyxl")
+    import openpyxl
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > LARGEST_JSON:
+                raise ArtifactError(f"{path} is too large for a workbook", hint="save it as CSV (UTF-8)")
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no {path}") from None
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise ArtifactError(f"{path} is not an Excel workbook: {error}", hint="save it as .xlsx, or as CSV") from None
+    try:
+        if sheet and sheet not in book.sheetnames:
+            raise ArtifactError(f"{path} has no sheet {sheet!r}", hint=f"--set sheet={book.sheetnames[0]}")
+        table = book[sheet] if sheet else book.worksheets[0]
+        table.reset_dimensions()  # some programs write wrong ones
+        width = 0
+        for number, row in enumerate(table.iter_rows(values_only=True), 1):
+            cells = ["" if cell is None else _text(cell) for cell in row]
+            while cells and not cells[-1]:
+                cells.pop()
+            if cells:
+                width = width or len(cells)
+                yield number, cells + [""] * (width - len(cells))
+    finally:
+        book.close()
+
+
+def _text(cell: object) -> str:
+    """A cell as Excel shows it: a whole number without decimals."""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)

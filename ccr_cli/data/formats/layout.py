@@ -1,0 +1,281 @@
+"""What a file of captions is, as far as it can be seen: its format, and the options with which to read it."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ccr_cli.data.formats import options_of, reader
+from ccr_cli.data.formats.base import NotUtf8, Record, lines, opened, read_json
+from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_rows
+from ccr_cli.data.formats.columns import candidates, match, role
+from ccr_cli.data.formats.excel import sheet_rows
+from ccr_cli.data.formats.folder import captioned
+from ccr_cli.data.formats.jsonl import json_rows, parquet_columns
+from ccr_cli.errors import ArtifactError, UsageError
+
+TABLES = ("captions-csv", "excel", "jsonl", "parquet")
+"""Formats with columns."""
+ENDINGS = {
+    ".csv": "captions-csv", ".tsv": "captions-csv", ".txt": "captions-csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
+    ".parquet": "parquet", ".xlsx": "excel",
+}  # fmt: skip
+"""The format of a file by its ending; JSON is told by its content."""
+_DELIMITERS = (",", ";", "\t", "|")
+_WORDS = {"\t": "tab", "item_id": "item", "media": "picture"}
+Columns = Mapping[str, str] | Sequence[str]
+"""The user's names of columns by ours (an empty one: there is none), or all names in order where no header is."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How to read a file of captions."""
+
+    path: Path
+    form: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    """What was guessed, and what to type otherwise."""
+    guessed: frozenset[str] = frozenset()
+    """The columns that were guessed by another name than their own."""
+
+    def records(self) -> Iterator[Record]:
+        """Reads the captions."""
+        types = options_of(self.form)
+        options = {key: Path(value) if "Path" in types[key] else value for key, value in self.options.items()}
+        return reader(self.form)(self.path, **options)
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What the captions say of themselves, which reads the file."""
+        langs, splits = True, False
+        names: dict[str, None] = {}
+        pairs = set()
+        for record in self.records():
+            langs, splits = langs and bool(record.lang), splits or bool(record.split)
+            if record.media:
+                names[record.media] = None
+                pairs.add((record.item, record.media))
+        one_to_one = len(pairs) == len(names) == len({item for item, _ in pairs})
+        return Facts(langs, splits, tuple(names), one_to_one)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the captions of a file say of themselves."""
+
+    langs: bool
+    """Whether they all name their languages."""
+    splits: bool
+    """Whether they name splits."""
+    media: tuple[str, ...]
+    one_to_one: bool
+    """Whether every id belongs to one image or video, and the reverse."""
+
+
+def form_of(path: Path) -> str:
+    """Returns the format of a file or folder, by its ending or, of JSON, its content; UsageError if it is unknown."""
+    if path.is_dir():
+        return "folder"
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending == ".json":
+        content = read_json(path)
+        keys = content.value if isinstance(content.value, dict) else {}
+        images = keys.get("images")
+        if "annotations" in keys and "images" in keys:
+            return "coco"
+        if isinstance(images, list) and images and isinstance(images[0], dict) and "sentences" in images[0]:
+            return "karpathy"
+        if isinstance(content.value, list):
+            return "jsonl"
+        problem = f"{path} is JSON, but neither a list of objects, nor COCO's annotations, nor Karpathy's images"
+        raise UsageError(problem, hint="name its format: --format, see docs/data.md")
+    if ending not in ENDINGS:
+        raise UsageError(
+            f"the name of {path} does not tell its format",
+            hint=f"--format FORMAT; or an ending that ccr knows: {', '.join([*ENDINGS, '.json'])}",
+        )
+    return ENDINGS[ending]
+
+
+def look(path: Path, form: str = "", options: Mapping[str, Any] | None = None, columns: Columns = ()) -> Layout:
+    """Finds out how to read a file of captions.
+
+    Args:
+        path: A file, or a folder of pictures with captions beside them.
+        form: Its format; empty: by its ending or content. With a format, objects that have `item_id` and `text` are
+            read by our names alone.
+        options: Options of the format that the user has set; they are kept.
+        columns: The user's names of the columns; what they leave open is guessed from the header.
+
+    Raises:
+        UsageError: If the format is unknown, or `columns` do not fit it.
+        ArtifactError: If the file is damaged, or if no column has the text, or none an id or a picture.
+    """
+    named, form, options = bool(form), form or form_of(path), dict(options or {})
+    if form not in TABLES:
+        if columns:
+            raise UsageError(f"--columns is for tables ({', '.join(TABLES)}); {path} has the format {form}")
+        return Layout(path, form, options, tuple(_folder_notes(path)) if form == "folder" else ())
+    notes = []
+    if form == "captions-csv":
+        options |= _encoding(path, options)
+        if "encoding" in options:
+            notes.append(f"{path.name} is not UTF-8: read as {options['encoding']}; otherwise: --set encoding=NAME")
+        if "delimiter" not in options and not options.get("columns"):
+            options |= (found := _delimiter(path, options))
+            notes += [
+                f"{path.name}: the delimiter is {each!r}; otherwise: --set delimiter=," for each in found.values()
+            ]
+    if "header" in options or options.get("columns") or (form == "jsonl" and {*options} & {"item", "text", "by_lang"}):
+        if columns:
+            raise UsageError("--columns and the same in --set exclude each other", hint=OTHER_NAMES)
+        return Layout(path, form, options, tuple(notes))
+    layout = Layout(path, form, options, tuple(notes))
+    if named and form == "jsonl" and not columns and {"item_id", "text"} <= {*_names(layout)}:
+        return layout
+    return _with_columns(layout, columns)
+
+
+def _folder_notes(path: Path) -> Iterator[str]:
+    """Yields what is alone in a folder of pictures with captions; ArtifactError if there are no captions."""
+    found = captioned(path)
+    if not found.captions:
+        tables = [each for each in sorted(path.iterdir()) if each.suffix.lower() in ENDINGS and each.suffix != ".txt"]
+        table = f"; or import a table: ccr data import {tables[0]}" if tables else ""
+        raise ArtifactError(
+            f"{path} has no captions beside its pictures, and no manifest.toml",
+            hint=f"write the captions of a.jpg into a.txt{table}; or see docs/dataset-format.md",
+        )
+    for what, lone in (("pictures have no captions beside them", found.bare), ("texts have no picture", found.lone)):
+        if lone:
+            yield f"{len(lone):,} {what} and are left out, such as {lone[0].as_posix()!r}"
+
+
+def _with_columns(layout: Layout, columns: Columns) -> Layout:
+    """Adds the options that name the columns of a table, and the notes about them."""
+    path, form, options = layout.path, layout.form, layout.options
+    headless = not isinstance(columns, Mapping) and bool(columns)
+    if headless and form not in ("captions-csv", "excel"):
+        raise UsageError(f"--columns {','.join(columns)}: expected OURS=YOURS", hint=OTHER_NAMES)
+    names = list(columns) if headless else _names(layout)
+    chosen = {role(ours): theirs for ours, theirs in columns.items()} if isinstance(columns, Mapping) else {}
+    if not names:
+        raise ArtifactError(f"{path} is empty", hint="a table has a column for the pictures and one for the texts")
+    for ours, theirs in chosen.items():
+        if theirs and theirs not in names:
+            near = difflib.get_close_matches(theirs, names, 1)
+            raise ArtifactError(
+                f"{_header(layout, names)}; there is no column {theirs!r}",
+                hint=f"--columns {ours}={near[0]}" if near else OTHER_NAMES,
+            )
+    found = match(names, chosen)
+    lacking = [] if "text" in found else ["the text"]
+    lacking += [] if {"item_id", "media"} & {*found} else ["the picture"]
+    if lacking:
+        hint = f"name the columns: {OTHER_NAMES}"
+        if form in ("captions-csv", "excel"):
+            hint += "; or, if the first line is no header, all of them in order: --columns media,text"
+        raise ArtifactError(f"{_header(layout, names)}; no column of it is known for {' and '.join(lacking)}", hint)
+    guessed = {ours: theirs for ours, theirs in found.items() if theirs != ours and ours not in chosen}
+    notes = list(layout.notes)
+    if guessed:
+        said = ", ".join(f"{theirs!r} is the {_WORDS.get(ours, ours)}" for ours, theirs in guessed.items())
+        otherwise = ",".join(f"{ours}=NAME" for ours in guessed)
+        notes.append(f"columns of {path.name}: {said}; otherwise: --columns {otherwise}")
+    for ours, others in candidates(names, chosen).items():
+        if len(others) > 1:
+            notes.append(f"{path.name} has further columns for the {_WORDS.get(ours, ours)}: {', '.join(others[1:])}")
+    layout = replace(layout, notes=tuple(notes), guessed=frozenset(guessed))
+    used = _column_options(form, names, found, chosen, headless)
+    layout = replace(layout, options={**options, **used})
+    if "item_id" in guessed and "media" in found and not layout.facts.one_to_one:
+        note = f"the column {found['item_id']!r} of {path.name} does not name the pictures one to one, so items are "
+        chosen = {**chosen, "item_id": ""}
+        used = _column_options(form, names, match(names, chosen), chosen, headless)
+        notes.append(f"{note}named after their pictures; otherwise: --columns item_id={found['item_id']}")
+        layout = replace(layout, options={**options, **used}, notes=tuple(notes))
+    return layout
+
+
+def _column_options(
+    form: str, names: Sequence[str], found: Mapping[str, str], chosen: Mapping[str, str], headless: bool
+) -> dict[str, Any]:
+    """Returns the options of a format for these columns: none where they have our names, and no others are there."""
+    dropped = {ours: "" for ours, theirs in chosen.items() if not theirs}
+    if form == "jsonl":
+        keys = {**{"item_id": ""}, **found, **dropped}
+        return {"item" if ours == "item_id" else ours: key for ours, key in keys.items() if key != ours}
+    if headless:
+        ours = {theirs: ours for ours, theirs in found.items()}
+        return {"columns": [ours.get(name, "") for name in names]}
+    if all(ours == theirs for ours, theirs in found.items()) and {*names} <= {*found} and not dropped:
+        return {}
+    return {"header": {**found, **dropped}}
+
+
+def _names(layout: Layout) -> list[str]:
+    """Returns the names of a table's columns, as its reader calls them."""
+    path, options = layout.path, layout.options
+    if layout.form == "jsonl":
+        return list({key: None for row in json_rows(path) for key, _ in row.entries()})
+    if layout.form == "parquet":
+        return parquet_columns(path)
+    rows = sheet_rows(path, options.get("sheet", "")) if layout.form == "excel" else _rows(path, options)
+    _, names = next(rows, (1, []))
+    return [name.strip() for name in names]
+
+
+def _header(layout: Layout, names: Sequence[str]) -> str:
+    what = "keys are" if layout.form == "jsonl" else "header is"
+    return f"{layout.path}: the {what} {', '.join(names)!r}"
+
+
+def _rows(path: Path, options: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
+    return table_rows(path, options.get("delimiter", ""), options.get("quoted", True), options.get("encoding", "utf-8"))
+
+
+def _encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the option for a text file that is not UTF-8: UTF-16 by its byte order mark, else Windows' cp1252."""
+    if "encoding" in options:
+        return {}
+    with opened(path) as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return {"encoding": "utf-16"}
+    try:
+        for _ in lines(path):
+            pass
+    except NotUtf8:
+        for _ in lines(path, "cp1252"):
+            pass
+        return {"encoding": "cp1252"}
+    return {}
+
+
+def _delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the option for the delimiter of the header with the most known names, if it is not the usual one."""
+    usual = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
+    _, line = next(lines(path, options.get("encoding", "utf-8")), (1, ""))
+
+    def fit(delimiter: str) -> tuple[int, int, bool]:
+        try:
+            names = next(csv.reader([line], delimiter=delimiter), [])
+        except csv.Error:  # the table's reader says what is wrong
+            names = []
+        return len(match(names, {})), len(names), delimiter == usual
+
+    best = max(_DELIMITERS, key=fit)
+    return {} if best == usual else {"delimiter": _WORDS.get(best, best)}
+
+
+def common_folder(media: Sequence[str]) -> str:
+    """Returns the folder that all absolute paths among media lie in; empty if there are none."""
+    folders = {os.path.dirname(name) for name in media if os.path.isabs(name)}
+    return os.path.commonpath(folders) if folders else ""

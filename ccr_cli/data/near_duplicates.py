@@ -1,0 +1,113 @@
+"""Near-duplicate pictures: 64-bit difference hashes, and the groups of those that differ in few bits.
+
+Shape suffixes: N pictures, U different hashes, B bits of a hash, E edges.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from ccr_cli.artifacts.dataset import media_path
+from ccr_cli.console import progress
+from ccr_cli.data.pictures import upright_rgb
+from ccr_cli.data.video import MAX_PIXELS
+
+Labels = npt.NDArray[np.int64]
+NEAR = 4
+"""Number of bits in which the hashes of near-duplicates differ at most."""
+_BITS = 64
+_PAIRS = 2**22
+"""How many pairs are compared at a time."""
+
+
+def difference_hash(picture: Image.Image) -> int:
+    """Returns the 64-bit dHash: whether each of 8 x 8 cells of the grey picture is darker than its right neighbour."""
+    grey = upright_rgb(picture).convert("L").resize((9, 8), Image.Resampling.BILINEAR)
+    level = np.asarray(grey, dtype=np.int16)
+    return int.from_bytes(np.packbits(level[:, 1:] > level[:, :-1]).tobytes(), "big")
+
+
+def read_hashes(root: Path, media: Sequence[str | None]) -> list[int | None]:
+    """Hashes pictures below a folder; None for one that is missing or unreadable. Shows progress."""
+
+    def read(name: str | None) -> int | None:
+        try:
+            path = media_path(root, name)
+            if path is None or not path.is_file():
+                return None
+            with Image.open(path) as picture:
+                if picture.width * picture.height > MAX_PIXELS:
+                    return None
+                picture.draft("RGB", (128, 128))
+                return difference_hash(picture)
+        except Exception:  # a damaged file can make a decoder raise anything; extract reports it
+            return None
+
+    hashes = []
+    with progress(len(media), "compare pictures", "pictures") as advance, ThreadPoolExecutor(os.cpu_count()) as pool:
+        for value in pool.map(read, media):
+            hashes.append(value)
+            advance()
+    return hashes
+
+
+def near_groups(hash_N: npt.NDArray[np.uint64]) -> Labels:
+    """Returns the group of each hash, (N,): hashes that differ in at most `NEAR` bits share one.
+
+    Of `NEAR` + 1 parts of the bits, two such hashes agree in one at least, so only hashes that agree in a part are
+    compared (Manku et al., "Detecting Near-Duplicates for Web Crawling", WWW 2007). The bits are dealt out by how well
+    they tell hashes apart, so that no part is the same in most pictures.
+    """
+    hash_U, place_N = np.unique(hash_N, return_inverse=True)
+    bit_UB = np.unpackbits(hash_U.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1)
+    telling_B = np.argsort(np.abs(bit_UB.mean(axis=0) - 0.5), kind="stable")
+    links = _Links(len(hash_U))
+    for part in range(NEAR + 1):
+        chosen = telling_B[part :: NEAR + 1]
+        key_U = bit_UB[:, chosen].astype(np.int64) @ (1 << np.arange(len(chosen)))
+        order_U = np.argsort(key_U, kind="stable")
+        for alike in np.split(order_U, np.flatnonzero(np.diff(key_U[order_U])) + 1):
+            step = max(1, _PAIRS // len(alike))
+            for start in range(0, len(alike) - 1, step):
+                some, others = alike[start : start + step], alike[start:]
+                differing = np.bitwise_count(hash_U[some, None] ^ hash_U[None, others])
+                row_E, column_E = np.nonzero(differing <= NEAR)
+                links.add(some[row_E], others[column_E])
+    return links.groups()[place_N]
+
+
+class _Links:
+    """Links between nodes, thinned out to one per node when they become many."""
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes, self.number = nodes, 0
+        self.pairs: list[tuple[Labels, Labels]] = [(np.arange(0), np.arange(0))]
+
+    def add(self, one_E: Labels, other_E: Labels) -> None:
+        different = one_E != other_E
+        self.pairs.append((one_E[different], other_E[different]))
+        self.number += int(different.sum())
+        if self.number > _PAIRS:
+            group = self.groups()
+            _, first = np.unique(group, return_index=True)
+            self.pairs, self.number = [(first[group], np.arange(self.nodes))], self.nodes
+
+    def groups(self) -> Labels:
+        one_E, other_E = zip(*self.pairs, strict=True)
+        return linked(self.nodes, np.concatenate(one_E), np.concatenate(other_E))
+
+
+def linked(nodes: int, one_E: Labels, other_E: Labels) -> Labels:
+    """Returns the connected component of each node, given links between nodes."""
+    graph = coo_array((np.ones(len(one_E), dtype=bool), (one_E, other_E)), shape=(nodes, nodes))
+    _, group = connected_components(graph, directed=False)
+    return np.asarray(group, dtype=np.int64)

@@ -1,0 +1,144 @@
+"""Assembles a data set from the user's own files, which name neither every split nor every item."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from ccr_cli.data import divide
+from ccr_cli.data.assemble import Assembly, ItemName, caption_text
+from ccr_cli.data.collections import FileSpec, Variant
+from ccr_cli.data.formats.base import Record, stem
+from ccr_cli.data.near_duplicates import read_hashes
+from ccr_cli.errors import ArtifactError
+
+MEDIA_FOLDERS = ("", "images", "photos", "media", "img")
+"""Where media are looked for, from the folder of the captions."""
+_URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_TOGETHER = "near-duplicate pictures and equal captions together"
+
+
+@dataclass(frozen=True)
+class OwnRules:
+    """How to read the user's own files."""
+
+    beside: Path
+    """The folder of the first file."""
+    tidy: bool
+    """Whether captions that an item has twice are left out, every item needs a medium, and validation items are drawn
+    where there are none; otherwise the files are read to the letter."""
+    seed: int | None = None
+    """Divide the items at random with this seed; None: the files name the splits."""
+    media_root: Path | None = None
+    """The media root that the user names."""
+    absolute: str = ""
+    """The folder that media with absolute paths lie in; empty if there are none."""
+
+    def root(self, items: pd.DataFrame) -> Path:
+        """Returns the media root: the named one, or the folder in which the most media lie."""
+        if self.media_root is not None:
+            return self.media_root
+        media = items["media"].dropna().unique()
+
+        def there(folder: Path) -> int:
+            return sum(os.path.isfile(os.path.join(folder, name)) for name in media) if folder.is_dir() else 0
+
+        folders = [Path(self.absolute)] if self.absolute else [self.beside / name for name in MEDIA_FOLDERS]
+        return folders[0] if there(folders[0]) == len(media) else max(folders, key=there)
+
+    def relative(self, media: str) -> str:
+        """Returns an absolute path as relative to the media root, or to the folder of all absolute ones."""
+        for folder in (self.media_root, Path(self.absolute)):
+            if folder is not None and Path(media).is_relative_to(folder.absolute()):
+                return Path(media).relative_to(folder.absolute()).as_posix()
+        return media
+
+
+class OwnAssembly(Assembly):
+    """Reads the user's own files; see `OwnRules`. An item without an id is named after its picture or video."""
+
+    def __init__(self, variant: Variant, locate: Callable[[str], Path | None], rules: OwnRules) -> None:
+        super().__init__(variant, locate)
+        self.rules = rules
+        self.media_of: dict[str, str] = {}
+        """The medium of every item that is named after it."""
+        self.texts: set[tuple[str, str, str, str]] = set()
+        """Item, language, set and text of every caption."""
+
+    def run(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Reads all files and returns items and captions; the items are divided where the files name no split."""
+        items, captions = super().run()
+        training = items["split"] == "train"
+        if self.rules.seed is not None:
+            return self._divide(items, captions, self.rules.seed, divide.SHARES), captions
+        if self.rules.tidy and "val" not in set(items["split"]) and training.sum() > 1:
+            some = self._divide(items[training], captions, 0, {"val": divide.SHARES["val"]})
+            return pd.concat([some, items[~training]]).sort_index(), captions
+        return items, captions
+
+    def _divide(self, items: pd.DataFrame, captions: pd.DataFrame, seed: int, shares: dict[str, float]) -> pd.DataFrame:
+        pictures = items["media"].where(items["kind"] == "image", None)
+        hashes = read_hashes(self.rules.root(items), list(pictures))
+        items, notes = divide.divided(items, captions, hashes, seed, shares)
+        numbers = ", ".join(f"{(items['split'] == split).sum():,} {split}" for split in ("train", *shares))
+        percent = " and ".join(f"{share:.0%} {split}" for split, share in shares.items())
+        self.split_rule = f"{percent} of the {'' if len(shares) > 1 else 'training '}items, {_TOGETHER}; seed {seed}"
+        self.notes += [f"split: {self.split_rule} ({numbers})", *notes]
+        if unread := int(pictures.notna().sum()) - sum(value is not None for value in hashes):
+            self.notes.append(f"{unread:,} pictures could not be compared, because they are missing or unreadable")
+        return items
+
+    def _records(self, spec: FileSpec, place: Path) -> Iterator[Record]:
+        for record in super()._records(spec, place):
+            media = record.media.strip().replace("\\", "/")  # of Windows
+            if self.rules.tidy and _URL.match(media):
+                raise ArtifactError(
+                    f"{record.where}: {media[:80]!r} is on the web, and ccr reads pictures from files",
+                    hint="download the pictures, and name their files in a column: --columns media=YOURS",
+                )
+            if self.rules.tidy and os.path.isabs(media):
+                media = self.rules.relative(media)
+            if not self.rules.tidy:
+                media = record.media
+            yield replace(record, item=record.item or self._named(media, record.where), media=media)
+
+    def _named(self, media: str, where: str) -> str:
+        """Returns the id of an item that is named after its medium: without the ending, unless that is taken."""
+        if not media:
+            raise ArtifactError(f"{where}: there is neither an id nor the name of a picture", hint="fill in that line")
+        names = (stem(media), media)
+        return next((name for name in names if self.media_of.setdefault(name, media) == media), media)
+
+    def _add(self, named: ItemName, split: str, record: Record) -> None:
+        item = self.items.get(named.item)
+        if self.rules.tidy and item and item.media and record.media and item.media != record.media:
+            raise ArtifactError(
+                f"{record.where}: the picture of {record.item!r} is {record.media!r}, and before {item.media!r}",
+                hint="an item has one picture; --columns item_id= names the items after their pictures",
+            )
+        super()._add(named, split, record)
+
+    def _caption(self, spec: FileSpec, record: Record, item: str) -> None:
+        key = (item, record.lang or spec.lang, record.caption_set, caption_text(spec, record))
+        if self.rules.tidy and key[-1] and key in self.texts:
+            self.left_out["repeat another one of their item and are left out"] += 1
+            return
+        self.texts.add(key)
+        super()._caption(spec, record, item)
+
+    def _item_table(self) -> pd.DataFrame:
+        items = super()._item_table()
+        lacking = items.loc[items["media"].isna(), "item_id"]
+        if self.rules.tidy and len(lacking):
+            more = f" (and {len(lacking) - 1:,} more)" if len(lacking) > 1 else ""
+            raise ArtifactError(
+                f"{self.items[lacking.iloc[0]].where}: the item {lacking.iloc[0]!r} has no picture{more}",
+                hint="fill in its file name; or name the column: --columns media=YOURS; or make the names of the ids: "
+                "--media '{id}.jpg'; captions without pictures need --format",
+            )
+        return items

@@ -1,0 +1,368 @@
+"""`ccr data import FILE` alone: columns, delimiter, encoding, pictures and splits are found out, and said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import openpyxl
+import pandas as pd
+import pytest
+import toy
+from PIL import Image
+
+from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts.workspace import Workspace
+
+CAPTIONS = {"a.jpg": "a red shoe", "b.jpg": "a blue shoe", "c.jpg": "a hat", "d.jpg": "Café au lait"}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Four different pictures in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    draw(tmp_path, *CAPTIONS)
+    return tmp_path
+
+
+def draw(folder: Path, *names: str) -> None:
+    """Draws a picture of random cells for each name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        cells = np.random.default_rng(list(name.encode())).integers(0, 256, (9, 9, 3), dtype=np.uint8)
+        Image.fromarray(cells).resize((36, 36), Image.Resampling.NEAREST).save(folder / name, quality=95)
+
+
+def run(*arguments: str | Path) -> toy.Outcome:
+    return toy.ccr("data", "import", *arguments, workspace=Path("space"))
+
+
+def products(*arguments: str | Path) -> tuple[toy.Outcome, dataset.Dataset]:
+    done = run(*arguments)
+    assert done.code == 0, done.err
+    return done, dataset.read(done.made)
+
+
+def write(path: str, *rows: tuple[str, ...], delimiter: str = ",", encoding: str = "utf-8", end: str = "\n") -> None:
+    text = "".join(delimiter.join(row) + end for row in rows)
+    Path(path).write_bytes(text.encode(encoding))
+
+
+def table(path: str, header: tuple[str, ...] = ("image", "caption"), **more: str) -> None:
+    write(path, header, *CAPTIONS.items(), **more)
+
+
+def content(data: dataset.Dataset) -> dict[str, str]:
+    """The texts by medium."""
+    both = data.items.merge(data.captions, on="item_id")
+    return dict(zip(both["media"], both["text"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("products.csv", {}),
+        ("products.csv", {"delimiter": ";", "end": "\r\n", "encoding": "utf-8-sig"}),
+        ("products.tsv", {"delimiter": "\t"}),
+        ("products.txt", {"delimiter": "\t", "encoding": "utf-16"}),
+        ("products.csv", {"delimiter": "|", "encoding": "cp1252"}),
+    ],
+)
+def test_a_table_alone_is_enough(name: str, more: dict[str, str], here: Path) -> None:
+    table(name, (" Image ", "CAPTION"), **more)
+    done, data = products(name)
+    assert content(data) == CAPTIONS and data.source_lang == "en"
+    assert list(data.items["item_id"]) == ["a", "b", "c", "d"]
+    assert dataset.media_root(data.artifact) == here
+    assert "'Image'" in done.err and "--columns text=NAME,media=NAME" in done.err and "--lang LANG" in done.err
+    assert "4 items" in done.err and "4 of 4 pictures" in done.err and "4 en" in done.err
+    assert ("cp1252" in done.err) == (more.get("encoding") == "cp1252")
+
+
+def write_excel(path: str, header: tuple[str, ...]) -> None:
+    book = openpyxl.Workbook()
+    sheet = book.worksheets[0]
+    for row in (header, *CAPTIONS.items()):
+        sheet.append(row)
+    book.save(path)
+
+
+def write_lines(path: str, header: tuple[str, ...]) -> None:
+    rows = [dict(zip(header, row, strict=True)) for row in CAPTIONS.items()]
+    Path(path).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+
+def write_list(path: str, header: tuple[str, ...]) -> None:
+    rows = [dict(zip(header, row, strict=True)) for row in CAPTIONS.items()]
+    Path(path).write_text(json.dumps(rows), encoding="utf-8")
+
+
+def write_parquet(path: str, header: tuple[str, ...]) -> None:
+    pd.DataFrame(list(CAPTIONS.items()), columns=list(header)).to_parquet(path)
+
+
+WRITERS = {
+    "own.csv": table, "own.jsonl": write_lines, "own.ndjson": write_lines, "own.json": write_list,
+    "own.parquet": write_parquet, "own.xlsx": write_excel,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_format_has_one_spelling_of_the_columns(name: str, here: Path) -> None:
+    WRITERS[name](name, ("photo", "description"))
+    assert content(products(name, "--name", "guessed")[1]) == CAPTIONS
+    WRITERS[name](name, ("what", "words"))
+    refused = run(name)
+    assert refused.code == 4 and "what, words" in refused.err and "--columns text=YOURS,media=YOURS" in refused.err
+    for spelling in ("text=words,media=what", "caption=words,image=what"):
+        assert content(products(name, "--columns", spelling)[1]) == CAPTIONS
+    wrong = run(name, "--columns", "text=wrds,media=what")
+    assert wrong.code == 4 and "'wrds'" in wrong.err and "--columns text=words" in wrong.err
+
+
+def test_coco_and_karpathy_are_told_by_their_content(here: Path) -> None:
+    images = [{"id": number, "file_name": name} for number, name in enumerate(CAPTIONS)]
+    texts = [{"id": n, "image_id": n, "caption": text} for n, text in enumerate(CAPTIONS.values())]
+    Path("coco.json").write_text(json.dumps({"images": images, "annotations": texts}), encoding="utf-8")
+    assert content(products("coco.json")[1]) == CAPTIONS
+    sentences = [
+        {"filename": name, "split": split, "sentences": [{"raw": text}]}
+        for (name, text), split in zip(CAPTIONS.items(), ("train", "train", "val", "test"), strict=True)
+    ]
+    Path("karpathy.json").write_text(json.dumps({"images": sentences}), encoding="utf-8")
+    data = products("karpathy.json")[1]
+    assert content(data) == CAPTIONS and list(data.items["split"]) == ["train", "train", "val", "test"]
+    Path("other.json").write_text('{"captions": []}', encoding="utf-8")
+    assert run("other.json").code == 2
+
+
+def test_a_folder_of_pictures_with_their_captions(here: Path) -> None:
+    draw(here / "shop", "a.jpg", "sub.b.jpg", "lone.jpg", "c.png")
+    draw(here / "shop/deep", "a.jpg")
+    for name, text in {
+        "a.txt": "a shoe\r\n\r\n  \r\na red shoe\r\n", "sub.b.txt": "a hat", "deep/a.en.txt": "a box",
+        "deep/a.de.txt": "eine Kiste", "notes.txt": "no picture", "c.json": '{"caption": ["a cap", "a blue cap"]}',
+        ".hidden.txt": "x",
+    }.items():  # fmt: skip
+        (here / "shop" / name).write_bytes(text.encode())
+    done, data = products("shop")
+    assert list(data.items["media"]) == ["a.jpg", "c.png", "deep/a.jpg", "sub.b.jpg"]
+    texts = data.captions.groupby(["item_id", "lang"])["text"].apply(list).to_dict()
+    assert texts == {
+        ("a", "en"): ["a shoe", "a red shoe"], ("c", "en"): ["a cap", "a blue cap"], ("deep/a", "de"): ["eine Kiste"],
+        ("deep/a", "en"): ["a box"], ("sub.b", "en"): ["a hat"],
+    }  # fmt: skip
+    assert "lone.jpg" in done.err and "notes.txt" in done.err and data.name == "shop"
+    assert dataset.media_root(data.artifact) == here / "shop"
+    (here / "shop").rename(here / "moved")
+    (here / "moved/a.txt").write_bytes(b"a shoe\r\n\r\n  \r\na red shoe\r\n")
+    assert run("moved", "--name", "shop", "--media-root", "shop").made.id == data.artifact.id
+
+
+def test_a_folder_without_captions_says_what_is_expected(here: Path) -> None:
+    draw(here / "shop", "a.jpg")
+    done = run("shop")
+    assert done.code == 4 and "a.txt" in done.err
+    table("shop/products.csv")
+    assert "shop/products.csv" in run("shop").err
+
+
+@pytest.mark.parametrize("folder", [".", "images", "photos", "media", "img"])
+def test_pictures_are_found_near_the_file(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw(tmp_path / "data" / folder, *CAPTIONS)
+    table("data/products.csv")
+    _, data = products("data/products.csv")
+    assert dataset.media_root(data.artifact) == (tmp_path / "data" / folder).resolve()
+    assert list(data.items["media"]) == [*CAPTIONS]
+
+
+def test_missing_pictures_are_counted(here: Path) -> None:
+    table("products.csv")
+    Path("b.jpg").unlink()
+    done, _ = products("products.csv")
+    assert "3 of 4 pictures" in done.err and "b.jpg" in done.err and "--media-root" in done.err
+    assert "1 pictures could not be compared" in done.err
+
+
+def test_paths_of_windows_are_found(here: Path) -> None:
+    draw(here / "photos", *CAPTIONS)
+    write("products.csv", ("image", "caption"), *((rf"photos\{name}", text) for name, text in CAPTIONS.items()))
+    _, data = products("products.csv")
+    assert set(data.items["media"]) == {f"photos/{name}" for name in CAPTIONS}
+
+
+def test_a_large_file_in_utf_16_is_refused_whole(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table("products.csv", encoding="utf-16")
+    monkeypatch.setattr("ccr_cli.data.formats.base.LARGEST_JSON", 100)
+    done = run("products.csv")
+    assert done.code == 4 and "products.csv" in done.err and "UTF-8" in done.err
+
+
+def test_a_header_that_is_too_long_is_refused(here: Path) -> None:
+    Path("products.csv").write_text("a" * 200_000 + ",caption\nx,y\n", encoding="utf-8")
+    done = run("products.csv")
+    assert done.code == 4 and "products.csv, line 1" in done.err
+
+
+def test_absolute_paths_are_stored_below_their_folder(here: Path) -> None:
+    draw(here / "deep", "e.jpg")
+    rows = [(str(here / name), text) for name, text in CAPTIONS.items()]
+    write("products.csv", ("image", "caption"), *rows, (str(here / "deep/e.jpg"), "a box"))
+    Path("elsewhere").mkdir()
+    Path("products.csv").rename("elsewhere/products.csv")
+    _, data = products("elsewhere/products.csv")
+    assert dataset.media_root(data.artifact) == here
+    assert [*data.items["media"]] == [*CAPTIONS, "deep/e.jpg"] and [*data.items["item_id"]][-1] == "deep/e"
+
+
+def test_the_same_content_is_the_same_data_set(here: Path) -> None:
+    table("products.csv")
+    first = run("products.csv").made
+    draw(here / "other/images", *CAPTIONS)
+    table("other/products.csv")
+    second = toy.ccr("data", "import", "other/products.csv", workspace=Path("second")).made
+    assert first.id == second.id and first.path != second.path
+    assert run("products.csv", "--name", "more", "--split", "auto:7").made.id != first.id
+
+
+def test_an_item_may_have_many_rows_and_equal_ones_count_once(here: Path) -> None:
+    rows = [*CAPTIONS.items(), ("a.jpg", "a trainer"), ("a.jpg", " a red shoe"), ("b.jpg", "a red shoe")]
+    write("products.csv", ("image", "caption"), *rows)
+    done, data = products("products.csv")
+    assert data.captions.groupby("item_id")["text"].apply(list)["a"] == ["a red shoe", "a trainer"]
+    assert "1 captions repeat" in done.err and len(data.captions) == 6
+    exact = run("--format", "captions-csv", "products.csv", "--name", "exact").made
+    assert len(dataset.read(exact).captions) == 7, "a named format is read to the letter"
+
+
+def test_ids_that_number_rows_do_not_name_items(here: Path) -> None:
+    write("rows.csv", ("id", "image", "caption"), ("1", "a.jpg", "x"), ("2", "a.jpg", "y"), ("3", "b.jpg", "z"),
+          ("4", "c.jpg", "q"))  # fmt: skip
+    done, data = products("rows.csv")
+    assert [*data.items["item_id"]] == ["a", "b", "c"] and "--columns item_id=id" in done.err
+    write("skus.csv", ("sku", "image", "caption"), ("1", "a.jpg", "x"), ("1", "a.jpg", "y"), ("2", "b.jpg", "z"),
+          ("3", "c.jpg", "q"))  # fmt: skip
+    assert [*products("skus.csv")[1].items["item_id"]] == ["1", "2", "3"]
+    write("two.csv", ("item_id", "image", "caption"), ("1", "a.jpg", "x"), ("1", "b.jpg", "y"))
+    refused = run("two.csv")
+    assert refused.code == 4 and "two.csv, line 3" in refused.err and "--columns item_id=" in refused.err
+    write("two.csv", ("item_id", "image", "caption"), ("1", "a.jpg", "x"), ("1", "b.jpg", "y"), ("1", "c.jpg", "z"))
+    assert [*products("two.csv", "--columns", "item_id=")[1].items["item_id"]] == ["a", "b", "c"]
+
+
+def test_names_that_differ_in_their_ending_are_two_items(here: Path) -> None:
+    draw(here, "a.png")
+    write("products.csv", ("image", "caption"), *CAPTIONS.items(), ("a.png", "another"), ("a.jpg", "again"))
+    _, data = products("products.csv")
+    assert dict(zip(data.items["item_id"], data.items["media"], strict=True)) == {
+        "a": "a.jpg", "b": "b.jpg", "c": "c.jpg", "d": "d.jpg", "a.png": "a.png"
+    }  # fmt: skip
+
+
+def test_the_first_of_two_candidates_wins_and_is_named(here: Path) -> None:
+    write("products.csv", ("title", "caption", "image"), *[("x", text, name) for name, text in CAPTIONS.items()])
+    done, data = products("products.csv")
+    assert content(data) == CAPTIONS and "title" in done.err
+    _, data = products("products.csv", "--columns", "text=title", "--name", "titles")
+    assert {*content(data).values()} == {"x"}
+
+
+def test_a_table_without_a_header_needs_the_names_in_order(here: Path) -> None:
+    write("products.csv", *CAPTIONS.items())
+    refused = run("products.csv")
+    assert refused.code == 4 and "--columns media,text" in refused.err
+    assert content(products("products.csv", "--columns", "image,caption")[1]) == CAPTIONS
+
+
+@pytest.mark.parametrize(
+    ("rows", "messages"),
+    [
+        ([("image", "caption"), ("a.jpg", "x"), ("", "y")], ["products.csv, line 3", "neither an id nor"]),
+        ([("sku", "image", "caption"), ("1", "a.jpg", "x"), ("2", "", "y")], ["line 3", "'2'", "--media '{id}.jpg'"]),
+        ([("sku", "caption"), ("1", "x"), ("2", "y")], ["line 2", "'1'", "1 more", "--columns media=YOURS"]),
+        ([("image", "caption"), ("https://example.org/a.jpg", "x")], ["line 2", "example.org", "download"]),
+        ([("image", "caption", "lang"), ("a.jpg", "x", "English")], ["line 2", "'English'", "--columns lang="]),
+        ([("image", "caption", "split"), ("a.jpg", "x", "dawn")], ["line 2", "'dawn'", "--columns split="]),
+        ([("image", "caption"), ("a.jpg", "x"), ("b.jpg", "y")], ["2 items", "train=FILE"]),
+        ([("image", "caption")], ["no items"]),
+        ([], ["products.csv is empty"]),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_an_error_of_the_import(
+    rows: list[tuple[str, ...]], messages: list[str], here: Path
+) -> None:
+    write("products.csv", *rows)
+    done = run("products.csv")
+    assert (done.code, done.out) == (4, ""), done.err
+    for message in messages:
+        assert message in done.err, done.err
+    assert Workspace(Path("space")).artifacts() == []
+
+
+def test_items_without_pictures_need_a_named_format(here: Path) -> None:
+    write("words.csv", ("item_id", "text"), ("1", "x"), ("2", "y"), ("3", "z"))
+    assert run("--format", "captions-csv", "words.csv").code == 0
+    extracted = toy.ccr("extract", "datasets/words", *toy.ENCODER, workspace=Path("space"))
+    assert extracted.code == 1 and "--columns media=NAME" in extracted.err
+
+
+def test_names_can_be_made_of_ids(here: Path) -> None:
+    write("products.csv", ("sku", "caption"), *[(name[0], text) for name, text in CAPTIONS.items()])
+    assert content(products("products.csv", "--media", "{id}.jpg")[1]) == CAPTIONS
+
+
+def test_a_split_column_without_validation_gets_a_tenth_of_training(here: Path) -> None:
+    names = [f"{number}.jpg" for number in range(24)]
+    draw(here, *names)
+    rows = [(name, f"thing {name}", "test" if number < 4 else "Train") for number, name in enumerate(names)]
+    write("products.csv", ("image", "caption", "split"), *rows)
+    done, data = products("products.csv")
+    assert data.items["split"].value_counts().to_dict() == {"train": 18, "test": 4, "val": 2}
+    assert [*data.items["media"]] == names and set(data.items["split"].head(4)) == {"test"}
+    assert "10% val" in done.err and "10% val" in data.manifest["split_rule"]
+    exact = run("--format", "captions-csv", "products.csv", "--columns", "media=image", "--name", "exact").made
+    assert set(dataset.read(exact).items["split"]) == {"train", "test"}
+
+
+def test_the_rule_of_a_split_is_stored(here: Path) -> None:
+    table("products.csv")
+    _, data = products("products.csv", "--split", "auto:5")
+    assert data.items["split"].value_counts().to_dict() == {"train": 2, "val": 1, "test": 1}
+    assert data.manifest["own_split"] and "seed 5" in data.manifest["split_rule"]
+    assert data.artifact.request["split"] == "auto:5"
+    assert "seed 5" in toy.ccr("data", "show", "products", workspace=Path("space")).out
+
+
+def test_near_duplicates_are_in_one_split(here: Path) -> None:
+    names = [f"{number}.jpg" for number in range(60)]
+    draw(here, *names)
+    for number in range(0, 60, 2):  # every second picture is the one before, larger and in another format
+        with Image.open(f"{number}.jpg") as picture:
+            picture.resize((72, 72), Image.Resampling.NEAREST).save(f"{number + 1}.jpg", format="PNG")
+    write("products.csv", ("image", "caption"), *[(name, f"thing {name}") for name in names])
+    _, data = products("products.csv")
+    split = dict(zip(data.items["item_id"], data.items["split"], strict=True))
+    assert [split[str(n)] for n in range(0, 60, 2)] == [split[str(n + 1)] for n in range(0, 60, 2)]
+    assert data.items["group"].nunique() == 30
+
+
+def test_openpyxl_that_is_not_installed_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_excel("own.xlsx", ("image", "caption"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    done = run("own.xlsx")
+    assert done.code == 5 and "openpyxl" in done.err and "ccr-cli[excel]" in done.err
+
+
+def test_what_is_no_own_file_is_not_taken_for_one(here: Path) -> None:
+    assert run("none.csv").code == 4 and "there is no none.csv" in run("none.csv").err
+    assert run("train=none.csv", "test=other.csv").code == 4
+    Path("own.dat").write_text("x", encoding="utf-8")
+    done = run("own.dat")
+    assert done.code == 2 and "--format" in done.err and ".parquet" in done.err
+    table("own.csv")
+    write_lines("own.jsonl", ("image", "caption"))
+    assert run("own.csv", "own.jsonl").code == 2
+    assert run("own.csv", "--root", ".").code == 2
+    assert not Path("space").exists()
