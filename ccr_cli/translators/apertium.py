@@ -249,6 +249,8 @@ def _path(source: str, target: str, modes: tuple[str, ...]) -> list[str]:
     edges = _edges(modes)
     if (source, target) in edges:
         return [edges[source, target]]
+    if source == target:
+        return []
     for pivot in sorted({b for a, b in edges if a == source}):
         if (pivot, target) in edges:
             return [edges[source, pivot], edges[pivot, target]]
