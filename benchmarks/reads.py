@@ -26,7 +26,7 @@ SMALL = ("--set", "image_size=64", "--device", "cpu")
 SHORT = ("--set", "epochs=2", "--device", "cpu")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "data import": ("data", "import", "noto-emoji"),
-    "translate": ("translate", "--lang", "es", "--back", "--queries"),
+    "translate": ("translate", "--lang", "es", "--back", "--with-queries"),
     "extract": ("extract", *SMALL),
     "train": ("train", "--method", "uml", "--noise", "0.4", *SHORT),
     "evaluate": ("evaluate", "--device", "cpu"),

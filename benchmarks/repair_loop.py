@@ -2,7 +2,7 @@
 
 A run on the translations of one engine is diagnosed. Its most suspicious pairs are dropped, or translated again by
 another engine, or all pairs are weighted by their probability; compared with no repair, and with the same repair of as
-many random pairs. The commands are `ccr diagnose --share --export`, `ccr train --pairs` and `ccr translate --only`. The
+many random pairs. Commands: `ccr diagnose --share --export`, `ccr train --verdicts` and `ccr translate --only`. The
 same with synthetic noise, where the errors are known. Queries are human captions of the reported half of validation;
 machine translations by the first engine choose the epoch in all arms.
 

@@ -30,7 +30,7 @@ SHORT = ("--epochs", "1", "--device", "cpu")
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("data", "import", "noto-emoji"),
     ("data", "import", "twemoji"),
-    ("translate", "datasets/noto-emoji", "--lang", "es", "--back", "--queries"),
+    ("translate", "datasets/noto-emoji", "--lang", "es", "--back", "--with-queries"),
     ("translate", "datasets/noto-emoji", "--lang", "fr"),
     ("extract", "datasets/noto-emoji", "--set", "image_size=64", "--device", "cpu"),
     ("extract", "datasets/twemoji", "--set", "image_size=64", "--device", "cpu"),
@@ -47,7 +47,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
         "judge=oracle,triangle,gmm,argmax,mutual",
         *SHORT,
     ),
-    ("train", *SOURCES, "translations/noto-emoji/*", "--method", "infonce", "--langs", "draw", *SHORT),
+    ("train", *SOURCES, "translations/noto-emoji/*", "--method", "infonce", "--language-mix", "draw", *SHORT),
     ("evaluate", "runs/*", "--device", "cpu"),
     ("evaluate", "runs/noto-emoji-es-uml-*", "--zero-shot", "--device", "cpu"),
     ("diagnose", "runs/noto-emoji-es-uml-*", "--device", "cpu"),

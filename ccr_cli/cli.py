@@ -12,6 +12,7 @@ import typer
 
 import ccr_cli
 from ccr_cli.commands import data
+from ccr_cli.commands.common import Command
 
 app = typer.Typer(
     name="ccr",
@@ -32,7 +33,7 @@ _PANELS = {
 for panel, names in _PANELS.items():
     for name in names:
         module = importlib.import_module(f"ccr_cli.commands.{name}")
-        app.command(rich_help_panel=panel, epilog=module.EPILOG)(getattr(module, name))
+        app.command(cls=Command, rich_help_panel=panel, epilog=module.EPILOG)(getattr(module, name))
 
 
 def _version(value: bool) -> None:

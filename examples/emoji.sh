@@ -32,8 +32,8 @@ step "import: check the files and make a dataset"
 data="$(made ccr data import "$DATA")"
 
 step "translate: into two languages with recorded translations, and back to English for reading"
-spanish="$(made ccr translate "$data" --lang es --back --queries)"
-french="$(made ccr translate "$data" --lang fr --back --queries)"
+spanish="$(made ccr translate "$data" --lang es --back --with-queries)"
+french="$(made ccr translate "$data" --lang fr --back --with-queries)"
 
 step "extract: one vector per picture"
 features="$(made ccr extract "$data" --set image_size=128)"
@@ -64,7 +64,7 @@ ccr diagnose "$noisy" --judge two-group --worst 10 --sheet "$out/worst.html"
 
 step "repair, first way: train without the noisy pairs"
 ccr diagnose "$noisy" --judge two-group --export "$out/switched.parquet" >"$out/exported.txt"
-without="$(made "${train[@]}" "$spanish" --method infonce --noise 0.4 --pairs "$out/switched.parquet")"
+without="$(made "${train[@]}" "$spanish" --method infonce --noise 0.4 --verdicts "$out/switched.parquet")"
 
 step "repair, second way: mark the wrong pairs in the list and translate them again"
 ccr diagnose "$plain" --judge two-group --export "$out/pairs.csv" >"$out/exported.txt"
@@ -89,7 +89,7 @@ cat "$report/tables/sumr.tex"
 step "search: with words, as a contact sheet, and with many queries for a program"
 ccr search "un animal con cuernos" "$robust" --top 10 --sheet "$out/search.png"
 printf '%s\n' "fruta" "cara triste" "instrumento de música" >"$out/queries.txt"
-ccr search "$robust" --queries "$out/queries.txt" --json >"$out/answers.jsonl"
+ccr search "$robust" --query-file "$out/queries.txt" --json >"$out/answers.jsonl"
 
 step "index: for much larger galleries"
 optional ccr index "$robust" --split all

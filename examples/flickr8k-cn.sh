@@ -5,7 +5,7 @@
 #   examples/flickr8k-cn.sh DATA_FOLDER
 #
 # DATA_FOLDER holds
-#   data/ or official/    the captions and lists: `ccr data show flickr8k-cn` says where they are published
+#   data/ or official/    the captions and lists: `ccr data describe flickr8k-cn` says where they are published
 #   images/ or images_val/  the photographs, ITEM.jpg (with given features, at least of the validation items)
 #   efficientnet_lite0_fp16.npy, items.csv  given features, one row per item, and the items in row order (column item_id);
 #                         without them the features are made from the photographs
@@ -90,7 +90,7 @@ ccr diagnose "$plain" --judge two-group --worst 20 --sheet "$out/worst.html"
 
 step "repair, first way: train without the noisy pairs"
 ccr diagnose "$noisy" --judge two-group --export "$out/switched.parquet" >"$out/exported.txt"
-without="$(made "${train[@]}" "$google" --method infonce --noise 0.4 --pairs "$out/switched.parquet")"
+without="$(made "${train[@]}" "$google" --method infonce --noise 0.4 --verdicts "$out/switched.parquet")"
 
 step "repair, second way: translate the worst twentieth again, with the other engine"
 ccr diagnose "$plain" --judge two-group --share 0.05 --export "$out/worst.csv" >"$out/exported.txt"
@@ -108,7 +108,7 @@ report="$(made ccr report --split val-report --searches 3 --map 20 --title "Flic
 step "search: with words, as a contact sheet"
 ccr search "一只狗在雪地里跑" "$plain" --split val --top 10 --sheet "$out/dog-in-snow.png"
 printf '%s\n' "两个孩子在玩水" "一个男人在爬山" "骑自行车的人" >"$out/queries.txt"
-ccr search "$plain" --split val --queries "$out/queries.txt" --json >"$out/answers.jsonl"
+ccr search "$plain" --split val --query-file "$out/queries.txt" --json >"$out/answers.jsonl"
 
 step "index: for much larger galleries"
 optional ccr index "$plain" --split val

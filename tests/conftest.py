@@ -75,7 +75,7 @@ def sources(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Chain:
     """A workspace with dataset, translation, noise and features; read only."""
     root = tmp_path_factory.mktemp("sources")
     toy.ok("data", "import", folder, workspace=root)
-    toy.ok("translate", "--lang", "es", "--back", "--queries", "--noise", "0.4", workspace=root)
+    toy.ok("translate", "--lang", "es", "--back", "--with-queries", "--noise", "0.4", workspace=root)
     toy.ok("extract", *toy.ENCODER, workspace=root)
     return Chain(folder, root)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from ccr_cli import console
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
@@ -127,6 +128,26 @@ class BuildCall(Call):
     json: bool = False
 
 
+class Command(TyperCommand):
+    """A command of ccr, which also accepts the names that its flags had in the last version."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses the words of the command line after replacing the old names of flags."""
+        renamed: dict[str, str] = getattr(self.callback, "renamed", {})
+        end = args.index("--") if "--" in args else len(args)
+        words = [word.partition("=") for word in args[:end]]
+        current = [f"{renamed.get(flag, flag)}{equals}{value}" for flag, equals, value in words]
+        rest = super().parse_args(ctx, [*current, *args[end:]])
+        for flag in {flag for flag, *_ in words} & set(renamed):
+            note_renamed(flag, renamed[flag], quiet=bool(ctx.params.get("quiet")))
+        return rest
+
+
+def note_renamed(old: str, new: str, quiet: bool = False) -> None:
+    """Prints that a flag or a command has a new name."""
+    console.say(f"{old} is now {new}; the old name goes with the next version", level=1 if quiet else -1)
+
+
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
     """Makes a command of a function: a flag for every field of its dataclasses, and errors with their exit code.
 
@@ -171,7 +192,9 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
                 raise
             _exit(known)
 
-    flags = [flag for parameter in parameters for flag in _flags(parameter)]
+    renamed: dict[str, str] = {}
+    flags = [flag for parameter in parameters for flag in _flags(parameter, renamed)]
+    wrapper.__dict__["renamed"] = renamed
     wrapper.__signature__ = signature.replace(parameters=flags)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {flag.name: flag.annotation for flag in flags}
     paragraphs = (function.__doc__ or "").split("\n\n")
@@ -183,8 +206,11 @@ def _terminate(signum: int, frame: object) -> None:
     raise Terminated
 
 
-def _flags(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """The flags of a command's parameter, as Typer reads them: those of the fields of a dataclass, or its own."""
+def _flags(parameter: inspect.Parameter, renamed: dict[str, str]) -> Iterator[inspect.Parameter]:
+    """The flags of a command's parameter, as Typer reads them: those of the fields of a dataclass, or its own.
+
+    Adds the old name of each renamed flag to `renamed`, with its new name.
+    """
     defaults, hints = {parameter.name: parameter.default}, {parameter.name: parameter.annotation}
     if dataclasses.is_dataclass(parameter.annotation):
         defaults = {field.name: field for field in dataclasses.fields(parameter.annotation)}
@@ -196,6 +222,7 @@ def _flags(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
         if declared is not None and default is not inspect.Parameter.empty:
             kind: Any = (declared.metadata["command_line"] or (annotation, None))[0]
             names = declared.metadata["flags"] or (f"--{name.replace('_', '-')}",)
+            renamed.update({was: names[0]} if (was := declared.metadata["was"]) else {})
             annotation = Annotated[kind, typer.Option(*names, **declared.metadata["shown"])]
         yield parameter.replace(name=name, default=default, annotation=annotation)
 

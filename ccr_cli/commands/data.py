@@ -1,4 +1,4 @@
-"""ccr data: list, show, import, verify."""
+"""ccr data: list, describe, import, verify."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ccr_cli.errors import UsageError
 from ccr_cli.stages.data.options import ImportOptions
 from ccr_cli.stages.shared.options import option
 
-app = typer.Typer(no_args_is_help=True, help="Data sets: list, show, import, verify.", rich_markup_mode="rich")
+app = typer.Typer(no_args_is_help=True, help="Data sets: list, describe, import, verify.", rich_markup_mode="rich")
 
 Source = Annotated[str, typer.Argument(help="A bundled data set, a collection, or a folder in the dataset format.")]
 Sources = Annotated[
@@ -28,7 +28,7 @@ Sources = Annotated[
 ]
 
 
-@app.command("list", epilog=c.examples("ccr data list"))
+@app.command("list", cls=c.Command, epilog=c.examples("ccr data list"))
 @c.guarded
 def list_(workspace: Path = Path("."), json: bool = False) -> None:
     """List the bundled data sets, the collections that can be imported, and the data sets of the workspace."""
@@ -42,11 +42,13 @@ def list_(workspace: Path = Path("."), json: bool = False) -> None:
 
 
 @app.command(
-    "show", epilog=c.examples("ccr data show noto-emoji", "ccr data show multi30k", "ccr data show datasets/mine")
+    "describe",
+    cls=c.Command,
+    epilog=c.examples("ccr data describe noto-emoji", "ccr data describe multi30k", "ccr data describe datasets/mine"),
 )
 @c.guarded
-def show(source: Source, workspace: Path = Path(".")) -> None:
-    """Show a data set's card: counts, languages, protocols, an example, licence, citation, missing files.
+def describe(source: Source, workspace: Path = Path(".")) -> None:
+    """Describe a data set: counts, languages, protocols, an example, licence, citation, missing files.
 
     For a collection that is not imported: its files, how to get them, and the source of every fact.
     """
@@ -55,8 +57,17 @@ def show(source: Source, workspace: Path = Path(".")) -> None:
     c.show_table(("what", "value"), card(Workspace(workspace.absolute()), source))
 
 
+@app.command("show", cls=c.Command, hidden=True)
+@c.guarded
+def show(source: Source, workspace: Path = Path(".")) -> None:
+    """The old name of `ccr data describe`."""
+    c.note_renamed("ccr data show", "ccr data describe")
+    describe(source=source, workspace=workspace)
+
+
 @app.command(
     "import",
+    cls=c.Command,
     epilog=c.examples(
         "ccr data import noto-emoji",
         "ccr data import products.csv",
@@ -91,7 +102,9 @@ def import_(
     c.emit(inputs, import_source(inputs.workspace, sources or [], options), json)
 
 
-@app.command("verify", epilog=c.examples("ccr data verify noto-emoji", "ccr data verify multi30k --root DIR"))
+@app.command(
+    "verify", cls=c.Command, epilog=c.examples("ccr data verify noto-emoji", "ccr data verify multi30k --root DIR")
+)
 @c.guarded
 def verify(
     source: Source,

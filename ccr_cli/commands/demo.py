@@ -50,7 +50,7 @@ def demo(
     noises, seeds = ((0.0, 0.2, 0.4, 0.6), (0, 1, 2)) if full else ((0.0, 0.4), (0,))
     few = ("--epochs", str(epochs)) if epochs else ()
     data, other = run("data", "import", DATA), run("data", "import", OTHER)
-    translated = run("translate", data, "--lang", LANG, "--back", "--queries")
+    translated = run("translate", data, "--lang", LANG, "--back", "--with-queries")
     feats = run("extract", data, *SIZE)
     run("extract", other, *SIZE)
     for seed in seeds:

@@ -23,7 +23,7 @@ def diagnose(
     sheet: Path | None = option(None, "Write these pairs (20 without --worst) with their pictures to a .html file."),
     export: Path | None = option(
         None,
-        "Write all pairs with their verdicts to a .parquet or .csv file, which ccr train --pairs and ccr translate "
+        "Write all pairs with their verdicts to a .parquet or .csv file, which ccr train --verdicts and ccr translate "
         "--only read.",
     ),
     call: c.BuildCall,

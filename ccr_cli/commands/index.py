@@ -25,5 +25,5 @@ def index(*, options: IndexOptions, call: c.BuildCall) -> None:
 EPILOG = c.examples(
     "ccr index",
     "ccr index runs/vatex-zh-uml-seed0 --split all --type hnsw",
-    "ccr index --recall 0.95 | ccr search - --queries words.txt --json",
+    "ccr index --recall 0.95 | ccr search - --query-file words.txt --json",
 )

@@ -27,13 +27,15 @@ def search(
     query: Annotated[
         str | None,
         typer.Argument(
-            help="Text to search for, in a language that the run was trained on; not with --image or --queries.",
+            help="Text to search for, in a language that the run was trained on; not with --image or --query-file.",
             show_default=False,
         ),
     ] = None,
     *,
     image: Path | None = option(None, "Search with a picture instead of words."),
-    queries: Path | None = option(None, "Search with every line of a text file; `-` reads standard input."),
+    queries: Path | None = option(
+        None, "Search with every line of a text file; `-` reads standard input.", "--query-file", was="--queries"
+    ),
     options: SearchOptions,
     top: int = option(5, "Number of results.", min=1),
     sheet: Path | None = option(None, "Write the results with their pictures to a .html or .png file."),
@@ -48,11 +50,11 @@ def search(
     """
     if image is not None or queries is not None:
         if query not in (None, "-") and not any(Path(folder, str(query)).exists() for folder in (".", call.workspace)):
-            other = "--image" if image is not None else "--queries"
+            other = "--image" if image is not None else "--query-file"
             raise UsageError(f"search with {query!r} or with {other}, not both ({query!r} is no artifact)")
         call, query = replace(call, artifacts=[*([] if query is None else [query]), *(call.artifacts or [])]), None
     if (query is None) + (image is None) + (queries is None) != 2:
-        raise UsageError("search with words, --image or --queries: exactly one of them", hint='ccr search "gato"')
+        raise UsageError("search with words, --image or --query-file: exactly one of them", hint='ccr search "gato"')
     if queries == Path("-") and "-" in (call.artifacts or []):
         raise UsageError("standard input cannot bring both artifacts and queries")
     if sheet is not None and sheet.suffix not in (".html", ".png"):
@@ -141,5 +143,5 @@ EPILOG = c.examples(
     'ccr search "chat" runs/noto-emoji-fr-uml-seed0 --top 10 --split all --json',
     'ccr search "gato" --top 20 --open',
     "ccr search --image cat.jpg --find captions --lang es",
-    "ccr search --queries words.txt --json > answers.jsonl",
+    "ccr search --query-file words.txt --json > answers.jsonl",
 )

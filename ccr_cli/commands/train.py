@@ -71,5 +71,5 @@ EPILOG = c.examples(
     "ccr train --method uml --sweep noise=0,0.2,0.4,0.6 --sweep seed=0,1,2 | ccr evaluate -",
     "ccr translate --lang es | ccr extract - | ccr train - --method uml",
     "ccr train --method uml --lang es --lang fr",
-    "ccr train --method infonce --pairs pairs.csv --pairs-weight",
+    "ccr train --method infonce --verdicts pairs.csv --weigh-verdicts",
 )

@@ -114,7 +114,7 @@ def translate(
 
 EPILOG = c.examples(
     "ccr translate --lang es",
-    "ccr translate --lang es --back --queries --noise 0.4",
+    "ccr translate --lang es --back --with-queries --noise 0.4",
     "ccr translate datasets/mine --lang zh --engine hf --set model=Helsinki-NLP/opus-mt-en-zh",
     "ccr translate --lang fr --engine apertium | ccr extract -",
     "ccr translate --lang de --engine hf --shard 3/64",

@@ -52,7 +52,7 @@ class Options:
     """Name on the hub, or a folder; default: OPUS-MT for the pair, else facebook/m2m100_418M."""
 
     back_model: str = ""
-    """Model for translating back (`--back`, `--queries`, `--rounds 2`); default: `model`."""
+    """Model for translating back (`--back`, `--with-queries`, `--rounds 2`); default: `model`."""
 
     revision: str = "main"
     """Branch, tag or commit on the hub, of `model` and `back_model`."""

@@ -193,7 +193,7 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str,
         raise UsageError(f"{path.name} names captions by item and number, which takes a data set")
     data = dataset.read(base.load(dataset_dir))
     if lang != data.source_lang:
-        hint = "leave out --back, --queries and --rounds, or bring a TSV with the sentences of both languages"
+        hint = "leave out --back, --with-queries and --rounds, or bring a TSV with the sentences of both languages"
         raise UsageError(f"{path.name} translates captions in {data.source_lang}, not in {lang}", hint=hint)
     frame = data.captions[data.captions["lang"] == lang]
     source_of: dict[tuple[str, int], str] = {}

@@ -19,7 +19,7 @@ of the data, and checks your files against them. `data_manifests/build/datasets_
 
 ```sh
 ccr data list
-ccr data show multi30k
+ccr data describe multi30k
 ccr data verify multi30k --root DIR
 ccr data import multi30k --root DIR
 ```

@@ -199,7 +199,7 @@ def test_same_request_twice_does_no_work_twice(chain: Chain) -> None:
     run = chain.find("run", "uml")
     calls = (
         ("data", "import", chain.folder),
-        ("translate", "--lang", "es", "--back", "--queries", "--noise", "0.4"),
+        ("translate", "--lang", "es", "--back", "--with-queries", "--noise", "0.4"),
         ("extract", *toy.ENCODER),
         ("train", "--method", "uml", "--noise", "0.4", "--epochs", "6", "--set", "lr=0.02", *toy.SMALL),
         ("evaluate", run.path, *CPU),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import pytest
+import toy
 import typer
 from toy import Chain
 from typer.testing import CliRunner
@@ -29,14 +30,14 @@ class Options:
         request=True,
         command_line=(list[str] | None, lambda words: "+".join(words) or None),
     )
-    quietly: bool = option(False, "Hush.")
+    quietly: bool = option(False, "Hush.", was="--hush")
     seed: int = 0
 
 
 def run(*arguments: str) -> tuple[int, Any]:
     program, caught = typer.Typer(), []
 
-    @program.command()
+    @program.command(cls=common.Command)
     @common.guarded
     def command(
         *, options: Options, other: str = "", top: int = option(5, "Results.", min=1), name: str | None = None
@@ -58,6 +59,21 @@ def run(*arguments: str) -> tuple[int, Any]:
 )
 def test_a_field_or_parameter_is_a_flag(arguments: tuple[str, ...], options: Options, others: tuple[object]) -> None:
     assert run(*arguments) == (0, (options, *others))
+
+
+@pytest.mark.parametrize("arguments", [("--hush",), ("--hush", "--name=--hush")])
+def test_the_old_name_of_a_flag_still_works(arguments: tuple[str, ...]) -> None:
+    code, caught = run(*arguments)
+    assert code == 0 and caught[0] == Options(quietly=True)
+    assert "--hush" not in run("--help")[1] and "--quietly" in run("--help")[1]
+
+
+def test_an_old_name_is_answered_with_the_new_one(sources: Chain) -> None:
+    done = toy.ccr("search", "--queries=none.txt", workspace=sources.root)
+    assert done.code == 2 and "--queries" in done.err and "--query-file" in done.err and "none.txt" in done.err
+    described = toy.ok("data", "show", "toy", workspace=sources.root)
+    assert described.out == toy.ok("data", "describe", "toy", workspace=sources.root).out
+    assert "ccr data describe" in described.err
 
 
 def test_a_flag_is_checked() -> None:

@@ -104,7 +104,7 @@ def test_json_is_one_object_with_the_same_paths(chain: Chain) -> None:
     extract = ("extract", *toy.ENCODER)
     calls = (extract, ("evaluate", run.path), ("diagnose", run.path), ("translate", "--lang", "es", "--back"))
     for call in calls:
-        more = ("--queries",) if call[0] == "translate" else () if call[0] == "extract" else ("--device", "cpu")
+        more = ("--with-queries",) if call[0] == "translate" else () if call[0] == "extract" else ("--device", "cpu")
         lines = toy.ok(*call, *more, workspace=root).out.splitlines()
         found = json.loads(toy.ok(*call, *more, "--json", workspace=root).out)
         assert set(found) == {"read", "made"} and len(found["made"]) == 1
@@ -125,7 +125,7 @@ def test_a_quiet_command_says_nothing_beside_its_paths(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["data", "list"], ["data", "show", "toy"], ["verify"], ["translate", "--lang", "es", "--dry-run"]]
+    "words", [["data", "list"], ["data", "describe", "toy"], ["verify"], ["translate", "--lang", "es", "--dry-run"]]
 )
 def test_a_closed_standard_output_is_no_error(words: list[str], sources: Chain) -> None:
     """Once as a pipe that nobody reads, once as no file at all."""
@@ -147,7 +147,7 @@ def test_two_encoders_features_are_joined_in_a_pipe(sources: Chain, tmp_path: Pa
     root = tmp_path / "workspace"
     shutil.copytree(sources.root, root)
     encode = "extract - --encoder efficientnet-lite0 --set image_size"
-    whole = pipe("translate --lang es --back --queries", f"{encode}=48", f"{encode}=40", "extract - --concat")
+    whole = pipe("translate --lang es --back --with-queries", f"{encode}=48", f"{encode}=40", "extract - --concat")
     done = toy.shell(whole.replace(f" {OPTIONS['extract']}", ""), root)
     assert done.code == 0, done.err
     kinds = [base.load(path).kind for path in done.paths]

@@ -24,18 +24,18 @@ def test_a_line_a_query(chain: Chain, tmp_path: Path) -> None:
     run, queries = chain.find("run", "uml").path, ["círculo rojo", "a blue bar", "<b>"]
     listed = tmp_path / "queries.txt"
     listed.write_text("\n\n".join(queries) + "\n \n", encoding="utf-8")
-    from_file = toy.ok("search", run, "--queries", listed, "--json", *CPU, workspace=chain.root)
+    from_file = toy.ok("search", run, "--query-file", listed, "--json", *CPU, workspace=chain.root)
     answers = [json.loads(line) for line in from_file.out.splitlines()]
     assert [answer["query"] for answer in answers] == queries
     for query, answer in zip(queries, answers, strict=True):
         single = json.loads(toy.ok("search", query, run, "--json", *CPU, workspace=chain.root).out)
         assert [h["item_id"] for h in single["hits"]] == [h["item_id"] for h in answer["hits"]]
     from_stdin = toy.ok(
-        "search", run, "--queries", "-", "--json", *CPU, workspace=chain.root, stdin=listed.read_text("utf-8")
+        "search", run, "--query-file", "-", "--json", *CPU, workspace=chain.root, stdin=listed.read_text("utf-8")
     )
     assert from_stdin.out == from_file.out
     header, *rows = toy.ok(
-        "search", run, "--queries", listed, "--top", "2", *CPU, workspace=chain.root
+        "search", run, "--query-file", listed, "--top", "2", *CPU, workspace=chain.root
     ).out.splitlines()
     assert header.split("\t")[:4] == ["query", "place", "similarity", "item"]
     assert [(row.split("\t")[0], row.split("\t")[3]) for row in rows] == [
@@ -46,7 +46,7 @@ def test_a_line_a_query(chain: Chain, tmp_path: Path) -> None:
 def test_more_queries_than_are_answered_together(chain: Chain) -> None:
     words = "".join(f"word {n}\n" for n in range(600))
     done = toy.ok(
-        *("search", chain.find("run", "infonce").path, "--queries", "-", "--top", "1", "--json", *CPU),
+        *("search", chain.find("run", "infonce").path, "--query-file", "-", "--top", "1", "--json", *CPU),
         workspace=chain.root,
         stdin=words,
     )
@@ -57,10 +57,10 @@ def test_more_queries_than_are_answered_together(chain: Chain) -> None:
     ("options", "said"),
     [
         (("rojo", "--sheet", "a.pdf"), "'a.pdf'"),
-        (("--image", "a.png", "--queries", "b.txt"), "--queries"),
-        (("--queries", "none.txt"), "none.txt"),
-        (("--queries", "/"), "/: Is a directory"),
-        (("-", "--queries", "-"), "standard input"),
+        (("--image", "a.png", "--query-file", "b.txt"), "--query-file"),
+        (("--query-file", "none.txt"), "none.txt"),
+        (("--query-file", "/"), "/: Is a directory"),
+        (("-", "--query-file", "-"), "standard input"),
         (("rojo", "--find", "nothing"), "'nothing'"),
         (("rojo", "--split", "tests"), "'tests'"),
         (("rojo", "--find", ""), "''"),
@@ -82,7 +82,7 @@ def test_words_that_training_never_had_are_named(chain: Chain) -> None:
     for query in ("xyzzy", "猫", "!!!"):
         done = toy.ok("search", query, run, *CPU, workspace=chain.root)
         assert "warning:" in done.err and repr(query) in done.err
-    several = ("--queries", "-", "--json", *CPU)
+    several = ("--query-file", "-", "--json", *CPU)
     done = toy.ok("search", run, *several, workspace=chain.root, stdin="xyzzy\nrojo\nqwrtzx\n")
     assert [json.loads(line)["known"] for line in done.out.splitlines()] == [False, True, False]
     assert "2 of 3 " in done.err and "'xyzzy', 'qwrtzx'" in done.err
@@ -98,12 +98,12 @@ def test_nobody_can_tell_when_the_translation_is_gone(finished: Chain) -> None:
 
 def test_nothing_to_search_with(chain: Chain) -> None:
     done = chain.ccr("search", *CPU)
-    assert done.code == 2 and "--queries" in done.err
+    assert done.code == 2 and "--query-file" in done.err
 
 
 def test_queries_that_are_no_text(chain: Chain, tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00rojo")
-    done = chain.ccr("search", chain.find("run", "uml").path, "--queries", tmp_path / "bytes", *CPU)
+    done = chain.ccr("search", chain.find("run", "uml").path, "--query-file", tmp_path / "bytes", *CPU)
     assert (done.code, done.out) == (2, "") and str(tmp_path / "bytes") in done.err and "UTF-8" in done.err
 
 
@@ -165,7 +165,7 @@ def test_too_many_results_for_one_picture(chain: Chain, tmp_path: Path) -> None:
         *(
             "search",
             chain.find("run", "uml").path,
-            "--queries",
+            "--query-file",
             "-",
             "--top",
             "12",
@@ -186,7 +186,8 @@ def test_open_shows_the_sheet_in_the_browser(chain: Chain, tmp_path: Path) -> No
     browser.chmod(0o755)
     run = chain.find("run", "uml").path
     done = toy.shell(
-        f"export BROWSER={browser} TMPDIR={tmp_path}; echo 'círculo rojo' | ccr search --queries - {run} --json --open",
+        f"export BROWSER={browser} TMPDIR={tmp_path}; echo 'círculo rojo' | "
+        f"ccr search --query-file - {run} --json --open",
         chain.root,
     )
     assert done.code == 0, done.err

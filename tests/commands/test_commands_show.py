@@ -40,14 +40,14 @@ def test_a_translation_says_how_good_it_is(sources: Chain) -> None:
 
 
 def test_translating_says_the_same_also_when_it_was_done_before(sources: Chain) -> None:
-    done = sources.ccr("translate", "--lang", "es", "--back", "--queries")
+    done = sources.ccr("translate", "--lang", "es", "--back", "--with-queries")
     assert done.code == 0 and REFERENCES in done.err
     assert done.err.strip() == sources.ccr("show", done.paths[-1]).err.strip()
 
 
 def test_a_signature_is_said_once_for_all_translations(tmp_path: Path) -> None:
     toy.ok("data", "import", toy.toy().write(tmp_path / "toy"), workspace=tmp_path)
-    call = ("translate", "--lang", "es", "--queries", "--split")
+    call = ("translate", "--lang", "es", "--with-queries", "--split")
     paths = [toy.ok(*call, split, workspace=tmp_path).made.path for split in ("val", "test")]
     done = toy.ok("show", *paths, workspace=tmp_path)
     assert done.err.count("BLEU nrefs:1|") == 1 and done.err.count("forward, ") == 2

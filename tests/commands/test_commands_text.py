@@ -36,7 +36,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     folder.tables = {pair: {f"{a} {ODD}": f"{b} {ODD}" for a, b in table.items()} for pair, table in tables}
     root = place / "workspace"
     toy.ok("data", "import", folder.write(place / "toy"), workspace=root)
-    toy.ok("translate", "--lang", "es", "--back", "--queries", workspace=root)
+    toy.ok("translate", "--lang", "es", "--back", "--with-queries", workspace=root)
     toy.ok("extract", *toy.ENCODER, workspace=root)
     toy.ok("train", "--epochs", "1", *toy.SMALL, workspace=root)
     return Chain(place / "toy", root)
@@ -45,7 +45,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 CALLS = [
     ("search", ODD.replace("\x00", "")),
     ("search", "rojo", "--json"),
-    ("data", "show", "toy"),
+    ("data", "describe", "toy"),
     ("data", "list"),
     ("data", "list", "--json"),
     ("evaluate",),
@@ -101,7 +101,7 @@ def on_terminal(workspace: Path, *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "words", [("data", "show", "toy"), ("search", "[/x] rojo"), ("evaluate", "-v")], ids=lambda w: w[0]
+    "words", [("data", "describe", "toy"), ("search", "[/x] rojo"), ("evaluate", "-v")], ids=lambda w: w[0]
 )
 def test_a_table_on_a_terminal(words: tuple[str, ...], odd: Chain) -> None:
     said = on_terminal(odd.root, *words)

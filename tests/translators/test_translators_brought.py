@@ -89,7 +89,7 @@ def test_half_a_character_is_no_translation(root: Path, tmp_path: Path) -> None:
     assert "UTF-16" in (done.made.path / "failures.jsonl").read_text()
 
 
-@pytest.mark.parametrize("more", [("--back",), ("--queries",), ("--rounds", "2")])
+@pytest.mark.parametrize("more", [("--back",), ("--with-queries",), ("--rounds", "2")])
 def test_a_caption_file_is_of_one_direction(more: tuple[str, ...], root: Path, tmp_path: Path) -> None:
     """Its lines name the English captions, so none is a translation of a Spanish one of the same number."""
     table = tmp_path / "x_enc2es.caption.txt"

@@ -147,7 +147,7 @@ class CollectionFiles:
         for line in partial[:SHOWN]:
             warn(f"{data.name} is partial: {line}")
         if len(partial) > SHOWN:
-            warn(f"{data.name} is partial: {len(partial) - SHOWN} more, see ccr data show {data.name}")
+            warn(f"{data.name} is partial: {len(partial) - SHOWN} more, see ccr data describe {data.name}")
         splits = data.items.groupby("group")["split"].nunique()
         across = splits[splits > 1]
         if len(across):

@@ -83,6 +83,6 @@ def require_root(variant: collections.Variant, root: Path | None) -> Path:
     if root is None:
         raise UsageError(
             f"{variant.name} is a collection: name the folder of its official files with --root",
-            hint=f"{variant.about['get']} More: ccr data show {variant.name}",
+            hint=f"{variant.about['get']} More: ccr data describe {variant.name}",
         )
     return root

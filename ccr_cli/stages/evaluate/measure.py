@@ -376,7 +376,7 @@ def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int],
         advance(1)
     message = f"{target.data.name} has no {target.protocol.split} captions paired with sentences in the source language"
     if len(lacking) == len(langs):
-        command = f"ccr translate --lang {langs[0] if langs else 'LANG'} --queries"
+        command = f"ccr translate --lang {langs[0] if langs else 'LANG'} --with-queries"
         raise ArtifactError(message, hint=f"{command}, or [parallel] in the manifest of the data set")
     if lacking:
         warn(f"{message} for {', '.join(lacking)}")

@@ -149,7 +149,7 @@ def _without_captions(split: Split, lang: str, protocol: Protocol) -> ArtifactEr
     candidates = (Split.of(data, name) for name in ("test", "val-report", "val"))
     others = [other.name for other in candidates if not captions_of(other, lang, protocol).empty]
     of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
-    partial = f": the data set is partial, see ccr data show {data.name}" if data.manifest.get("partial") else ""
+    partial = f": the data set is partial, see ccr data describe {data.name}" if data.manifest.get("partial") else ""
     hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
     problem = f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}"
     return ArtifactError(problem, hint=hint or _available_sets(split, [lang], protocol))
@@ -216,7 +216,7 @@ def protocol_of(data: Dataset, options: EvaluationOptions) -> Protocol:
 
 def _warn_partial(data: Dataset) -> None:
     if problems := data.manifest.get("partial", []):
-        more = f" and {len(problems) - 1} more, see ccr data show {data.name}" if len(problems) > 1 else ""
+        more = f" and {len(problems) - 1} more, see ccr data describe {data.name}" if len(problems) > 1 else ""
         reason = f"the data set is partial: {problems[0]}{more}"
         warn(f"results on {data.name} are not comparable with the full protocol, because {reason}")
 

@@ -29,6 +29,7 @@ def option(
     default: Any,
     help: str,
     *flags: str,
+    was: str | None = None,
     request: bool | Callable[[Any], bool] = False,
     sweep: bool = False,
     command_line: tuple[Any, Callable[[Any], Any]] | None = None,
@@ -43,13 +44,19 @@ def option(
         default: Default value.
         help: Help text.
         flags: Names of the flag; by default `--` and the field's name.
+        was: The flag's name in the last version, which still works and prints the new one (`commands.common.Command`).
         request: Whether it belongs to the artifact's request, see `request_of`; or decides that from the options.
         sweep: Whether `ccr train --sweep` can vary it.
         command_line: The type that the command line reads, and what turns such a value into the field's.
         shown: What else `typer.Option` takes, such as `min` or `show_default`.
     """
-    metadata = {"flags": flags, "request": request, "sweep": sweep, "command_line": command_line}
+    metadata = {"flags": flags, "was": was, "request": request, "sweep": sweep, "command_line": command_line}
     return dataclasses.field(default=default, metadata={**metadata, "shown": {"help": help, **shown}})
+
+
+def flag(field: dataclasses.Field[Any]) -> str:
+    """The name of a field's flag, such as `--batch-size`."""
+    return str((field.metadata.get("flags") or (f"--{field.name.replace('_', '-')}",))[0])
 
 
 def request_of(options: Any, **facts: Any) -> dict[str, Any]:

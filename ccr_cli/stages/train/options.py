@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ccr_cli import registry
 from ccr_cli.errors import UnavailableError, UsageError, no_share
-from ccr_cli.stages.shared.options import option
+from ccr_cli.stages.shared.options import flag, option
 
 SEVERAL = "+"
 """Joins the languages of one run: `de+fr`."""
@@ -40,6 +40,8 @@ class TrainingOptions:
         "all",
         "With several languages: `all` trains on every caption in every language each epoch; `draw` picks one language "
         "per caption each epoch.",
+        "--language-mix",
+        was="--langs",
         request=True,
         sweep=True,
     )
@@ -47,11 +49,16 @@ class TrainingOptions:
         None,
         "Train on the pairs of this file (.parquet or .csv) except those it calls noisy; ccr diagnose --export writes "
         "one.",
+        "--verdicts",
+        was="--pairs",
         request=True,
         show_default="all pairs",
     )
     pairs_weight: bool = option(
-        False, "Keep all pairs and weight them by the file's probabilities instead of dropping the noisy ones."
+        False,
+        "With --verdicts: keep all pairs and weight them by the file's probabilities.",
+        "--weigh-verdicts",
+        was="--pairs-weight",
     )
     seed: int = field(default=0, metadata={"request": True, "sweep": True})
     noise: float | None = option(
@@ -95,14 +102,16 @@ class TrainingOptions:
         """
         if self.noise is not None and not 0 <= self.noise <= 1:
             raise no_share("--noise ", self.noise)
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in choices:
-                flag = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{flag} is one of {', '.join(filter(None, choices))}, not {getattr(self, name)!r}")
+        for own in fields(self):
+            choices = CHOICES.get(own.name)
+            if choices and getattr(self, own.name) not in choices:
+                raise UsageError(
+                    f"{flag(own)} is one of {', '.join(filter(None, choices))}, not {getattr(self, own.name)!r}"
+                )
         if self.report_to == "tensorboard" and find_spec("tensorboard") is None:
             raise UnavailableError("TensorBoard is not installed", hint="pip install 'ccr-cli[track]'")
         if self.pairs is None and self.pairs_weight:
-            raise UsageError("--pairs-weight goes with --pairs", hint="ccr diagnose RUN --export FILE writes one")
+            raise UsageError("--weigh-verdicts goes with --verdicts", hint="ccr diagnose RUN --export FILE writes one")
 
     def config_settings(self) -> dict[str, Any]:
         """`settings`, with the options that have flags of their own."""

@@ -1,4 +1,4 @@
-"""Training on a list of pairs: which pairs it keeps, or how it weights them (`ccr train --pairs`).
+"""Training on a list of pairs: which pairs it keeps, or how it weights them (`ccr train --verdicts`).
 
 Shape suffixes: N triplets.
 """

@@ -77,7 +77,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     """
     options.check()
     if options.langs != "all" and len(sources.translated) < 2:
-        raise UsageError(f"--langs {options.langs} goes with several languages", hint="--lang es --lang fr")
+        raise UsageError(f"--language-mix {options.langs} goes with several languages", hint="--lang es --lang fr")
     module = registry.load("methods", options.method)
     if options.preset is not None and options.preset not in module.Method.PRESETS:
         known = ", ".join(module.Method.PRESETS) or "none"

@@ -18,14 +18,15 @@ from ccr_cli.artifacts.build import Planned, in_work
 from ccr_cli.console import counted, say
 from ccr_cli.errors import CcrError, LockedError, ResourceError, Terminated, UsageError, as_user_error, no_share
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.options import typed
+from ccr_cli.stages.shared.options import flag, typed
 from ccr_cli.stages.shared.sharding import rank_and_size
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources, with_noise
 from ccr_cli.stages.train.stage import train
 
-FLAGS = tuple(option.name for option in fields(TrainingOptions) if option.metadata.get("sweep"))
-"""Options of `ccr train` that can be swept, beside the options of the method."""
+FLAGS = {option.name: flag(option) for option in fields(TrainingOptions) if option.metadata.get("sweep")}
+"""Options of `ccr train` that can be swept, beside the options of the method, and their flags."""
+_FIELDS = {flag.lstrip("-").replace("-", "_"): name for name, flag in FLAGS.items()}
 POLL_SECONDS = 2.0
 """How often to look whether another process has finished a run."""
 
@@ -63,7 +64,7 @@ class SweepCell:
             if key not in FLAGS:
                 words += ["--set", f"{key}={text}"]
             elif getattr(self.options, key) is not None:
-                words += [f"--{_dashed(key)}", text]
+                words += [FLAGS[key], text]
         return words
 
     def __str__(self) -> str:
@@ -72,7 +73,7 @@ class SweepCell:
 
 def _dashed(key: str) -> str:
     """A key as the command line writes it: `noise-seed`, but `text_encoder` of `--set`."""
-    return key.replace("_", "-") if key in FLAGS else key
+    return FLAGS[key].lstrip("-") if key in FLAGS else key
 
 
 def read_axes(texts: Sequence[str], fixed: Mapping[str, str] | None = None) -> dict[str, list[str]]:
@@ -86,6 +87,7 @@ def read_axes(texts: Sequence[str], fixed: Mapping[str, str] | None = None) -> d
     for text in texts:
         name, _, rest = text.partition("=")
         key, values = name.strip().replace("-", "_"), [value.strip() for value in rest.split(",")]
+        key = _FIELDS.get(key, key)
         if not key or not all(values):
             hint = "--sweep noise=0,0.4 --sweep seed=0,1,2"
             raise UsageError(f"--sweep {text}: expected KEY=VALUE,VALUE,... and no empty value", hint=hint)

@@ -71,9 +71,10 @@ class TrainingData:
         triplets, weights = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
         self.triplets = triplets
         if weights is not None and not self.judge.needs_model:
-            hint = "leave --pairs-weight out, or --set judge=none"
+            hint = "leave --weigh-verdicts out, or --set judge=none"
             raise UsageError(
-                f"judge={config.judge} and --pairs-weight both decide the belief in the pairs from the start", hint=hint
+                f"judge={config.judge} and --weigh-verdicts both decide the belief in the pairs from the start",
+                hint=hint,
             )
         if (
             config.visual != "projection"

@@ -106,7 +106,7 @@ class TranslationJob:
         if not LANG.fullmatch(lang):
             raise UsageError(f"{lang!r} is no language tag (BCP 47)", hint="a tag such as --lang es, zh or pt-BR")
         if lang == source.source_lang:
-            hint = f"another --lang; --lang LANG --queries translates human captions in LANG into {lang!r}"
+            hint = f"another --lang; --lang LANG --with-queries translates human captions in LANG into {lang!r}"
             raise UsageError(f"{lang!r} is the source language of {self._data.name}", hint=hint)
         if split is not None and split not in SPLITS:
             raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
@@ -115,7 +115,7 @@ class TranslationJob:
         self.again = retranslate.find(inputs, source, lang, options.only) if options.only else None
         if self.again and (options.back or options.queries or options.rounds > 1 or split):
             message = "--only makes the same directions and splits as the translation that it starts from"
-            raise UsageError(message, hint="leave out --back, --queries, --rounds and --split")
+            raise UsageError(message, hint="leave out --back, --with-queries, --rounds and --split")
         self.engine = usual_engine(source, lang) if options.engine == "auto" else options.engine
         self._module, self._config = _configured(self.engine, options.settings)
         if options.engine == "auto" and self.engine == "recorded" and not options.settings and not self._is_recorded():
@@ -309,7 +309,9 @@ class TranslationJob:
         held_splits = [name for name, (n, of) in by_split.items() if n >= enough * of and name != split]
         hint = "complete the table and give the same command again, or raise --max-failed"
         if not used:
-            hint = "is the table for another data set? its sources must be the captions as `ccr data show` prints them"
+            hint = (
+                "is the table for another data set? its sources must be the captions as `ccr data describe` prints them"
+            )
         elif held_splits and split is None:
             hint = "; or ".join(f"--split {name}" for name in held_splits)
         elif held_splits:

@@ -29,7 +29,9 @@ class TranslateOptions:
         f"`--set help` lists an engine's options. {registry.summaries('translators')}",
     )
     back: bool = option(False, "Also translate the result back into the source language.", "--back")
-    queries: bool = option(False, "Also translate human val and test captions into the source language.", "--queries")
+    queries: bool = option(
+        False, "Also translate human val and test captions into the source language.", "--with-queries", was="--queries"
+    )
     rounds: int = option(
         1, "Number of times to translate into the language, going back in between (2 or more: noisier).", min=1, max=9
     )

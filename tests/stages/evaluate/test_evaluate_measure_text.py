@@ -39,7 +39,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     path = tmp_path_factory.mktemp("two")
     chain = Chain(path / "toy", path / "ws")
     toy.ok("data", "import", folder.write(chain.folder), workspace=chain.root)
-    toy.ok("translate", "--lang", "es", "--queries", workspace=chain.root)
+    toy.ok("translate", "--lang", "es", "--with-queries", workspace=chain.root)
     toy.ok("extract", *toy.ENCODER, workspace=chain.root)
     toy.ok("train", "--method", "infonce", "--epochs", "2", *toy.SMALL, workspace=chain.root)
     return chain

@@ -81,7 +81,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     root = path / "ws"
     source = varied("toy").write(path / "toy")
     toy.ok("data", "import", source, workspace=root)
-    toy.ok("translate", "--lang", "es", "--queries", workspace=root)
+    toy.ok("translate", "--lang", "es", "--with-queries", workspace=root)
     toy.ok("extract", *toy.ENCODER, workspace=root)
     toy.ok("train", "--method", "uml", "--epochs", "3", "--set", "lr=0.02", *toy.SMALL, workspace=root)
     return Chain(source, root)
@@ -258,7 +258,7 @@ def test_a_wrong_protocol_is_refused_at_the_import(tmp_path: Path) -> None:
 
 
 def test_the_card_lists_the_protocols(measured: Chain) -> None:
-    for shown in (measured.ccr("data", "show", "toy"), toy.ccr("data", "show", measured.folder)):
+    for shown in (measured.ccr("data", "describe", "toy"), toy.ccr("data", "describe", measured.folder)):
         assert shown.code == 0
         rows = [line.split("\t") for line in shown.out.splitlines()]
         assert [row[1] for row in rows if row[0] == "protocol"] == [

@@ -246,7 +246,7 @@ def test_a_query_without_translation_stands_alone(tmp_path: Path) -> None:
     del folder.tables["es-en"][missing[4]]
     root = tmp_path / "ws"
     toy.ok("data", "import", folder.write(tmp_path / "toy"), workspace=root)
-    done = toy.ccr("translate", "--lang", "es", "--queries", workspace=root)
+    done = toy.ccr("translate", "--lang", "es", "--with-queries", workspace=root)
     assert done.code == 3, done.err
     toy.ok("extract", *toy.ENCODER, workspace=root)
     toy.ok("train", "--method", "infonce", "--epochs", "2", *toy.SMALL, workspace=root)

@@ -27,7 +27,7 @@ def german(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     folder.tables = {"en-de": folder.tables["en-es"], "de-en": folder.tables["es-en"]}
     path, space = folder.write(root / "source"), root / "workspace"
     toy.ok("data", "import", path, workspace=space)
-    toy.ok("translate", "--lang", "de", "--queries", workspace=space)
+    toy.ok("translate", "--lang", "de", "--with-queries", workspace=space)
     toy.ok("extract", *toy.ENCODER, workspace=space)
     for noise in ((), ("--noise", "0.4")):
         made = toy.ok("train", "--method", "uml", *noise, "--epochs", "2", *toy.SMALL, workspace=space).paths[-1]

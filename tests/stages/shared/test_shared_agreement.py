@@ -68,7 +68,7 @@ def test_what_the_judge_says_weights_the_pairs_from_the_first_epoch(workspace: C
 
 def test_a_second_engine_serves_where_there_is_no_way_back(workspace: Chain) -> None:
     one = toy.ok("translate", "--lang", "es", "--name", "one", workspace=workspace.root).made
-    two = toy.ok("translate", "--lang", "es", "--queries", "--name", "two", workspace=workspace.root).made
+    two = toy.ok("translate", "--lang", "es", "--with-queries", "--name", "two", workspace=workspace.root).made
     made = toy.ok(*TRAIN, "--name", "two-engines", str(one.path), str(two.path), workspace=workspace.root).made
     assert [p.path for p in made.parents if p.kind == "translation"] == [
         str(a.path.relative_to(workspace.root)) for a in (one, two)

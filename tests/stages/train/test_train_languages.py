@@ -43,10 +43,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("languages")
     root = place / "workspace"
     toy.ok("data", "import", toy.bilingual().write(place / "toy"), workspace=root)
-    toy.ok("translate", *BOTH, "--back", "--queries", workspace=root)
+    toy.ok("translate", *BOTH, "--back", "--with-queries", workspace=root)
     toy.ok("extract", *toy.ENCODER, workspace=root)
     toy.ok(*TRAIN, *BOTH, "--name", "both", workspace=root)
-    toy.ok(*TRAIN, *BOTH, "--langs", "draw", "--name", "drawn", workspace=root)
+    toy.ok(*TRAIN, *BOTH, "--language-mix", "draw", "--name", "drawn", workspace=root)
     toy.ok(*TRAIN, "--lang", "es", "--name", "spanish", workspace=root)
     for name in ("both", "drawn", "spanish"):
         toy.ok("evaluate", f"runs/{name}", *CPU, workspace=root)
@@ -97,7 +97,7 @@ def test_names_tell_languages_and_the_draw_apart(root: Path) -> None:
         planned = toy.ok("train", "--method", "infonce", *options, "--dry-run", "--json", workspace=root).out
         return str(json.loads(planned)["made"][-1]["name"])
 
-    one, both, drawn = name("--lang", "es"), name(*BOTH), name(*BOTH, "--langs", "draw")
+    one, both, drawn = name("--lang", "es"), name(*BOTH), name(*BOTH, "--language-mix", "draw")
     assert one.startswith("toy-es-infonce-seed0") and both.startswith("toy-es-fr-infonce-seed0")
     assert drawn.startswith("toy-es-fr-infonce-seed0") and drawn != both
 
@@ -112,7 +112,7 @@ def test_a_draw_that_is_stopped_ends_in_the_same_bytes(space: Path, monkeypatch:
             raise KeyboardInterrupt
         return step(self, *given, **named)
 
-    call = (*TRAIN, *BOTH, "--langs", "draw", "--name", "stopped")
+    call = (*TRAIN, *BOTH, "--language-mix", "draw", "--name", "stopped")
     with monkeypatch.context() as patch:
         patch.setattr(engine.Engine, "step", stops)
         assert toy.ccr(*call, workspace=space).code == 130
@@ -251,7 +251,7 @@ def test_searches_and_samples_know_all_languages(space: Path) -> None:
 
 
 def test_a_pipe_brings_all_languages(space: Path) -> None:
-    given = toy.ok("translate", *BOTH, "--back", "--queries", workspace=space).out
+    given = toy.ok("translate", *BOTH, "--back", "--with-queries", workspace=space).out
     piped = toy.ok(*TRAIN, "-", "--name", "piped", "--epochs", "1", workspace=space, stdin=given).made
     assert piped.request["lang"] == ["es", "fr"]
     swept = toy.ok(
@@ -277,8 +277,8 @@ def forward_french(space: Path) -> str:
 @pytest.mark.parametrize(
     ("give", "options", "code", "message"),
     [
-        (None, ("--lang", "es", "--langs", "draw"), 2, "--langs draw"),
-        (None, (*BOTH, "--langs", "some"), 2, "'some'"),
+        (None, ("--lang", "es", "--language-mix", "draw"), 2, "--language-mix draw"),
+        (None, (*BOTH, "--language-mix", "some"), 2, "'some'"),
         (None, (*BOTH, "--lang", "de"), 4, "there is no translation into de"),
         (another_set, (), 4, "was not made from"),
         (second_spanish, (), 2, "several translations into one language"),

@@ -81,7 +81,7 @@ def test_pairs_that_are_called_noisy_are_left_out(finished: Chain, exported: Pat
     whole = set(listing.read(exported).frame["slot_id"])
     assert set(found.triplets.slot_ids) == whole - gone and len(found.source) == len(found.target) == 36
     assert (found.first_belief.VT == 1).all() and found.triplets.wrong is None
-    done = toy.ok("train", *TRAIN, "--pairs", exported, workspace=finished.root)
+    done = toy.ok("train", *TRAIN, "--verdicts", exported, workspace=finished.root)
     assert done.made.counts["triplets"] == 36 and "36 of 48 pairs" in done.err
     config = run.config(done.made)
     assert config["pairs"] == {"sha256": base.sha256_file(exported), "as": "verdicts"} == done.made.request["pairs"]
@@ -96,7 +96,7 @@ def test_probabilities_weight_the_pairs_from_the_first_epoch(finished: Chain, tm
     alone = hand_made(tmp_path / "mine.csv", [{"slot_id": s, "p_clean": 0.25} for s in said.index])
     p = material(finished, alone, weighted=True).first_belief
     assert ((p.VS == 1) & (p.VT == 0.25) & (p.ST == 0.25)).all(), "the translation is doubted, and nothing else"
-    with pytest.raises(UsageError, match="--pairs-weight"):
+    with pytest.raises(UsageError, match="--weigh-verdicts"):
         material(finished, exported, weighted=True, judge="translation")
 
 
@@ -107,7 +107,7 @@ def test_a_weight_of_zero_is_as_good_as_leaving_a_pair_out(finished: Chain, tmp_
     rows = [{"slot_id": s, "p_clean": float(s not in gone)} for s in frame["slot_id"]]
     path = hand_made(tmp_path / "mine.csv", rows)
     options = ("--method", "infonce", "--epochs", "4", "--set", "lr=0.02", *toy.SMALL)
-    weighted = toy.ok("train", *options, "--pairs", path, "--pairs-weight", workspace=finished.root).made
+    weighted = toy.ok("train", *options, "--verdicts", path, "--weigh-verdicts", workspace=finished.root).made
     plain = toy.ok("train", *options, workspace=finished.root).made
     assert weighted.request["pairs"]["as"] == "weights" and weighted.name != plain.name
     near = []
@@ -118,15 +118,15 @@ def test_a_weight_of_zero_is_as_good_as_leaving_a_pair_out(finished: Chain, tmp_
 
 
 def test_the_list_decides_what_the_run_is(finished: Chain, tmp_path: Path, exported: Path) -> None:
-    first = toy.ok("train", *TRAIN, "--pairs", exported, workspace=finished.root).made
+    first = toy.ok("train", *TRAIN, "--verdicts", exported, workspace=finished.root).made
     moved = shutil.copy(exported, tmp_path / "elsewhere.csv")
-    assert toy.ok("train", *TRAIN, "--pairs", moved, workspace=finished.root).made.id == first.id
+    assert toy.ok("train", *TRAIN, "--verdicts", moved, workspace=finished.root).made.id == first.id
     rows = listing.read(exported).frame.assign(verdict="clean")
     corrected = tmp_path / "corrected.csv"
     rows.to_csv(corrected, index=False)
-    other = toy.ok("train", *TRAIN, "--pairs", corrected, workspace=finished.root).made
+    other = toy.ok("train", *TRAIN, "--verdicts", corrected, workspace=finished.root).made
     assert other.name != first.name and other.counts["triplets"] == 48
-    done = toy.ccr("train", *TRAIN, "--name", first.name, "--pairs", corrected, workspace=finished.root)
+    done = toy.ccr("train", *TRAIN, "--name", first.name, "--verdicts", corrected, workspace=finished.root)
     assert done.code == 4 and "pairs:" in done.err
     evaluated = toy.ok("evaluate", first.path, *CPU, "--json", workspace=finished.root)
     made = json.loads(evaluated.out)["made"][0]["path"]
@@ -165,7 +165,7 @@ def test_a_run_without_some_pairs_is_diagnosed_on_all(finished: Chain, tmp_path:
     slots = sorted(noise.read(finished.find("noise"))["slot_id"])
     half = hand_made(tmp_path / "half.csv", [{"slot_id": slot} for slot in slots[::2]])
     trained = toy.ok(
-        "train", "--method", "decl", "--epochs", "2", *toy.SMALL, "--pairs", half, workspace=finished.root
+        "train", "--method", "decl", "--epochs", "2", *toy.SMALL, "--verdicts", half, workspace=finished.root
     ).made
     judged = diagnosis.read_pairs(toy.ok("diagnose", trained.path, *CPU, workspace=finished.root).made)
     assert sorted(judged["slot_id"]) == slots
@@ -188,7 +188,7 @@ def test_an_engine_that_says_the_same_is_warned_of(workspace: Chain, tmp_path: P
         ([{"slot_id": "red-circle-en0"}, {"slot_id": "nobody"}], (), "'nobody' is no training caption of toy"),
         ([{"slot_id": "red-square-en0"}], (), "is no training caption of toy"),
         ([{"item_id": "red-circle"}], (), "has no column slot_id"),
-        ([{"slot_id": "red-circle-en0"}], ("--pairs-weight",), "has no column p_clean"),
+        ([{"slot_id": "red-circle-en0"}], ("--weigh-verdicts",), "has no column p_clean"),
         ([{"slot_id": "red-circle-en0", "lang": "fr"}], (), "pairs in fr, and none in es"),
         ([{"slot_id": "red-circle-en0"}], (), "leaves 1 of 48 pairs"),
     ],
@@ -197,10 +197,10 @@ def test_a_list_of_something_else_is_refused(
     rows: list[dict[str, Any]], options: tuple[str, ...], message: str, finished: Chain, tmp_path: Path
 ) -> None:
     path = hand_made(tmp_path / "pairs.csv", rows)
-    done = toy.ccr("train", *TRAIN, "--pairs", path, *options, workspace=finished.root)
+    done = toy.ccr("train", *TRAIN, "--verdicts", path, *options, workspace=finished.root)
     assert done.code == 2 and message in " ".join(done.err.split()), done.err
-    alone = toy.ccr("train", *TRAIN, "--pairs-weight", workspace=finished.root)
-    assert alone.code == 2 and "goes with --pairs" in alone.err
+    alone = toy.ccr("train", *TRAIN, "--weigh-verdicts", workspace=finished.root)
+    assert alone.code == 2 and "goes with --verdicts" in alone.err
 
 
 def test_triplets_that_are_selected_keep_their_languages() -> None:
@@ -256,7 +256,7 @@ def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported
     assert made.parent("translation").id == first.id and made.request["only"]["of"] == first.request
     again = toy.ok("translate", "--lang", "es", "--only", exported, "--engine", "apertium", workspace=finished.root)
     assert again.made.id == made.id, "one that was mended is not mended again unless it is named"
-    trained = toy.ok("train", made.path, *TRAIN, "--pairs", exported, workspace=finished.root)
+    trained = toy.ok("train", made.path, *TRAIN, "--verdicts", exported, workspace=finished.root)
     assert trained.made.counts["triplets"] == 48 and "12 pairs " in trained.err
     shown = toy.ok("evaluate", trained.made.path, "-v", *CPU, workspace=finished.root)
     mt = next(part for part in shown.err.replace("\n", "").split("|") if part.startswith("mt:"))
@@ -298,7 +298,7 @@ def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path,
         ([{"source_caption_id": "red-circle-en0", "verdict": "clean"}], (), "no noisy pair in es"),
         ([{"source_caption_id": "red-circle-en0", "lang": "fr"}], (), "no noisy pair in es"),
         ([{"source_caption_id": "red-circle-en0", "translation": "nada"}], (), "pairs.csv"),
-        ([{"source_caption_id": "red-circle-en0"}], ("--back",), "--back, --queries, --rounds and --split"),
+        ([{"source_caption_id": "red-circle-en0"}], ("--back",), "--back, --with-queries, --rounds and --split"),
         ([{"source_caption_id": "red-circle-en0"}], ("--engine", "recorded"), "same engine"),
     ],
 )

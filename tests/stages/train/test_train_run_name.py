@@ -26,7 +26,7 @@ def space(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = source / "translations/hand-en-es.tsv"
     made: dict[str, tuple[str, ...]] = {
         "usual": ("--lang", "es"),
-        "more": ("--lang", "es", "--back", "--queries"),
+        "more": ("--lang", "es", "--back", "--with-queries"),
         "other": ("--lang", "es", "--set", "engine=other"),
         "french": ("--lang", "fr", "--engine", "recorded", "--set", f"table={table}"),
     }

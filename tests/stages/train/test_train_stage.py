@@ -21,7 +21,7 @@ def trained_on(folder: Folder, place: Path, *options: str) -> base.Artifact:
     """Imports, translates, extracts and trains."""
     root = place / "workspace"
     toy.ok("data", "import", folder.write(place / "toy"), workspace=root)
-    toy.ok("translate", "--lang", "es", "--queries", workspace=root)
+    toy.ok("translate", "--lang", "es", "--with-queries", workspace=root)
     toy.ok("extract", *toy.ENCODER, workspace=root)
     return toy.ok(*TRAIN, *options, workspace=root).made
 

@@ -84,7 +84,7 @@ def test_where_the_cache_is(root: Path, tmp_path: Path, engine: Engine) -> None:
 
 
 def test_a_recorded_translation_is_not_cached(root: Path) -> None:
-    toy.ok("translate", "--lang", "es", "--back", "--queries", workspace=root)
+    toy.ok("translate", "--lang", "es", "--back", "--with-queries", workspace=root)
     assert cached() == []
 
 
@@ -102,7 +102,7 @@ def test_what_failed_is_asked_again(root: Path, engine: Engine) -> None:
 def test_trying_again_needs_no_cache(root: Path, engine: Engine) -> None:
     """A cache is safe to delete: what succeeded is in the artifact."""
     whole = known(toy.toy())
-    options = ("--back", "--queries", "--no-cache")
+    options = ("--back", "--with-queries", "--no-cache")
     engine.knows({source: text for source, text in whole.items() if source not in ("red circle", "círculo azul")})
     failing = toy.ccr(*APERTIUM, *options, workspace=root)
     assert failing.code == 3 and failing.made.counts["failed"] == 2
@@ -140,7 +140,7 @@ def plan(outcome: Outcome) -> dict[str, Any]:
 
 
 def test_a_dry_run_counts_sentences(root: Path, engine: Engine) -> None:
-    options = ("--back", "--queries", "--dry-run")
+    options = ("--back", "--with-queries", "--dry-run")
     found = plan(toy.ok(*APERTIUM, *options, "--json", workspace=root))
     assert found["sentences"] == {"forward": 96, "back": 96, "query": 24}
     assert found["cached"] == {"forward": 0, "back": 0, "query": 0}

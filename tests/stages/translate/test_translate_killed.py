@@ -16,7 +16,7 @@ from standin import Engine
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.stages.translate import steps
 
-CALL = ("translate", "--lang", "es", "--engine", "apertium", "--back", "--queries", "--name", "mine")
+CALL = ("translate", "--lang", "es", "--engine", "apertium", "--back", "--with-queries", "--name", "mine")
 BLOCK = 4
 SMALL_BLOCKS = f"""
 from ccr_cli.stages.translate import steps as translate_steps

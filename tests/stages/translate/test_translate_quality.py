@@ -86,7 +86,7 @@ def test_queries_are_held_against_the_source_captions_of_their_item(sources: Cha
 def test_translations_named_in_the_manifest_are_references_of_their_own_caption(tmp_path: Path) -> None:
     folder = toy.toy()
     folder.extra = '[parallel]\nmain = "main"'
-    artifact = made(folder, tmp_path, "--queries")
+    artifact = made(folder, tmp_path, "--with-queries")
     found = human(artifact, "test")
     assert (found["kind"], found["captions"], found["references"]) == ("translation", 12, 12)
     assert human(artifact, "test", "query")["kind"] == "translation"

@@ -160,7 +160,7 @@ def test_what_is_not_to_be_had(
     [
         ((), "which language?"),
         (("--lang", "en"), "'en'"),
-        (("--lang", "en"), "--lang LANG --queries"),
+        (("--lang", "en"), "--lang LANG --with-queries"),
         (("--lang", "../../es"), "'../../es'"),
         (("--lang", "../../es"), "--lang es"),
         (("--noise", "1.5"), "--noise 0.015"),
@@ -191,7 +191,7 @@ def test_one_artifact_a_language(tmp_path: Path) -> None:
     assert [a.name for a in made] == ["es-recorded", "fr-recorded"]
 
 
-@pytest.mark.parametrize("options", [("--back", "--queries"), (), ("--rounds", "2")])
+@pytest.mark.parametrize("options", [("--back", "--with-queries"), (), ("--rounds", "2")])
 def test_a_caption_that_is_called_like_a_translation_is_refused(options: tuple[str, ...], tmp_path: Path) -> None:
     folder = toy.toy()
     human = next(row for row in folder.captions if row[2] == "es")

@@ -16,7 +16,7 @@ from ccr_cli.stages.translate import steps
 from ccr_cli.stages.translate.steps import begin, follow
 from ccr_cli.translators.base import Translation
 
-ALL = ("translate", "--lang", "es", "--engine", "apertium", "--back", "--queries")
+ALL = ("translate", "--lang", "es", "--engine", "apertium", "--back", "--with-queries")
 
 
 @pytest.fixture
