@@ -73,7 +73,7 @@ def commands(group: Any = ROOT, above: tuple[str, ...] = ()) -> list[tuple[tuple
     found: list[tuple[tuple[str, ...], Any]] = []
     for name, command in group.commands.items():
         inside = hasattr(command, "commands")
-        found += commands(command, (*above, name)) if inside else [((*above, name), command)]
+        found += commands(command, (*above, name)) if inside else [((*above, name), command)] * (not command.hidden)
     return found
 
 
