@@ -54,6 +54,8 @@ def untranslated(captions: pd.DataFrame) -> pd.DataFrame:
     return frame.reset_index(drop=True)
 
 
+BY_HAND = "corrected by hand"
+"""The engine of a caption whose translation a person typed (`ccr translate --only`)."""
 HUMAN = "human"
 """Name of tables with human translations: `human-en-de.tsv` in a data set, `human.tsv` of the user's own."""
 

@@ -23,8 +23,8 @@ def diagnose(
     sheet: Path | None = option(None, "Write these pairs (20 without --worst) with their pictures to a .html file."),
     export: Path | None = option(
         None,
-        "Write all pairs with their verdicts to a .parquet or .csv file, which ccr train --verdicts and ccr translate "
-        "--only read.",
+        "Write all pairs with their verdicts to a .parquet or .csv file, to be corrected; ccr train --verdicts and ccr "
+        "translate --only read it.",
     ),
     call: c.BuildCall,
 ) -> None:

@@ -40,18 +40,15 @@ def translate(
     inputs = call.inputs()
     if "help" in options.settings and len(inputs.all("dataset")) != 1:  # else its engine lists its own
         list_options("translators", "hf")
-    from ccr_cli.artifacts import translation
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import on_ray
     from ccr_cli.stages.train.sources import make_noise
     from ccr_cli.stages.translate.job import training_data
+    from ccr_cli.stages.translate.retranslate import languages
     from ccr_cli.stages.translate.stage import each_language, part_of, share, translate_part
     from ccr_cli.stages.translate.stage import translate as stage
 
-    given = [a for a in inputs.named if a.kind == "translation" and options.only]
-    langs = options.languages() or sorted(set(map(translation.language, given)))
-    if not langs and not noise:
-        raise UsageError("which language? give --lang, or the translation to start from", "ccr translate --lang es")
+    langs = options.languages() or (languages(options.only, inputs.named) if options.only else [])
     if options.name and len(langs) + len(noise) != 1:
         hint = "leave --name out, or make each in a call of its own"
         if len(set(langs)) == len(noise) == 1:
@@ -118,5 +115,6 @@ EPILOG = c.examples(
     "ccr translate datasets/mine --lang zh --engine hf --set model=Helsinki-NLP/opus-mt-en-zh",
     "ccr translate --lang fr --engine apertium | ccr extract -",
     "ccr translate --lang de --engine hf --shard 3/64",
+    "ccr translate --only pairs.csv",
     "ccr translate translations/mine/es-apertium --only pairs.csv --engine hf",
 )

@@ -1,6 +1,8 @@
 """A file of training pairs with verdicts: a diagnosis exports it, a person corrects it, training reads it.
 
-Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers need only some of them.
+Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers need only some of them. A CSV is read as
+a spreadsheet saves it: with any of the usual delimiters and encodings, decimal commas, and without empty cells at the
+end of a row.
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Collection
+import unicodedata
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,15 +27,19 @@ import pyarrow.parquet as pq
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.parquet import table_schema
+from ccr_cli.console import say
+from ccr_cli.data.formats.captions_csv import table_rows
+from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
 from ccr_cli.data.splits import items_of
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UsageError
 
 COLUMNS = table_schema(
     "slot_id string, source_caption_id string, item_id string, lang string, source_text string, translation string, "
-    "place int32, verdict string, p_vs float32, p_clean float32, p_st float32"
+    "correction string, place int32, verdict string, p_vs float32, p_clean float32, p_st float32"
 )
-"""The columns of `ccr diagnose --export`, in order."""
+"""The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation."""
 SUFFIXES = (".parquet", ".csv")
+READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt")
 VERDICTS = ("clean", "noisy")
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
@@ -74,15 +83,20 @@ class PairsFile:
             raise UsageError(f"{self.path} has pairs in {' and '.join(sorted(self.langs))}, and none in {missing[0]}")
 
     @cached_property
+    def correction(self) -> npt.NDArray[np.object_]:
+        """The corrected translation of each row, "" without one."""
+        return np.array(self.frame.get("correction", [""] * len(self.frame)), dtype=object)
+
+    @cached_property
     def langs(self) -> set[str]:
         """The languages of the translations; empty if the file does not tell."""
         return set(self.frame["lang"]) if "lang" in self.frame else set()
 
 
-def check(path: Path) -> None:
-    """Refuses a file name that is neither `.parquet` nor `.csv`."""
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"{path.name!r} is neither .parquet nor .csv")
+def check(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
+    """Refuses a file name without one of these endings."""
+    if path.suffix not in suffixes:
+        raise UsageError(f"{path.name!r} does not end in {' or '.join(suffixes)}", hint="save the table as CSV UTF-8")
 
 
 def write(path: Path, pairs: pd.DataFrame) -> None:
@@ -90,7 +104,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
     check(path)
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
-    frame = pairs[COLUMNS.names].sort_values("place")
+    frame = pairs.assign(**({} if "correction" in pairs else {"correction": ""}))[COLUMNS.names].sort_values("place")
     with atomic_open(path) as handle:
         if path.suffix == ".parquet":
             table = pa.Table.from_pandas(frame, schema=COLUMNS, preserve_index=False)
@@ -101,7 +115,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
         lines.writerow(frame.columns)
         for row in frame.itertuples(index=False):
             lines.writerow([f"'{cell}" if isinstance(cell, str) and _RUN.match(cell) else str(cell) for cell in row])
-        handle.write(out.getvalue().encode())
+        handle.write(out.getvalue().encode("utf-8-sig"))  # without the mark Excel takes it for cp1252
 
 
 def read(path: Path) -> PairsFile:
@@ -111,24 +125,27 @@ def read(path: Path) -> PairsFile:
         UsageError: If it is missing, not a file of pairs or empty, contains a pair twice, or has an invalid verdict or
             probability.
     """
-    check(path)
+    check(path, READ_SUFFIXES)
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        columns = _parquet(content) if path.suffix == ".parquet" else _csv(content)
+        columns = _parquet(content) if path.suffix == ".parquet" else _csv(path)
         frame = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
         for name in columns:
             frame[name] = frame[name].astype(float) if name in PROBABILITIES else frame[name].map(str).astype(object)
-    except (pa.ArrowException, csv.Error, ValueError) as error:
+    except (pa.ArrowException, ValueError) as error:
         raise UsageError(f"{path} is not a file of pairs: {error}") from None
+    except ArtifactError as error:
+        raise UsageError(error.message, hint="save it as CSV UTF-8") from None
     if not content or (len(frame.columns) and frame.empty):
         raise UsageError(f"{path} is empty")
     if not {"slot_id", "source_caption_id"} & set(frame.columns):
         raise UsageError(f"{path} is not a file of pairs: it has no column slot_id or source_caption_id", hint=_HINT)
     wrong = {name: (~frame[name].between(0, 1), "a probability") for name in PROBABILITIES if name in frame}
     if "verdict" in frame:
+        frame["verdict"] = frame["verdict"].str.strip().str.lower()
         wrong["verdict"] = ~frame["verdict"].isin(VERDICTS), "clean or noisy"
     if "slot_id" in frame:
         wrong["slot_id"] = frame.duplicated([name for name in ("slot_id", "lang") if name in frame]), "unique"
@@ -141,17 +158,34 @@ def read(path: Path) -> PairsFile:
 
 def _parquet(content: bytes) -> dict[str, list[Any]]:
     table = pq.read_table(io.BytesIO(content))
-    return {name: table.column(name).to_pylist() for name in table.column_names if name in COLUMNS.names}
+    columns = {name: table.column(name).to_pylist() for name in table.column_names if name in COLUMNS.names}
+    if "correction" in columns:
+        columns["correction"] = [_correction(cell or "") for cell in columns["correction"]]
+    return columns
 
 
-def _csv(content: bytes) -> dict[str, list[Any]]:
-    rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline="")))
-    header = rows[0] if rows else []
-    short = next((number for number, row in enumerate(rows, 1) if len(row) != len(header)), None)
-    if short is not None:
-        raise ValueError(f"line {short} has {len(rows[short - 1])} cells, the header {len(header)}")
+def _csv(path: Path) -> dict[str, list[str]]:
+    options = guessed_encoding(path, {})
+    options |= guessed_delimiter(path, options)
+    if "encoding" in options:
+        say(f"{path} is not UTF-8: read as {options['encoding']}; if letters are wrong, save it as CSV UTF-8")
+    rows = table_rows(path, options.get("delimiter", ""), True, options.get("encoding", "utf-8"))
+    header = [name.strip() for name in next(rows, (1, []))[1]]
+    table: list[list[str]] = []
+    for number, row in rows:
+        if any(row[len(header) :]):
+            raise ValueError(f"line {number} has {len(row)} cells, the header {len(header)}")
+        table.append(row + [""] * (len(header) - len(row)))
 
-    def plain(cell: str) -> str:
-        return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
+    def plain(name: str, cell: str) -> str:
+        if name in PROBABILITIES:
+            return cell.replace(",", ".")
+        text = cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
+        return _correction(text) if name == "correction" else text
 
-    return {name: [plain(row[at]) for row in rows[1:]] for at, name in enumerate(header) if name in COLUMNS.names}
+    return {name: [plain(name, row[at]) for row in table] for at, name in enumerate(header) if name in COLUMNS.names}
+
+
+def _correction(text: str) -> str:
+    """A text as typed, on one line and in the form of captions (Unicode NFC)."""
+    return " ".join(unicodedata.normalize("NFC", text).split())

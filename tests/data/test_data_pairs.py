@@ -74,7 +74,9 @@ def test_a_list_written_by_hand(tmp_path: Path) -> None:
         ("slot_id,p_clean\na,nan\n", "row 1: p_clean 'nan'"),
         ("slot_id,p_clean\na,high\n", "'high'"),
         ("slot_id,verdict\na,clean\na,noisy\n", "row 2: slot_id 'a'"),
-        ("slot_id,verdict\na\n", r"line 2\b.*\b1\b.*\b2$"),
+        ("slot_id,verdict\na\n", "row 1: verdict ''"),
+        ("slot_id,verdict\na,clean,b\n", r"line 2\b.*\b3\b.*\b2$"),
+        ('slot_id,verdict\na,"clean\n', "line 2"),
     ],
 )
 def test_what_is_no_list_is_refused(content: str, message: str, tmp_path: Path) -> None:
@@ -84,10 +86,43 @@ def test_what_is_no_list_is_refused(content: str, message: str, tmp_path: Path) 
         pairs_file.read(path)
 
 
+def saved(path: Path, rows: list[list[str]], encoding: str, delimiter: str) -> Path:
+    """Saves rows as a spreadsheet does: CRLF, quotes where they are needed."""
+    with path.open("w", encoding=encoding, newline="") as handle:
+        csv.writer(handle, delimiter=delimiter).writerows(rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("encoding", "delimiter"), [("utf-8-sig", ";"), ("utf-8", "\t"), ("cp1252", ";"), ("utf-16", "\t")]
+)
+def test_what_a_spreadsheet_makes_of_a_list(encoding: str, delimiter: str, tmp_path: Path) -> None:
+    rows = [
+        [" slot_id", "translation", "correction", "verdict", "p_clean", "note"],
+        ["a", "café; noir, l'été", " café\r\nvert  ", "NOISY", "0,25", "x"],
+        ["b", '"thé"', "", "Clean ", "1"],
+    ]
+    found = pairs_file.read(saved(tmp_path / "mine.csv", rows, encoding, delimiter))
+    assert found.frame.to_dict("list") == {
+        "slot_id": ["a", "b"],
+        "translation": ["café; noir, l'été", '"thé"'],
+        "correction": ["café vert", ""],
+        "verdict": ["noisy", "clean"],
+        "p_clean": [0.25, 1.0],
+    }
+
+
+def test_an_export_has_a_mark_and_room_for_corrections(tmp_path: Path) -> None:
+    for name in ("pairs.csv", "pairs.parquet"):
+        pairs_file.write(tmp_path / name, table(["猫"]))
+        assert list(pairs_file.read(tmp_path / name).correction) == [""]
+    assert (tmp_path / "pairs.csv").read_bytes().startswith(b"\xef\xbb\xbfslot_id,")
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "pairs.parquet").write_bytes(b"PAR1 no")
-    (tmp_path / "latin.csv").write_bytes(b"slot_id\n\xe9\n")
-    for name in ("pairs.parquet", "latin.csv"):
+    (tmp_path / "nul.csv").write_bytes(b"slot_id\n\0\n")
+    for name in ("pairs.parquet", "nul.csv"):
         with pytest.raises(UsageError, match=str(tmp_path / name)):
             pairs_file.read(tmp_path / name)
     with pytest.raises(UsageError, match=r"pairs\.xlsx"):

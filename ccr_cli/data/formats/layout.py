@@ -126,11 +126,11 @@ def look(path: Path, form: str = "", options: Mapping[str, Any] | None = None, c
         return Layout(path, form, options, tuple(_folder_notes(path)) if form == "folder" else ())
     notes = []
     if form == "captions-csv":
-        options |= _encoding(path, options)
+        options |= guessed_encoding(path, options)
         if "encoding" in options:
             notes.append(f"{path.name} is not UTF-8: read as {options['encoding']}; otherwise: --set encoding=NAME")
         if "delimiter" not in options and not options.get("columns"):
-            options |= (found := _delimiter(path, options))
+            options |= (found := guessed_delimiter(path, options))
             notes += [
                 f"{path.name}: the delimiter is {each!r}; otherwise: --set delimiter=," for each in found.values()
             ]
@@ -242,7 +242,7 @@ def _rows(path: Path, options: Mapping[str, Any]) -> Iterator[tuple[int, list[st
     return table_rows(path, options.get("delimiter", ""), options.get("quoted", True), options.get("encoding", "utf-8"))
 
 
-def _encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
+def guessed_encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
     """Returns the option for a text file that is not UTF-8: UTF-16 by its byte order mark, else Windows' cp1252."""
     if "encoding" in options:
         return {}
@@ -259,7 +259,7 @@ def _encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
     return {}
 
 
-def _delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
+def guessed_delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
     """Returns the option for the delimiter of the header with the most known names, if it is not the usual one."""
     usual = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     _, line = next(lines(path, options.get("encoding", "utf-8")), (1, ""))

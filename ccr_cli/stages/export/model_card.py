@@ -41,7 +41,7 @@ class CardFacts:
     """The source language first."""
     translations: Sequence[Mapping[str, Any]]
     """Who translated the captions, one entry per language: lang, engine, model, version, licence; and one more, with
-    `again`, for an engine that translated some of them again."""
+    `again`, for an engine that translated some of them again, or for corrections by hand (`by_hand`)."""
     encoder: Mapping[str, Any]
     command: str
     """Encodes other pictures in the same way."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from ccr_cli import hub, registry
-from ccr_cli.artifacts import base, dataset, evaluation, features, run
+from ccr_cli.artifacts import base, dataset, evaluation, features, run, translation
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.data.tokens import Tokenizer
@@ -195,17 +195,21 @@ def check_similarities(exported_VT: Array, run_VT: Array, method: str) -> None:
         )
 
 
-def _translators(workspace: Workspace, translation: base.Artifact) -> list[dict[str, Any]]:
-    """The engine of a translation; if it repairs another one, the engine of that one first."""
-    engine = (translation.about.get("environment") or {}).get("engine.forward") or {}
-    own = {"engine": translation.request["engine"], **engine, "lang": translation.request["lang"]}
-    if "only" not in translation.request:
+def _translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any]]:
+    """The engine of a translation; if it repairs another one, the engine of that one first; corrections come last."""
+    engine, lang = (made.about.get("environment") or {}).get("engine.forward") or {}, made.request["lang"]
+    own = {"engine": made.request["engine"], **engine, "lang": lang}
+    only = made.request.get("only")
+    if only is None:
         return [own]
     try:
-        before = _translators(workspace, workspace.parent(translation, "translation"))
+        before = _translators(workspace, workspace.parent(made, "translation"))
     except ArtifactError:  # it is gone: only its request is known
-        before = [{"engine": translation.request["only"]["of"]["engine"], "lang": translation.request["lang"]}]
-    return [*before, own | {"again": True}]
+        before = [{"engine": only["of"]["engine"], "lang": lang}]
+    again = [own] if own["engine"] != translation.BY_HAND else []
+    if "corrected" in only:
+        again.append({"engine": translation.BY_HAND, "lang": lang, "by_hand": True})
+    return [*before, *(engine | {"again": True} for engine in again)]
 
 
 def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str, bool, str]:

@@ -86,6 +86,20 @@ class Triplets:
             wrong=None if self.wrong is None else self.wrong.iloc[rows].reset_index(drop=True),
         )
 
+    def correct(self, rows_N: npt.NDArray[np.bool_], texts_N: npt.NDArray[np.object_]) -> Triplets:
+        """The triplets with other translations in some rows, which then match; back-translations no longer fit."""
+        if not rows_N.any():
+            return self
+        wrong = self.wrong
+        if wrong is not None:
+            intact = {
+                "vt_wrong": wrong["vt_wrong"] & ~rows_N,
+                "st_wrong": wrong["st_wrong"].mask(rows_N, wrong["vs_wrong"]),
+            }
+            wrong = wrong.assign(**intact)
+        target = np.where(rows_N, texts_N, np.array(self.target, dtype=object))
+        return replace(self, target=list(target), back=None, wrong=wrong)
+
 
 @dataclass(frozen=True)
 class Gallery:

@@ -1,4 +1,4 @@
-"""Training on a list of pairs: which pairs it keeps, or how it weights them (`ccr train --verdicts`).
+"""Training on a list of pairs: which pairs it keeps, corrects, or how it weights them (`ccr train --verdicts`).
 
 Shape suffixes: N triplets.
 """
@@ -6,6 +6,7 @@ Shape suffixes: N triplets.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +28,18 @@ class PairSelection:
     weighted: bool
     """Whether its probabilities weight the pairs; otherwise the pairs that it calls noisy are dropped."""
 
-    def request(self) -> dict[str, str]:
-        """The list's entry in a run's request: its content, wherever the file is."""
-        return {"sha256": self.table.sha256, "as": "weights" if self.weighted else "verdicts"}
+    def request(self) -> dict[str, Any]:
+        """The list's entry in a run's request: its content, wherever the file is, and how many pairs it corrects."""
+        corrected = int((self.table.correction != "").sum())
+        known: dict[str, Any] = {"sha256": self.table.sha256, "as": "weights" if self.weighted else "verdicts"}
+        return known | ({"corrected": corrected} if corrected else {})
 
     def apply(self, triplets: Triplets) -> tuple[Triplets, Belief[FloatArray] | None]:
         """The triplets to train on, and the belief in each if the list weights them.
 
-        Triplets that the list does not contain are dropped. A triplet whose texts have changed since they were judged
-        (another translation, another synthetic mismatch) is kept with full belief.
+        Triplets that the list does not contain are dropped. A corrected triplet gets the corrected translation, counts
+        as intact, and is kept with full belief, whatever its verdict. A triplet whose texts have changed since they
+        were judged (another translation, another synthetic mismatch) is kept as it is, with full belief.
 
         Raises:
             UsageError: If nothing is left, or the texts of all pairs have changed.
@@ -43,7 +47,9 @@ class PairSelection:
         frame = self.table.frame
         row_N = self._rows(triplets)
         named_N = row_N >= 0
-        changed_N = named_N & ~self._same(triplets, row_N)
+        correction_N = np.where(named_N, self.table.correction[row_N], "")
+        done_N = named_N & (correction_N == np.array(triplets.target, dtype=object))
+        changed_N = named_N & ~self._same(triplets, row_N) & ~done_N
         if changed_N.any() and changed_N[named_N].all():
             raise UsageError(
                 f"no pair of {self.table.path} has the texts that were judged",
@@ -51,15 +57,20 @@ class PairSelection:
             )
         if changed_N.any():
             warn(f"{changed_N.sum()} pairs have changed since they were judged: they are kept with full belief")
+        corrected_N = (correction_N != "") & ~changed_N
+        trusted_N = changed_N | corrected_N
+        if corrected_N.any():
+            say(f"{corrected_N.sum()} pairs are corrected by hand")
+            triplets = triplets.correct(corrected_N & ~done_N, correction_N)
         keep_N = named_N
         if not self.weighted and "verdict" in frame:
-            keep_N = named_N & (changed_N | (frame["verdict"].to_numpy()[row_N] != "noisy"))
+            keep_N = named_N & (trusted_N | (frame["verdict"].to_numpy()[row_N] != "noisy"))
         kept = np.flatnonzero(keep_N)
         if len(kept) < 2:
             raise UsageError(f"{self.table.path} leaves {len(kept)} of {len(triplets)} pairs to train on")
         say(f"training on {len(kept)} of {len(triplets)} pairs, those of {self.table.path.name}")
         chosen = triplets.select(kept)
-        return chosen, self._belief(row_N[kept], changed_N[kept]) if self.weighted else None
+        return chosen, self._belief(row_N[kept], trusted_N[kept]) if self.weighted else None
 
     def _rows(self, triplets: Triplets) -> npt.NDArray[np.int64]:
         """The list's row of each triplet, -1 without one; a list without languages is of all languages."""
@@ -79,12 +90,12 @@ class PairSelection:
                 same_N &= self.table.frame[name].to_numpy()[row_N] == np.array(values, dtype=object)
         return same_N
 
-    def _belief(self, row_N: npt.NDArray[np.int64], changed_N: npt.NDArray[np.bool_]) -> Belief[FloatArray]:
+    def _belief(self, row_N: npt.NDArray[np.int64], trusted_N: npt.NDArray[np.bool_]) -> Belief[FloatArray]:
         """Probability of each side; a list with P(clean) alone doubts the translation only."""
         frame = self.table.frame
-        vt_N = np.where(changed_N, 1.0, frame["p_clean"].to_numpy(float)[row_N])
+        vt_N = np.where(trusted_N, 1.0, frame["p_clean"].to_numpy(float)[row_N])
 
         def side(name: str, otherwise: FloatArray) -> FloatArray:
-            return np.where(changed_N, 1.0, frame[name].to_numpy(float)[row_N]) if name in frame else otherwise
+            return np.where(trusted_N, 1.0, frame[name].to_numpy(float)[row_N]) if name in frame else otherwise
 
         return Belief(side("p_vs", np.ones(len(row_N))), vt_N, side("p_st", vt_N))

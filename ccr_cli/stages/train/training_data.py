@@ -68,7 +68,13 @@ class TrainingData:
             why = "an item without features, or a caption untranslated or not translated back"
             warn(f"{triplets.dropped} triplets left out: {why}")
         visual, item_ids = triplets.visual, triplets.item_ids
+        reads_back = triplets.back is not None and ("back" in self.needs or (compared and second is None))
         triplets, weights = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
+        if sources.pairs and reads_back and triplets.back is None:
+            path = sources.pairs.table.path
+            reader = options.method if "back" in self.needs else f"the judge {config.judge}"
+            hint = f"ccr translate --only {path} --engine NAME makes them; train on the result"
+            raise UsageError(f"{reader} reads back-translations, and the corrections in {path} have none", hint=hint)
         self.triplets = triplets
         if weights is not None and not self.judge.needs_model:
             hint = "leave --weigh-verdicts out, or --set judge=none"

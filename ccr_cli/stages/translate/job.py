@@ -112,12 +112,22 @@ class TranslationJob:
             raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
         if source.source_lang not in source.languages()[:1]:
             raise ArtifactError(f"{self._data.name} has no captions in its source language {source.source_lang!r}")
-        self.again = retranslate.find(inputs, source, lang, options.only) if options.only else None
+        self.again = retranslate.find(inputs, source, lang, options.only, options.engine) if options.only else None
         if self.again and (options.back or options.queries or options.rounds > 1 or split):
             message = "--only makes the same directions and splits as the translation that it starts from"
             raise UsageError(message, hint="leave out --back, --with-queries, --rounds and --split")
         self.engine = usual_engine(source, lang) if options.engine == "auto" else options.engine
-        self._module, self._config = _configured(self.engine, options.settings)
+        self._module: Any = None
+        self._config: Any = None
+        self._by_hand = self.again is not None and bool(self.again.corrections) and options.engine == "auto"
+        if self._by_hand and options.settings:
+            raise UsageError(
+                f"--set {next(iter(options.settings))} belongs to an engine", hint="name it: --engine NAME"
+            )
+        if self._by_hand:
+            self.engine = translation.BY_HAND
+        else:
+            self._module, self._config = _configured(self.engine, options.settings)
         if options.engine == "auto" and self.engine == "recorded" and not options.settings and not self._is_recorded():
             self.engine = "hf"
             self._module, self._config = _configured(self.engine, {})
@@ -125,12 +135,14 @@ class TranslationJob:
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
         request |= {"back": options.back, "queries": options.queries}
         request |= self.again.request if self.again else {}
-        self.request = request | _in_request(identified(self._module, self._config))
+        self.request = request if self._by_hand else request | _in_request(identified(self._module, self._config))
         if self.again:
             self.again.refuse_same(self.request)
-            say(f"{len(self.again.captions)} captions of {self.again.original.name} are translated again")
+            if self.again.sent:
+                say(f"{len(self.again.sent)} captions of {self.again.original.name} are translated again")
         rounds = "-only" if self.again else f"-rounds{options.rounds}" if options.rounds > 1 else ""
-        self.name = options.name or stem(f"{lang}-{engine}{rounds}", self.request, usual_request(lang, engine))
+        defaults = {} if self._by_hand else usual_request(lang, engine)
+        self.name = options.name or stem(f"{lang}-{engine}{rounds}", self.request, defaults)
         if options.rounds > 1:
             self.request["rounds"] = options.rounds
 
@@ -190,12 +202,15 @@ class TranslationJob:
         for number in range(1, self.options.rounds):
             steps += [Step(f"round{number}", home, lang), Step(f"round{number}-back", lang, home)]
         steps.append(Step("forward", home, lang))
-        if self.again.request["back"] if self.again else self.options.back:
+        back = self.again.request["back"] if self.again else self.options.back
+        if back:
             steps.append(Step("back", lang, home))
         rows = self._captions(home)
         if self.again:
-            rows = rows[rows["caption_id"].isin(self.again.captions)].reset_index(drop=True)
-        chains = [(steps, rows)]
+            rows = rows[rows["caption_id"].isin(self.again.sent)].reset_index(drop=True)
+        chains = [(steps, rows)] if self.again is None or self.again.sent else []
+        if back and self.corrected is not None and not self._by_hand:
+            chains.append((steps[-1:], self.corrected))
         if self.options.queries:
             rows = self._captions(lang)
             rows = rows[rows["split"] != "train"].reset_index(drop=True)
@@ -205,6 +220,13 @@ class TranslationJob:
                 chains.append(([Step("query", lang, home)], rows))
         self._refuse_taken_ids(chains)
         return chains
+
+    @cached_property
+    def corrected(self) -> pd.DataFrame | None:
+        """The translations that a person typed; None without any."""
+        if self.again is None or not self.again.corrections:
+            return None
+        return self.again.corrected(self._captions(self.source.source_lang), self.options.lang)
 
     def _refuse_taken_ids(self, chains: list[tuple[list[Step], pd.DataFrame]]) -> None:
         """A translation is called `CAPTION@LANG`: no caption of the data set may have that id."""
@@ -225,7 +247,7 @@ class TranslationJob:
         Returns:
             A row per caption and direction; `status` is `ok` or the reason of the failure.
         """
-        frames: list[pd.DataFrame] = []
+        frames: list[pd.DataFrame] = [] if self.corrected is None else [self.corrected]
         rounds: list[pd.DataFrame] = []
         for steps, captions in self.chains:
             rows = captions.assign(origin=captions["caption_id"], status="ok")
@@ -343,6 +365,7 @@ class TranslationJob:
         frame = read_table(path, translation.CAPTIONS)
         if self.again:
             frame = frame[frame["caption_id"].isin(self.again.ids(self.options.lang, self.source.source_lang))]
+            frame = frame[frame["engine"] != translation.BY_HAND]
         good = frame[frame["status"] == "ok"]
         known_texts = pd.concat([self.source.captions, good])
         text_of = dict(zip(known_texts["caption_id"], known_texts["text"], strict=True))

@@ -38,8 +38,8 @@ class TranslateOptions:
     split: str | None = option(None, "Translate only this split.", show_default="all")
     only: Path | None = option(
         None,
-        "Translate only the noisy captions of this list (.parquet, .csv) again, and take the others from the existing "
-        "translation; ccr diagnose --export writes a list.",
+        "Use the corrections in this list (.parquet, .csv), or translate its noisy captions again, and take the others "
+        "from the existing translation in its language; ccr diagnose --export writes a list.",
         show_default=False,
     )
     settings: Mapping[str, Any] = field(default_factory=dict)

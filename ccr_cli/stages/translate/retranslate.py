@@ -1,9 +1,10 @@
-"""`ccr translate --only`: some captions are translated again, the others come from an existing translation."""
+"""`ccr translate --only`: some captions are translated again or corrected by hand, the others stay as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +21,50 @@ from ccr_cli.stages.shared.inputs import Inputs, made_from
 
 @dataclass(frozen=True)
 class Retranslation:
-    """Which captions are translated again, and the translation that has the others."""
+    """Which captions get a new translation, and the translation that has the others."""
 
     original: base.Artifact
     captions: frozenset[str]
+    corrections: Mapping[str, str]
+    """The translations that a person typed, by some of the captions; an engine translates the others."""
     sha256: str
     """Of the list that names the captions."""
+
+    @cached_property
+    def sent(self) -> frozenset[str]:
+        """The captions that an engine translates."""
+        return self.captions - self.corrections.keys()
 
     @property
     def request(self) -> dict[str, Any]:
         """The part of the original's request that this one shares, and which captions are made anew."""
         shared = {key: self.original.request[key] for key in ("split", "back", "queries")}
-        return shared | {"only": {"sha256": self.sha256, "of": self.original.request}}
+        only = {"sha256": self.sha256, "of": self.original.request}
+        return shared | {"only": only | ({"corrected": len(self.corrections)} if self.corrections else {})}
 
     def refuse_same(self, request: Mapping[str, Any]) -> None:
         """Refuses to translate again with the same engine and options."""
         requests = request, self.original.request
         new, old = ({k: v for k, v in r.items() if k == "engine" or k.startswith("set.")} for r in requests)
-        if new == old:
+        if new == old and self.sent:
             message = f"{self.original.name} was made by the same engine: the captions would come out the same"
             raise UsageError(message, hint="another --engine, or another model or table of it with --set")
+
+    def corrected(self, captions: pd.DataFrame, lang: str) -> pd.DataFrame:
+        """The rows of the translations that a person typed, given the source captions."""
+        rows = captions[captions["caption_id"].isin(self.corrections)]
+        frame: pd.DataFrame = rows[["item_id", "split", "k"]].assign(
+            caption_id=rows["caption_id"] + f"@{lang}",
+            lang=lang,
+            direction="forward",
+            text=rows["caption_id"].map(self.corrections).astype(object),
+            source_caption_id=rows["caption_id"],
+            engine=translation.BY_HAND,
+            model=self.sha256[:6],
+            score=np.nan,
+            status="ok",
+        )
+        return frame
 
     def ids(self, lang: str, home: str) -> set[str]:
         """The ids of all translations of these captions, in every direction and round."""
@@ -58,7 +83,8 @@ class Retranslation:
         places = [place_of.get(caption, len(place_of)) for caption in frame["caption_id"]]
         ordered: pd.DataFrame = frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True)
         changed = len(self._texts(ordered) - self._texts(before))
-        outcome = f"{changed} of {len(self.captions)} captions have a new translation"
+        by_hand = f", {len(self.corrections)} of them {translation.BY_HAND}" if self.corrections else ""
+        outcome = f"{changed} of {len(self.captions)} captions have a new translation{by_hand}"
         say(outcome) if changed else warn(f"{outcome}: try another engine or model")
         return ordered
 
@@ -68,29 +94,49 @@ class Retranslation:
         return set(zip(rows["source_caption_id"], rows["text"], strict=True))
 
 
-def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
+def languages(only: Path, named: Sequence[base.Artifact]) -> list[str]:
+    """The languages of a list of captions: those of the named translations, else those that the list names.
+
+    Raises:
+        UsageError: If neither is known.
+    """
+    langs = {translation.language(artifact) for artifact in named if artifact.kind == "translation"}
+    if langs := langs or pairs_file.read(only).langs:
+        return sorted(langs)
+    raise UsageError(f"which language? {only} has no column lang", hint="give --lang, or the translation to start from")
+
+
+def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> Retranslation:
     """Reads the list of captions and finds the translation to start from.
 
-    A list with verdicts names the captions that it calls noisy; a list without names all of its captions. A caption
-    whose translation is not the one that was judged is skipped: it was translated again since, or switched by
-    synthetic noise.
+    A list with verdicts names the captions that it calls noisy; a list without names all of its captions. A correction
+    in the list is the new translation of its caption, whatever the verdict. In a list with corrections the other
+    captions are only translated again if an engine is named. A caption whose translation is not the one that was judged
+    is skipped: it was translated again since, or switched by synthetic noise.
 
     Raises:
         ArtifactError: If there is no such translation, or more than one.
-        UsageError: If the list names a caption that is no training caption, or nothing to translate again.
+        UsageError: If the list names a caption that is no training caption, nothing to translate again, another
+            language, or two corrections of one caption.
     """
     pairs = pairs_file.read(only)
     pairs.require("source_caption_id")
     pairs.refuse_others(data, "source_caption_id")
+    if pairs.langs and lang not in pairs.langs:
+        problem = f"{only} has pairs in {' and '.join(sorted(pairs.langs))}, not in {lang}"
+        raise UsageError(problem, hint="leave --lang out")
 
     def fits(artifact: base.Artifact) -> bool:
         whole = "only" not in artifact.request or artifact in inputs.named
         return whole and made_from(data.artifact)(artifact) and translation.language(artifact) == lang
 
     original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
-    rows = pairs.frame
+    rows = pairs.frame.assign(correction=pairs.correction)
     rows = rows[rows["lang"] == lang] if "lang" in rows else rows
-    rows = rows[rows["verdict"] == "noisy"] if "verdict" in rows else rows
+    noisy = rows["verdict"] == "noisy" if "verdict" in rows else rows["correction"] == ""
+    corrected = rows["correction"] != ""
+    left = int((noisy & ~corrected).sum()) if corrected.any() and engine == "auto" else 0
+    rows = rows[corrected if left else noisy | corrected]
     if rows.empty:
         raise UsageError(f"{only} has no noisy pair in {lang}: there is nothing to translate again")
     chosen = set(rows["source_caption_id"])
@@ -101,8 +147,15 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path) -> Retranslation:
         judged = zip(rows["source_caption_id"], rows["translation"], strict=True)
         chosen = {caption for caption, text in judged if text_of.get(caption) == text}
         if not chosen:
-            message = f"{original.name} has none of the noisy translations in {only}"
+            message = f"{original.name} has none of the noisy or corrected translations in {only}"
             raise UsageError(message, hint="name the translation that the run was trained on")
         if skipped := rows["source_caption_id"].nunique() - len(chosen):
             warn(f"{skipped} captions are skipped: their translation is not the one that was judged")
-    return Retranslation(original, frozenset(chosen), pairs.sha256)
+    typed = rows[(rows["correction"] != "") & rows["source_caption_id"].isin(chosen)]
+    corrections = dict(zip(typed["source_caption_id"], typed["correction"], strict=True))
+    for caption, text in zip(typed["source_caption_id"], typed["correction"], strict=True):
+        if corrections[caption] != text:
+            raise UsageError(f"{only} corrects {caption!r} twice: {text!r} and {corrections[caption]!r}")
+    if left:
+        say(f"{left} noisy captions without a correction keep their translation; --engine NAME translates them again")
+    return Retranslation(original, frozenset(chosen), corrections, pairs.sha256)

@@ -151,7 +151,7 @@ def translate_part(inputs: Inputs, options: TranslateOptions, part: WorkPart) ->
     if total:
         say(f"{part}: {total} captions are translated")
     else:
-        groups = max(len(steps.begin(rows["text"])) for _, rows in job.chains)
+        groups = max((len(steps.begin(rows["text"])) for _, rows in job.chains), default=0)
         size = f"{steps.GROUP_SENTENCES:,}"
         say(f"{part}: 0 captions, since the captions make {groups} groups of up to {size}, fewer than there are parts")
     return {"captions": total - len(failed), "failed": len(failed)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ccr_cli.artifacts import base, diagnosis, noise, run, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import pairs_file as listing
 from ccr_cli.errors import UsageError
+from ccr_cli.methods.infonce import Config
 from ccr_cli.stages.report.stage import gather as gather_report
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure
@@ -61,6 +63,9 @@ def hand_made(path: Path, rows: list[dict[str, Any]]) -> Path:
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
+CONFIGURED = (configure(Config, {"judge": "none"}, "infonce"), TrainingOptions())
+
+
 def material(
     finished: Chain, path: Path, *, weighted: bool = False, judge: str = "none", mismatch: bool = False
 ) -> Any:
@@ -69,8 +74,6 @@ def material(
     if mismatch:
         sources.noise = finished.find("noise")
     sources.pairs = PairSelection(listing.read(path), weighted)
-    from ccr_cli.methods.infonce import Config
-
     return TrainingData(sources, configure(Config, {"judge": judge}, "infonce"), TrainingOptions())
 
 
@@ -296,7 +299,12 @@ def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path,
         ([{"source_caption_id": "red-square-en0"}], (), "is no training caption of toy"),
         ([{"slot_id": "red-circle-en0"}], (), "has no column source_caption_id"),
         ([{"source_caption_id": "red-circle-en0", "verdict": "clean"}], (), "no noisy pair in es"),
-        ([{"source_caption_id": "red-circle-en0", "lang": "fr"}], (), "no noisy pair in es"),
+        ([{"source_caption_id": "red-circle-en0", "lang": "fr"}], (), "has pairs in fr, not in es"),
+        (
+            [{"source_caption_id": "red-circle-en0", "correction": text} for text in ("uno", "dos")],
+            (),
+            "'uno' and 'dos'",
+        ),
         ([{"source_caption_id": "red-circle-en0", "translation": "nada"}], (), "pairs.csv"),
         ([{"source_caption_id": "red-circle-en0"}], ("--back",), "--back, --with-queries, --rounds and --split"),
         ([{"source_caption_id": "red-circle-en0"}], ("--engine", "recorded"), "same engine"),
@@ -312,5 +320,87 @@ def test_what_cannot_be_translated_again_is_refused(
 
 
 def test_without_a_language_or_a_translation_nothing_can_be_mended(finished: Chain, exported: Path) -> None:
-    done = toy.ccr("translate", "--only", exported, workspace=finished.root)
-    assert done.code == 2 and "which language?" in done.err
+    only = hand_made(exported.with_name("mine.csv"), [{"source_caption_id": "red-circle-en0"}])
+    done = toy.ccr("translate", "--only", only, workspace=finished.root)
+    assert done.code == 2 and "no column lang" in done.err and str(only) in done.err
+
+
+# -- correcting by hand ------------------------------------------------------------------------------------------------
+
+
+def corrected(path: Path, corrections: dict[str, str]) -> Path:
+    """Saves a list as a spreadsheet does after a person has typed corrections."""
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    frame["correction"] = frame["slot_id"].map(corrections).fillna("")
+    frame["verdict"] = frame["verdict"].str.upper()
+    frame.to_csv(path, index=False, sep=";", encoding="utf-8-sig", lineterminator="\r\n", decimal=",")
+    return path
+
+
+@pytest.fixture
+def typed(exported: Path) -> dict[str, str]:
+    """Corrections of a pair that is called noisy and of one that is not; the list has them."""
+    gone = noisy(exported)
+    clean = next(slot for slot in listing.read(exported).frame["slot_id"] if slot not in gone)
+    corrections = {gone[0]: "¡otra cosa!", clean: "=algo; más"}
+    corrected(exported, corrections)
+    return corrections
+
+
+def test_corrections_become_the_translation(
+    finished: Chain, exported: Path, typed: dict[str, str], engine: Engine
+) -> None:
+    engine.knows({})
+    first = finished.find("translation")
+    before = translation.read(first).set_index("caption_id")
+    done = toy.ok("translate", "--only", exported, workspace=finished.root)
+    assert "2 of 2 captions" in done.err and "11 " in done.err, "those that are noisy and not corrected are told"
+    assert done.made.request["engine"] == translation.BY_HAND and done.made.request["only"]["corrected"] == 2
+    after = translation.read(done.made).set_index("caption_id")
+    rows = after[after["engine"] == translation.BY_HAND]
+    assert dict(zip(rows["source_caption_id"], rows["text"], strict=True)) == typed
+    assert set(rows["model"]) == {base.sha256_file(exported)[:6]} and set(rows["direction"]) == {"forward"}
+    backs = [f"{caption}@es@en" for caption in typed]
+    assert list(after.index) == [caption for caption in before.index if caption not in backs]
+    rest = after.drop(rows.index)
+    pd.testing.assert_frame_equal(rest, before.loc[rest.index])
+    assert engine.asked() == []
+    other = toy.ccr("translate", "--only", exported, "--lang", "fr", workspace=finished.root)
+    assert other.code == 2 and "has pairs in es, not in fr" in " ".join(other.err.split())
+
+
+def test_an_engine_translates_the_noisy_ones_without_a_correction(
+    finished: Chain, exported: Path, typed: dict[str, str], engine: Engine
+) -> None:
+    english = listing.read(exported).frame.set_index("slot_id")["source_text"]
+    sent = {english[slot]: f"de nuevo {number}" for number, slot in enumerate(noisy(exported)) if slot not in typed}
+    engine.knows(sent | {text: "back" for text in (*sent.values(), *typed.values())})
+    done = toy.ok("translate", "--only", exported, "--engine", "apertium", workspace=finished.root)
+    after = translation.read(done.made).set_index("caption_id")
+    assert sorted(engine.asked()) == sorted([*sent, *sent.values(), *typed.values()])
+    for slot, text in typed.items():
+        assert (after.loc[f"{slot}@es", "text"], after.loc[f"{slot}@es", "engine"]) == (text, translation.BY_HAND)
+        assert (after.loc[f"{slot}@es@en", "text"], after.loc[f"{slot}@es@en", "engine"]) == ("back", "apertium")
+    trained = toy.ok("train", done.made.path, *TRAIN, workspace=finished.root)
+    card = (toy.ok("export", trained.made.path, workspace=finished.root).made.path / "README.md").read_text("utf-8")
+    assert f"by people: {translation.BY_HAND} |" in card and "by machine: apertium " in card
+
+
+def test_a_corrected_pair_is_trained_on_with_full_belief(
+    finished: Chain, exported: Path, typed: dict[str, str], tmp_path: Path
+) -> None:
+    found = material(finished, exported)
+    text_of = dict(zip(found.triplets.slot_ids, found.triplets.target, strict=True))
+    assert len(text_of) == 48 - 12 + 1 and typed.items() <= text_of.items()
+    weighted = material(finished, exported, weighted=True)
+    trusted = np.isin(weighted.triplets.slot_ids, list(typed))
+    assert trusted.sum() == 2 and not (weighted.first_belief.VT[~trusted] == 1).all()
+    for side in (weighted.first_belief.VS, weighted.first_belief.VT, weighted.first_belief.ST):
+        assert (side[trusted] == 1).all()
+    assert PairSelection(listing.read(exported), False).request()["corrected"] == 2
+    with pytest.raises(UsageError, match=exported.name):
+        material(finished, exported, judge="translation")
+    made = toy.ok("translate", "--only", exported, "--name", "es-mended", workspace=finished.root).made
+    sources = find_sources(Inputs(Workspace(finished.root), [made]), "es")
+    triplets = TrainingData(replace(sources, pairs=PairSelection(listing.read(exported), False)), *CONFIGURED).triplets
+    assert typed.items() <= dict(zip(triplets.slot_ids, triplets.target, strict=True)).items()
