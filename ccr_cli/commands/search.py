@@ -45,8 +45,9 @@ def search(
 ) -> None:
     """Search a run's items, or their captions, with words or a picture.
 
-    Prints the best results with their similarity and the query's uncertainty: a table on a terminal, else TSV. The
-    vectors of the searched items are computed once and cached in the workspace's folder .cache.
+    Prints the best results with their similarity and, if the run has validation items to fit it to, the probability
+    that they are right: a table on a terminal, else TSV. The vectors of the searched items are computed once and cached
+    in the workspace's folder .cache.
     """
     if image is not None or queries is not None:
         if query not in (None, "-") and not any(Path(folder, str(query)).exists() for folder in (".", call.workspace)):
@@ -81,9 +82,7 @@ def search(
 
 
 def _explain(answers: list[Answer]) -> None:
-    """Explains the scale of the uncertainty, and names queries without a word that the text encoder knows."""
-    if any(answer.uncertainty is not None for answer in answers):
-        console.say("uncertainty is that of the query, from 0 (certain) to 1", style="dim")
+    """Names queries without a word that the text encoder knows."""
     unknown = [answer.query for answer in answers if not answer.known]
     if unknown:
         shown = ", ".join(map(repr, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
@@ -102,7 +101,7 @@ def _lines(path: Path) -> Iterator[str]:
         raise UsageError(f"{path} is not UTF-8") from None
 
 
-_COLUMNS = ("place", "similarity", "item", "caption", "image", "uncertainty")
+_COLUMNS = ("place", "similarity", "item", "caption", "image", "probability")
 
 
 def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterator[Answer]:
@@ -114,9 +113,9 @@ def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterato
         if as_json:
             c.show_json(facts(answer))
         else:
-            uncertainty = "" if answer.uncertainty is None else f"{answer.uncertainty:.3f}"
             rows: list[tuple[object, ...]] = [
-                (h.place, f"{h.similarity:.3f}", h.item_id, h.caption, h.image or "", uncertainty) for h in answer.hits
+                (h.place, f"{h.similarity:.3f}", h.item_id, h.caption, h.image or "", _decimals(h.probability))
+                for h in answer.hits
             ]
             if sys.stdout.isatty() or not many:
                 c.show_table(_COLUMNS, rows, title=answer.query)
@@ -125,6 +124,10 @@ def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterato
                     print("\t".join(console.plain(str(cell)) for cell in (answer.query, *row)))
         sys.stdout.flush()
         yield answer
+
+
+def _decimals(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
 
 
 def facts(answer: Answer) -> dict[str, Any]:

@@ -17,13 +17,13 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from ccr_cli.judges.base import FloatArray
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import base
 from ccr_cli.methods.config import Count, NotNegative, Positive
+from ccr_cli.metrics.calibration import logistic
 from ccr_cli.nets.dual import DualEncoder
 
 
@@ -126,8 +126,5 @@ def _fitted(x_Q2: FloatArray, y_Q: npt.NDArray[np.bool_], inputs: list[int]) -> 
     """Slopes (0 for omitted inputs) and constant of a logistic regression on some of the inputs."""
     out = np.array([0.0, 0.0, np.log(y_Q.mean() / (1 - y_Q.mean()))])
     if inputs:
-        middle, scale = x_Q2[:, inputs].mean(axis=0), x_Q2[:, inputs].std(axis=0) + 1e-12
-        regression = LogisticRegression(C=1e3, max_iter=1000).fit((x_Q2[:, inputs] - middle) / scale, y_Q)
-        out[inputs] = regression.coef_[0] / scale
-        out[2] = regression.intercept_[0] - out[inputs] @ middle
+        out[[*inputs, 2]] = logistic(x_Q2[:, inputs], y_Q)
     return out

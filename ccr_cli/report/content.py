@@ -114,6 +114,8 @@ class ExampleHit:
     """Language of the caption, where captions are searched."""
     gloss: str | None = None
     """A caption of the item in the source language, for readers."""
+    probability: float | None = None
+    """That the query describes this item, where known."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ccr_cli.report.figures.canvas import FAINT, GRID, INK, blank, drawing, to_p
 from ccr_cli.report.figures.examples import draw_picture
 from ccr_cli.report.page.rendering import render, static
 from ccr_cli.report.thumbnails import Embedded, thumbnail
-from ccr_cli.report.words.numbers import probability
+from ccr_cli.report.words.numbers import likely, similarity
 
 SIDE = 240
 LIMITS = {".html": 20_000, ".png": 200}
@@ -43,18 +43,17 @@ def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
         if picture is not None:
             draw_picture(axes, picture, left, top - 0.56, 0.5)
             left += 0.62
-        name = wrapped(search.query, width - left - 2.2, 0.125, 1)
+        name = wrapped(search.query, width - left - 0.2, 0.125, 1)
         axes.text(left, top - 0.31, name, fontsize=13, va="center", fontweight="bold")
-        if search.uncertainty is not None:
-            text = f"uncertainty {probability(search.uncertainty)}"
-            axes.text(width - 0.2, top - 0.31, text, fontsize=9, ha="right", va="center", color=FAINT)
         for place, result in enumerate(search.results):
             x = 0.15 + place % COLUMNS * CELL + (CELL - PICTURE) / 2
             y = top - HEAD - place // COLUMNS * line - PICTURE
             axes.add_patch(Rectangle((x, y), PICTURE, PICTURE, fill=False, edgecolor=GRID, linewidth=0.8))
             draw_picture(axes, thumbnail(result.image, SIDE), x + 0.03, y + 0.03, PICTURE - 0.06)
             middle: dict[str, Any] = {"x": x + PICTURE / 2, "ha": "center"}
-            score = f"{place + 1} · {probability(result.similarity)}"
+            score = " · ".join(
+                filter(None, [str(place + 1), similarity(result.similarity), likely(result.probability)])
+            )
             axes.text(y=y - 0.12, s=score, fontsize=8.5, va="center", color=INK, fontweight="bold", **middle)
             caption = wrapped(result.caption or result.item_id, CELL - 0.1, 0.068, 2)
             axes.text(y=y - 0.22, s=caption, fontsize=7.5, va="top", color=FAINT, **middle)

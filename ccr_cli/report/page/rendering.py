@@ -16,7 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ccr_cli.console import plain
-from ccr_cli.report.words.numbers import MISSING
+from ccr_cli.report.words.numbers import MISSING, likely
 
 _FOLDER = Path(__file__).parent
 POLICY = Markup("default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'")
@@ -53,7 +53,7 @@ environment = Environment(
     finalize=lambda value: value if isinstance(value, Markup) else plain(str(value)),
     extensions=["jinja2.ext.do"],
 )
-environment.filters["prose"] = prose
+environment.filters |= {"prose": prose, "likely": likely}
 environment.globals["MISSING"] = MISSING
 
 

@@ -44,6 +44,17 @@ def percent(share: float | None, digits: int | None = None) -> str:
     return f"{100 * share:.3g}%" if digits is None else f"{100 * share:.{digits}f}%"
 
 
+def likely(probability: float | None) -> str:
+    """The probability that a search result is right, in whole percent; empty if it is unknown.
+
+    >>> likely(0.931), likely(0.0004), likely(None)
+    ('93% likely', '<1% likely', '')
+    """
+    if probability is None:
+        return ""
+    return f"{'<1' if probability < 0.005 else round(100 * probability)}% likely"
+
+
 def mean_sd(mean: float, sd: float | None, digits: int = 1) -> str:
     """A mean with its standard deviation, or any figure with its margin.
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from ccr_cli.artifacts import base
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
@@ -23,7 +24,7 @@ from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.search.faiss_index import TYPES, Index, exact, faiss, recall
 from ccr_cli.stages.search.options import IndexOptions, SearchOptions
-from ccr_cli.stages.search.stage import Searcher, choose_run, sources
+from ccr_cli.stages.search.stage import Searcher, choose_run, searched_split, sources
 from ccr_cli.stages.shared.inputs import Inputs
 
 AT = 10
@@ -42,13 +43,15 @@ def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
         UnavailableError: If FAISS is not installed.
         UsageError: If an option is unknown or the recall out of range.
     """
-    searched = SearchOptions(options.find, options.lang, options.split, device=options.device).filled()
     trained = choose_run(inputs, options.lang)
+    searched = SearchOptions(options.find, options.lang, options.split, device=options.device).filled()
     if options.kind not in TYPES:
         raise UsageError(f"unknown --type {options.kind!r}; it is {' or '.join(TYPES)}")
     if not 0 < options.recall <= 1:
         raise UsageError(f"--recall {options.recall:g} is not above 0 and at most 1")
     faiss()
+    data, feats = sources(inputs, trained)
+    searched = replace(searched, split=searched_split(dataset.read(data), searched.split))
     request = {
         "split": None if searched.split == "all" else searched.split,
         "find": searched.find,
@@ -57,9 +60,8 @@ def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
         "recall": options.recall,
     }
     usual = {**request, "find": "items", "lang": None, "recall": IndexOptions.recall}
-    data, feats = sources(inputs, trained)
     other = [data.name] if data.id != trained.parent("dataset").id else []
-    name = options.name or stem("-".join([trained.name, *other, options.split, options.kind]), request, usual)
+    name = options.name or stem("-".join([trained.name, *other, str(searched.split), options.kind]), request, usual)
 
     def write(site: Build) -> dict[str, int]:
         return _build(site, Searcher(inputs, trained, searched), options)

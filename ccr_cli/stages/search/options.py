@@ -19,19 +19,20 @@ class SearchOptions:
     lang: str | None = option(
         None, "Use a run trained on this language; with --find captions, search only its captions."
     )
-    split: str | None = option(None, "Items to search: train, val, test or all.", show_default="test, or the index's")
+    split: str | None = option(
+        None, "Items to search: train, val, test or all.", show_default="test; all if there is none"
+    )
     index: bool = option(False, "Use the workspace's index of the run (or name an index as an artifact).")
     device: str = "auto"
 
     def filled(self) -> SearchOptions:
-        """The options with their defaults; raises UsageError if a value is unknown."""
+        """The options with their defaults but for the split's; raises UsageError if a value is unknown."""
         from ccr_cli.data.splits import SPLITS
 
-        find, split = "items" if self.find is None else self.find, "test" if self.split is None else self.split
-        options = replace(self, find=find, split=split)
+        options = replace(self, find="items" if self.find is None else self.find)
         if options.find not in FINDS:
             raise UsageError(f"unknown --find {options.find!r}; it is {' or '.join(FINDS)}")
-        if options.split not in ("all", *SPLITS):
+        if options.split not in (None, "all", *SPLITS):
             raise UsageError(f"unknown split {options.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
         return options
 
@@ -40,7 +41,9 @@ class SearchOptions:
 class IndexOptions:
     """The options of `ccr index`."""
 
-    split: str = option("test", "Items to search: train, val, test or all.")
+    split: str | None = option(
+        None, "Items to search: train, val, test or all.", show_default="test; all if there is none"
+    )
     find: str = option("items", "What to search: items or captions.")
     lang: str | None = option(
         None, "Use a run trained on this language; with --find captions, index only its captions."

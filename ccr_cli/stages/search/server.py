@@ -135,6 +135,7 @@ class Service:
                 "place": hit.place,
                 "item": hit.item_id,
                 "similarity": round(hit.similarity, 6),
+                "probability": None if hit.probability is None else round(hit.probability, 6),
                 "caption": hit.caption,
                 "lang": hit.lang or self._searcher.data.source_lang,
                 "picture": f"/media?item={quote(hit.item_id, safe='')}" if hit.image and hit.image.is_file() else None,

@@ -1,6 +1,6 @@
 """search: queries against a run's items, or against their captions.
 
-Shape suffixes: Q queries, V entries that are searched, K candidates of an index, D embedding.
+Shape suffixes: Q queries, V entries that are searched, K candidates or results, D embedding.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
@@ -22,13 +23,14 @@ from safetensors.torch import save
 from torch import Tensor
 
 import ccr_cli
-from ccr_cli.artifacts import base, dataset, run
+from ccr_cli.artifacts import base, dataset, run, translation
 from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import say
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.metrics.calibration import HitProbability
 from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.faiss_index import Index
 from ccr_cli.stages.search.options import SearchOptions
@@ -36,13 +38,16 @@ from ccr_cli.stages.search.picture_query import PictureEncoder
 from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
-from ccr_cli.stages.shared.load_run import load_method
-from ccr_cli.stages.shared.triplets import read_visuals
+from ccr_cli.stages.shared.load_run import load_method, translations_of
+from ccr_cli.stages.shared.triplets import gallery, read_visuals
 
 ENTRIES = 1 << 25
 """Similarities that are held in memory at once."""
 BATCH = 256
 """Queries that are answered together."""
+FITTED_QUERIES, FITTED_RESULTS, LEAST = 1024, 10, 10
+"""Probabilities are fitted to at most this many validation queries, to the first results of each, of which at least
+`LEAST` must be right and as many wrong."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Hit:
     """Set if captions are searched."""
     lang: str | None = None
     """Language of that caption."""
+    probability: float | None = None
+    """That the query describes this item; None if that is not known (`Searcher.calibrate`)."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +76,8 @@ class Answer:
     """The text; of a picture, its file."""
     hits: list[Hit]
     uncertainty: float | None
-    """Of the query, in [0, 1]. None if the method has none, or if pictures are compared with pictures or texts with
-    texts: it is defined between the two."""
+    """The method's, of the query, in [0, 1]. None if the method has none, or if pictures are compared with pictures or
+    texts with texts: it is defined between the two."""
     picture: bool
     """Whether the query is a picture."""
     known: bool
@@ -82,7 +89,7 @@ Nearest = tuple[Tensor, Tensor, float | None]
 
 
 def open_searcher(inputs: Inputs, options: SearchOptions | None = None) -> Searcher:
-    """Opens the run, and the index if there is one, that the inputs and options name.
+    """Opens the run, and the index if there is one, that the inputs and options name; results have a probability.
 
     Raises:
         ArtifactError: If there is no such run or index.
@@ -91,8 +98,9 @@ def open_searcher(inputs: Inputs, options: SearchOptions | None = None) -> Searc
     options = options or SearchOptions()
     lang, with_index = options.lang, any(artifact.kind == "index" for artifact in inputs.named)
     if not (with_index or options.index):
-        options = options.filled()
-        return Searcher(inputs, choose_run(inputs, lang), options)
+        searcher = Searcher(inputs, choose_run(inputs, lang), options.filled())
+        searcher.calibrate()
+        return searcher
     if with_index and not any(artifact.kind == "run" for artifact in inputs.named):
         chosen = inputs.one("index", "")
         trained = inputs.parent(chosen, "run")
@@ -115,7 +123,9 @@ def open_searcher(inputs: Inputs, options: SearchOptions | None = None) -> Searc
         raise UsageError(f"{chosen.path} indexes {indexed}, not {flag} {value}", hint=f"leave out {flag} or the index")
     if lang and lang not in languages(inputs.workspace, trained):
         raise UsageError(f"{trained.name} does not know the language {lang}")
-    return Searcher(inputs, trained, indexed_by(chosen, options.device), chosen)
+    searcher = Searcher(inputs, trained, indexed_by(chosen, options.device), chosen)
+    searcher.calibrate()
+    return searcher
 
 
 def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
@@ -160,6 +170,11 @@ def sources(
         data, feats = others[0], like(inputs, feats, dataset.read(others[0]))
     refuse_unread(inputs, trained, data, feats)
     return data, feats
+
+
+def searched_split(data: dataset.Dataset, split: str | None) -> str:
+    """The split to search: the given one, else `test`, or `all` for a data set without test items."""
+    return split or ("test" if (data.items["split"] == "test").any() else "all")
 
 
 @dataclass(frozen=True)
@@ -218,7 +233,8 @@ class Searcher:
         self, inputs: Inputs, trained: base.Artifact, options: SearchOptions, index: base.Artifact | None = None
     ) -> None:
         data, self.features = sources(inputs, trained, index)
-        self.data, self.trained, self.options = dataset.read(data), trained, options
+        self.data, self.trained, self._inputs = dataset.read(data), trained, inputs
+        self.options = options = replace(options, split=searched_split(self.data, options.split))
         self._resolved = cache(self.image)  # resolving a path takes longer than a search; not for reading the file
         self._media = dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
         self._root = dataset.media_root(data)
@@ -227,18 +243,67 @@ class Searcher:
         self._method, self._tokenizer = load_method(trained, self._device)
         self._vocabulary = vocabulary_of(inputs.workspace, trained, self._tokenizer)
         self._index, self._candidates = None, 0
+        self._probability: HitProbability | None = None
+        split = None if options.split == "all" else options.split
+        about: dict[str, Any] = {"features": self.features.id, "split": split, "find": options.find}
+        if options.find == "captions":
+            about["langs"] = list(self._caption_langs)
+        self._about = about if index is None else {"index": index.id}
         if index is not None:
             facts = index_artifact.about(index)
             self._index = Index.read(index.file("index.faiss"), facts["type"], facts["effort"])
             self._candidates = self._method.uncertainty_candidates()
             self.ids: Sequence[str] = index_artifact.entries(index)
             return
-        split = None if options.split == "all" else options.split
-        about: dict[str, Any] = {"features": self.features.id, "split": split, "find": options.find}
-        if options.find == "captions":
-            about["langs"] = list(self._caption_langs)
         entries = cached(inputs.workspace, trained, about, self._items if options.find == "items" else self._captions)
         self.ids, self.rows_VD = entries.ids, entries.rows_VD.to(self._device)
+
+    def calibrate(self) -> None:
+        """Gives results between texts and pictures the probability that they are right, or says why it cannot.
+
+        It is fitted to validation items, with their source captions and translations, of the data that the run was
+        trained on: they search what users search and, if it is not there, their own item (or, where captions are
+        searched, caption). No caption of a test item is read.
+        """
+        about = {**self._about, "probability": [FITTED_QUERIES, FITTED_RESULTS, LEAST]}
+        try:
+            fitted = cached(self._inputs.workspace, self.trained, about, self._fitted)
+        except ArtifactError as error:
+            say(f"results have no probability: {error.message}", style="dim")
+        else:
+            self._probability = HitProbability(*fitted.rows_VD[:, 0].tolist())
+
+    def _fitted(self) -> Vectors:
+        """The numbers of a `HitProbability`, as rows."""
+        data = dataset.read(self._inputs.parent(self.trained, "dataset"))
+        same = data.artifact.id == self.data.artifact.id  # items of another data set may have the same names
+        frames = [data.captions[data.captions["lang"] == data.source_lang]]
+        for artifact in translations_of(self._inputs.workspace, self.trained)[0].values():
+            frame = translation.read(artifact)
+            frames.append(frame[(frame["direction"] == "forward") & (frame["status"] == "ok")])
+        captions = pd.concat([frame[["caption_id", "item_id", "text"]] for frame in frames])
+        feats = self._inputs.parent(self.trained, "features")
+        known = gallery(data, feats, "val", captions, "captions", self._method.config.needs())
+        some = np.linspace(0, len(known.texts) - 1, min(FITTED_QUERIES, len(known.texts))).round().astype(int)
+        text_QD = self.vectors([known.texts[n] for n in some])
+        visual_QD = embed_visuals(self._method, known.visual, self._device)[known.item_T[some]]
+        query_QD, own_QD = (text_QD, visual_QD) if self.options.find == "items" else (visual_QD, text_QD)
+        searched = {self._item_of(entry) for entry in self.ids} if same else set()
+        results: list[list[tuple[float, bool]]] = []
+        for n, (sim_K, at_K, _) in zip(some, self._nearest(query_QD, FITTED_RESULTS), strict=True):
+            item, own = known.item_ids[known.item_T[n]], len(results)
+            found = [same and self._item_of(self.ids[at]) == item for at in at_K.tolist()]
+            rows = list(zip(sim_K.tolist(), found, strict=True))
+            if item not in searched:
+                rows.append((float(query_QD[own] @ own_QD[own]), True))
+            results.append(sorted(rows, reverse=True)[:FITTED_RESULTS])
+        fitted = HitProbability.fitted(results, LEAST)
+        if fitted is None:
+            right = sum(hit for rows in results for _, hit in rows)
+            problem = f"of the first {FITTED_RESULTS} results of {len(results)} validation queries, {right} are right"
+            raise ArtifactError(f"{problem}: too few or too many, or no more often if they are more similar")
+        numbers = torch.tensor([[value] for value in vars(fitted).values()])
+        return Vectors(list(vars(fitted)), numbers)
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
         """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time."""
@@ -277,10 +342,12 @@ class Searcher:
 
     def _answers(self, names: Sequence[str], query_QD: Tensor, top: int, *, picture: bool) -> Iterator[Answer]:
         cross_modal = picture != (self.options.find == "items")
-        nearest = self._all if self._index is None else self._indexed
-        for name, (sim_K, at_K, uncertainty) in zip(names, nearest(query_QD, top), strict=True):
+        for name, (sim_K, at_K, uncertainty) in zip(names, self._nearest(query_QD, top), strict=True):
             pairs = zip(at_K.tolist(), sim_K.tolist(), strict=True)
             hits = [self._hit(place, at, value) for place, (at, value) in enumerate(pairs, 1)]
+            if cross_modal and self._probability:
+                p_K = self._probability.of(sim_K.tolist())
+                hits = [replace(hit, probability=p) for hit, p in zip(hits, p_K, strict=True)]
             yield Answer(name, hits, uncertainty if cross_modal else None, picture, picture or self._knows(name))
 
     def _knows(self, query: str) -> bool:
@@ -289,6 +356,10 @@ class Searcher:
         except ArtifactError:  # its training data is gone
             self._vocabulary = None
             return True
+
+    def _nearest(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
+        """The most similar entries of every query."""
+        return self._all(query_QD, top) if self._index is None else self._indexed(query_QD, top)
 
     @torch.no_grad()
     def _all(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
@@ -321,6 +392,10 @@ class Searcher:
         entry = self.ids[at]
         item_id, text, caption_id, lang = self._shown.get(entry, (entry, "", None, None))
         return Hit(place, item_id, similarity, text, self._resolved(item_id), caption_id, lang)
+
+    def _item_of(self, entry: str) -> str:
+        """The item of an entry."""
+        return entry if self.options.find == "items" else self._shown[entry][0]
 
     @cached_property
     def _shown(self) -> dict[str, tuple[str, str, str | None, str | None]]:
@@ -364,8 +439,10 @@ def for_sheet(answers: Sequence[Answer], searcher: Searcher) -> tuple[list[Examp
         ExampleSearch(
             query=Path(answer.query).name if answer.picture else answer.query,
             lang=options.lang or "",
-            results=[ExampleHit(h.item_id, h.caption, h.similarity, h.image, lang=h.lang or "") for h in answer.hits],
-            uncertainty=answer.uncertainty,
+            results=[
+                ExampleHit(h.item_id, h.caption, h.similarity, h.image, lang=h.lang or "", probability=h.probability)
+                for h in answer.hits
+            ],
             image=Path(answer.query) if answer.picture else None,
         )
         for answer in answers

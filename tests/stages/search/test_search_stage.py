@@ -83,6 +83,14 @@ def test_results_carry_caption_and_picture(chain: Chain) -> None:
         assert Path(hit["image"]).is_file() and Path(hit["image"]).name == f"{hit['item_id']}.png"
 
 
+def test_more_similar_results_are_more_probable(chain: Chain) -> None:
+    hits = search(chain, "aquí hay un cuadrado azul", "--top", "12")["hits"]
+    probabilities = [hit["probability"] for hit in hits]
+    assert probabilities == sorted(probabilities, reverse=True) and 0 < probabilities[-1] < probabilities[0] < 1
+    among_captions = search(chain, "rojo", "--find", "captions")["hits"]
+    assert not any("probability" in hit for hit in among_captions), "nothing was fitted between texts"
+
+
 def test_a_method_without_uncertainty_says_none(chain: Chain) -> None:
     assert search(chain, "rojo", word="infonce")["uncertainty"] is None
 
@@ -104,10 +112,10 @@ def test_an_empty_query(query: str, chain: Chain) -> None:
 def test_another_data_set_with_the_run_s_encoder(finished: Chain, tmp_path: Path) -> None:
     folder = toy.toy("other")
     for item in folder.items:
-        item[1] = "test"
+        item[1] = "train"
     made = toy.ok("data", "import", folder.write(tmp_path / "other"), workspace=finished.root).made
     done = finished.ccr("search", "rojo", finished.find("run", "uml").path, made.path, *CPU)
     assert done.code == 4 and "ccr extract" in done.err
     toy.ok("extract", made.path, *toy.ENCODER, workspace=finished.root)
     hits = search(finished, "rojo", made.path, "--top", "100")["hits"]
-    assert len(hits) == 48
+    assert len(hits) == 48, "all items, as none is of the test split"

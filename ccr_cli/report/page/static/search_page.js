@@ -61,10 +61,14 @@ function card(hit) {
   level.style.width = Math.round(100 * Math.max(0, Math.min(1, hit.similarity))) + "%";
   bar.append(level);
   text.append(caption(hit));
-  button.append(frame, bar, element("b", hit.place + " · " + hit.similarity.toFixed(3)), text);
+  button.append(frame, bar, element("b", hit.place + " · " + hit.similarity.toFixed(3)), likely(hit), text);
   button.addEventListener("click", () => enlarge(hit));
   item.append(button);
   return item;
+}
+function likely(hit) {  // as likely() in words/numbers.py
+  const percent = Math.round(100 * hit.probability);
+  return element("span", hit.probability === null ? "" : (hit.probability < .005 ? "<1" : percent) + "% likely");
 }
 function enlarge(hit) {
   const title = element("p"), detail = element("p", hit.item + " · similarity " + hit.similarity.toFixed(4), "note");
@@ -83,9 +87,10 @@ async function search(address, options, queryPicture) {
     const answer = await (await request(address, {...options, signal: running.signal})).json();
     if (number !== latest) return;
     $("hits").replaceChildren(...answer.hits.map(card));
-    const uncertainty = answer.uncertainty === null ? "" : " · uncertainty " + answer.uncertainty.toFixed(3);
     const unknown = answer.known ? "" : " · no word of this query was in the training data, so the results mean little";
-    report(answer.hits.length + " results" + uncertainty + unknown);
+    const calibrated = answer.hits.length && answer.hits[0].probability !== null;
+    const scale = calibrated ? " · similarity, and how likely the result is right" : "";
+    report(answer.hits.length + " results" + scale + unknown);
     if (queryPicture) {
       const image = element("img");
       image.alt = "the query picture";
