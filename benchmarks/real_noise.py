@@ -44,7 +44,7 @@ from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.seeds import derive
 from ccr_cli.judges.base import load_judge
-from ccr_cli.metrics.mtscores import round_trip_chrf
+from ccr_cli.metrics.mtscores import sentence_chrf
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
@@ -115,10 +115,10 @@ def rankings(
             found |= {name: places(near[side]) for name, side in (("similarity", "ST"), ("picture", "VT"))}
             found["loss"] = places(near["VT"] - near["VS"])
     if triplets.second is not None:
-        found["engine"] = places(round_trip_chrf(triplets.second, triplets.target)[0])
+        found["engine"] = places(sentence_chrf(triplets.target, [[text] for text in triplets.second]))
         found["engine and similarity"] = places((found["similarity"] + found["engine"]).astype(float))
     if triplets.back is not None:
-        found["round-trip"] = places(round_trip_chrf(triplets.source, triplets.back)[0])
+        found["round-trip"] = places(sentence_chrf(triplets.back, [[text] for text in triplets.source]))
     found["length"] = places(-np.array([len(text) for text in triplets.source], dtype=float))
     found[RANDOM] = np.random.default_rng(derive(0, "random")).permutation(len(triplets)) + 1
     return triplets, found

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ccr_cli.console import counted
 from ccr_cli.data.assemble import SPLITS_OTHERWISE
-from ccr_cli.data.near_duplicates import Labels, linked, near_groups
+from ccr_cli.data.near_duplicates import Labels, first_of_group, linked, near_groups
 from ccr_cli.errors import ArtifactError
 
 _APART = "this alone does not keep them in one split"
@@ -105,12 +105,11 @@ def _alike(
     caption_T, _ = pd.factorize(shared["text"])
     picture = np.arange(number), picture_N
     caption = shared["row"].to_numpy(dtype=np.int64), number + caption_T
-    both = [np.concatenate(ends) for ends in zip(picture, caption, strict=True)]
-    group_N = linked(number + len(caption_T), *both)[:number]
-    chained_N = _sizes(group_N) > largest
+    group_N = linked(number + len(caption_T), [picture, caption])[:number]
+    chained_N = np.bincount(group_N)[group_N] > largest
     if chained_N.any():
         notes.append(f"{int(chained_N.sum()):,} items share captions or pictures in chains; {_APART}")
-    return _first(np.where(chained_N, group_N.max() + 1 + picture_N, group_N)), notes
+    return first_of_group(np.where(chained_N, group_N.max() + 1 + picture_N, group_N)), notes
 
 
 def _pictures(hashes: Sequence[int | None], largest: int) -> tuple[Labels, Labels]:
@@ -125,19 +124,7 @@ def _pictures(hashes: Sequence[int | None], largest: int) -> tuple[Labels, Label
     hash_H = np.array([hashes[row] for row in row_H], dtype=np.uint64)
     _, equal_H = np.unique(hash_H, return_inverse=True)
     group_H = near_groups(hash_H)
-    group_H = np.where(_sizes(group_H) > largest, group_H.max() + 1 + equal_H, group_H)
-    crowded_H = _sizes(group_H) > largest
-    first_N[row_H] = np.where(crowded_H, row_H, row_H[_first(group_H)])
+    group_H = np.where(np.bincount(group_H)[group_H] > largest, group_H.max() + 1 + equal_H, group_H)
+    crowded_H = np.bincount(group_H)[group_H] > largest
+    first_N[row_H] = np.where(crowded_H, row_H, row_H[first_of_group(group_H)])
     return first_N, row_H[crowded_H]
-
-
-def _first(group_N: Labels) -> Labels:
-    """The first member of the group of each item."""
-    _, first, place_N = np.unique(group_N, return_index=True, return_inverse=True)
-    return np.asarray(first[place_N])
-
-
-def _sizes(group_N: Labels) -> Labels:
-    """The size of the group of each item."""
-    _, place_N, size = np.unique(group_N, return_inverse=True, return_counts=True)
-    return np.asarray(size[place_N])

@@ -24,7 +24,6 @@ from ccr_cli.data.video import MAX_PIXELS
 Labels = npt.NDArray[np.int64]
 NEAR = 4
 """Number of bits in which the hashes of near-duplicates differ at most."""
-_BITS = 64
 _PAIRS = 2**22
 """How many pairs are compared at a time."""
 
@@ -70,7 +69,7 @@ def near_groups(hash_N: npt.NDArray[np.uint64]) -> Labels:
     hash_U, place_N = np.unique(hash_N, return_inverse=True)
     bit_UB = np.unpackbits(hash_U.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1)
     telling_B = np.argsort(np.abs(bit_UB.mean(axis=0) - 0.5), kind="stable")
-    links = _Links(len(hash_U))
+    links, number = [(np.arange(0), np.arange(0))], 0
     for part in range(NEAR + 1):
         chosen = telling_B[part :: NEAR + 1]
         key_U = bit_UB[:, chosen].astype(np.int64) @ (1 << np.arange(len(chosen)))
@@ -81,33 +80,23 @@ def near_groups(hash_N: npt.NDArray[np.uint64]) -> Labels:
                 some, others = alike[start : start + step], alike[start:]
                 differing = np.bitwise_count(hash_U[some, None] ^ hash_U[None, others])
                 row_E, column_E = np.nonzero(differing <= NEAR)
-                links.add(some[row_E], others[column_E])
-    return links.groups()[place_N]
+                links.append((some[row_E], others[column_E]))
+                number += len(row_E)
+                if number > _PAIRS:  # one for each hash has the same groups
+                    number = len(hash_U)
+                    links = [(np.arange(number), first_of_group(linked(number, links)))]
+    return linked(len(hash_U), links)[place_N]
 
 
-class _Links:
-    """Links between nodes, thinned out to one per node when they become many."""
-
-    def __init__(self, nodes: int) -> None:
-        self.nodes, self.number = nodes, 0
-        self.pairs: list[tuple[Labels, Labels]] = [(np.arange(0), np.arange(0))]
-
-    def add(self, one_E: Labels, other_E: Labels) -> None:
-        different = one_E != other_E
-        self.pairs.append((one_E[different], other_E[different]))
-        self.number += int(different.sum())
-        if self.number > _PAIRS:
-            group = self.groups()
-            _, first = np.unique(group, return_index=True)
-            self.pairs, self.number = [(first[group], np.arange(self.nodes))], self.nodes
-
-    def groups(self) -> Labels:
-        one_E, other_E = zip(*self.pairs, strict=True)
-        return linked(self.nodes, np.concatenate(one_E), np.concatenate(other_E))
-
-
-def linked(nodes: int, one_E: Labels, other_E: Labels) -> Labels:
-    """Returns the connected component of each node, given links between nodes."""
+def linked(nodes: int, links: Sequence[tuple[Labels, Labels]]) -> Labels:
+    """Returns the connected component of each node, given both ends (E,) of links between nodes."""
+    one_E, other_E = (np.concatenate(ends) for ends in zip(*links, strict=True))
     graph = coo_array((np.ones(len(one_E), dtype=bool), (one_E, other_E)), shape=(nodes, nodes))
     _, group = connected_components(graph, directed=False)
     return np.asarray(group, dtype=np.int64)
+
+
+def first_of_group(group_N: Labels) -> Labels:
+    """Returns the first member of the group of each item."""
+    _, first, place_N = np.unique(group_N, return_index=True, return_inverse=True)
+    return np.asarray(first[place_N])

@@ -112,7 +112,6 @@ class Config:
     """Epochs in which every pair counts as clean, before the judge takes effect; the oracle needs no warm-up."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range, or does not fit the others."""
         hints = [get_type_hints(owner, include_extras=True).items() for owner in type(self).__mro__]
         for name, hint in itertools.chain(*hints):  # of the classes above too: another default keeps the range
             for allowed in getattr(hint, "__metadata__", ()):

@@ -52,7 +52,6 @@ class Config(base.Config):
     judge_side: base.Side = "cross_lingual"
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
         if self.evidential_weight == self.hinge_weight == 0:
             raise ValueError("evidential_weight and hinge_weight are both 0, which leaves nothing to train")

@@ -73,7 +73,6 @@ class Config(base.Config):
     judge_side: base.Side = "cross_lingual"
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
         if self.margin_base == 1:
             raise ValueError("margin_base=1 has no soft margin")

@@ -56,7 +56,6 @@ class Config(base.Config):
     lr: float = 2e-3
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
         if self.fuzzy_weight == self.alpha == 0:
             raise ValueError("fuzzy_weight and alpha are both 0, which leaves nothing to train")

@@ -68,7 +68,6 @@ class Config(base.Config):
     lr: float = 3e-4
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
         if self.frame_block and self.visual != "projection":
             raise ValueError(f"visual={self.visual} and frame_block both pool frames: set frame_block=false")

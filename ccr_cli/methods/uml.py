@@ -64,7 +64,6 @@ class Config(base.Config):
     judge: str = "triangle"
 
     def __post_init__(self) -> None:
-        """Raises ValueError if a value is out of range, or does not fit the others."""
         super().__post_init__()
         together = self.beta * self.consistency_weight
         if not any((self.evidential_weight, self.anchor_weight, self.cross_lingual_weight, together)):

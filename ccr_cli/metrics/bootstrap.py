@@ -105,10 +105,6 @@ class RankedGallery:
         weights = np.ones((1, self.n_items), dtype=np.int64) if weight_RI is None else weight_RI
         return combined([side.figures(weights) for side in self.sides])
 
-    def draw(self, rng: np.random.Generator, samples: int) -> Iterator[IntArray]:
-        """Resamples of the items, blocks (R, I) of how often each was drawn."""
-        return resamples(self.n_items, rng, samples)
-
 
 def resamples(n_items: int, rng: np.random.Generator, samples: int, width: int = 0) -> Iterator[IntArray]:
     """Resamples of items, blocks (R, I) of how often each was drawn.
@@ -148,7 +144,9 @@ def intervals(folds: Sequence[RankedGallery], *, seed: int = 0, samples: int = S
     nothing.
     """
     rng = np.random.default_rng(seed)
-    values_RC = np.mean([np.concatenate([f.figures(w) for w in f.draw(rng, samples)]) for f in folds], axis=0)
+    values_RC = np.mean(
+        [np.concatenate([f.figures(w) for w in resamples(f.n_items, rng, samples)]) for f in folds], axis=0
+    )
     estimate_C = np.mean([fold.figures()[0] for fold in folds], axis=0)
     rows = np.stack([estimate_C, *ends(values_RC)], axis=1).tolist()
     return {name: Estimate(*row) for name, row in zip(FIGURES, rows, strict=True)}
@@ -184,7 +182,7 @@ def differences(
     values_RC = np.zeros((samples, len(FIGURES)))
     for n in range(n_folds):
         start = 0
-        for weight_RI in first[0][n].draw(rng, samples):
+        for weight_RI in resamples(first[0][n].n_items, rng, samples):
             rows = slice(start, start := start + len(weight_RI))
             gap_RC = _mean([run[n].figures(weight_RI) for run in second])
             values_RC[rows] += (gap_RC - _mean([run[n].figures(weight_RI) for run in first])) / n_folds
@@ -214,7 +212,7 @@ def interval_of_difference(
             return combined(means)[:, column] / len(gaps)
 
         estimate += float(drawn(np.ones((1, fold.n_items), dtype=np.int64))[0])
-        values_R += np.concatenate([drawn(weight_RI) for weight_RI in fold.draw(rng, samples)])
+        values_R += np.concatenate([drawn(weight_RI) for weight_RI in resamples(fold.n_items, rng, samples)])
     low_C, high_C = ends(values_R[:, None])
     return Estimate(estimate, float(low_C[0]), float(high_C[0]))
 

@@ -128,16 +128,3 @@ def _interval(metric: Any, stats_NS: FloatArray) -> list[float]:
     drawn = (np.bincount(dice.integers(0, size, size), minlength=size) for _ in range(RESAMPLES))
     mean, half = estimate_ci(np.array([_score(metric, times_N @ stats_NS).score for times_N in drawn]))
     return [round(max(float(mean - half), 0.0), _DIGITS), round(min(float(mean + half), 100.0), _DIGITS)]
-
-
-def round_trip_chrf(sources: Sequence[str], round_trips: Sequence[str]) -> tuple[FloatArray, float, str]:
-    """ChrF2 of round trips with the source as reference: by sentence (N,), of the corpus, and sacrebleu's signature.
-
-    Case counts, white space does not.
-    """
-    if not sources or len(sources) != len(round_trips):
-        raise ValueError(
-            f"{len(sources)} sources, {len(round_trips)} round trips: chrF needs as many, and at least one"
-        )
-    each = sentence_chrf(round_trips, [[source] for source in sources])
-    return each, *corpus_chrf(round_trips, sources)

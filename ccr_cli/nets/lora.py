@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import require_packages
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def targets_of(model: Any) -> tuple[str, ...]:
     Raises:
         UnavailableError: peft is not installed.
     """
-    _peft()
+    require_packages("LoRA", "lora", "peft")
     from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as TABLE
 
     linear = {name.rpartition(".")[2] for name, part in layers_of(model).named_modules() if isinstance(part, nn.Linear)}
@@ -52,7 +52,7 @@ def add_lora(model: Any, lora: Lora) -> None:
     Raises:
         UnavailableError: peft is not installed.
     """
-    _peft()
+    require_packages("LoRA", "lora", "peft")
     from peft import LoraConfig, inject_adapter_in_model
 
     settings = LoraConfig(r=lora.rank, lora_alpha=lora.alpha, target_modules=list(lora.targets))  # type: ignore[arg-type]
@@ -69,10 +69,3 @@ def merge_lora(model: nn.Module) -> None:
         if isinstance(part, BaseTunerLayer):
             part.merge()
             setattr(model.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], part.get_base_layer())
-
-
-def _peft() -> None:
-    try:
-        import peft  # noqa: F401
-    except ImportError as error:
-        raise UnavailableError("LoRA needs the package peft", "pip install 'ccr-cli[lora]'") from error

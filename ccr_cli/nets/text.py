@@ -87,16 +87,9 @@ def build_text_encoder(
     lora_rank: int = 0,
     lora_alpha: float = 0,
 ) -> NgramTextEncoder | TransformerTextEncoder:
-    """Makes a text encoder by name; the options are those of `methods.config.Config`.
+    """Makes a text encoder by name: ``ngram``, or a transformers model on this machine (folder or cached hub name).
 
-    Args:
-        name: ``ngram``, or a transformers model on this machine (folder or cached hub name).
-        buckets: size of the n-gram table.
-        dim: dimension of the n-gram vectors.
-        frozen_layers: lowest layers of a transformers model that are not trained, embeddings with them; 0: none.
-        pooling: what makes one vector of a transformers model's tokens.
-        lora_rank: of adapters in its layers that are not frozen, which alone are then trained; 0: none.
-        lora_alpha: what they add is scaled by this over their rank; 0: twice the rank.
+    The options are those of `methods.config.Config`; `dim` is that of the n-gram vectors.
 
     Raises:
         ArtifactError: a folder of that name has no complete model.
@@ -105,13 +98,14 @@ def build_text_encoder(
     """
     if name == "ngram":
         return NgramTextEncoder(buckets, dim)
-    transformers = _transformers(name)
     try:
         located = hub.find(name)
         if located is None:
             raise OSError("not in the hub's cache")
         place = str(located.folder)
         with transformers_loading():
+            import transformers
+
             settings = transformers.AutoConfig.from_pretrained(place, local_files_only=True)
             model = _class_of(settings).from_pretrained(place, local_files_only=True, use_safetensors=True)
             pad_id = None
@@ -131,16 +125,16 @@ def text_encoder_from_config(config: dict[str, Any]) -> TextEncoder:
     """Rebuilds the module that ``config()`` describes, with fresh weights and without any file.
 
     Raises:
-        UnavailableError: transformers or peft is needed and not installed.
+        UnavailableError: peft is needed and not installed.
     """
     if config["kind"] == "ngram":
         return NgramTextEncoder(int(config["buckets"]), int(config["dim"]), sparse=bool(config["sparse"]))
     if config["kind"] == "given":
         return GivenTextEncoder(torch.zeros(int(config["texts"]), int(config["dim"])))
     assert config["kind"] == "transformers", config["kind"]
-    settings = dict(config["model"])
-    model_type = settings.pop("model_type")
-    made = _transformers(model_type).AutoConfig.for_model(model_type, **settings)
+    with transformers_loading():
+        from transformers import AutoConfig
+    made = AutoConfig.for_model(**config["model"])
     encoder = TransformerTextEncoder(
         _class_of(made)._from_config(made), config.get("pooling", "mean"), pad_id=config.get("pad_id")
     )
@@ -158,12 +152,3 @@ def _class_of(settings: Any) -> Any:
     if named.endswith("TextModelWithProjection"):
         return getattr(transformers, named)
     return transformers.MODEL_MAPPING[type(settings)]
-
-
-def _transformers(name: str) -> Any:
-    try:
-        with transformers_loading():
-            import transformers
-    except ImportError as error:
-        raise UnavailableError(f"text encoder '{name}' needs transformers", "pip install transformers") from error
-    return transformers

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ccr_cli.errors import UnavailableError
 from ccr_cli.nets.lora import layers_of
 from ccr_cli.transformers_loading import transformers_loading
 
@@ -153,22 +152,12 @@ def scaled(levels_BCHW: Tensor, scale_C: tuple[float, ...], shift_C: tuple[float
 
 
 def tower_from_config(config: dict[str, Any]) -> VisualTower:
-    """Rebuilds the module that `config` describes, with fresh weights and without any file.
+    """Rebuilds the module that `config` describes, with fresh weights and without any file."""
+    with transformers_loading():
+        import transformers
 
-    Raises:
-        UnavailableError: If transformers is not installed.
-    """
-    try:
-        with transformers_loading():
-            import transformers
-
-            settings = dict(config["model"])
-            kind = getattr(transformers, config["network"])
-            assert issubclass(kind, transformers.PreTrainedModel), kind
-            model_type = settings.pop("model_type")
-            network = kind._from_config(transformers.AutoConfig.for_model(model_type, **settings))
-    except ImportError as error:
-        message = "the run's visual tower needs the package transformers"
-        raise UnavailableError(message, "pip install transformers") from error
+        kind = getattr(transformers, config["network"])
+        assert issubclass(kind, transformers.PreTrainedModel), kind
+        network = kind._from_config(transformers.AutoConfig.for_model(**config["model"]))
     scale_C, shift_C, size = (tuple(config[name]) for name in ("scale", "shift", "size"))
     return VisualTower(network, config["pooling"], scale_C, shift_C, size)

@@ -19,6 +19,7 @@ from ccr_cli.data.assemble import SPLIT_NAMES, SPLITS_OTHERWISE, Assembly
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import stem
+from ccr_cli.data.formats.captions_csv import COLUMNS
 from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.layout import TABLES, Layout, common_folder, form_of, look
 from ccr_cli.data.manifests import LANG, SPLITS
@@ -31,21 +32,6 @@ from ccr_cli.stages.data.options import ImportOptions
 
 VIDEOS = ("vatex", "msrvtt", "activitynet", "didemo")
 """Formats of video collections. Elsewhere a file names the kind of an item, or the ending of its medium decides."""
-_COLUMN_OPTIONS = {
-    "columns",
-    "item",
-    "header",
-    "text",
-    "split",
-    "lang",
-    "k",
-    "caption_set",
-    "media",
-    "caption_id",
-    "label",
-    "kind",
-}
-"""Options that --columns replaces."""
 
 
 @dataclass(kw_only=True)
@@ -250,7 +236,7 @@ def _options(form: str, texts: Mapping[str, str]) -> dict[str, Any]:
     if "help" in texts:
         parameters, doc = inspect.signature(reader(form)).parameters, inspect.getdoc(reader(form)) or ""
         meanings = dict(re.findall(r"^    (\w+): (.+(?:\n        .+)*)", doc, re.MULTILINE))
-        replaced = _COLUMN_OPTIONS if form in TABLES else ()
+        replaced = ("columns", "header", "item", *COLUMNS) if form in TABLES else ()  # by --columns
         defaults = {key: parameters[key].default for key in known if key not in replaced}
         rows = [
             (key, "" if default in (None, (), "") else str(default), " ".join(meanings.get(key, "").split()))

@@ -24,7 +24,7 @@ from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics.detection import detection
-from ccr_cli.metrics.mtscores import round_trip_chrf
+from ccr_cli.metrics.mtscores import sentence_chrf
 from ccr_cli.stages.shared.embedding import embed_texts, embed_visuals
 from ccr_cli.stages.shared.triplets import Triplets
 
@@ -185,8 +185,8 @@ class TripletReadings:
         other = np.roll(order, 1)
         items = triplets.item_N.cpu().numpy()
         differ = items[order] != items[other]
-        null, _, _ = round_trip_chrf([references[i] for i in order[differ]], [texts[i] for i in other[differ]])
-        return round_trip_chrf(references, texts)[0], null
+        null = sentence_chrf([texts[i] for i in other[differ]], [[references[i]] for i in order[differ]])
+        return sentence_chrf(texts, [[reference] for reference in references]), null
 
     def wrong(self) -> dict[str, npt.NDArray[np.bool_]] | None:
         """Which sides (N,) synthetic noise mismatched."""
