@@ -181,7 +181,12 @@ class Assembly:
             self._add(named, split, record)
             if not spec.keep or split in spec.keep:
                 self._caption(spec, record, named.item)
-        if self.own and self.listed and first and not matched:
+        if self.own and first and not matched and not self.listed:
+            raise ArtifactError(
+                f"{place}: the split of its items, such as {first!r}, is unknown",
+                hint=f"before the file: train={spec.path}; or name the column of the splits: --columns split=YOURS",
+            )
+        if self.own and first and not matched:
             raise ArtifactError(
                 f"{place}: no list of a split names an item of it: its first id is {first!r}, the lists' is "
                 f"{next(iter(self.listed))!r}",
@@ -214,7 +219,8 @@ class Assembly:
             return split
         if item is None:
             if not named_split:
-                self.left_out["belong to items whose split is unknown"] += 1
+                of = f"of {Path(spec.path).name} " if self.own else ""
+                self.left_out[f"{of}belong to items whose split is unknown"] += 1
             return named_split
         if named_split and named_split != item.split:
             raise ArtifactError(
@@ -274,6 +280,9 @@ class Assembly:
     def _nothing(self, what: str) -> ArtifactError:
         why = "; ".join(f"{number:,} captions {why}" for why, number in self.left_out.items())
         hint = f"--split auto divides the items; or {SPLITS_OTHERWISE}" if why else None
+        if self.own and not why:
+            why = "no caption in " + ", ".join(spec.path for spec in self.variant.files if spec.role == "captions")
+            hint = "write a row, or an object, for each caption, with the name of its picture and the text"
         return ArtifactError(f"{self.variant.name} has no {what}" + (f": {why}" if why else ""), hint=hint)
 
     def _halves(self) -> dict[str, str]:

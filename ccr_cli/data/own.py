@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -37,7 +37,7 @@ class OwnRules:
     media_root: Path | None = None
     """The media root that the user names."""
     absolute: str = ""
-    """The folder that media with absolute paths lie in; empty if there are none."""
+    """The `common_folder` of the media."""
 
     def root(self, items: pd.DataFrame) -> Path:
         """Returns the media root: the named one, or the folder in which the most media lie."""
@@ -52,11 +52,24 @@ class OwnRules:
         return folders[0] if there(folders[0]) == len(media) else max(folders, key=there)
 
     def relative(self, media: str) -> str:
-        """Returns an absolute path as relative to the media root, or to the folder of all absolute ones."""
+        """Returns an absolute path as relative to the media root, or to the common folder."""
         for folder in (self.media_root, Path(self.absolute)):
             if folder is not None and Path(media).is_relative_to(folder.absolute()):
                 return Path(media).relative_to(folder.absolute()).as_posix()
         return media
+
+
+def plain_path(media: str, beside: Path) -> str:
+    """Returns the path of a medium with slashes, absolute if it leads out of the folder of the captions."""
+    media = media.strip().replace("\\", "/")  # of Windows
+    return os.path.abspath(beside / media) if os.path.isabs(media) or media.startswith("../") else media
+
+
+def common_folder(media: Sequence[str], beside: Path) -> str:
+    """Returns the folder that all media with absolute plain paths lie in; empty if there are none."""
+    paths = {plain_path(name, beside) for name in media}
+    folders = {os.path.dirname(path) for path in paths if os.path.isabs(path)}
+    return os.path.commonpath(folders) if folders else ""
 
 
 class OwnAssembly(Assembly):
@@ -95,16 +108,15 @@ class OwnAssembly(Assembly):
 
     def _records(self, spec: FileSpec, place: Path) -> Iterator[Record]:
         for record in super()._records(spec, place):
-            media = record.media.strip().replace("\\", "/")  # of Windows
-            if self.rules.tidy and _URL.match(media):
+            media = record.media
+            if self.rules.tidy and _URL.match(media.strip()):
                 raise ArtifactError(
                     f"{record.where}: {media[:80]!r} is on the web, and ccr reads pictures from files",
                     hint="download the pictures, and name their files in a column: --columns media=YOURS",
                 )
-            if self.rules.tidy and os.path.isabs(media):
-                media = self.rules.relative(media)
-            if not self.rules.tidy:
-                media = record.media
+            if self.rules.tidy:
+                media = plain_path(media, self.rules.beside)
+                media = self.rules.relative(media) if os.path.isabs(media) else media
             yield replace(record, item=record.item or self._named(media, record.where), media=media)
 
     def _named(self, media: str, where: str) -> str:

@@ -81,6 +81,14 @@ def caption_format(reader: Reader) -> Reader:
     return reader
 
 
+class ColumnError(ArtifactError):
+    """A value that does not fit its column, one of `COLUMNS`."""
+
+    def __init__(self, column: str, message: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+
 class NotUtf8(ArtifactError):
     """A text file that is not UTF-8."""
 
@@ -106,7 +114,7 @@ def is_video(name: str) -> bool:
 def kind_of(kind: str, where: str) -> str:
     """Checks the kind of an item, which may be empty."""
     if kind and kind not in KINDS:
-        raise ArtifactError(f"{where}: kind is {' or '.join(KINDS)}, not {kind[:40]!r}")
+        raise ColumnError("kind", f"{where}: kind is {' or '.join(KINDS)}, not {kind[:40]!r}")
     return kind
 
 
@@ -191,9 +199,9 @@ class Json:
         """Name of the file and place, for a record."""
         return ", ".join(filter(None, (self.file.name, self.at, self.place)))
 
-    def wrong(self, what: str) -> ArtifactError:
+    def wrong(self, what: str, hint: str | None = None) -> ArtifactError:
         """Returns an error about this value."""
-        return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what[:300]}")
+        return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what[:300]}", hint)
 
     def _typed(self, kind: type, name: str) -> Any:
         """Returns the value if it is of a type; True and False are no numbers."""
@@ -208,11 +216,14 @@ class Json:
         return None if value is None else self._below(key, value)
 
     def __getitem__(self, key: str) -> Json:
+        return self.need(key)
+
+    def need(self, key: str, hint: str | None = None) -> Json:
+        """Returns the value of a key of an object; ArtifactError with the hint if it is missing or null."""
         found = self.get(key)
         if found is None:
-            raise self.wrong(
-                f"there is no {key!r} (it has {', '.join(map(reprlib.repr, list(self.value)[:8])) or 'no key'})"
-            )
+            keys = ", ".join(map(reprlib.repr, list(self.value)[:8])) or "no key"
+            raise self.wrong(f"there is no value of {key!r} (it has {keys})", hint)
         return found
 
     def each(self) -> Iterator[Json]:

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.data.formats.base import Record, caption_format, kind_of, lines
+from ccr_cli.data.formats.base import ColumnError, Record, caption_format, kind_of, lines
 from ccr_cli.errors import ArtifactError
 
 COLUMNS = ("item_id", "text", "split", "lang", "k", "caption_set", "media", "kind", "label", "caption_id")
 OTHER_NAMES = "--columns text=YOURS,media=YOURS"
 """What to type for columns with names of one's own."""
+NO_ID = "fill in that line; or, to name the items after their pictures: --columns item_id="
+"""What to type for a row without an id."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -63,11 +65,12 @@ def records(
     for number, fields in rows:
         where = f"{path}, line {number}"
         if len(fields) != len(columns):
-            more = len(fields) > len(columns)
-            raise ArtifactError(f"{where}: {len(fields)} fields, expected {len(columns)}", hint if more else None)
+            fill = "fill in that line: a field for each column, or as many delimiters"
+            hint = hint if len(fields) > len(columns) else fill
+            raise ArtifactError(f"{where}: {len(fields)} fields, expected {len(columns)}", hint)
         row: dict[str, Any] = {name: fields[place] for name, place in places.items()}
         if "item_id" in row and not row["item_id"].strip():
-            raise ArtifactError(f"{where}: item_id is empty")
+            raise ArtifactError(f"{where}: item_id is empty", NO_ID)
         for name in ("k", "label"):
             row[name] = _number(row.get(name, ""), where, name)
         row["kind"] = kind_of(row.get("kind", "").strip(), where)
@@ -122,5 +125,5 @@ def _number(field: str, where: str, name: str) -> int | None:
     if not field:
         return None
     if not _NUMBER.fullmatch(field):
-        raise ArtifactError(f"{where}: {name} is a whole number of at most nine digits, not {field[:40]!r}")
+        raise ColumnError(name, f"{where}: {name} is a whole number of at most nine digits, not {field[:40]!r}")
     return int(field)

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow
 from pyarrow import parquet as pq
 
-from ccr_cli.data.formats.base import Json, Record, caption_format, kind_of, lines, parse, read_json
-from ccr_cli.data.formats.captions_csv import COLUMNS
+from ccr_cli.data.formats.base import ColumnError, Json, Record, caption_format, kind_of, lines, parse, read_json
+from ccr_cli.data.formats.captions_csv import COLUMNS, NO_ID
 from ccr_cli.errors import ArtifactError
 
 
@@ -87,19 +87,28 @@ def _captions(row: Json, keys: Mapping[str, str], *, by_lang: bool = False) -> I
         "media": row.text_of(keys["media"]),
         "caption_id": value.name() if (value := row.get(keys["caption_id"])) else "",
         "caption_set": row.text_of(keys["caption_set"]),
-        "label": value.number() if (value := row.get(keys["label"])) else None,
+        "label": _number(row, keys, "label"),
         "kind": kind_of(row.text_of(keys["kind"]), row.where),
     }
-    item, text = row[keys["item_id"]].name() if keys["item_id"] else "", keys["text"]
-    number = value.number() if (value := row.get(keys["k"])) else None
-    places = [(row.text_of(keys["lang"]), row)]
+    item, text = row.need(keys["item_id"], NO_ID).name() if keys["item_id"] else "", keys["text"]
+    number, places = _number(row, keys, "k"), [(row.text_of(keys["lang"]), row)]
     if by_lang:
         places = [(key, at) for key, at in row.entries() if isinstance(at.value, dict) and text in at.value]
         if not places:
             raise row.wrong(f"there is no language with {text!r}")
     for lang, at in places:
-        for place, caption in enumerate(at[text].each()) if isinstance(at[text].value, list) else [(number, at[text])]:
+        texts = at.need(text, "write a text there, or leave that row out")
+        for place, caption in enumerate(texts.each()) if isinstance(texts.value, list) else [(number, texts)]:
             yield Record(item, caption.text(), caption.where, lang, place, **facts)
+
+
+def _number(row: Json, keys: Mapping[str, str], column: str) -> int | None:
+    """Returns the whole number in a column, None without one."""
+    try:
+        value = row.get(keys[column])
+        return value.number() if value else None
+    except ArtifactError as error:
+        raise ColumnError(column, error.message) from None
 
 
 def json_rows(path: Path) -> Iterator[Json]:

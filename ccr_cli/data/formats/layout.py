@@ -5,15 +5,14 @@ from __future__ import annotations
 import codecs
 import csv
 import difflib
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ccr_cli.data.formats import options_of, reader
-from ccr_cli.data.formats.base import NotUtf8, Record, lines, opened, read_json
+from ccr_cli.data.formats.base import ColumnError, NotUtf8, lines, opened, read_json
 from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_rows
 from ccr_cli.data.formats.columns import candidates, match, role
 from ccr_cli.data.formats.excel import sheet_rows
@@ -43,22 +42,16 @@ class Layout:
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     """What was guessed, and what to type otherwise."""
-    guessed: frozenset[str] = frozenset()
-    """The columns that were guessed by another name than their own."""
-
-    def records(self) -> Iterator[Record]:
-        """Reads the captions."""
-        types = options_of(self.form)
-        options = {key: Path(value) if "Path" in types[key] else value for key, value in self.options.items()}
-        return reader(self.form)(self.path, **options)
 
     @cached_property
     def facts(self) -> Facts:
         """What the captions say of themselves, which reads the file."""
+        types = options_of(self.form)
+        options = {key: Path(value) if "Path" in types[key] else value for key, value in self.options.items()}
         langs, splits = True, False
         names: dict[str, None] = {}
         pairs = set()
-        for record in self.records():
+        for record in reader(self.form)(self.path, **options):
             langs, splits = langs and bool(record.lang), splits or bool(record.split)
             if record.media:
                 names[record.media] = None
@@ -141,7 +134,7 @@ def look(path: Path, form: str = "", options: Mapping[str, Any] | None = None, c
     layout = Layout(path, form, options, tuple(notes))
     if named and form == "jsonl" and not columns and {"item_id", "text"} <= {*_names(layout)}:
         return layout
-    return _with_columns(layout, columns)
+    return _with_columns(layout, columns, to_the_letter=named)
 
 
 def _folder_notes(path: Path) -> Iterator[str]:
@@ -159,9 +152,12 @@ def _folder_notes(path: Path) -> Iterator[str]:
             yield f"{len(lone):,} {what} and are left out, such as {lone[0].as_posix()!r}"
 
 
-def _with_columns(layout: Layout, columns: Columns) -> Layout:
-    """Adds the options that name the columns of a table, and the notes about them."""
-    path, form, options = layout.path, layout.form, layout.options
+def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> Layout:
+    """Adds the options that name the columns of a table, and the notes about them.
+
+    A guessed column whose values do not fit is left out, unless the file is read to the letter.
+    """
+    path, form = layout.path, layout.form
     headless = not isinstance(columns, Mapping) and bool(columns)
     if headless and form not in ("captions-csv", "excel"):
         raise UsageError(f"--columns {','.join(columns)}: expected OURS=YOURS", hint=OTHER_NAMES)
@@ -193,22 +189,35 @@ def _with_columns(layout: Layout, columns: Columns) -> Layout:
     for ours, others in candidates(names, chosen).items():
         if len(others) > 1:
             notes.append(f"{path.name} has further columns for the {_WORDS.get(ours, ours)}: {', '.join(others[1:])}")
-    layout = replace(layout, notes=tuple(notes), guessed=frozenset(guessed))
-    used = _column_options(form, names, found, chosen, headless)
-    layout = replace(layout, options={**options, **used})
-    if "item_id" in guessed and "media" in found and not layout.facts.one_to_one:
-        note = f"the column {found['item_id']!r} of {path.name} does not name the pictures one to one, so items are "
-        chosen = {**chosen, "item_id": ""}
-        used = _column_options(form, names, match(names, chosen), chosen, headless)
-        notes.append(f"{note}named after their pictures; otherwise: --columns item_id={found['item_id']}")
-        layout = replace(layout, options={**options, **used}, notes=tuple(notes))
-    return layout
+    own = set() if headless or to_the_letter else {*found} - {*chosen, "item_id"}
+    doubtful = {*own, *({"item_id"} & {*guessed} if "media" in found else ())}
+    while True:
+        options = {**layout.options, **_column_options(form, names, chosen, headless)}
+        layout = replace(layout, options=options, notes=tuple(notes))
+        ours, why = _misfit(layout, doubtful)
+        if not ours:
+            return layout
+        out = f"the column {found[ours]!r} of {path.name} is left out"
+        notes.append(f"{out}: {why}; otherwise: --columns {ours}={found[ours]}")
+        chosen, doubtful = {**chosen, ours: ""}, doubtful - {ours}
 
 
-def _column_options(
-    form: str, names: Sequence[str], found: Mapping[str, str], chosen: Mapping[str, str], headless: bool
-) -> dict[str, Any]:
+def _misfit(layout: Layout, columns: Collection[str]) -> tuple[str, str]:
+    """Returns one of these columns that does not fit what the file holds, and why; two empty texts without one."""
+    try:
+        if columns and not layout.facts.one_to_one and "item_id" in columns:
+            return "item_id", "it does not name the pictures one to one, so these name the items"
+    except ColumnError as error:
+        if error.column in columns:
+            return error.column, error.message
+    except ArtifactError:
+        pass  # the import says it, after the notes
+    return "", ""
+
+
+def _column_options(form: str, names: Sequence[str], chosen: Mapping[str, str], headless: bool) -> dict[str, Any]:
     """Returns the options of a format for these columns: none where they have our names, and no others are there."""
+    found = match(names, chosen)
     dropped = {ours: "" for ours, theirs in chosen.items() if not theirs}
     if form == "jsonl":
         keys = {**{"item_id": ""}, **found, **dropped}
@@ -228,7 +237,11 @@ def _names(layout: Layout) -> list[str]:
         return list({key: None for row in json_rows(path) for key, _ in row.entries()})
     if layout.form == "parquet":
         return parquet_columns(path)
-    rows = sheet_rows(path, options.get("sheet", "")) if layout.form == "excel" else _rows(path, options)
+    if layout.form == "excel":
+        rows = sheet_rows(path, options.get("sheet", ""))
+    else:
+        usual = {"delimiter": "", "quoted": True, "encoding": "utf-8"}
+        rows = table_rows(path, **{key: options.get(key, value) for key, value in usual.items()})
     _, names = next(rows, (1, []))
     return [name.strip() for name in names]
 
@@ -236,10 +249,6 @@ def _names(layout: Layout) -> list[str]:
 def _header(layout: Layout, names: Sequence[str]) -> str:
     what = "keys are" if layout.form == "jsonl" else "header is"
     return f"{layout.path}: the {what} {', '.join(names)!r}"
-
-
-def _rows(path: Path, options: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
-    return table_rows(path, options.get("delimiter", ""), options.get("quoted", True), options.get("encoding", "utf-8"))
 
 
 def guessed_encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
@@ -273,9 +282,3 @@ def guessed_delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
 
     best = max(_DELIMITERS, key=fit)
     return {} if best == usual else {"delimiter": _WORDS.get(best, best)}
-
-
-def common_folder(media: Sequence[str]) -> str:
-    """Returns the folder that all absolute paths among media lie in; empty if there are none."""
-    folders = {os.path.dirname(name) for name in media if os.path.isabs(name)}
-    return os.path.commonpath(folders) if folders else ""

@@ -21,10 +21,10 @@ from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.captions_csv import COLUMNS
 from ccr_cli.data.formats.folder import captioned
-from ccr_cli.data.formats.layout import TABLES, Layout, common_folder, form_of, look
+from ccr_cli.data.formats.layout import TABLES, Layout, form_of, look
 from ccr_cli.data.manifests import LANG, SPLITS
 from ccr_cli.data.official import CheckedFile, examine
-from ccr_cli.data.own import OwnAssembly, OwnRules
+from ccr_cli.data.own import OwnAssembly, OwnRules, common_folder
 from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError
 from ccr_cli.stages.data.collection import CollectionFiles, import_collection
 from ccr_cli.stages.data.folder import absent_media, warn_of_absent_media
@@ -128,7 +128,8 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
         **({"tidy": True} if tidy else {}),
     }
     beside = first if first.is_dir() else first.parent
-    absolute = common_folder([name for source in sources for name in source.layout.facts.media]) if tidy else ""
+    media_names = [name for source in sources for name in source.layout.facts.media]
+    absolute = common_folder(media_names, beside) if tidy else ""
     rules = OwnRules(beside, tidy, seed, options.media_root, absolute)
     variant = Variant(name, name, "own", "", about, (*specs, *captions))
     own = OwnFiles(variant, beside, files, own_request=request, rules=rules)

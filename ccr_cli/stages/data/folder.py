@@ -67,8 +67,10 @@ def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
 def warn_of_absent_media(missing: Sequence[Path]) -> None:
     """Warns of missing media."""
     if missing:
+        outside = [path for path in missing if path.is_file()]
         lacking = f"{len(missing)} media are missing, the first: {missing[0]}; ccr extract will need them"
-        warn(f"{lacking}, below one folder: --media-root DIR")
+        why = f" ({len(outside)} of them exist, but outside of it, such as {outside[0]})" if outside else ""
+        warn(f"{lacking}, below one folder{why}: --media-root DIR")
 
 
 def locate(source: str) -> Path:

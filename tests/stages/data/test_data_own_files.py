@@ -286,7 +286,9 @@ def test_a_table_without_a_header_needs_the_names_in_order(here: Path) -> None:
         ([("image", "caption", "lang"), ("a.jpg", "x", "English")], ["line 2", "'English'", "--columns lang="]),
         ([("image", "caption", "split"), ("a.jpg", "x", "dawn")], ["line 2", "'dawn'", "--columns split="]),
         ([("image", "caption"), ("a.jpg", "x"), ("b.jpg", "y")], ["2 items", "train=FILE"]),
-        ([("image", "caption")], ["no items"]),
+        ([("image", "caption")], ["no items", "products.csv"]),
+        ([("sku", "image", "caption"), ("1", "a.jpg", "x"), ("", "b.jpg", "y")], ["line 3", "--columns item_id="]),
+        ([("image", "caption"), ("a.jpg",)], ["products.csv, line 2: 1 ", "2"]),
         ([], ["products.csv is empty"]),
     ],
 )
@@ -299,6 +301,52 @@ def test_what_is_wrong_with_a_row_is_an_error_of_the_import(
     for message in messages:
         assert message in done.err, done.err
     assert Workspace(Path("space")).artifacts() == []
+
+
+@pytest.mark.parametrize("name", ["own.csv", "own.jsonl", "own.parquet"])
+def test_a_guessed_column_with_other_values_is_left_out(name: str, here: Path) -> None:
+    rows = [{"image": key, "caption": text, "label": "shirt", "k": 1.5} for key, text in CAPTIONS.items()]
+    frame = pd.DataFrame(rows)
+    match Path(name).suffix:
+        case ".csv":
+            frame.to_csv(name, index=False)
+        case ".parquet":
+            frame.to_parquet(name)
+        case _:
+            frame.to_json(name, orient="records", lines=True)
+    done, data = products(name)
+    assert content(data) == CAPTIONS and data.items["label"].isna().all()
+    assert "'shirt'" in done.err and "1.5" in done.err and "--columns label=label" in done.err
+    assert run(name, "--columns", "label=label").code == 4
+
+
+def test_a_null_caption_is_named_with_its_line(here: Path) -> None:
+    Path("own.jsonl").write_text('{"image": "a.jpg", "caption": "x"}\n{"image": "b.jpg", "caption": null}')
+    done = run("own.jsonl")
+    assert done.code == 4 and "own.jsonl, line 2" in done.err and "'caption'" in done.err and "try:" in done.err
+
+
+def test_a_file_whose_items_have_no_split_is_not_left_out(here: Path) -> None:
+    write("one.csv", ("image", "caption"), ("a.jpg", "x"), ("b.jpg", "y"))
+    write("more.csv", ("image", "caption"), ("a.jpg", "z"))
+    write("two.csv", ("image", "caption"), ("c.jpg", "z"))
+    assert len(products("train=one.csv", "more.csv")[1].captions) == 3
+    done = run("train=one.csv", "two.csv", "--name", "two")
+    assert done.code == 4 and "two.csv" in done.err and "'c'" in done.err and "train=two.csv" in done.err
+
+
+def test_pictures_outside_of_the_folder_of_the_captions(here: Path) -> None:
+    draw(here / "photos", *CAPTIONS)
+    Path("lists").mkdir()
+    write("lists/up.csv", ("image", "caption"), *((f"../photos/{name}", text) for name, text in CAPTIONS.items()))
+    assert dataset.media_root(products("lists/up.csv")[1].artifact) == here / "photos"
+    for name in CAPTIONS:
+        Path("lists", name).symlink_to(here / "photos" / name)
+    table("lists/linked.csv")
+    done, _ = products("lists/linked.csv")
+    assert "0 of 4" in done.err and "4 of them" in done.err and "lists/a.jpg" in done.err, (
+        "links lead out of the folder"
+    )
 
 
 def test_items_without_pictures_need_a_named_format(here: Path) -> None:
