@@ -6,10 +6,11 @@ escapes a command is a bug in ccr and exits with 1 and a traceback.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib.util
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
@@ -40,6 +41,18 @@ class OptionsAsked(Exception):
 
     rows: Sequence[tuple[str, ...]]
     columns: tuple[str, ...] = ("--set", "default", "meaning")
+
+
+def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known words that a mistyped one may mean, the nearest first, whatever their case."""
+    by_lower = {name.lower(): name for name in known}
+    return [by_lower[name] for name in difflib.get_close_matches(word.lower(), by_lower, n=most, cutoff=0.6)]
+
+
+def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
+    """The beginning of a hint that names the nearest known word, each after a prefix; empty if none is near."""
+    near = nearest(word, known, 1)
+    return f"did you mean {prefix + near[0]!r}? " if near else ""
 
 
 class UsageError(CcrError):

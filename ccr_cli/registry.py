@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import importlib
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from ccr_cli.errors import CcrError, UsageError
+from ccr_cli.errors import CcrError, UsageError, did_you_mean
 
 _ROOT = Path(__file__).parent
 _NOT_PLUGINS = {"__init__", "base", "config"}
@@ -48,6 +48,11 @@ def summary(group: str, name: str) -> str:
     return f"broken, {lacking}" if lacking else (ast.get_docstring(tree) or "").split("\n", 1)[0]
 
 
+def completion(group: str, *more: str) -> Callable[[str], list[str]]:
+    """Completes the names of the plug-ins of a group, and `more`, on the command line."""
+    return lambda incomplete: [name for name in (*more, *names(group)) if name.startswith(incomplete)]
+
+
 @functools.cache
 def summaries(group: str) -> str:
     """The plug-ins of a group with their one-line summaries, for `--help`."""
@@ -58,9 +63,7 @@ def check(group: str, name: str) -> None:
     """Raises UsageError if a group has no plug-in of a name, before anything is imported; the hint lists the known."""
     known = names(group)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        hint = f"{meant}known {group}: {', '.join(known)}; they are the files of {_ROOT / group}"
+        hint = f"{did_you_mean(name, known)}known {group}: {', '.join(known)}; they are the files of {_ROOT / group}"
         raise UsageError(f"unknown {group[:-1]} {name!r}", hint)
 
 

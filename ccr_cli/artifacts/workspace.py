@@ -59,6 +59,11 @@ class Workspace:
         resolved, root = path.resolve(), self.root.resolve()
         return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else str(resolved)
 
+    def place_of(self, artifact: base.Artifact, link: base.Parent) -> Path:
+        """Returns where a parent of an artifact lies: in the artifact's own workspace, else in this one."""
+        own = (home(artifact.path) or self.root) / link.path
+        return own if own.exists() else self.root / link.path
+
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
         """Loads an artifact's (first) parent of a kind; raises ArtifactError if there is none, or as `linked` does."""
         return self.linked(artifact, artifact.parent(kind))
@@ -66,7 +71,7 @@ class Workspace:
     def linked(self, artifact: base.Artifact, link: base.Parent) -> base.Artifact:
         """Loads a parent of an artifact; raises ArtifactError if it is gone or was replaced."""
         try:
-            parent = base.load(self.root / link.path, link.kind)
+            parent = base.load(self.place_of(artifact, link), link.kind)
         except ArtifactError as error:
             made_from = f"{artifact.path} was made from the {link.kind} {link.path}"
             raise ArtifactError(f"{made_from}: {error.message}", hint=error.hint) from None
@@ -75,6 +80,15 @@ class Workspace:
             problem = f"{artifact.path} was made from another state of {link.path} ({states})"
             raise ArtifactError(problem, hint=artifact.rebuild_hint())
         return parent
+
+
+def home(path: Path) -> Path | None:
+    """The workspace that an artifact's path leads through; None if it lies anywhere else."""
+    for kind, folder in base.FOLDERS.items():
+        depth = 2 if kind in PER_DATASET else 1
+        if len(path.parents) > depth and path.parents[depth - 1].name == folder:
+            return path.parents[depth]
+    return None
 
 
 def slug(text: str) -> str:

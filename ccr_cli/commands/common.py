@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from ccr_cli import console
+from ccr_cli import console, registry
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, Terminated, UsageError, as_user_error
+from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, Terminated, UsageError, as_user_error, nearest
 from ccr_cli.stages.shared.options import option
 from ccr_cli.stages.shared.options import parse_set as parse_set
 
@@ -32,19 +32,28 @@ if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
 
 
-def _utf8(path: Path) -> Path:
+def _utf8(path: Path | None) -> Path | None:
     """Refuses a workspace whose path is not UTF-8, because tables and pipes could not name it."""
     try:
-        str(path.absolute()).encode()
+        str(path and path.absolute()).encode()
     except UnicodeEncodeError:
         raise typer.BadParameter("the path of a workspace must be UTF-8") from None
     return path
 
 
 _ARTIFACTS = (
-    "Artifacts to work on, in any order; `-` reads their paths from standard input. Default: those of the workspace "
-    "that fit."
+    "Artifacts to work on, in any order: paths, names or their beginnings, `latest`, `best:SumR` (the best run on "
+    "validation), or `-`, which reads paths from standard input. Default: those of the workspace that fit."
 )
+_KINDS = {
+    "translate": ("dataset",),
+    "extract": ("dataset",),
+    "train": ("translation",),
+    **dict.fromkeys(("evaluate", "diagnose", "search", "index", "serve", "export"), ("run",)),
+    "report": ("evaluation", "diagnosis", "translation"),
+    "compare": ("evaluation", "run"),
+}
+"""The kinds that a command works on first: what `latest` and completion mean."""
 _STYLE = "What moves together: caption (single captions), image (all captions of an item)."
 _TARGET = "What moves: translation (the translation alone), pair (caption and translation)."
 _SET = "Set an option of the method, encoder, engine or format; repeat for several. `--set help` lists them."
@@ -52,7 +61,17 @@ _SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without
 _where = functools.partial(option, rich_help_panel="Where and how")
 _result = functools.partial(option, rich_help_panel="Result")
 _SHARED: dict[str, dataclasses.Field[Any]] = {
-    "settings": option((), _SET, "--set", metavar="KEY=VALUE", show_default=False, command_line=(list[str], parse_set)),
+    "settings": option(
+        (),
+        _SET,
+        "--set",
+        metavar="KEY=VALUE",
+        show_default=False,
+        command_line=(list[str], parse_set),
+        autocompletion=lambda incomplete: [
+            word for name in registry.names("judges") if (word := f"judge={name}").startswith(incomplete)
+        ],
+    ),
     "seed": option(0, "Random seed.", min=0),
     "noise_style": option("caption", _STYLE),
     "noise_target": option("translation", _TARGET),
@@ -66,7 +85,13 @@ _SHARED: dict[str, dataclasses.Field[Any]] = {
     "cache": _where(
         None, "Cache folder; its content can be rebuilt.", envvar="CCR_CACHE", show_default="the user's cache"
     ),
-    "workspace": _where(Path("."), "Folder of artifacts.", envvar="CCR_WORKSPACE", callback=_utf8),
+    "workspace": _where(
+        None,
+        "Folder of artifacts.",
+        envvar="CCR_WORKSPACE",
+        callback=_utf8,
+        show_default="that of the named artifacts, else the current folder",
+    ),
     "dry_run": _result(False, "Print the plan without building anything."),
     "json": _result(False, "Print one JSON object instead of text."),
     "quiet": _where(False, "Print errors only.", "--quiet", "-q"),
@@ -75,22 +100,49 @@ _SHARED: dict[str, dataclasses.Field[Any]] = {
 """Flags that several commands have, by the name of their field or parameter, which decides on the default."""
 
 
+def existing(workspace: Path | None) -> Path:
+    """The folder of a workspace to read, by default the current one; ArtifactError if it does not exist."""
+    root = Path(".") if workspace is None else workspace
+    if not root.is_dir():
+        above = next(parent for parent in root.absolute().parents if parent.is_dir())
+        near = nearest(root.name, [path.name for path in above.iterdir() if path.is_dir()])
+        hint = f"--workspace {above / near[0]}" if near else f"ccr data import FILE --workspace {root}, which makes it"
+        raise ArtifactError(f"there is no workspace {root}", hint)
+    return root
+
+
+def _artifacts(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completes the name of an artifact of the kinds that a command works on, or of any kind after its folder."""
+    root = Path(str(ctx.params.get("workspace") or os.environ.get("CCR_WORKSPACE") or "."))
+    kinds = _KINDS.get(str(ctx.command.name), ())
+    places = [(kind, path.relative_to(root)) for kind, path in Workspace(root).places()]
+    words = ["latest", *(["best:SumR"] if "run" in kinds or not kinds else [])]
+    words += ["/".join(path.parts[1:]) for kind, path in places if kind in kinds or not kinds]
+    words += [path.as_posix() for _, path in places if incomplete.startswith(path.parts[0])]
+    return [word for word in words if word.startswith(incomplete)]
+
+
 @dataclass(frozen=True)
 class Call:
     """The flags of every command that reads artifacts."""
 
-    artifacts: Annotated[list[str] | None, typer.Argument(help=_ARTIFACTS, show_default=False)] = None
-    workspace: Path = Path(".")
+    artifacts: Annotated[
+        list[str] | None, typer.Argument(help=_ARTIFACTS, show_default=False, autocompletion=_artifacts)
+    ] = None
+    workspace: Path | None = None
     quiet: bool = False
     verbose: int = 0
+    kinds: tuple[str, ...] = dataclasses.field(default=(), metadata={"flag": False})
+    """The kinds of the command in `_KINDS`."""
 
     def inputs(self) -> Inputs:
         """Loads the artifacts named on the command line, or on standard input in place of `-`.
 
         Raises:
-            ArtifactError: If `-` brings no path, or a path is not an artifact.
+            ArtifactError: If `-` brings no path, a word means no artifact, or there is no such workspace.
         """
         from ccr_cli.stages.shared.inputs import Inputs
+        from ccr_cli.stages.shared.references import common_home
 
         paths: list[str] = []
         for text in self.artifacts or []:
@@ -99,7 +151,11 @@ class Call:
                 hint = "check whether the command before the pipe failed"
                 raise ArtifactError("no artifact path on standard input", hint)
             paths += lines
-        return Inputs.from_paths(Workspace(self.workspace.absolute(), getattr(self, "dry_run", False)), paths)
+        home = common_home(paths)
+        root = self.workspace or home or Path(".")
+        if home is None or not isinstance(self, BuildCall):  # else a command may make artifacts in a new workspace
+            existing(root)
+        return Inputs.from_paths(Workspace(root.absolute(), getattr(self, "dry_run", False)), paths, self.kinds)
 
 
 @dataclass(frozen=True)
@@ -169,7 +225,9 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
         try:
             objects = {}
             for name, group in groups.items():
-                values = {field.name: _value(field, flags.pop(field.name)) for field in dataclasses.fields(group)}
+                fields = [field for field in dataclasses.fields(group) if field.name in flags]
+                values = {field.name: _value(field, flags.pop(field.name)) for field in fields}
+                values |= {"kinds": _KINDS.get(function.__name__, ())} if issubclass(group, Call) else {}
                 objects[name] = group(**values)
             try:
                 function(*args, **flags, **objects)
@@ -213,7 +271,8 @@ def _flags(parameter: inspect.Parameter, renamed: dict[str, str]) -> Iterator[in
     """
     defaults, hints = {parameter.name: parameter.default}, {parameter.name: parameter.annotation}
     if dataclasses.is_dataclass(parameter.annotation):
-        defaults = {field.name: field for field in dataclasses.fields(parameter.annotation)}
+        fields = dataclasses.fields(parameter.annotation)
+        defaults = {field.name: field for field in fields if field.metadata.get("flag", True)}
         hints = typing.get_type_hints(parameter.annotation, include_extras=True)
     for name, default in defaults.items():
         declared, annotation = _declared(name, default), hints[name]

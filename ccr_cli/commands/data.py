@@ -30,11 +30,11 @@ Sources = Annotated[
 
 @app.command("list", cls=c.Command, epilog=c.examples("ccr data list"))
 @c.guarded
-def list_(workspace: Path = Path("."), json: bool = False) -> None:
+def list_(workspace: Path | None = None, json: bool = False) -> None:
     """List the bundled data sets, the collections that can be imported, and the data sets of the workspace."""
     from ccr_cli.stages.data.card import listing
 
-    columns, rows = listing(Workspace(workspace.absolute()))
+    columns, rows = listing(Workspace(c.existing(workspace).absolute()))
     if json:
         c.show_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
         return
@@ -47,19 +47,19 @@ def list_(workspace: Path = Path("."), json: bool = False) -> None:
     epilog=c.examples("ccr data describe noto-emoji", "ccr data describe multi30k", "ccr data describe datasets/mine"),
 )
 @c.guarded
-def describe(source: Source, workspace: Path = Path(".")) -> None:
+def describe(source: Source, workspace: Path | None = None) -> None:
     """Describe a data set: counts, languages, protocols, an example, licence, citation, missing files.
 
     For a collection that is not imported: its files, how to get them, and the source of every fact.
     """
     from ccr_cli.stages.data.card import card
 
-    c.show_table(("what", "value"), card(Workspace(workspace.absolute()), source))
+    c.show_table(("what", "value"), card(Workspace((workspace or Path(".")).absolute()), source))
 
 
 @app.command("show", cls=c.Command, hidden=True)
 @c.guarded
-def show(source: Source, workspace: Path = Path(".")) -> None:
+def show(source: Source, workspace: Path | None = None) -> None:
     """The old name of `ccr data describe`."""
     c.note_renamed("ccr data show", "ccr data describe")
     describe(source=source, workspace=workspace)
@@ -85,7 +85,7 @@ def import_(
     sources: Sources = None,
     *,
     options: ImportOptions,
-    workspace: Path = Path("."),
+    workspace: Path | None = None,
     dry_run: bool = False,
     json: bool = False,
     quiet: bool = False,
@@ -96,9 +96,10 @@ def import_(
     Checks counts, hashes, ids, languages and splits; errors name file and line, the expected and the actual value.
     Images and videos may be missing. If the source consists of features, also makes the features artifact.
     """
-    inputs = c.BuildCall(workspace=workspace, dry_run=dry_run).inputs()
     from ccr_cli.stages.data.stage import import_source
+    from ccr_cli.stages.shared.inputs import Inputs
 
+    inputs = Inputs(Workspace((workspace or Path(".")).absolute(), dry_run))
     c.emit(inputs, import_source(inputs.workspace, sources or [], options), json)
 
 

@@ -9,11 +9,11 @@ from ccr_cli.commands import common as c
 
 
 @c.guarded
-def doctor(workspace: Path = Path("."), json: bool = False) -> None:
+def doctor(workspace: Path | None = None, json: bool = False) -> None:
     """Check this machine: versions, devices, engines, encoders, and how to get what is missing."""
     from ccr_cli.stages.doctor import examine
 
-    rows = examine(Workspace(workspace.absolute()))
+    rows = examine(Workspace((workspace or Path(".")).absolute()))
     if json:
         c.show_json({"checks": [dict(zip(("what", "state", "mend"), row, strict=True)) for row in rows]})
         return

@@ -14,7 +14,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.search.options import SearchOptions
 from ccr_cli.stages.shared.options import option
 
@@ -49,18 +49,24 @@ def search(
     that they are right: a table on a terminal, else TSV. The vectors of the searched items are computed once and cached
     in the workspace's folder .cache.
     """
+    named: str | None = None
     if image is not None or queries is not None:
-        if query not in (None, "-") and not any(Path(folder, str(query)).exists() for folder in (".", call.workspace)):
-            other = "--image" if image is not None else "--query-file"
-            raise UsageError(f"search with {query!r} or with {other}, not both ({query!r} is no artifact)")
-        call, query = replace(call, artifacts=[*([] if query is None else [query]), *(call.artifacts or [])]), None
+        named, query = query, None
+        call = replace(call, artifacts=[*filter(None, [named]), *(call.artifacts or [])])
     if (query is None) + (image is None) + (queries is None) != 2:
         raise UsageError("search with words, --image or --query-file: exactly one of them", hint='ccr search "gato"')
     if queries == Path("-") and "-" in (call.artifacts or []):
         raise UsageError("standard input cannot bring both artifacts and queries")
     if sheet is not None and sheet.suffix not in (".html", ".png"):
         raise UsageError(f"--sheet writes .html or .png, not {sheet.name!r}")
-    inputs = call.inputs()
+    try:
+        inputs = call.inputs()
+    except ArtifactError as error:
+        if named in (None, "-"):
+            raise
+        raise UsageError(
+            f"search with words, --image or --query-file, one of them: {error.message}", error.hint
+        ) from None
     if queries is not None and queries != Path("-") and not queries.exists():
         raise UsageError(f"there is no file {queries}")
     from ccr_cli.stages.search.stage import for_sheet, open_searcher

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 import toy
 from toy import Chain
+from typer.testing import CliRunner
 
-from ccr_cli.artifacts import base
+from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.base import FOLDERS
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.cli import app
 
 TRAIN = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL)
 CPU = ("--device", "cpu")
@@ -95,10 +97,76 @@ def test_what_was_meant_is_said(options: tuple[str, ...], said: str, hint: str, 
     )
 
 
-def test_a_name_without_its_folder_is_looked_for(chain: Chain) -> None:
-    run = chain.find("run", "uml")
-    done = chain.ccr("evaluate", run.name)
-    assert (done.code, done.out) == (4, "") and f"runs/{run.name}" in done.err.split("try: ")[1]
+def test_a_word_means_an_artifact(chain: Chain) -> None:
+    trained, plain, made = chain.find("run", "uml"), chain.find("run", "infonce"), chain.find("translation")
+    words = {
+        str(trained.path): trained,
+        f"runs/{trained.name}": trained,
+        trained.name: trained,
+        f"runs/{trained.name[:-4]}": trained,
+        made.path.relative_to(chain.root / "translations").as_posix(): made,
+        "toy": chain.find("dataset"),
+    }
+    for word, artifact in words.items():
+        assert chain.ccr("show", word).paths == [artifact.path], word
+    newest = max(trained, plain, key=lambda a: (a.about["created"], (a.path / base.RECORD).stat().st_mtime_ns))
+    done = chain.ccr("evaluate", "latest", "--dry-run", *CPU)
+    assert done.code == 0 and f"runs/{newest.name}" in done.err and newest.id[:12] in done.out
+
+
+def test_the_best_run_is_that_on_validation(chain: Chain) -> None:
+    def reached(trained: base.Artifact) -> float:
+        history = run.history(trained)
+        return float(history.loc[history["epoch"] == trained.counts["best_epoch"], "val.SumR"].iloc[0])
+
+    best = max(Workspace(chain.root).artifacts("run"), key=reached)
+    done = chain.ccr("show", "best:sumr")
+    assert done.paths == [best.path] and f"SumR {reached(best):.1f}" in done.err and "validation" in done.err
+    unknown = chain.ccr("show", "best:nothing")
+    assert unknown.code == 4 and "'nothing'" in unknown.err and "SumR" in unknown.err
+
+
+def test_a_word_that_means_nothing_or_too_much(chain: Chain) -> None:
+    trained = chain.find("run", "uml")
+    wrong = f"{trained.name[:3]}{trained.name[4:]}"
+    done = chain.ccr("evaluate", wrong)
+    assert (done.code, done.out) == (4, "") and wrong in done.err and f"runs/{trained.name}" in done.err
+    several = chain.ccr("evaluate", "runs/toy")
+    assert several.code == 4 and all(f"runs/{a.name}" in several.err for a in Workspace(chain.root).artifacts("run"))
+
+
+def test_the_workspace_is_found_from_a_path(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained = chain.find("run", "uml")
+    found = toy.ccr("evaluate", trained.path, "--dry-run", *CPU)
+    assert found.code == 0 and str(chain.root / "evaluations") in found.out
+    elsewhere = toy.ok("evaluate", trained.path, *CPU, workspace=tmp_path / "new").made
+    assert elsewhere.path.is_relative_to(tmp_path / "new") and elsewhere.parent("run").path == str(trained.path)
+    missing = toy.ccr("show", workspace=tmp_path / "nwe")
+    assert (missing.code, missing.out) == (4, "") and f"--workspace {tmp_path / 'new'}" in missing.err
+    assert not (tmp_path / "nwe").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "incomplete", "some"),
+    [
+        ("evaluate", "", {"latest", "best:SumR"}),
+        ("evaluate", "toy-es-u", {"toy-es-uml"}),
+        ("translate", "t", {"toy"}),
+        ("train", "features/", {"features/toy"}),
+        ("train --method ", "u", {"uml"}),
+        ("diagnose --judge ", "g", {"gmm"}),
+        ("translate --engine ", "a", {"apertium", "auto"}),
+        ("extract --encoder ", "cl", {"clip"}),
+    ],
+)
+def test_words_are_completed(command: str, incomplete: str, some: set[str], chain: Chain) -> None:
+    environment = {"_CCR_COMPLETE": "complete_bash", "COMP_WORDS": f"ccr {command} {incomplete}"}
+    environment |= {"COMP_CWORD": str(len(f"{command} .".split())), "CCR_WORKSPACE": str(chain.root)}
+    done = CliRunner().invoke(app, env=environment, prog_name="ccr")
+    words = done.stdout.split()
+    assert all(any(word.startswith(start) for word in words) for start in some), done.output
+    assert all(word.startswith(incomplete) for word in words)
 
 
 def test_several_are_given(chain: Chain) -> None:

@@ -13,7 +13,10 @@ class DiagnoseOptions:
     """The options of `ccr diagnose` that can change the diagnosis, in the order of its help."""
 
     judge: str | None = option(
-        None, registry.summaries("judges"), show_default="the run's if it judges after each epoch, else two-group"
+        None,
+        registry.summaries("judges"),
+        show_default="the run's if it judges after each epoch, else two-group",
+        autocompletion=registry.completion("judges"),
     )
     judge_side: str | None = option(
         None,

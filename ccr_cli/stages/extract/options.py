@@ -19,7 +19,12 @@ CHOICES = {"dtype": ("float32", "bfloat16", "float16"), "pool": ("none", "mean")
 class ExtractOptions:
     """The options of `ccr extract` with an encoder, in the order of its help."""
 
-    encoder: str | None = option(None, registry.summaries("encoders"), show_default="the data set's, else clip")
+    encoder: str | None = option(
+        None,
+        registry.summaries("encoders"),
+        show_default="the data set's, else clip",
+        autocompletion=registry.completion("encoders"),
+    )
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The encoder's own options."""
     media_root: Path | None = option(

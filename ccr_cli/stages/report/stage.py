@@ -172,7 +172,7 @@ def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artif
             runs[link.id] = inputs.workspace.linked(artifact, link)
             inputs.note(runs[link.id])
         except ArtifactError as error:
-            if not (inputs.workspace.root / link.path).exists():
+            if not inputs.workspace.place_of(artifact, link).exists():
                 warn(f"{link.path} is gone: {artifact.name} is reported without its training")
             elif artifact.id in explicit:
                 raise
@@ -286,14 +286,12 @@ def _outside(artifact: base.Artifact, number: int) -> pd.DataFrame:
 
 def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[content.ReportDataset]:
     """The data sets behind the results; one that is gone or was reimported is left out."""
-    links = {p.id: p for artifact in artifacts for p in artifact.parents if p.kind == "dataset"}
+    links = {p.id: (artifact, p) for artifact in artifacts for p in artifact.parents if p.kind == "dataset"}
     columns = ["caption_id", "item_id", "lang", "text"]
     datasets = []
-    for link in links.values():
+    for artifact, link in links.values():
         try:
-            data = base.load(inputs.workspace.root / link.path, "dataset")
-            if data.id != link.id:
-                raise ArtifactError(f"{link.path} was imported anew")
+            data = inputs.workspace.linked(artifact, link)
             manifest = tomllib.loads(data.file("manifest.toml").read_text(encoding="utf-8"))
         except ArtifactError as error:
             warn(f"no images and no licence of {link.path}: {error.message}")

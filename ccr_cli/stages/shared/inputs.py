@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.artifacts.base import FOLDERS
 from ccr_cli.artifacts.description import apart
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.shared.references import find
 
 _DATA = ("dataset", "translation", "noise", "features")
 Fits = Callable[[base.Artifact], bool]
@@ -33,14 +31,11 @@ class Inputs:
     """Artifacts named more than once, or together with another one of the same content."""
 
     @classmethod
-    def from_paths(cls, workspace: Workspace, paths: Iterable[str]) -> Inputs:
-        """Loads the artifacts at some paths, each once; ArtifactError if one of them is not an artifact."""
+    def from_paths(cls, workspace: Workspace, words: Iterable[str], kinds: Sequence[str] = ()) -> Inputs:
+        """Loads the artifacts that some words mean, each once; arguments and errors as for `references.find`."""
         inputs = cls(workspace)
-        for path, times in Counter(paths).items():
-            inside = workspace.root / path
-            place = Path(path) if Path(path).exists() or not inside.exists() else inside
-            _refuse_other(workspace, place, path)
-            artifact = base.load(place)
+        for word, times in Counter(words).items():
+            artifact = base.load(find(workspace, word, kinds))
             again = artifact.id in {a.id for a in inputs.named}
             inputs.named += [] if again else [artifact]
             inputs.repeated += [artifact] if again or times > 1 else []
@@ -154,22 +149,3 @@ def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Arti
         raise ArtifactError(f"{lacking} the run's encoder", hint=f"make them: {todo}")
     inputs.note(match)
     return match
-
-
-def _refuse_other(workspace: Workspace, place: Path, path: str) -> None:
-    """Refuses a path to a data set that is not imported yet, or to nothing, with what to type instead."""
-    if (place / "captions.tsv").is_file() and not (place / base.RECORD).is_file():
-        problem = f"{path} is a folder in the dataset format, not imported yet"
-        raise ArtifactError(problem, hint=f"ccr data import {shlex.quote(path)}")
-    if place.exists():
-        return
-    folder = Path(path).parts[0] if Path(path).parts else ""
-    places = [(FOLDERS[kind], artifact) for kind, artifact in workspace.places()]
-    near = [artifact for _, artifact in places if Path(path).name in artifact.name]
-    if folder in FOLDERS.values() or not near:
-        kind = folder if folder in FOLDERS.values() else "datasets"
-        near = [artifact for name, artifact in places if name == kind]
-    shown = [workspace.relative(artifact) for artifact in near]
-    if shown:
-        more = f" and {len(shown) - 20} more" if len(shown) > 20 else ""
-        raise ArtifactError(f"{place} does not exist", hint=f"there are: {', '.join(shown[:20])}{more}")

@@ -27,7 +27,15 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 class TrainingOptions:
     """The options of `ccr train`, in the order of its help."""
 
-    method: str = option("uml", registry.summaries("methods"), "--method", "-m", request=True, sweep=True)
+    method: str = option(
+        "uml",
+        registry.summaries("methods"),
+        "--method",
+        "-m",
+        request=True,
+        sweep=True,
+        autocompletion=registry.completion("methods"),
+    )
     lang: str | None = option(
         None,
         "Target language; repeat for one run on several.",

@@ -75,8 +75,8 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
     """
     optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
     datasets = [a for a in inputs.named if a.kind == "dataset"]
-    links = [p for a in inputs.named if a.kind in ("features", "noise") for p in a.parents if p.kind == "dataset"]
-    paths = {a.id: a.path for a in datasets} or {p.id: inputs.workspace.root / p.path for p in links}
+    links = [(a, p) for a in inputs.named if a.kind in ("features", "noise") for p in a.parents if p.kind == "dataset"]
+    paths = {a.id: a.path for a in datasets} or {p.id: inputs.workspace.place_of(a, p) for a, p in links}
     narrow = optional or all(a.kind != "translation" for a in inputs.named)
 
     def of_data(artifact: base.Artifact) -> bool:

@@ -27,6 +27,7 @@ class TranslateOptions:
         "auto",
         "`auto` uses recorded translations if the data set's tables hold the captions, else hf. "
         f"`--set help` lists an engine's options. {registry.summaries('translators')}",
+        autocompletion=registry.completion("translators", "auto"),
     )
     back: bool = option(False, "Also translate the result back into the source language.", "--back")
     queries: bool = option(

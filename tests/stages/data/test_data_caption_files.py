@@ -186,7 +186,7 @@ def test_what_an_item_is(files: Path) -> None:
     Path("kinds.csv").write_text("\n".join(["item_id,text,split,media,kind", *rows]), encoding="utf-8")
     made = run("captions-csv", "kinds.csv", "--lang", "en").made
     assert list(dataset.read(made).items["kind"]) == ["video", "image", "video", "image"]
-    shown = toy.ccr("data", "show", "kinds", workspace=Path("space"))
+    shown = toy.ccr("data", "describe", "kinds", workspace=Path("space"))
     assert [line.split()[1:] for line in shown.out.splitlines() if line.startswith("kind")] == [
         ["video", "(2),", "image", "(2)"]
     ]
@@ -240,7 +240,7 @@ def test_media_that_are_not_there_are_said(files: Path) -> None:
     said = "1 media are missing, the first: pictures/b.png; ccr extract will need them"
     done = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "pictures")
     assert done.code == 0 and said.replace("pictures", str(files / "pictures")) in " ".join(done.err.split())
-    shown = toy.ccr("data", "show", "one", workspace=Path("space"))
+    shown = toy.ccr("data", "describe", "one", workspace=Path("space"))
     assert "missing media" in shown.out and "1 of 2 below" in shown.out
     lost = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "nowhere", "--name", "lost")
     assert "2 media are missing" in lost.err

@@ -86,7 +86,7 @@ def test_recorded_translations_are_replayed(tmp_path: Path) -> None:
     )
     texts = set(translation.read(done.made)["text"])
     assert "picture 10 in train A" in texts and len(texts) == 6
-    card = dict(line.split("\t") for line in toy.ok("data", "show", "small", workspace=space).out.splitlines())
+    card = dict(line.split("\t") for line in toy.ok("data", "describe", "small", workspace=space).out.splitlines())
     assert card["recorded translations"] == "en->zh (one), en->zh (two)"
 
 
@@ -326,7 +326,7 @@ def test_options_that_do_not_fit(
 def test_cards_before_and_after(tmp_path: Path) -> None:
     manifest, root = official.small().write(tmp_path)
     space = tmp_path / "space"
-    before = toy.ok("data", "show", manifest, workspace=space).out.splitlines()
+    before = toy.ok("data", "describe", manifest, workspace=space).out.splitlines()
     for row in (
         "state\tnot imported",
         "get it\tAsk its makers.",
@@ -340,7 +340,7 @@ def test_cards_before_and_after(tmp_path: Path) -> None:
         assert row in before
     (root / GERMAN).unlink()
     run(manifest, root, "--allow-partial", workspace=space)
-    after = toy.ok("data", "show", "small", workspace=space).out.splitlines()
+    after = toy.ok("data", "describe", "small", workspace=space).out.splitlines()
     for row in (
         "captions in de, expected\t6 (verified)",
         "captions in de\t4",

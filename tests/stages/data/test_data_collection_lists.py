@@ -137,7 +137,7 @@ def test_media_that_lie_outside_are_not_there(tmp_path: Path) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "in.jpg").touch()
     made = run(collection, tmp_path).made
-    shown = toy.ok("data", "show", made.path, workspace=tmp_path / "space").out.splitlines()
+    shown = toy.ok("data", "describe", made.path, workspace=tmp_path / "space").out.splitlines()
     assert f"missing media\t2 of 3 below {tmp_path / 'files'}" in shown
     absent = absent_media(dataset.read(made).items, tmp_path / "files")
     assert absent == [tmp_path / "files" / "../out.jpg", tmp_path / "out.jpg"]

@@ -380,7 +380,7 @@ def test_the_rule_of_a_split_is_stored(here: Path) -> None:
     assert data.items["split"].value_counts().to_dict() == {"train": 2, "val": 1, "test": 1}
     assert data.manifest["own_split"] and "seed 5" in data.manifest["split_rule"]
     assert data.artifact.request["split"] == "auto:5"
-    assert "seed 5" in toy.ccr("data", "show", "products", workspace=Path("space")).out
+    assert "seed 5" in toy.ccr("data", "describe", "products", workspace=Path("space")).out
 
 
 def test_near_duplicates_are_in_one_split(here: Path) -> None:

@@ -1,0 +1,136 @@
+"""The artifact that a word on the command line means: a path, a name or its beginning, `latest`, or `best:METRIC`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+
+from ccr_cli.artifacts import base, run
+from ccr_cli.artifacts.base import FOLDERS, RECORD
+from ccr_cli.artifacts.label import ORACLE
+from ccr_cli.artifacts.workspace import Workspace, home
+from ccr_cli.console import counted, say
+from ccr_cli.errors import ArtifactError, nearest
+
+LATEST, BEST = "latest", "best:"
+_LOWER = ("MedR", "MeanR")
+"""Ends of figures of which less is better."""
+_COUNTS = ("dropped", "queries")
+_SHOWN = 10
+
+
+def common_home(words: Sequence[str]) -> Path | None:
+    """The workspace in which the artifacts lie whose paths are among the words; None if there is not exactly one."""
+    paths = (Path(os.path.abspath(word)) for word in words if (Path(word) / RECORD).is_file())
+    homes = {home(path) for path in paths}
+    return homes.pop() if len(homes) == 1 else None
+
+
+def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
+    """Returns the folder of the artifact that a word means.
+
+    A path counts from the current folder, else from the workspace. A name may lack the folder of its kind, and its end
+    if the beginning is unique. `latest` is the newest artifact of `kinds`, which are also preferred among equal names.
+    `best:METRIC` is the run with the best figure on validation.
+
+    Raises:
+        ArtifactError: If nothing fits, or several artifacts do.
+    """
+    for path in (Path(word), workspace.root / word):
+        if (path / RECORD).is_file():
+            return path
+    if word == LATEST:
+        return _latest(workspace, kinds)
+    if word.startswith(BEST):
+        return _best(workspace, word.removeprefix(BEST))
+    text = unicodedata.normalize("NFKC", word).strip("/")
+    names = [(kind, path, _names(workspace, path)) for kind, path in workspace.places()]
+    for matches in (str.__eq__, str.startswith):
+        for length in range(3):
+            fitting = [(kind, path) for kind, path, own in names if matches(own[length], text)] if text else []
+            paths = [path for kind, path in fitting if kind in kinds] or [path for _, path in fitting]
+            if len(paths) == 1:
+                return paths[0]
+            if paths:
+                raise ArtifactError(f"{word!r} means several artifacts", hint=f"name one: {_listed(workspace, paths)}")
+    raise _unknown(workspace, word, kinds)
+
+
+def _names(workspace: Workspace, path: Path) -> tuple[str, str, str]:
+    """The name of an artifact, the name with its data set (`mine/es-apertium`), and the path in the workspace."""
+    parts = path.relative_to(workspace.root).parts
+    return parts[-1], "/".join(parts[1:]), "/".join(parts)
+
+
+def _latest(workspace: Workspace, kinds: Sequence[str]) -> Path:
+    artifacts = [a for kind in kinds or FOLDERS for a in workspace.artifacts(kind)]
+    if not artifacts:
+        raise ArtifactError(
+            f"there is no {' or '.join(kinds) or 'artifact'} in {workspace.root}", hint="ccr data import FILE"
+        )
+
+    def made(artifact: base.Artifact) -> tuple[str, int]:
+        return str(artifact.about.get("created") or ""), (artifact.path / RECORD).stat().st_mtime_ns
+
+    newest = max(artifacts, key=made)
+    say(f"{LATEST}: {workspace.relative(newest.path)}")
+    return newest.path
+
+
+def _best(workspace: Workspace, metric: str) -> Path:
+    """The run with the best figure on validation, at the epoch that was kept; runs whose judge knows the truth lose."""
+    figures: dict[str, list[tuple[float, str, Path]]] = {}
+    known: set[str] = set()
+    for trained in workspace.artifacts("run"):
+        if trained.request.get("judge") == ORACLE:
+            continue
+        history = run.history(trained)
+        kept = history.loc[history["epoch"] == trained.counts["best_epoch"]].dropna(axis="columns")
+        columns = {str(name).removeprefix("val."): kept[name] for name in kept if str(name).startswith("val.")}
+        own = {name.lower(): name for name in columns if not name.startswith("langs.") and not name.endswith(_COUNTS)}
+        known |= set(own.values())
+        if name := own.get(metric.lower()):
+            value, langs = float(columns[name].iloc[0]), "+".join(run.langs(trained.request))
+            data, queries = Path(trained.parent("dataset").path).name, trained.request.get("select_on")
+            order = -value if name.endswith(_LOWER) else value
+            words = f"{workspace.relative(trained.path)}: {name} {value:.1f} on validation ({data}, {langs}, {queries}"
+            figures.setdefault(f"{data} {langs} {queries}", []).append((order, words, trained.path))
+    if not figures:
+        hint = f"figures: {', '.join(sorted(known))}" if known else "ccr train --method uml"
+        raise ArtifactError(f"no run in {workspace.root} has {metric!r} on validation", hint=hint)
+    best = [max(runs) for runs in figures.values()]
+    counts = [counted(len(runs), "run") for runs in figures.values()]
+    lines = [f"{words} queries; the best of {n})" for (_, words, _), n in zip(best, counts, strict=True)]
+    if len(best) > 1:
+        problem = "\n  ".join(["figures on different validation queries cannot be compared:", *lines])
+        raise ArtifactError(problem, hint=f"name the one you mean, such as {workspace.relative(best[0][-1])}")
+    say(f"{BEST}{metric}: {lines[0]}")
+    return best[0][-1]
+
+
+def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactError:
+    """The error for a word that means no artifact: what it is instead, or what is near."""
+    for place in (Path(word), workspace.root / word):
+        if (place / "captions.tsv").is_file():
+            problem = f"{word} is a folder in the dataset format, not imported yet"
+            return ArtifactError(problem, hint=f"ccr data import {shlex.quote(word)}")
+        if place.name and place.with_name(f"{place.name}.partial").is_dir():
+            return ArtifactError(f"{word} is unfinished", hint="repeat the command that makes it, see: ccr show")
+        if place.is_dir() and place != workspace.root and place.name not in FOLDERS.values():
+            return ArtifactError(f"{word} has no {RECORD}, so it is not an artifact", hint="list artifacts: ccr show")
+    folder = [kind for kind, name in FOLDERS.items() if name == word.split("/")[0]]
+    places = workspace.places()
+    paths = [path for _, path in places]
+    first = [path for kind, path in places if kind in (folder or kinds)] or paths
+    near = [nearest(Path(word).name, [path.name for path in some], _SHOWN) for some in (first, paths)]
+    paths = [path for path in paths if path.name in (near[0] or near[1])] or first
+    problem = f"{word} does not exist: no path, and no artifact in {workspace.root}"
+    return ArtifactError(problem, hint=f"there are: {_listed(workspace, paths)}" if paths else "ccr data import FILE")
+
+
+def _listed(workspace: Workspace, paths: Sequence[Path]) -> str:
+    more = f" and {len(paths) - _SHOWN} more (ccr show)" if len(paths) > _SHOWN else ""
+    return ", ".join(map(workspace.relative, paths[:_SHOWN])) + more
